@@ -180,6 +180,12 @@ class SessionStore:
                 return
             first = rows[-1]["seq"] + 1
 
+    def damaged(self, session: str) -> tuple[int, ...]:
+        """The places of events that cannot be read as JSON any more; the first event has place 1."""
+        query = "SELECT seq FROM events WHERE session = ? AND NOT json_valid(json) ORDER BY seq"
+        with self._database.reading() as db:
+            return tuple(row["seq"] for row in db.execute(query, (session,)).fetchall())
+
     def list(self, limit: int = 50) -> tuple[SessionInfo, ...]:
         """The sessions in which anything happened, the last used first."""
         with self._database.reading() as db:

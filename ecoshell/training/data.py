@@ -13,10 +13,10 @@ import re
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -25,10 +25,11 @@ from ecoshell.agent.user_interface import Approval, NonInteractive
 from ecoshell.api import Agent
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import ApprovalWanted, CallFinished
-from ecoshell.messages import Call, Usage
+from ecoshell.messages import Attachment, Call, Usage
 from ecoshell.models.base import Delta, PromptSize, Reply, Request
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
+from ecoshell.tools.base import Tool
 
 Split = Literal["train", "held"]
 ROLES = ("planner", "caller", "summarizer")
@@ -72,6 +73,8 @@ class Task:
     answer: Callable[[Sequence[str]], str]
     setup: tuple[tuple[str, ...], ...] = ()
     """Programs that are run in the workspace first."""
+    attachments: tuple[Attachment, ...] = ()
+    """What goes along with the request."""
 
     @property
     def digest(self) -> str:
@@ -620,8 +623,18 @@ class _Allowing(NonInteractive):
         return Approval("once")
 
 
-async def play(task: Task, local: LocalModel, mode: Literal["single", "umi"] = "single") -> list[Example]:
-    """What a model has to say so that the shell serves the task, with what the shell asks it; empty where it fails."""
+async def play(
+    task: Task,
+    local: LocalModel,
+    mode: Literal["single", "umi"] = "single",
+    *,
+    tools: Sequence[Tool | str] = ("?*",),
+    past: Callable[[Path, Path], str | None] = lambda home, workspace: None,
+) -> list[Example]:
+    """What a model has to say so that the shell serves the task, with what the shell asks it; empty where it fails.
+
+    `past` puts the session that the task goes on with into a home, for a workspace, and gives its id.
+    """
     gold = _Gold(local, task)
     with tempfile.TemporaryDirectory() as folder:
         home, workspace = Path(folder) / "home", Path(folder) / "project"
@@ -631,10 +644,10 @@ async def play(task: Task, local: LocalModel, mode: Literal["single", "umi"] = "
             (workspace / name).write_text(text, encoding="utf-8")
         for program in task.setup:
             await asyncio.to_thread(subprocess.run, program, cwd=workspace, check=True, capture_output=True)
-        options = Options(workspace=workspace, mode=mode)
-        async with Agent(gold, tools=["?*"], home=home, user=_Allowing(), options=options) as agent:
+        options = Options(workspace=workspace, mode=mode, resume=past(home, workspace))
+        async with Agent(gold, tools=tools, home=home, user=_Allowing(), options=options) as agent:
             with suppress(EcoshellError):
-                async for event in agent.stream(task.request):
+                async for event in agent.stream(task.request, task.attachments):
                     if isinstance(event, CallFinished):
                         gold.seen.append(event.observation)
             served = len(gold.seen) == len(task.steps) and agent.outcome.answer == task.answer(gold.seen)
@@ -649,7 +662,16 @@ def examples(
     modes: Sequence[Literal["single", "umi"]],
     keep: Path | None = None,
 ) -> list[Example]:
-    """Those of so many tasks; kept in a file, a line for each task, so that each is played once.
+    """Those of so many tasks; kept in a file, as `played` does. Raises UsageError."""
+    tasks = generate(count, seed, split)
+    plays = ((f"{mode} {task.digest}", partial(play, task, local, mode)) for task in tasks for mode in modes)
+    return [one for _, said in played(plays, keep) for one in said]
+
+
+def played(
+    plays: Iterable[tuple[str, Callable[[], Coroutine[Any, Any, list[Example]]]]], keep: Path | None = None
+) -> list[tuple[str, list[Example]]]:
+    """The examples of each play, after its key; kept in a file, a line for each, so that each is played once.
 
     Raises UsageError, which names the line, for a file that is broken.
     """
@@ -657,20 +679,18 @@ def examples(
     if keep:
         keep.parent.mkdir(parents=True, exist_ok=True)
 
-    async def played() -> None:
+    async def run() -> None:
         with keep.open("a", encoding="utf-8") if keep else nullcontext() as file:
-            for task in generate(count, seed, split):
-                for mode in modes:
-                    key = f"{mode} {task.digest}"
-                    wanted.append(key)
-                    if key not in there:
-                        there[key] = await play(task, local, mode)
-                        said = [[one.role, one.prompt, one.reply] for one in there[key]]
-                        if file:
-                            print(json.dumps([key, said], separators=(",", ":")), file=file, flush=True)
+            for key, made in plays:
+                wanted.append(key)
+                if key not in there:
+                    there[key] = await made()
+                    said = [[one.role, one.prompt, one.reply] for one in there[key]]
+                    if file:
+                        print(json.dumps([key, said], separators=(",", ":")), file=file, flush=True)
 
-    asyncio.run(played())
-    return [one for key in wanted for one in there[key]]
+    asyncio.run(run())
+    return [(key, there[key]) for key in wanted]
 
 
 def _kept(file: Path) -> dict[str, list[Example]]:

@@ -71,6 +71,8 @@ class Estimate:
     steps: int
     hours: float | None
     disk_mb: float
+    note: str = ""
+    """What a person should know of what it is computed from."""
 
     def __add__(self, other: "Estimate") -> "Estimate":
         hours = None if self.hours is None or other.hours is None else self.hours + other.hours

@@ -17,7 +17,7 @@ from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.gguf import tensor_shapes
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import local_files
-from ecoshell.training import data, trainer
+from ecoshell.training import data, sessions, trainer
 from ecoshell.training.data import ROLES, Example
 from ecoshell.training.export import MODULES, architecture, write_adapter
 from ecoshell.training.trainer import Estimate, Progress, Recipe, Tell
@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What this method takes."""
     parser.add_argument("--base", default=EMBEDDED, metavar="NAME", help="embedded (default) or local:FILE.gguf")
     parser.add_argument("--tasks", type=int, default=_TASKS, metavar="N", help=f"to learn from (default: {_TASKS})")
+    parser.add_argument("--from-sessions", action="store_true", help="learn from your own sessions, too; asks nobody")
     parser.add_argument("--held", type=int, default=_HELD, metavar="N", help=f"to validate with (default: {_HELD})")
     parser.add_argument("--rank", type=int, choices=(2, 4, 8, 16), default=_RANK, help=f"(default: {_RANK})")
     what = parser.add_mutually_exclusive_group()
@@ -56,11 +57,17 @@ def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
     """What all stages take together, as far as a few tasks tell how long examples are."""
     base, local = _base(args.base)
     found = data.examples(local, min(args.tasks, _SAMPLE), recipe.seed, "train", _modes(args))
+    note = ""
+    if args.from_sessions:
+        yours = sessions.taken(local, _modes(args))
+        found += yours.examples[:: max(1, args.tasks // _SAMPLE)]  # in proportion to the tasks
+        note = yours.told()
+    _require(found, note)
     learner, total = Adapter(base, args.rank, recipe.seed, found), Estimate(0, 0, 0.0, 0.0)
     for _, roles, _ in _stages(args):
         told = trainer.estimate(learner, _of(found, roles), recipe, numbers=learner.numbers)
         total += replace(told, disk_mb=told.disk_mb + learner.numbers * 2 / 1e6)  # the adapter itself has half floats
-    return total
+    return replace(total, note=note)
 
 
 def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any]:
@@ -75,8 +82,14 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     tell(Progress(0, args.tasks, note=f"{args.tasks} tasks are played, or taken from {out}.", stage="tasks"))
     found = data.examples(local, args.tasks, seed, "train", modes, out / "tasks.jsonl")
     held = data.examples(local, args.held, seed, "held", modes, out / "held.jsonl")
-    tell(Progress(args.tasks, args.tasks, stage="tasks"))
     made: dict[str, Any] = {}
+    if args.from_sessions:
+        yours = sessions.taken(local, modes, out / "sessions.jsonl")
+        found += yours.examples
+        made["sessions"] = yours.told()
+        tell(Progress(args.tasks, args.tasks, note=yours.told(), stage="tasks"))
+    _require(found, made.get("sessions", ""))
+    tell(Progress(args.tasks, args.tasks, stage="tasks"))
     states: dict[str, Mapping[str, Any]] = {}
     for name, roles, begins in _stages(args):
         learner = Adapter(base, args.rank, seed, found)
@@ -115,6 +128,12 @@ def _modes(args: argparse.Namespace) -> tuple[Mode, ...]:
 
 def _of(examples: Sequence[Example], roles: Sequence[str]) -> list[Example]:
     return [one for one in examples if one.role in roles]
+
+
+def _require(found: Sequence[Example], note: str) -> None:
+    if not found:
+        fix = "Give --tasks a number above 0, or --from-sessions once a remote model has served you."
+        raise UsageError(f"There is nothing to learn from. {note}".strip(), fix=fix)
 
 
 def _base(name: str) -> tuple[Path, LocalModel]:

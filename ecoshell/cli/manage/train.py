@@ -80,10 +80,12 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         foreseen = method.estimate(args, recipe)
         if args.json:
-            print_json(asdict(foreseen))
+            print_json({name: value for name, value in asdict(foreseen).items() if name != "note" or value})
         else:
             hours = "unknown (ecoshell[train] is not installed)" if foreseen.hours is None else f"{foreseen.hours:.2f}"
             print(f"{foreseen.tokens:,} tokens, {foreseen.steps:,} steps, hours: {hours}, {foreseen.disk_mb:.1f} MB")
+            if foreseen.note:
+                print(visible(foreseen.note))
         return 0
     if args.out is None:
         from ecoshell.paths import user_paths

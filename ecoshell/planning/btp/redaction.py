@@ -25,6 +25,8 @@ _SHORTEST, _WORD = 4, 8
 """Characters a variable's value must have to be looked for; below the second it is only looked for as a whole word."""
 _PLAIN = frozenset({"true", "false", "none", "null"})
 _DEEPEST = 20
+_WHOLE = 10_000_000
+"""Characters, more than any text has that a session keeps."""
 _SHORTER = (1_000, 200, 50)
 """Characters that are left of each text in arguments, from one attempt to the next."""
 
@@ -136,6 +138,11 @@ def redacted_json(arguments: Mapping[str, Any], environ: Mapping[str, str], char
         if len(text) <= characters:
             break
     return text[:characters]
+
+
+def redacted_value(value: Any, environ: Mapping[str, str]) -> Any:
+    """A copy of a JSON value whose secrets are marked, otherwise whole; what is deep is left out."""
+    return _clean(value, secret_variables(environ), _WHOLE)
 
 
 def secret_variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,243 @@
+"""What a user's own sessions teach: turns that a remote model concluded well, asked again as a local one would be.
+
+Nothing runs again. The shell goes on with the session as it was before the turn, and asks a model that says what was
+said then; each tool returns what it returned then. Secrets are marked before anything else happens.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ecoshell import secrecy
+from ecoshell.assembly.parts import load_settings, open_store, sources_of
+from ecoshell.budget.money import counted
+from ecoshell.events import (
+    Answer,
+    CallFinished,
+    CallMarked,
+    CallStarted,
+    ContextTold,
+    Event,
+    Rationale,
+    TurnFinished,
+    TurnStarted,
+    TurnUndone,
+)
+from ecoshell.events.record import from_json, to_json
+from ecoshell.messages import Call, Observation, ToolDocument
+from ecoshell.models.embedded import NAME as EMBEDDED
+from ecoshell.models.local import LocalModel
+from ecoshell.models.local_models import LOCAL
+from ecoshell.paths import Paths, user_paths
+from ecoshell.planning.btp.redaction import redacted_value
+from ecoshell.secrecy import environ, masked
+from ecoshell.sessions.store import SessionStore
+from ecoshell.tools.base import Limits
+from ecoshell.tools.workspace import Workspace, workspace_folder
+from ecoshell.training.data import Example, Step, Task, play, played
+
+_ALL = 1_000_000
+"""Sessions, more than anybody has."""
+_LONGEST = Limits(characters=10_000_000)
+"""What was returned is cut already."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """What was learned from: how many turns, their examples, and why others were left out."""
+
+    turns: int = 0
+    examples: list[Example] = field(default_factory=list[Example])
+    left_out: Counter[str] = field(default_factory=Counter[str])
+    """Turns, by the reason."""
+    damaged: list[str] = field(default_factory=list[str])
+    """Sessions of which nothing is taken, each with its place that cannot be read."""
+
+    def told(self) -> str:
+        """The same in a sentence or two."""
+        reasons = "; ".join(f"{why} ({number})" for why, number in self.left_out.most_common())
+        said = f"{counted(self.turns, 'turn')} of sessions taken, {self.left_out.total()} left out"
+        return " ".join((f"{said}: {reasons}." if reasons else f"{said}.", *self.damaged))
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A turn that can be learned from, and what happened in its session before it, all without secrets."""
+
+    task: Task
+    observations: tuple[str, ...]
+    past: tuple[Event, ...]
+
+    @property
+    def digest(self) -> str:
+        told = (self.task.digest, self.task.attachments, self.observations, self.past)
+        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+
+
+def taken(
+    local: LocalModel,
+    modes: Sequence[Literal["single", "umi"]],
+    keep: Path | None = None,
+    *,
+    paths: Paths | None = None,
+) -> Taken:
+    """The examples of all sessions of the user, kept in a file as `played` does.
+
+    Raises SettingsError, StoreError and UsageError.
+    """
+    paths, found = paths or user_paths(), Taken()
+    settings = load_settings(paths)
+    told = sources_of(settings, paths, Workspace(workspace_folder(None)), lambda _: None)
+    documents = {tool.document.name: tool.document for _, tool in told}
+    with closing(open_store(paths)) as store:
+        turns = [*_all_turns(store, documents, found)]
+    plays = [
+        (f"{mode} {turn.digest}", partial(_play, turn, documents, local, mode)) for turn in turns for mode in modes
+    ]
+    said = [examples for _, examples in played(plays, keep)]
+    for at in range(0, len(said), len(modes)):
+        if any(of_turn := said[at : at + len(modes)]):
+            found.turns += 1
+            found.examples += [one for examples in of_turn for one in examples]
+        else:
+            found.left_out["the shell would not serve it so again"] += 1
+    return found
+
+
+def _all_turns(store: SessionStore, documents: Mapping[str, ToolDocument], found: Taken) -> Iterator[_Turn]:
+    for info in reversed(store.list(_ALL)):
+        if places := store.damaged(info.id):
+            found.damaged.append(f"Session {info.id} is left out: its event {places[0]} cannot be read.")
+            continue
+        before: list[Event] = []
+        events = store.past(info.id)
+        spoiled = {event.turn for event in events if isinstance(event, TurnUndone)}
+        unhelpful = {event.id for event in events if isinstance(event, CallMarked) and event.helpful is False}
+        for turn in _by_turn(events):
+            clean = [_without_secrets(event) for event in turn]
+            started = turn[0]
+            if isinstance(started, TurnStarted):
+                why = "it was undone" if started.turn in spoiled else _unfit(turn, clean, unhelpful, documents)
+                if why:
+                    found.left_out[why] += 1
+                else:
+                    yield _learnable(clean, before)
+            before += clean
+
+
+def _by_turn(events: Sequence[Event]) -> Iterator[list[Event]]:
+    """The events from each question to the next; what happened before the first comes by itself."""
+    one: list[Event] = []
+    for event in events:
+        if isinstance(event, TurnStarted) and one:
+            yield one
+            one = []
+        one.append(event)
+    if one:
+        yield one
+
+
+def _without_secrets(event: Event) -> Event:
+    return masked(from_json(redacted_value(to_json(event), environ)))
+
+
+def _unfit(
+    turn: Sequence[Event], clean: Sequence[Event], unhelpful: set[str], documents: Mapping[str, ToolDocument]
+) -> str:
+    """Why nothing is learned from a turn; empty where it can be."""
+    started = cast("TurnStarted", turn[0])
+    made = [event for event in turn if isinstance(event, CallStarted)]
+    ended = [event for event in turn if isinstance(event, CallFinished)]
+    status = next((event.status for event in turn if isinstance(event, TurnFinished)), "interrupted")
+    answers = [event for event in turn if isinstance(event, Answer)]
+    said = [event for event in turn if isinstance(event, (CallStarted, Answer, Rationale))]
+    marked = [event for event in clean if isinstance(event, (CallStarted, Answer, Rationale))]
+    why = {
+        "it was not answered": status != "answered" or len(answers) != 1 or answers[0].partial,
+        "a model of this machine answered it": started.model.startswith((EMBEDDED, LOCAL)),
+        "it was a search, or a parallel plan": started.strategy != "react",
+        "no tool was called": not made,
+        "a call failed, or was refused": any(not event.ok or event.refused for event in ended)
+        or [event.id for event in made] != [event.id for event in ended],
+        "a result was marked unhelpful": any(event.id in unhelpful for event in made),
+        "a secret stood in a call or the answer": said != marked or secrecy.MARK in repr(said),
+        "a tool is not there any more": any(event.name not in documents for event in made),
+    }
+    return next((reason for reason, holds in why.items() if holds), "")
+
+
+def _learnable(clean: Sequence[Event], before: Sequence[Event]) -> _Turn:
+    started, answer, rationale = cast("TurnStarted", clean[0]), "", ""
+    steps: list[Step] = []
+    observations: list[str] = []
+    for event in clean:
+        match event:
+            case Rationale():
+                rationale = event.text
+            case CallStarted():
+                steps.append(Step(rationale, Call(event.name, event.arguments)))
+                rationale = ""
+            case CallFinished():
+                observations.append(event.observation)
+            case Answer():
+                answer = event.text
+            case _:
+                pass
+    task = Task("session", "", started.question, {}, tuple(steps), lambda _: answer, attachments=started.attachments)
+    return _Turn(task, tuple(observations), tuple(before))
+
+
+async def _play(
+    turn: _Turn, documents: Mapping[str, ToolDocument], local: LocalModel, mode: Literal["single", "umi"]
+) -> list[Example]:
+    waiting = [*zip((step.call for step in turn.task.steps), turn.observations, strict=True)]
+
+    def past(home: Path, workspace: Path) -> str | None:
+        if not turn.past:
+            return None
+        here = str(workspace.resolve())
+        events = [_moved(event, here) for event in turn.past]
+        with closing(open_store(Paths.under(home))) as store:
+            session = store.create(workspace=here, model=local.traits.name)
+            store.append(session, events)
+        return session
+
+    tools = [_Recorded(document, waiting) for document in documents.values()]
+    said = await play(turn.task, local, mode, tools=tools, past=past)
+    return [] if waiting else said
+
+
+def _moved(event: Event, workspace: str) -> Event:
+    """An event as one of another workspace, and of one model."""
+    match event:
+        case ContextTold():  # else the model would be told that it is elsewhere now
+            return replace(event, workspace=workspace)
+        case TurnStarted():  # else the models of its roles would be asked
+            return replace(event, roles=())
+        case _:
+            return event
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """A tool that does nothing, and returns what it returned when the call was made."""
+
+    document: ToolDocument
+    waiting: list[tuple[Call, str]]
+    """The calls that are to come, and what they returned; all tools of a turn share it."""
+    effects = frozenset[Any]()
+    price_nano = 0
+    limits = _LONGEST
+
+    async def run(self, arguments: Mapping[str, Any]) -> Observation:
+        """What was returned then; a call that is not the next one was never made."""
+        call, seen = self.waiting[0] if self.waiting else (Call(""), "")
+        if call.name != self.document.name or call.arguments != arguments:
+            return Observation("This call was not made.", ok=False)
+        del self.waiting[0]
+        return Observation(seen)
