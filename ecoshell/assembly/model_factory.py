@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ecoshell.agent.apprentice import Apprentice, Shadowed, is_paid
 from ecoshell.agent.approval import is_trusted
 from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.mode import Mode
@@ -22,6 +23,7 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.asking import ONE_FOR_ALL, THREE, Roles
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
 from ecoshell.paths import Paths
+from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.plugin_host import Plugins
 from ecoshell.tools.base import LASTING
 
@@ -59,6 +61,7 @@ class ConfiguredModelFactory:
         self._ranker = ranker
         self._session_budget = session_budget
         self._models_folder = paths.models_folder
+        self._experience_file = paths.experience_file
         self._book = price_book(settings, _told_price(settings, options), self.prices)
         self._process: RemoteProcess | None = None
         self._ask_servers = settings.local.ask_servers
@@ -74,6 +77,21 @@ class ConfiguredModelFactory:
         from ecoshell.models.servers import Servers
 
         return Servers()
+
+    @cached_property
+    def _apprentice(self) -> Apprentice:
+        name = self._settings.learn.model
+        return Apprentice(name, partial(self._idle, name), partial(ExperienceStore, self._experience_file))
+
+    def _idle(self, name: str) -> Model:
+        """The model of this machine that a caller of this name is, for moments in which nobody waits."""
+        from ecoshell.models.local_models import local_files
+
+        called = _in_role(name, "caller")
+        files = local_files(called, self._models_folder)
+        if files is None:
+            raise UsageError(f"{name} is no model of this machine.", fix="Set [learn] model to embedded or local:FILE.")
+        return self._local(files, called, idle=True)
 
     def make(
         self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
@@ -116,7 +134,11 @@ class ConfiguredModelFactory:
     def _metered(self, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
         """The model of this name, made unless it is there."""
         if name not in there:
-            there[name] = MeteredModel(self._model(name), self._session_budget.gate, self._session_budget.account)
+            model, budget = self._model(name), self._session_budget
+            if self._settings.learn.shadow and is_paid(model.traits):
+                there[name] = Shadowed(model, budget.gate, budget.account, apprentice=self._apprentice)
+            else:
+                there[name] = MeteredModel(model, budget.gate, budget.account)
         return there[name]
 
     def _alone(self, model: MeteredModel, mode: str) -> Mode:
@@ -210,7 +232,9 @@ class ConfiguredModelFactory:
         return self._inventory({}).substitutes(present)
 
     async def aclose(self) -> None:
-        """End the helper process for remote models, if one was started."""
+        """End the helper process for remote models, and let the apprentice go, if there are any."""
+        if "_apprentice" in vars(self):
+            await self._apprentice.aclose()
         if self._process is not None:
             await self._process.aclose()
 
@@ -248,16 +272,16 @@ class ConfiguredModelFactory:
         model.check()
         return model
 
-    def _local(self, files: "LocalFiles", name: str) -> Model:
+    def _local(self, files: "LocalFiles", name: str, *, idle: bool = False) -> Model:
         from ecoshell.models.embedded import CONTEXT
         from ecoshell.models.engine import EngineOptions
         from ecoshell.models.local import LocalModel
         from ecoshell.models.local_models import is_embedded
 
         given = self._settings.local
-        threads = None if given.threads == "auto" else given.threads
+        threads = 1 if idle else None if given.threads == "auto" else given.threads
         context = min(CONTEXT, given.context) if is_embedded(name) else given.context
-        options = EngineOptions(given.n_gpu_layers, threads, context)
+        options = EngineOptions(given.n_gpu_layers, threads, context, idle)
         return LocalModel(files.base, name=name, adapter=files.adapter, options=options)
 
 

@@ -50,6 +50,8 @@ class EngineOptions:
     gpu_layers: int | Literal["auto"] = "auto"
     threads: int | None = None
     context: int | None = None
+    idle: bool = False
+    """Whether others that want the processor go before it, as far as the system knows how."""
 
 
 @dataclass(slots=True)

@@ -5,13 +5,15 @@ load it once.
 """
 
 import asyncio
+import os
+import sys
 from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from threading import Lock, get_native_id
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -251,7 +253,9 @@ class _Runtime:
 
     def __init__(self, path: Path, options: EngineOptions) -> None:
         """Nothing is loaded yet."""
-        self.worker = ThreadPoolExecutor(1, thread_name_prefix=f"model {path.stem}")
+        self.worker = ThreadPoolExecutor(
+            1, thread_name_prefix=f"model {path.stem}", initializer=_be_idle if options.idle else None
+        )
         self._path = path
         self._options = options
         self._opening = Lock()
@@ -300,6 +304,12 @@ class _Runtime:
             self._engine = self._vocabulary = self._template = None
         elif self._engine is not None and adapter is not None and not self.users[adapter]:
             self._engine.drop_adapter(adapter)
+
+
+def _be_idle() -> None:
+    """Give this thread a low priority; only Linux has one for each thread."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, get_native_id(), 10)  # at 19 it could not even be stopped on a busy machine
 
 
 _Key = tuple[int, int, int, EngineOptions]

@@ -230,6 +230,15 @@ class ExperienceSettings(Section):
     """Questions are compared by their words, whatever it says; the other words are those of older settings."""
 
 
+class LearnSettings(Section):
+    """Whether a model of this machine learns what a paid one is asked to do."""
+
+    shadow: Flag = False
+    """Whether it makes each call that a paid model makes, too; nothing of it is run, and nobody waits for it."""
+    model: Said = "embedded"
+    """The one that does: embedded, or local:FILE.gguf."""
+
+
 class RegistrationSettings(Section):
     """When names alone are too many."""
 
@@ -428,6 +437,7 @@ class Settings(Section):
     plan: PlanSettings = PlanSettings()
     graph: GraphSettings = GraphSettings()
     experience: ExperienceSettings = ExperienceSettings()
+    learn: LearnSettings = LearnSettings()
     registration: RegistrationSettings = RegistrationSettings()
     local: LocalSettings = LocalSettings()
     approval: ApprovalSettings = ApprovalSettings()

@@ -7,6 +7,7 @@ from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.commands import spent_text
 from ecoshell.assembly.parts import load_settings, open_ledger, open_store
 from ecoshell.budget.costs import CostRow
@@ -16,9 +17,10 @@ from ecoshell.budget.money import Amount, about, amount_text, counted, nano_to_u
 from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.cost_plans import PlanCost, plan_costs, print_plans
 from ecoshell.cli.manage.show import print_json, print_table, seconds_text
-from ecoshell.errors import UsageError
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import Usage
 from ecoshell.paths import Paths, user_paths
+from ecoshell.planning.btp.experience import ExperienceStore
 
 if TYPE_CHECKING:
     from ecoshell.budget.leases import TeamLedger
@@ -59,12 +61,14 @@ def run(args: argparse.Namespace) -> int:
         plans = _plans(ledger, paths) if args.by == "plan" else []
         rows = () if args.by == "plan" else _rows(ledger, args.by)
         unknown, caps = ledger.unreconciled(), _caps(ledger, paths, args.session)
+    learned = _learned(paths)
     if args.json:
         print_json(
             {
                 "rows": [*map(_row_record, rows), *map(_plan_record, plans)],
                 "caps": [_cap_record(cap) for cap in caps],
                 "unreconciled": [_entry_record(entry) for entry in unknown],
+                "apprentice": [_agreement_record(one) for one in learned],
             }
         )
     else:
@@ -74,7 +78,20 @@ def run(args: argparse.Namespace) -> int:
             _print_rows(args.by, rows)
         _print_caps(caps)
         _print_unknown(unknown)
+        _print_learned(learned)
     return 0
+
+
+def _learned(paths: Paths) -> list[Agreement]:
+    """What an apprentice has come to; what was spent is told also where that cannot be read."""
+    if not paths.experience_file.is_file():
+        return []
+    try:
+        with closing(ExperienceStore(paths.experience_file)) as records:
+            return agreements(records.predictions())
+    except StoreError as error:
+        _told(f"What the apprentice would have saved is not known. {error}")
+        return []
 
 
 def _team(ledger: Ledger) -> "TeamLedger":
@@ -216,6 +233,33 @@ def _print_unknown(unknown: Sequence[Entry]) -> None:
     head = ("entry", "at", "session", "model", "state", "counted", "likely")
     print_table(head, cells, right=("entry", "counted", "likely"))
     print(f"If the provider's bill says otherwise: ecoshell cost --reconcile {unknown[0].id}=0.0031")
+
+
+def _agreement_record(one: Agreement) -> dict[str, object]:
+    """What an apprentice would have saved, by the tool."""
+    shares = {"uses": one.uses, "alike": one.alike, "lower": round(one.lower, 4), "good": one.good}
+    return {"model": one.model, "tool": one.tool, **shares, "would_save_usd": _usd(one.saved_nano)}
+
+
+def _print_learned(learned: Sequence[Agreement]) -> None:
+    if not learned:
+        return
+    saved = _shown(sum(one.saved_nano for one in learned if one.good))
+    print(f"\nThe apprentice makes calls as paid models do; where it is good enough, it would have saved {saved}:")
+    cells = [
+        (
+            one.model,
+            one.tool,
+            f"{one.alike} of {one.uses}",
+            f"{one.lower:.0%}",
+            "yes" if one.good else "no",
+            _shown(one.saved_nano),
+        )
+        for one in learned
+    ]
+    print_table(
+        ("model", "tool", "alike", "at least", "good", "would save"), cells, right=("alike", "at least", "would save")
+    )
 
 
 def _counted(entry: Entry) -> int | None:

@@ -18,7 +18,7 @@ from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import ToolDocument
 from ecoshell.planning.mode_choice import AttemptRow
 
-VERSION = 3
+VERSION = 4
 SCHEMA = """
 CREATE TABLE queries (id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL UNIQUE);
 CREATE TABLE uses (
@@ -46,6 +46,13 @@ CREATE INDEX attempts_of_query ON attempts (query)
 """What version 2 has beside version 1."""
 _WITHOUT_VECTORS = "DROP TABLE vectors"
 """Questions are encoded when they are read, which takes no longer than reading what was kept of them."""
+_WITH_PREDICTIONS = """
+CREATE TABLE predictions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, tool TEXT NOT NULL, model TEXT NOT NULL, alike INTEGER NOT NULL,
+    spent_nano INTEGER
+)
+"""
+"""What version 4 has beside version 3."""
 MARKED = "you"
 """Who judged what the person marked."""
 _LARGEST = 2**63 - 1
@@ -248,6 +255,18 @@ _ATTEMPT_NAMES = ", ".join(spec.name for spec in fields(AttemptRow))
 
 
 @dataclass(frozen=True, slots=True)
+class Prediction:
+    """Whether an apprentice made a call as the paid model did."""
+
+    tool: str
+    model: str
+    """The apprentice."""
+    alike: bool
+    spent_nano: int | None
+    """What the paid model's call cost; None is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """Which uses and attempts are meant; what is empty says nothing."""
 
@@ -284,13 +303,14 @@ class ExperienceStore:
     """
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0) -> None:
-        upgrades = (_WITH_ATTEMPTS, _WITHOUT_VECTORS)
+        upgrades = (_WITH_ATTEMPTS, _WITHOUT_VECTORS, _WITH_PREDICTIONS)
         self._database = Database(
             path, schema=SCHEMA, version=VERSION, upgrades=upgrades, busy_seconds=busy_seconds, checked=False
         )
         with self._database.reading() as db:  # a file of version 1 that cannot be written is read as it is
             there = {str(row[0]) for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         self._without_attempts = ATTEMPTS.name not in there
+        self._without_predictions = "predictions" not in there
 
     def close(self) -> None:
         """Close the file."""
@@ -318,6 +338,21 @@ class ExperienceStore:
                 table.insert(db, item, **({"mark": there["mark"]} if table is USES else {}))
                 _drop_what_nothing_needs(db)
                 _count_up(db)
+
+    def add_prediction(self, use: "Prediction") -> None:
+        """Keep whether an apprentice made a call as the paid model did."""
+        with self._database.writing(_NOT_KEPT) as db:
+            row = (storable(use.tool), storable(use.model), use.alike, use.spent_nano)
+            db.execute("INSERT INTO predictions (tool, model, alike, spent_nano) VALUES (?, ?, ?, ?)", row)
+
+    def predictions(self, model: str | None = None) -> "list[Prediction]":
+        """Those of one apprentice, or of all, the earliest first."""
+        if self._without_predictions:
+            return []
+        query = "SELECT * FROM predictions WHERE ?1 IS NULL OR model = ?1 ORDER BY id"
+        with self._database.reading() as db:
+            rows = db.execute(query, (None if model is None else storable(model),)).fetchall()
+        return [Prediction(row["tool"], row["model"], bool(row["alike"]), row["spent_nano"]) for row in rows]
 
     def add_new(self, items: Iterable[Experienced]) -> int:
         """Keep those uses and attempts that are not there yet; gives how many these were.

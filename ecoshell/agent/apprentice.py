@@ -1,0 +1,203 @@
+"""The apprentice: a model of this machine that makes each call a paid model makes, too, to see where they agree.
+
+What it makes is never run, costs nothing, and nobody waits for it: it is asked once the paid model has answered, in a
+thread of a low priority, and not through the gate, as a cap in tokens would count what nobody needs. Each call is
+predicted before anything can be learned from it, so every use is a held-out one.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any, cast
+
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import Hold
+from ecoshell.errors import EcoshellError
+from ecoshell.events import BudgetSettled, Emit, Event, Notice
+from ecoshell.messages import META_TOOLS, TOOL_CALL, Call
+from ecoshell.models.base import Model, Reply, Request, Traits
+from ecoshell.models.metered import AccountOf, MeteredModel
+from ecoshell.planning.btp.experience import ExperienceStore, Prediction
+from ecoshell.secrecy import masked
+
+LEAST_USES, LATEST_USES = 20, 50
+"""A tool is judged by its latest uses, so many at most, and not before there are so many."""
+GOOD = 0.8
+"""The share of them that must be alike, by the lower end of Wilson's 95 % interval."""
+_Z = 1.959964
+_ROLES = frozenset({"single", "caller"})
+"""Who makes calls."""
+_WAITING = 8
+"""Calls that wait to be predicted; of more, the earliest are given up."""
+_LONGEST = 512
+"""Tokens of a predicted call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How often an apprentice made the calls of a tool as the paid model did."""
+
+    model: str
+    """The apprentice."""
+    tool: str
+    uses: int
+    alike: int
+    """With the same name and arguments."""
+    lower: float
+    """Of the latest uses, the share that is alike at least (95 %)."""
+    good: bool
+    """Whether it is good enough to make them."""
+    saved_nano: int
+    """What the paid model's calls cost that it made alike."""
+
+
+def agreements(predictions: Iterable[Prediction]) -> list[Agreement]:
+    """One of each apprentice and tool, in the order in which they first came."""
+    found: dict[tuple[str, str], list[Prediction]] = {}
+    for one in predictions:
+        found.setdefault((one.model, one.tool), []).append(one)
+    return [_agreement(of_tool) for of_tool in found.values()]
+
+
+def _agreement(uses: Sequence[Prediction]) -> Agreement:
+    latest = uses[-LATEST_USES:]
+    lower = _wilson_lower(sum(one.alike for one in latest), len(latest))
+    alike = [one for one in uses if one.alike]
+    good = len(latest) >= LEAST_USES and lower >= GOOD
+    saved = sum(one.spent_nano or 0 for one in alike)
+    return Agreement(uses[0].model, uses[0].tool, len(uses), len(alike), lower, good, saved)
+
+
+def _wilson_lower(right: int, n: int) -> float:
+    share, z2 = right / n, _Z * _Z
+    return max(0.0, (share + z2 / (2 * n) - _Z * sqrt(share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n))
+
+
+class Apprentice:
+    """Predicts calls one after another, and says when a tool has become good enough, or is so no more."""
+
+    def __init__(self, name: str, make: Callable[[], Model], records: Callable[[], ExperienceStore]) -> None:
+        """`make` and `records` may block, and are called with the first call; `name` is that for `/role caller`."""
+        self.name = name
+        self._make, self._open = make, records
+        self._model: Model | None = None
+        self._records: ExperienceStore | None = None
+        self._waiting: deque[tuple[Request, Call, int | None]] = deque(maxlen=_WAITING)
+        self._working: asyncio.Task[None] | None = None
+        self._news: list[str] = []
+        self._off = False
+
+    def news(self) -> list[str]:
+        """What a person should know that was not told yet."""
+        told, self._news = self._news, []
+        return told
+
+    def shadow(self, request: Request, call: Call, spent_nano: int | None) -> None:
+        """Have the call predicted that a paid model has made; returns at once."""
+        made = _action(call)
+        if self._off or made is None:
+            return
+        self._waiting.append((request, made, spent_nano))
+        if self._working is None or self._working.done():
+            self._working = asyncio.create_task(self._work())
+
+    async def settled(self) -> None:
+        """Wait until every call is predicted."""
+        if self._working is not None:
+            await self._working
+
+    async def aclose(self) -> None:
+        """Give up what is not predicted, and let the model go."""
+        self._off = True
+        self._waiting.clear()
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.wait([self._working])
+        if self._model is not None:
+            await self._model.aclose()
+        if self._records is not None:
+            self._records.close()
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                await self._predict(*self._waiting.popleft())
+        except EcoshellError as error:
+            self._off = True
+            self._waiting.clear()
+            self._news.append(f"{self.name} makes no calls beside the paid model any more. {error}")
+
+    async def _predict(self, request: Request, call: Call, spent_nano: int | None) -> None:
+        self._model = model = self._model or await asyncio.to_thread(self._make)
+        self._records = records = self._records or await asyncio.to_thread(self._open)
+        request = replace(request, role="caller", temperature=0.0, max_tokens=min(request.max_tokens, _LONGEST))
+        size, context = await asyncio.to_thread(model.size, request), model.traits.context
+        if context is not None and size.count + request.max_tokens > context:
+            return  # it could not have been asked
+        reply: Reply | None = None
+        async for piece in model.stream(request):
+            reply = piece if isinstance(piece, Reply) else reply
+        made = None if reply is None or reply.call is None else _action(reply.call)
+        alike = made is not None and _plain(made) == _plain(call)
+        await asyncio.to_thread(self._keep, records, Prediction(call.name, self.name, alike, spent_nano))
+
+    def _keep(self, records: ExperienceStore, use: Prediction) -> None:
+        before = {one.tool: one for one in agreements(records.predictions(self.name))}
+        records.add_prediction(use)
+        after = {one.tool: one for one in agreements(records.predictions(self.name))}
+        now, was = after[use.tool].good, use.tool in before and before[use.tool].good
+        if now == was:
+            return
+        figures = ", ".join(f"{one.tool} {one.alike} of {one.uses}" for one in after.values() if one.good)
+        if now:
+            told = f"{self.name} makes calls of {use.tool} as the paid model does ({figures} alike)."
+            self._news.append(f"{told} /role caller {self.name}, in the mode umi, has it make all calls.")
+        else:
+            told = f"{self.name} no longer makes calls of {use.tool} as the paid model does."
+            self._news.append(f"{told} Good enough: {figures or 'nothing'}.")
+
+
+class Shadowed(MeteredModel):
+    """A paid model whose calls an apprentice makes, too."""
+
+    def __init__(self, model: Model, gate: Gate, account_of: AccountOf, *, apprentice: Apprentice) -> None:
+        super().__init__(model, gate, account_of)
+        self._apprentice = apprentice
+
+    async def ask(self, request: Request, emit: Emit, *, role: str = "single", aside: Hold | None = None) -> Reply:
+        """As any model; the apprentice is asked the same after it."""
+        for told in self._apprentice.news():
+            emit(Notice(told))
+        spent: list[int | None] = []
+
+        def hear(event: Event) -> None:
+            if isinstance(event, BudgetSettled):
+                spent.append(event.spent_nano)
+            emit(event)
+
+        reply = await super().ask(request, hear, role=role, aside=aside)
+        if reply.call is not None and role in _ROLES and request.purpose == "step" and request.want != "text":
+            shown = replace(request, messages=masked(request.messages))
+            self._apprentice.shadow(shown, masked(reply.call), spent[-1] if spent else None)
+        return reply
+
+
+def is_paid(traits: Traits) -> bool:
+    """Whether calls of a model cost money, or may; those of models of this machine never do."""
+    return traits.price is None or traits.price.worst(1_000, 1_000) > 0
+
+
+def _action(call: Call) -> Call | None:
+    """The call of a tool, also where it is made through `tool_call`; None for any other."""
+    if call.name == TOOL_CALL:
+        inside = call.arguments.get("arguments")
+        return Call(call.subject, cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {})
+    return None if call.name in META_TOOLS else call
+
+
+def _plain(call: Call) -> tuple[str, dict[str, Any]]:
+    """Name and arguments, without what makes no difference: blanks around texts, and arguments that are null."""
+    arguments = {name: value.strip() if isinstance(value, str) else value for name, value in call.arguments.items()}
+    return call.name, {name: value for name, value in arguments.items() if value is not None}

@@ -1,0 +1,182 @@
+"""The apprentice: what it makes of a paid model's calls is compared and kept, and neither run, paid nor waited for."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager, closing
+from decimal import Decimal
+
+import pytest
+from agent_play import finish, of, say, turn
+
+from ecoshell.agent.apprentice import Apprentice, agreements
+from ecoshell.assembly.model_factory import ConfiguredModelFactory
+from ecoshell.assembly.shell import assemble
+from ecoshell.cli import main
+from ecoshell.errors import ModelMissing
+from ecoshell.events import BudgetSettled, CallFinished, Notice, TurnFinished
+from ecoshell.messages import Call, Message
+from ecoshell.models.base import Request
+from ecoshell.models.script import ScriptModel
+from ecoshell.options import Options
+from ecoshell.paths import user_paths
+from ecoshell.planning.btp.experience import ExperienceStore, Prediction
+
+PRICED = (Decimal(1), Decimal(1))
+READ = say("", "read_file", path="notes.txt")
+REQUEST = Request((Message("user", "read it"),))
+
+
+@pytest.fixture
+def script(tmp_path):
+    def script(name, lines):
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return file
+
+    return script
+
+
+@pytest.fixture
+def shadowed(home, script, monkeypatch):
+    """Opens a shell of a paid model whose apprentice says these lines."""
+
+    @asynccontextmanager
+    async def opened(paid, apprentice, *, settings="[learn]\nshadow = true\n", price=PRICED):
+        user_paths().settings_file.parent.mkdir(parents=True, exist_ok=True)
+        user_paths().settings_file.write_text(settings)
+        made = []
+
+        def idle(self, name):
+            if isinstance(apprentice, Exception):
+                raise apprentice
+            made.append(ScriptModel(script("apprentice", apprentice)))
+            return made[-1]
+
+        monkeypatch.setattr(ConfiguredModelFactory, "_idle", idle)
+        options = Options(model=f"script:{script('paid', paid)}", price=price, workspace=home)
+        shell = await assemble(options, None)
+        shell.made = made
+        try:
+            yield shell
+        finally:
+            await shell.aclose()
+
+    return opened
+
+
+def kept() -> list[Prediction]:
+    with closing(ExperienceStore(user_paths().experience_file)) as records:
+        return records.predictions()
+
+
+async def settled(shell) -> None:
+    await shell.deps.models.factory._apprentice.settled()
+
+
+async def test_calls_are_compared_by_name_and_arguments_and_cost_nothing(shadowed, home) -> None:
+    (home / "notes.txt").write_text("one\n")
+    again = say("", "read_file", path="notes.txt", start_line=1)
+    apprentice = [say("Let me see.", "read_file", path=" notes.txt"), say("", "list_files"), say("No call.")]
+    async with shadowed([READ, again, say("", "count_text", path="notes.txt"), finish("Done.")], apprentice) as shell:
+        events = await turn(shell, "read notes.txt, twice, and count")
+        await settled(shell)
+        assert [(one.tool, one.alike) for one in kept()] == [
+            ("read_file", True),
+            ("read_file", False),
+            ("count_text", False),
+        ]
+        paid = of(events, BudgetSettled)
+        assert len(paid) == len(of(events, CallFinished)) + 1  # the apprentice has no entry
+        assert [one.spent_nano for one in kept()] == [one.spent_nano for one in paid[:3]]
+        assert kept()[0].spent_nano > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "price"), [("", PRICED), ("[learn]\nshadow = true\n", None)], ids=["not asked for", "free"]
+)
+async def test_nothing_is_shadowed_unless_it_is_wanted_and_the_model_is_paid(settings, price, shadowed, home) -> None:
+    async with shadowed([READ, finish("Done.")], [READ], settings=settings, price=price) as shell:
+        await turn(shell, "read notes.txt")
+        assert "_apprentice" not in vars(shell.deps.models.factory)
+        assert shell.made == []
+
+
+async def test_a_turn_ends_without_waiting_for_the_apprentice(shadowed, home) -> None:
+    async with shadowed([READ, finish("Done.")], [READ]) as shell:
+        apprentice, asked = shell.deps.models.factory._apprentice, asyncio.Event()
+
+        async def never(*_):
+            asked.set()
+            await asyncio.Event().wait()
+
+        apprentice._predict = never
+        events = await turn(shell, "read notes.txt")
+        assert of(events, TurnFinished)[0].status == "answered"
+        await asyncio.wait_for(asked.wait(), 30)
+    assert kept() == []  # it is given up when the shell is left
+
+
+async def test_where_the_apprentice_cannot_be_had_it_is_said_once_and_the_turns_go_on(shadowed, home) -> None:
+    gone = ModelMissing("There is no such file.", fix="Name another.")
+    async with shadowed([READ, READ, finish("Done."), READ, finish("Done.")], gone) as shell:
+        events = await turn(shell, "read notes.txt")
+        await settled(shell)
+        events += await turn(shell, "read it again")
+        await settled(shell)
+        told = [one.text for one in of(events, Notice) if "beside the paid model" in one.text]
+        assert told == ["embedded makes no calls beside the paid model any more. There is no such file. Name another."]
+        assert [one.status for one in of(events, TurnFinished)] == ["answered", "answered"]
+
+
+async def test_a_tool_is_proposed_once_it_is_good_enough_and_taken_back_when_it_drops(script, tmp_path) -> None:
+    lines = [READ] * 20 + [say("", "list_files")] * 4
+    file, news = tmp_path / "experience.sqlite", []
+    apprentice = Apprentice("embedded", lambda: ScriptModel(script("apprentice", lines)), lambda: ExperienceStore(file))
+    for use in range(1, 25):
+        apprentice.shadow(REQUEST, Call("read_file", {"path": "notes.txt"}), 1_000)
+        await apprentice.settled()
+        news += [(use, told) for told in apprentice.news()]
+    await apprentice.aclose()
+    (promoted, told), (demoted, untold) = news
+    assert promoted == 20  # 20 of 20: at least 84 %
+    assert "read_file 20 of 20 alike" in told
+    assert "/role caller embedded" in told
+    assert demoted == 21  # 20 of 21: at least 77 %
+    assert untold == "embedded no longer makes calls of read_file as the paid model does. Good enough: nothing."
+
+
+def test_only_the_latest_uses_count_for_whether_a_tool_is_good_enough() -> None:
+    def uses(*alike: bool) -> list[Prediction]:
+        return [Prediction("read_file", "embedded", one, 2_000) for one in alike]
+
+    (learned,) = agreements(uses(*[False] * 100, *[True] * 48, *[False] * 2))
+    assert (learned.uses, learned.alike, learned.good) == (150, 48, True)
+    assert learned.saved_nano == 48 * 2_000
+    assert learned.lower == pytest.approx(0.8654, abs=1e-4)
+    (forgot,) = agreements(uses(*[True] * 100, *[True] * 40, *[False] * 10))
+    assert not forgot.good
+    (few,) = agreements(uses(*[True] * 19))
+    assert not few.good
+
+
+def test_cost_says_what_it_would_have_saved(home, capsys) -> None:
+    with closing(ExperienceStore(user_paths().experience_file)) as records:
+        for _ in range(20):
+            records.add_prediction(Prediction("read_file", "embedded", True, 1_000_000))
+        records.add_prediction(Prediction("list_files", "embedded", False, 1_000_000))
+    assert main(["cost", "--json"]) == 0
+    good, bad = json.loads(capsys.readouterr().out)["apprentice"]
+    assert good == {
+        "model": "embedded",
+        "tool": "read_file",
+        "uses": 20,
+        "alike": 20,
+        "lower": 0.8389,
+        "good": True,
+        "would_save_usd": "0.02",
+    }
+    assert (bad["good"], bad["would_save_usd"]) == (False, "0")
+    assert main(["cost"]) == 0
+    said = capsys.readouterr().out
+    assert "would have saved $0.02" in said
+    assert "20 of 20" in said
