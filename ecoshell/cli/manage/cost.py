@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
                 "rows": [*map(_row_record, rows), *map(_plan_record, plans)],
                 "caps": [_cap_record(cap) for cap in caps],
                 "unreconciled": [_entry_record(entry) for entry in unknown],
-                "apprentice": [_agreement_record(one) for one in learned],
+                **({"apprentice": [*map(_agreement_record, learned)]} if learned else {}),
             }
         )
     else:
