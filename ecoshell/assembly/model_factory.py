@@ -7,7 +7,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.apprentice import Apprentice, Shadowed, is_paid
 from ecoshell.agent.approval import is_trusted
 from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.mode import Mode
@@ -23,7 +22,6 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.asking import ONE_FOR_ALL, THREE, Roles
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
 from ecoshell.paths import Paths
-from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.plugin_host import Plugins
 from ecoshell.tools.base import LASTING
 
@@ -79,7 +77,10 @@ class ConfiguredModelFactory:
         return Servers()
 
     @cached_property
-    def _apprentice(self) -> Apprentice:
+    def _apprentice(self) -> "Apprentice":
+        from ecoshell.agent.apprentice import Apprentice
+        from ecoshell.planning.btp.experience import ExperienceStore
+
         name = self._settings.learn.model
         return Apprentice(name, partial(self._idle, name), partial(ExperienceStore, self._experience_file))
 
@@ -135,10 +136,12 @@ class ConfiguredModelFactory:
         """The model of this name, made unless it is there."""
         if name not in there:
             model, budget = self._model(name), self._session_budget
-            if self._settings.learn.shadow and is_paid(model.traits):
-                there[name] = Shadowed(model, budget.gate, budget.account, apprentice=self._apprentice)
-            else:
-                there[name] = MeteredModel(model, budget.gate, budget.account)
+            there[name] = MeteredModel(model, budget.gate, budget.account)
+            if self._settings.learn.shadow:
+                from ecoshell.agent.apprentice import Shadowed, is_paid
+
+                if is_paid(model.traits):
+                    there[name] = Shadowed(model, budget.gate, budget.account, apprentice=self._apprentice)
         return there[name]
 
     def _alone(self, model: MeteredModel, mode: str) -> Mode:

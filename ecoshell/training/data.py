@@ -25,7 +25,7 @@ from ecoshell.agent.user_interface import Approval, NonInteractive
 from ecoshell.api import Agent
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import ApprovalWanted, CallFinished
-from ecoshell.messages import Attachment, Call, Usage
+from ecoshell.messages import TOOL_REGISTER, Attachment, Call, Usage
 from ecoshell.models.base import Delta, PromptSize, Reply, Request
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
@@ -599,7 +599,7 @@ class _Gold:
         while len(self.seen) < self._made:  # noqa: ASYNC110 - whoever reads the events is a little behind
             await asyncio.sleep(0)
         text, call = self._said(request)
-        self._made += call is not None
+        self._made += call is not None and call.name != TOOL_REGISTER
         self.examples.append(Example(request.role, *self._local.exchange(request, text, call)))
         if text:
             yield Delta(text)
@@ -615,7 +615,13 @@ class _Gold:
             return f"{why} Next: {follows}.".strip(), None
         if at == len(steps) or request.role == "summarizer":
             return self._task.answer(self.seen), None
-        return "" if request.role == "caller" else steps[at].rationale, steps[at].call
+        why, call = steps[at].rationale, steps[at].call
+        if all(document.name != call.name for document in request.callable_now):
+            why, call = f"I register {call.name}.", Call(TOOL_REGISTER, {"tool_name": call.name})
+        return "" if request.role == "caller" else why, call
+
+
+_PLAIN = Options(mode="single")
 
 
 class _Allowing(NonInteractive):
@@ -626,7 +632,7 @@ class _Allowing(NonInteractive):
 async def play(
     task: Task,
     local: LocalModel,
-    mode: Literal["single", "umi"] = "single",
+    options: Options = _PLAIN,
     *,
     tools: Sequence[Tool | str] = ("?*",),
     past: Callable[[Path, Path], str | None] = lambda home, workspace: None,
@@ -644,8 +650,8 @@ async def play(
             (workspace / name).write_text(text, encoding="utf-8")
         for program in task.setup:
             await asyncio.to_thread(subprocess.run, program, cwd=workspace, check=True, capture_output=True)
-        options = Options(workspace=workspace, mode=mode, resume=past(home, workspace))
-        async with Agent(gold, tools=tools, home=home, user=_Allowing(), options=options) as agent:
+        here = replace(options, workspace=workspace, resume=past(home, workspace))
+        async with Agent(gold, tools=tools, home=home, user=_Allowing(), options=here) as agent:
             with suppress(EcoshellError):
                 async for event in agent.stream(task.request, task.attachments):
                     if isinstance(event, CallFinished):
@@ -659,12 +665,19 @@ def examples(
     count: int,
     seed: int,
     split: Split,
-    modes: Sequence[Literal["single", "umi"]],
+    ways: Sequence[Options],
     keep: Path | None = None,
 ) -> list[Example]:
-    """Those of so many tasks; kept in a file, as `played` does. Raises UsageError."""
+    """Those of so many tasks, each played with each of these options; kept in a file, as `played` does.
+
+    Raises UsageError.
+    """
     tasks = generate(count, seed, split)
-    plays = ((f"{mode} {task.digest}", partial(play, task, local, mode)) for task in tasks for mode in modes)
+    plays = (
+        (f"{how.mode} {how.registration} {task.digest}", partial(play, task, local, how))
+        for task in tasks
+        for how in ways
+    )
     return [one for _, said in played(plays, keep) for one in said]
 
 

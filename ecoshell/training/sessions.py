@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from ecoshell import secrecy
 from ecoshell.assembly.parts import load_settings, open_store, sources_of
@@ -33,6 +33,7 @@ from ecoshell.messages import Call, Observation, ToolDocument
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import LOCAL
+from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.planning.btp.redaction import redacted_value
 from ecoshell.secrecy import environ, masked
@@ -81,7 +82,7 @@ class _Turn:
 
 def taken(
     local: LocalModel,
-    modes: Sequence[Literal["single", "umi"]],
+    ways: Sequence[Options],
     keep: Path | None = None,
     *,
     paths: Paths | None = None,
@@ -97,11 +98,13 @@ def taken(
     with closing(open_store(paths)) as store:
         turns = [*_all_turns(store, documents, found)]
     plays = [
-        (f"{mode} {turn.digest}", partial(_play, turn, documents, local, mode)) for turn in turns for mode in modes
+        (f"{how.mode} {how.registration} {turn.digest}", partial(_play, turn, documents, local, how))
+        for turn in turns
+        for how in ways
     ]
     said = [examples for _, examples in played(plays, keep)]
-    for at in range(0, len(said), len(modes)):
-        if any(of_turn := said[at : at + len(modes)]):
+    for at in range(0, len(said), len(ways)):
+        if any(of_turn := said[at : at + len(ways)]):
             found.turns += 1
             found.examples += [one for examples in of_turn for one in examples]
         else:
@@ -193,7 +196,7 @@ def _learnable(clean: Sequence[Event], before: Sequence[Event]) -> _Turn:
 
 
 async def _play(
-    turn: _Turn, documents: Mapping[str, ToolDocument], local: LocalModel, mode: Literal["single", "umi"]
+    turn: _Turn, documents: Mapping[str, ToolDocument], local: LocalModel, options: Options
 ) -> list[Example]:
     waiting = [*zip((step.call for step in turn.task.steps), turn.observations, strict=True)]
 
@@ -208,7 +211,7 @@ async def _play(
         return session
 
     tools = [_Recorded(document, waiting) for document in documents.values()]
-    said = await play(turn.task, local, mode, tools=tools, past=past)
+    said = await play(turn.task, local, options, tools=tools, past=past)
     return [] if waiting else said
 
 

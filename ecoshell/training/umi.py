@@ -17,6 +17,7 @@ from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.gguf import tensor_shapes
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import local_files
+from ecoshell.options import Options
 from ecoshell.training import data, sessions, trainer
 from ecoshell.training.data import ROLES, Example
 from ecoshell.training.export import MODULES, architecture, write_adapter
@@ -47,6 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from-sessions", action="store_true", help="learn from your own sessions, too; asks nobody")
     parser.add_argument("--held", type=int, default=_HELD, metavar="N", help=f"to validate with (default: {_HELD})")
     parser.add_argument("--rank", type=int, choices=(2, 4, 8, 16), default=_RANK, help=f"(default: {_RANK})")
+    parser.add_argument(
+        "--registration", choices=("auto", "names"), default="auto", help="how tools stand in prompts (default: auto)"
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--only", choices=(SINGLE,), help="the first stage alone: an adapter for one model")
     what.add_argument("--without-global", action="store_true", help="adapters of roles from nothing (ablation)")
@@ -56,10 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
     """What all stages take together, as far as a few tasks tell how long examples are."""
     base, local = _base(args.base)
-    found = data.examples(local, min(args.tasks, _SAMPLE), recipe.seed, "train", _modes(args))
+    found = data.examples(local, min(args.tasks, _SAMPLE), recipe.seed, "train", _played(args))
     note = ""
     if args.from_sessions:
-        yours = sessions.taken(local, _modes(args))
+        yours = sessions.taken(local, _played(args))
         found += yours.examples[:: max(1, args.tasks // _SAMPLE)]  # in proportion to the tasks
         note = yours.told()
     _require(found, note)
@@ -78,13 +82,13 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     trainer.require()
     base, local = _base(args.base)
     out: Path = args.out
-    seed, modes = recipe.seed, _modes(args)
+    seed, ways = recipe.seed, _played(args)
     tell(Progress(0, args.tasks, note=f"{args.tasks} tasks are played, or taken from {out}.", stage="tasks"))
-    found = data.examples(local, args.tasks, seed, "train", modes, out / "tasks.jsonl")
-    held = data.examples(local, args.held, seed, "held", modes, out / "held.jsonl")
+    found = data.examples(local, args.tasks, seed, "train", ways, out / "tasks.jsonl")
+    held = data.examples(local, args.held, seed, "held", ways, out / "held.jsonl")
     made: dict[str, Any] = {}
     if args.from_sessions:
-        yours = sessions.taken(local, modes, out / "sessions.jsonl")
+        yours = sessions.taken(local, ways, out / "sessions.jsonl")
         found += yours.examples
         made["sessions"] = yours.told()
         tell(Progress(args.tasks, args.tasks, note=yours.told(), stage="tasks"))
@@ -122,8 +126,10 @@ def _stages(args: argparse.Namespace) -> Iterator[Stage]:
         yield from ((role, (role,), SINGLE) for role in ROLES)
 
 
-def _modes(args: argparse.Namespace) -> tuple[Mode, ...]:
-    return (SINGLE,) if args.only else ("umi",) if args.without_global else (SINGLE, "umi")
+def _played(args: argparse.Namespace) -> list[Options]:
+    """With what options tasks are played."""
+    modes: tuple[Mode, ...] = (SINGLE,) if args.only else ("umi",) if args.without_global else (SINGLE, "umi")
+    return [Options(mode=mode, registration=args.registration) for mode in modes]
 
 
 def _of(examples: Sequence[Example], roles: Sequence[str]) -> list[Example]:

@@ -11,6 +11,7 @@ import pytest
 from ecoshell.errors import UsageError
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.local import LocalModel
+from ecoshell.options import Options
 from ecoshell.training import data
 from ecoshell.training.data import examples, generate, kinds, play, ways
 from ecoshell_bench.tasks.suite import read_suite
@@ -73,6 +74,17 @@ def test_no_way_of_saying_it_is_that_of_a_task_of_the_benchmark() -> None:
 
 
 @local
+def test_a_tool_is_registered_by_its_name_before_it_is_called(model) -> None:
+    task = made("times", "train")
+    for mode, role in (("single", "single"), ("umi", "caller")):
+        found = asyncio.run(play(task, model, Options(mode=mode, registration="names")))
+        said = [text(model, one.reply) for one in found if one.role == role]
+        assert '"tool_name": "calculate"' in said[0]
+        assert '{"name": "calculate"' in said[1]
+        assert "expression" not in text(model, found[0].prompt)
+
+
+@local
 def test_what_is_learned_is_what_the_shell_asks_and_what_tools_returned(model) -> None:
     task = next(one for one in (made("value", "train", seed) for seed in range(99)) if "email" in one.answer([""]))
     first, last = asyncio.run(play(task, model))
@@ -88,7 +100,7 @@ def test_what_is_learned_is_what_the_shell_asks_and_what_tools_returned(model) -
 @local
 def test_three_roles_learn_what_each_of_them_is_asked(model) -> None:
     task = made("rename", "train")
-    found = asyncio.run(play(task, model, "umi"))
+    found = asyncio.run(play(task, model, Options(mode="umi")))
     assert [one.role for one in found] == ["planner", "caller", "planner", "summarizer"]
     said = [text(model, one.reply).removesuffix("<|im_end|>") for one in found]
     assert said[0] == "I rename it. Next: caller."
@@ -106,7 +118,7 @@ def test_tools_run_for_real_and_the_task_is_served(kind: str, model) -> None:
 @local
 def test_each_task_is_played_once_and_kept(model, tmp_path, monkeypatch) -> None:
     keep = tmp_path / "run" / "tasks.jsonl"
-    found = examples(model, 3, 1, "train", ("single",), keep)
+    found = examples(model, 3, 1, "train", (Options(mode="single"),), keep)
     with keep.open("a") as file:
         file.write('["single 0123')  # the process was killed here
 
@@ -114,7 +126,7 @@ def test_each_task_is_played_once_and_kept(model, tmp_path, monkeypatch) -> None
         raise AssertionError
 
     monkeypatch.setattr(data, "play", never)
-    assert examples(model, 3, 1, "train", ("single",), keep) == found
+    assert examples(model, 3, 1, "train", (Options(mode="single"),), keep) == found
     assert len(keep.read_text().splitlines()) == 3
 
 
@@ -122,4 +134,4 @@ def test_a_broken_line_is_named(tmp_path) -> None:
     keep = tmp_path / "tasks.jsonl"
     keep.write_text('["single 0123456789abcdef",[]]\n{"no": "task"}\n')
     with pytest.raises(UsageError, match=r"tasks\.jsonl, line 2 is no played task"):
-        examples(None, 1, 1, "train", ("single",), keep)  # pyright: ignore[reportArgumentType]
+        examples(None, 1, 1, "train", (Options(mode="single"),), keep)  # pyright: ignore[reportArgumentType]
