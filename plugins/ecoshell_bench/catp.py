@@ -237,14 +237,13 @@ def carried_out(plans: Sequence[RecordedPlan]) -> dict[str, float] | None:
     ]
     seconds = {
         "sum_s": (sum(one.milliseconds) / _MS for one in branching),
-        "critical_s": (_longest(one.plan, own) for one, own in zip(branching, times, strict=True)),
+        "critical_s": (
+            longest_path({node.label: node.after for node in one.plan.nodes}, own)[0]
+            for one, own in zip(branching, times, strict=True)
+        ),
         "clock_s": asyncio.run(_clocks([one.plan for one in branching], times)),
     }
     return {name: round(statistics.fmean(each), 6) for name, each in seconds.items()}
-
-
-def _longest(plan: GraphPlan, seconds: Mapping[str, float]) -> float:
-    return longest_path({node.label: node.after for node in plan.nodes}, seconds)[0]
 
 
 async def _clocks(plans: Sequence[GraphPlan], times: Sequence[Mapping[str, float]]) -> list[float]:

@@ -7,6 +7,7 @@ keep what was worth most, so that this is the least it can be.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import nan
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -83,9 +84,7 @@ def judged(planner: Planner, plans: Sequence[RecordedPlan], constants: Constants
         name: lambda task, level, name=name: planner.plan(name, task, level, [*recordings.by_task[task]])
         for name in planner.variants
     }
-    free: dict[str, Choose] = {
-        name: lambda task, level, name=name: planner.plan(name, task, level) for name in planner.variants
-    }
+    free: dict[str, Choose] = {name: partial(planner.plan, name) for name in planner.variants}
     among |= {
         _CHEAPEST: hindsight(lambda one: -float(one.price)),
         _BEST_SCORE: hindsight(lambda one: one.score),
@@ -93,24 +92,23 @@ def judged(planner: Planner, plans: Sequence[RecordedPlan], constants: Constants
     }
     chosen = {name: _outcome(choose, recordings, planner, worth) for name, choose in among.items()}
     written = {name: _outcome(choose, recordings, planner, worth) for name, choose in free.items()}
-    method = chosen[METHOD]
+    rows = {name: one.row(chosen[METHOD]) for name, one in chosen.items()}
+    free_rows = {name: {**one.row(written[METHOD]), "valid": _mean(one.valid)} for name, one in written.items()}
 
     def means(name: str) -> dict[str, float]:
-        one = chosen[name]
-        valid_share = _mean(written[name].valid)
-        return {"qop": _mean(one.qop), "price": one.row(method)["price"], "valid": valid_share}
+        return {"qop": rows[name]["qop"], "price": rows[name]["price"], "valid": free_rows[name]["valid"]}
 
     return {
-        "qop": _mean(method.qop),
-        "ift_qop": _mean(chosen[BASELINE].qop) if BASELINE in chosen else None,
-        "cheapest_qop": _mean(chosen[_CHEAPEST].qop),
-        "best_score_qop": _mean(chosen[_BEST_SCORE].qop),
-        "price": means(METHOD)["price"],
-        "valid": means(METHOD)["valid"],
-        "samples": len(method.qop),
-        "ablations": {name: means(name) for name in ABLATIONS if name in chosen},
-        "chosen": {name: one.row(method) for name, one in chosen.items()},
-        "written": {name: {**one.row(written[METHOD]), "valid": _mean(one.valid)} for name, one in written.items()},
+        "qop": rows[METHOD]["qop"],
+        "ift_qop": rows[BASELINE]["qop"] if BASELINE in rows else None,
+        "cheapest_qop": rows[_CHEAPEST]["qop"],
+        "best_score_qop": rows[_BEST_SCORE]["qop"],
+        "price": rows[METHOD]["price"],
+        "valid": free_rows[METHOD]["valid"],
+        "samples": len(chosen[METHOD].qop),
+        "ablations": {name: means(name) for name in ABLATIONS if name in rows},
+        "chosen": rows,
+        "written": free_rows,
     }
 
 

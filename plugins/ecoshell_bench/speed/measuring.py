@@ -12,7 +12,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -160,14 +160,9 @@ class Home:
         """The command that opens the chat there."""
         return (sys.executable, "-m", "ecoshell", "--workspace", str(self.folder), *options)
 
-    @contextmanager
-    def terminal(self, command: Sequence[str], *, reports: bool = False) -> Generator["Terminal"]:
+    def terminal(self, command: Sequence[str], *, reports: bool = False) -> "closing[Terminal]":
         """A program that lives there, on a terminal of its own."""
-        terminal = Terminal(command, environ=self.environ, reports=reports)
-        try:
-            yield terminal
-        finally:
-            terminal.close()
+        return closing(Terminal(command, environ=self.environ, reports=reports))
 
 
 @contextmanager

@@ -196,8 +196,7 @@ def measure_reserve_settle(rows: int = 10_000, repeat: int = 200) -> Measurement
 
 
 async def _settling(path: Path, rows: int, repeat: int) -> float:
-    ledger = Ledger(path)
-    try:
+    with closing(Ledger(path)) as ledger:
         for scope in ("turn", "session", "day", "month"):
             ledger.set_cap(_ACCOUNT.session, scope, Amount(1_000_000 * NANO, "usd"))
         for _ in range(rows):
@@ -207,6 +206,4 @@ async def _settling(path: Path, rows: int, repeat: int) -> float:
             started = time.perf_counter()
             await gate.settle(await gate.hold(_ASK), _USAGE)
             times.append(time.perf_counter() - started)
-        return median(times)
-    finally:
-        ledger.close()
+    return median(times)

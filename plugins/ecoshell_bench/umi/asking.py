@@ -6,8 +6,8 @@ would see there with every tool of the task registered. Nothing that it calls is
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -99,26 +99,13 @@ async def ask_all(
     Raises SettingsError, StoreError, BudgetError, ModelMissing, ModelUnavailable, and ModelBroken of a model that said
     nothing at all.
     """
-    async with _under_test(setup, budget) as model:
-        for asked in steps:
-            told(await model.answer(asked))
-
-
-@asynccontextmanager
-async def _under_test(setup: ModelSetup, budget: Amount | None) -> AsyncGenerator["ModelUnderTest"]:
-    """Those who are to be asked, under the caps of the settings; let go of at the end."""
     paths = user_paths()
     settings = await asyncio.to_thread(load_settings, paths)
-    ledger = await asyncio.to_thread(open_ledger, paths, settings)
-    try:
-        model = ModelUnderTest(setup, settings, SessionBudget(Gate(ledger)))
-        await model.set_caps(settings, budget)
-        try:
-            yield model
-        finally:
-            await model.aclose()
-    finally:
-        ledger.close()
+    with closing(await asyncio.to_thread(open_ledger, paths, settings)) as ledger:
+        async with aclosing(ModelUnderTest(setup, settings, SessionBudget(Gate(ledger)))) as model:
+            await model.set_caps(settings, budget)
+            for asked in steps:
+                told(await model.answer(asked))
 
 
 class ModelUnderTest(ConfiguredModelFactory):

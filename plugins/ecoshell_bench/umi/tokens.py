@@ -9,6 +9,7 @@ it.
 import argparse
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from statistics import fmean, median
 from tempfile import TemporaryDirectory
@@ -50,6 +51,9 @@ Measure = Callable[[Turn], float]
 _SAID: dict[Decision, str] = dict(zip(("call", "finish", "give_up"), ENDINGS, strict=True))
 _ENDLESS = 1 << 20
 """Tokens; no reply of the reference is cut."""
+_ABOUT = """\
+native: tools as an array, calls of the provider's own kind; text: both as text. Not cached (fresh): in and out,
+but for what an earlier prompt of the turn began with. Prices are dollars per million tokens."""
 
 
 def run_tokens(args: argparse.Namespace) -> None:
@@ -65,11 +69,7 @@ def run_tokens(args: argparse.Namespace) -> None:
         }
     rates = {rate: float(getattr(price.rates, rate)) for rate in ("input", "cached_input", "output")}
     record = {"n": len(trajectories), **measured, "tokenizer": tokenizer, "prices": {"model": model, **rates}}
-    about = (
-        "native: tools as an array, calls of the provider's own kind; text: both as text. Not cached (fresh): in and"
-    )
-    about += " out,\nbut for what an earlier prompt of the turn began with. Prices are dollars per million tokens."
-    show_record(record, as_json=args.json, notes=about)
+    show_record(record, as_json=args.json, notes=_ABOUT)
 
 
 class RecordedModel:
@@ -154,21 +154,13 @@ async def replay(
 ) -> list[dict[str, Turn]]:
     """Every trajectory as a turn in each mode; `told` is called after each."""
     turns: list[dict[str, Turn]] = []
-    with TemporaryDirectory() as folder:
-        ledger = Ledger(Path(folder) / "ledger.sqlite")
-        try:
-            for number, trajectory in enumerate(trajectories, start=1):
-                session_budget = SessionBudget(Gate(ledger))
-                session_budget.enter("bench", number)
-                turns.append(
-                    {
-                        mode: await _turn(trajectory, mode, RecordedModel(trajectory, count, form), session_budget)
-                        for mode in MODES
-                    }
-                )
-                told()
-        finally:
-            ledger.close()
+    with TemporaryDirectory() as folder, closing(Ledger(Path(folder) / "ledger.sqlite")) as ledger:
+        for number, trajectory in enumerate(trajectories, start=1):
+            budget = SessionBudget(Gate(ledger))
+            budget.enter("bench", number)
+            models = {mode: RecordedModel(trajectory, count, form) for mode in MODES}
+            turns.append({mode: await _turn(trajectory, mode, model, budget) for mode, model in models.items()})
+            told()
     return turns
 
 
