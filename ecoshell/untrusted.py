@@ -15,9 +15,13 @@ def visible(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_shown())
 
 
-def visible_line(text: str) -> str:
-    """The text on one line: as `visible` shows it, with every run of white space as one space."""
-    return " ".join(visible(text).split())
+def visible_line(text: str, most: int | None = None) -> str:
+    """The text on one line: as `visible` shows it, with every run of white space as one space.
+
+    Of one with more than `most` characters the end is left out, and an ellipsis says so.
+    """
+    line = " ".join(visible(text).split())
+    return line if most is None or len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 _KEPT = frozenset(b"\n\t")

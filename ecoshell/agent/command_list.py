@@ -441,8 +441,7 @@ async def _retry(shell: Shell, argument: str) -> Printed:
 
 def _taken_back(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequence[Changed]) -> str:
     """What was taken back, what was not, and why."""
-    line = visible_line(turn.question)
-    question = line if len(line) <= _NAMED else f"{line[:_NAMED].rstrip()}…"
+    question = visible_line(turn.question, _NAMED)
     lines = [f"Turn {turn.number} is undone: “{question}”. Models are not told of it any more."]
     if undone.restored:
         lines.append(f"Restored: {_listed(undone.restored)}.")

@@ -175,8 +175,7 @@ class Environment:
         if state is not None:
             branch = f"branch {_name(state.branch)}" if state.branch else "no branch"
             changed = "" if state.changed is None else f", {counted(state.changed, 'uncommitted change')}"
-            subject = visible_line(state.subject)
-            subject = subject if len(subject) <= _LONGEST_SUBJECT else f"{subject[: _LONGEST_SUBJECT - 1]}…"
+            subject = visible_line(state.subject, _LONGEST_SUBJECT)
             last = f", last commit {json.dumps(subject, ensure_ascii=False)}" if subject else ", no commit yet"
             lines.append(f"git: {branch}{changed}{last}")
         return "\n".join(lines)
@@ -223,6 +222,5 @@ def _many(count: int) -> str:
 
 def _name(name: str) -> str:
     """A stranger's word: bounded, on one line, and in quotation marks where it has more in it than a name needs."""
-    line = visible_line(name)
-    line = line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…"
+    line = visible_line(name, _LONGEST_NAME)
     return line if _PLAIN_NAME.fullmatch(line) else json.dumps(line, ensure_ascii=False)

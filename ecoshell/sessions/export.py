@@ -123,10 +123,9 @@ def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:
     found: tuple[str, ...] = ()
     match event:
         case TurnStarted():
-            line = visible_line(event.question)
-            fits = len(line) <= _LONGEST_HEADLINE
-            headline = literal(line if fits else f"{line[: _LONGEST_HEADLINE - 1].rstrip()}…")
-            full = () if fits and line == event.question.strip() else (quoted(event.question),)
+            line = visible_line(event.question, _LONGEST_HEADLINE)
+            headline = literal(line)
+            full = () if line == event.question.strip() else (quoted(event.question),)
             how = " · ".join((iso_time(at), code(event.model), code(event.mode), code(event.strategy)))
             along = [
                 block for one in event.attachments for block in (f"**Attached** {code(one.name)}", fenced(one.text))

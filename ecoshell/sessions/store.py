@@ -129,7 +129,7 @@ class SessionStore:
                 """INSERT INTO sessions VALUES (?, ?, ?, ?, '', ?) ON CONFLICT DO UPDATE
                 SET updated = excluded.updated, title = CASE title WHEN '' THEN excluded.title ELSE title END,
                 model = CASE excluded.model WHEN '' THEN model ELSE excluded.model END""",
-                (session, _title(question), now, now, model),
+                (session, visible_line(question, _LONGEST_TITLE), now, now, model),
             )
             query = "SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE session = ?"
             last = db.execute(query, (session,)).fetchone()["seq"]
@@ -264,7 +264,8 @@ class SessionStore:
             raise UsageError("The title is empty.", fix="Give one, such as: fix the readme.")
         with self._database.writing(_AS_BEFORE) as db:
             self._write_begun(db, session)
-            renamed = db.execute("UPDATE sessions SET title = ? WHERE id = ?", (_title(title), session)).rowcount
+            line = visible_line(title, _LONGEST_TITLE)
+            renamed = db.execute("UPDATE sessions SET title = ? WHERE id = ?", (line, session)).rowcount
         if not renamed:
             raise _no_session(session)
 
@@ -368,11 +369,6 @@ def _event(line: str) -> Event | None:
         return from_json(_decode(line))
     except (ValueError, TypeError, KeyError, RecursionError):  # an unknown type, fields of another version, or damage
         return None
-
-
-def _title(text: str) -> str:
-    line = visible_line(text)
-    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1].rstrip()}…"
 
 
 def _storable(text: str) -> str:

@@ -363,8 +363,7 @@ _NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FL
 
 
 def _cell(value: str | None) -> str:
-    shown = "NULL" if value is None else visible_line(value[: _CELL * 2])
-    return shown if len(shown) <= _CELL else f"{shown[: _CELL - 1]}…"
+    return "NULL" if value is None else visible_line(value[: _CELL * 2], _CELL)
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:

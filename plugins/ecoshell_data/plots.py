@@ -123,5 +123,4 @@ def _shown(value: float | None) -> str:
 
 
 def _label(value: str | None) -> str:
-    shown = "NULL" if value is None else visible_line(value)
-    return shown if len(shown) <= _LABEL else f"{shown[: _LABEL - 1]}…"
+    return "NULL" if value is None else visible_line(value, _LABEL)

@@ -255,7 +255,7 @@ class Updates:
         yield schema.ToolCallStart(
             session_update="tool_call",
             tool_call_id=f"{self._turn}.ran{self._messages}",
-            title=_title(event.command),
+            title=visible_line(event.command, _TITLE),
             kind="execute",
             status="completed" if event.ok else "failed",
             content=[_text(fenced(event.output))],
@@ -277,10 +277,10 @@ class Updates:
                 low, high = dollars(event.low_nano), dollars(event.high_nano)
                 title = f"The next step with {event.model} costs from {low} to {high} at most"
                 above = f"You are asked above {dollars(event.threshold_nano)}: `[budget] ask_above` in the settings."
-                return {"title": _title(title), "kind": "other", "content": [_text(above)]}
+                return {"title": visible_line(title, _TITLE), "kind": "other", "content": [_text(above)]}
             case TrustWanted():
                 again = ", which has changed" if event.changed else ""
-                title = _title(f"May the model follow {event.file}{again}?")
+                title = visible_line(f"May the model follow {event.file}{again}?", _TITLE)
                 return {"title": title, "kind": "read", "content": [_text(fenced(event.text))]}
 
     def _call_card(self, event: CallStarted | ApprovalWanted) -> dict[str, Any]:
@@ -288,7 +288,7 @@ class Updates:
         paths = () if tool is None else (name for name, what in subjects_of(tool).items() if what is Subject.PATH)
         named = (event.arguments[name] for name in paths if isinstance(event.arguments.get(name), str))
         card: dict[str, Any] = {
-            "title": _title(Call(event.name, event.arguments).signature()),
+            "title": visible_line(Call(event.name, event.arguments).signature(), _TITLE),
             "kind": self._kind(event.name),
             "locations": [schema.ToolCallLocation(path=self._path(one)) for one in named],
             "raw_input": dict(event.arguments),
@@ -382,8 +382,3 @@ def _hunks(lines: Sequence[str]) -> list[tuple[str, str]] | None:
 
 def _text(text: str) -> schema.ContentToolCallContent:
     return schema.ContentToolCallContent(type="content", content=schema.TextContentBlock(type="text", text=text))
-
-
-def _title(text: str) -> str:
-    line = visible_line(text)
-    return line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…"

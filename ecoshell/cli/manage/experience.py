@@ -200,9 +200,8 @@ def _record(kept: Kept[Use] | Kept[Attempt]) -> dict[str, object]:
 
 def _cells(kept: Kept[Use] | Kept[Attempt]) -> tuple[str, ...]:
     item = kept.item
-    question = visible_line(item.query)
-    shown = question if len(question) <= _QUERY_SHOWN else f"{question[: _QUERY_SHOWN - 1]}…"
-    begin, end = (f"{_record(kept)['id']}", _when(item.at)), (f"{item.seconds:.2f}", shown)
+    begin = f"{_record(kept)['id']}", _when(item.at)
+    end = f"{item.seconds:.2f}", visible_line(item.query, _QUERY_SHOWN)
     if isinstance(item, Attempt):
         outcome, models = _OUTCOMES.get(item.outcome, visible_line(item.outcome)), visible_line(item.models)
         return (*begin, visible_line(item.mode), outcome, models, _price(item.price_nano), f"{item.tokens:,}", *end)

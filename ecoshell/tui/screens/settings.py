@@ -18,6 +18,7 @@ from ecoshell.tui.screens.picker import Aside, ChoicePicker, Line, Picker, Picke
 from ecoshell.tui.screens.pickers import ThemePicker
 from ecoshell.tui.themes import DEFAULT as DEFAULT_THEME
 from ecoshell.tui.themes import ThemedApp
+from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:  # pydantic comes with some of them
     from ecoshell.agent.shell import Shell
@@ -98,8 +99,7 @@ class SettingsScreen(Picker["SettingRow | str"]):
             if name != section:
                 section = name
                 rows.append(_heading(f"── {name} ──", words.get(name, "")))
-            value = row.value or row.default or _UNSET
-            short = value if len(value) <= _WIDEST else f"{value[: _WIDEST - 1]}…"
+            short = visible_line(row.value or row.default or _UNSET, _WIDEST)
             rows.append(PickerRow(row, row.key, (row.key, short, self._origin(row)), also=row.description.text))
         return rows
 

@@ -291,8 +291,7 @@ def _signature(started: CallStarted) -> tuple[Piece, ...]:
 
 def _short(value: object) -> str:
     written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    text = visible_line(written[:500])
-    return text if len(text) <= _WIDEST_VALUE else text[: _WIDEST_VALUE - 1] + "…"
+    return visible_line(written[:500], _WIDEST_VALUE)
 
 
 def _outcome(finished: CallFinished) -> Iterator[Body]:
