@@ -20,7 +20,7 @@ EcoshellError              what happened, what was kept, what to do
 └── ToolError              a tool refused or failed; told to the model as an observation
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -163,3 +163,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
     close = get_close_matches(word, list(known), n=3)
     return min(close, key=lambda one: sorted(one) != sorted(word), default=None)
+
+
+def likely(word: str, known: Sequence[str]) -> str:
+    """What to do about a word that is none of these: the one most like it, or all there are."""
+    near = nearest(word, known)
+    return f"Did you mean {near}?" if near else f"There are {', '.join(known) or 'none'}."

@@ -26,6 +26,7 @@ from ecoshell.plugin_host import Plugins
 from ecoshell.tools.base import LASTING
 
 if TYPE_CHECKING:  # loaded with the first model, or the first question, that needs it
+    from ecoshell.agent.apprentice import Apprentice
     from ecoshell.assembly.inventory import Inventory
     from ecoshell.models.keys import Keys
     from ecoshell.models.local_models import LocalFiles

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ecoshell import __version__
 from ecoshell.cli.arguments import add_shared_options
-from ecoshell.errors import EcoshellError, UsageError, nearest
+from ecoshell.errors import EcoshellError, UsageError, likely
 
 if TYPE_CHECKING:
     from ecoshell.plugins import Command
@@ -83,12 +83,12 @@ class Parser(argparse.ArgumentParser):
             stranger = self._unknown_option_before(wrong["typed"])
         if stranger:
             named = stranger.partition("=")[0]
-            raise UsageError(f"There is no option {named}.", fix=_nearest(named, self._options()))
+            raise UsageError(f"There is no option {named}.", fix=likely(named, self._options()))
         if wrong:
             what, typed = wrong["what"], wrong["typed"]
             told = f"{what} cannot be {typed!r}." if what.startswith("-") else f"There is no {what.lower()} {typed!r}."
             kind = UnknownCommand if what == _COMMAND else UsageError
-            raise kind(told, fix=_nearest(typed, re.findall(r"[\w-]+", wrong["choices"])))
+            raise kind(told, fix=likely(typed, re.findall(r"[\w-]+", wrong["choices"])))
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", fix=f"`{self.prog} --help` shows what there is.")
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - a namespace of another class is never given
@@ -181,11 +181,6 @@ def _fill(module: str, parser: Parser) -> None:
 
 def _chat(args: argparse.Namespace) -> int:
     return import_module(COMMANDS["chat"][0]).run(args)
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    near = nearest(word, known)
-    return f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
 
 
 def warn(message: str) -> None:

@@ -1,16 +1,34 @@
-"""`ecoshell screenshot`: what the chat's screen shows, as an SVG file."""
+"""`ecoshell screenshot`: what the chat's screen shows, as an SVG file, drawn without a terminal."""
 
 import argparse
+import asyncio
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
+from textual.widgets import TextArea
+
+from ecoshell.agent.user_interface import UserInterface
+from ecoshell.assembly.viewing import assemble_view
 from ecoshell.cli.arguments import options_from
-from ecoshell.errors import UsageError
+from ecoshell.errors import EcoshellError, UsageError
+from ecoshell.options import Options
+from ecoshell.paths import Paths, user_paths
+from ecoshell.sessions.export import write_new
+from ecoshell.tui.app import ChatApp
+
+if TYPE_CHECKING:
+    from ecoshell.agent.shell import Shell
 
 _SIZE = re.compile(r"([0-9]{1,4})[xX×]([0-9]{1,4})")
 _LEAST = (20, 8)
 _MOST = (500, 200)
 """Columns and lines: no terminal is larger, and the picture of one would take minutes."""
+_LOOKS = 100
+_BETWEEN_LOOKS = 0.05
+"""Seconds: what is painted a little later is painted by then."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,10 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{file} exists already.", fix="Name a file that does not.")
     if not file.parent.is_dir():
         raise UsageError(f"There is no folder {file.parent}.", fix="Make it, or name a file elsewhere.")
-    from ecoshell.sessions.export import write_new
-    from ecoshell.tui.screenshot import take
-
-    write_new(file, take(options_from(args), size))
+    write_new(file, asyncio.run(_picture(options_from(args), size)))
     return 0
 
 
@@ -46,3 +61,40 @@ def _size(text: str) -> tuple[int, int]:
             fix="Give columns and lines, such as 120x36.",
         )
     return size
+
+
+@dataclass(frozen=True, slots=True)
+class _PicturePaths(Paths):
+    """The person's folders without their draft: what was not sent yet is not for a picture."""
+
+    elsewhere: Path
+
+    @property
+    def draft_file(self) -> Path:
+        return self.elsewhere / "draft.txt"
+
+
+async def _picture(options: Options, size: tuple[int, int]) -> str:
+    """The screen of so many columns and lines once it stays the same; asks no model, raises EcoshellError."""
+    shell = await assemble_view(options)
+
+    async def build(_: Options, person: UserInterface) -> "Shell":
+        return shell  # it asks nobody anything
+
+    own = user_paths()
+    try:
+        with TemporaryDirectory() as folder:
+            app = ChatApp(options, build=build, paths=_PicturePaths(own.config, own.data, own.cache, Path(folder)))
+            async with app.run_test(size=size) as pilot:
+                for area in app.chat.query(TextArea):
+                    area.cursor_blink = False  # a picture does not depend on the moment it is taken
+                before = ""
+                for _ in range(_LOOKS):
+                    await pilot.pause(_BETWEEN_LOOKS)
+                    now = app.export_screenshot()
+                    if app.opened.is_set() and now == before:
+                        return now
+                    before = now
+    finally:
+        await shell.aclose()
+    raise EcoshellError("The screen did not come to rest.", fix="Try once more, with a smaller --size.")

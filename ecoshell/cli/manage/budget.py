@@ -104,17 +104,13 @@ def _print(said: str, caps: Sequence[Share], leases: Sequence[OpenLease]) -> Non
         print("No cap is set. Set one: ecoshell budget set team:NAME month 200")
     else:
         right = ("limit", "spent", "held", "leased", "left")
-        left = [cap.limit - cap.spent - cap.held - cap.leased for cap in caps]
-        cells = [
-            (cap.scope, cap.period, *(amount_text(nano, "usd") for nano in (*_amounts(cap), max(0, rest))))
-            for cap, rest in zip(caps, left, strict=True)
-        ]
+        cells: list[tuple[str, ...]] = []
+        for cap in caps:
+            left = max(0, cap.limit - cap.spent - cap.held - cap.leased)
+            amounts = (cap.limit, cap.spent, cap.held, cap.leased, left)
+            cells.append((cap.scope, cap.period, *(amount_text(nano, "usd") for nano in amounts)))
         print_table(("cap", "of", *right), cells, right=right)
     if leases:
         print("\nLeases:")
         cells = [(one.id, one.person, one.at, amount_text(one.nano, "usd")) for one in leases]
         print_table(("lease", "person", "since", "amount"), cells, right=("amount",))
-
-
-def _amounts(cap: Share) -> tuple[int, int, int, int]:
-    return cap.limit, cap.spent, cap.held, cap.leased

@@ -13,7 +13,7 @@ from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.fence import told
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import warn
-from ecoshell.errors import SettingsError, UsageError, nearest
+from ecoshell.errors import SettingsError, UsageError, likely
 from ecoshell.paths import user_paths
 from ecoshell.settings.edit import REMOVED, Changes, changed, write_settings
 from ecoshell.settings.keys import dotted, parted
@@ -115,9 +115,7 @@ def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, str], SettingsErro
         (("plan", "judge"), settings.plan.judge, JUDGES, plugins.judges),
     ):
         if name not in ours and name not in (known := [*ours, *more(ours)]):
-            near = nearest(name, known)
-            fix = f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
-            yield key, SettingsError(f"is {name!r}, and there is no such {key[1]}.", fix=fix)
+            yield key, SettingsError(f"is {name!r}, and there is no such {key[1]}.", fix=likely(name, known))
 
 
 def _path(key: str) -> tuple[str, ...]:

@@ -2,31 +2,37 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.apprentice import Agreement, agreements
-from ecoshell.agent.commands import spent_text
+from ecoshell.agent.commands import dollars, spent_text
 from ecoshell.assembly.parts import load_settings, open_ledger, open_store
 from ecoshell.budget.costs import CostRow
 from ecoshell.budget.holds import CapState
 from ecoshell.budget.ledger import Entry, Ledger
 from ecoshell.budget.money import Amount, about, amount_text, counted, nano_to_usd_text, parse_amount
 from ecoshell.cli.arguments import add_json
-from ecoshell.cli.manage.cost_plans import PlanCost, plan_costs, print_plans
 from ecoshell.cli.manage.show import print_json, print_table, seconds_text
 from ecoshell.errors import StoreError, UsageError
+from ecoshell.events import GraphPlanned
 from ecoshell.messages import Usage
 from ecoshell.paths import Paths, user_paths
 from ecoshell.planning.btp.experience import ExperienceStore
+from ecoshell.planning.catp.costs import worth
+from ecoshell.sessions.plans import PlannedTurn, PlannedTurns
+from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.budget.leases import TeamLedger
 
 _BY_TEAM = ("person", "team", "project")
 _ZERO = frozenset({"0", "$0", "0.0", "0.00", "$0.00"})
+_QUESTION = 40
+"""Characters of the question that a table shows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,20 +58,20 @@ def run(args: argparse.Namespace) -> int:
     paths = user_paths()
     with closing(open_ledger(paths, load_settings(paths))) as ledger:
         if args.take_over:
-            _told(f"{counted(_team(ledger).take_over(), 'call')} brought into the team's ledger.")
+            print(f"{counted(_team(ledger).take_over(), 'call')} brought into the team's ledger.", file=sys.stderr)
         if args.reconcile == "":
-            _told(f"{counted(_team(ledger).reconcile_leases(), 'lease')} of dead shells ended.")
+            print(f"{counted(_team(ledger).reconcile_leases(), 'lease')} of dead shells ended.", file=sys.stderr)
         elif args.reconcile is not None:
             entry, actual = _reconciliation(args.reconcile)
             ledger.reconcile(entry, actual)
-        plans = _plans(ledger, paths) if args.by == "plan" else []
+        plans = [*_plan_costs(ledger, paths)] if args.by == "plan" else []
         rows = () if args.by == "plan" else _rows(ledger, args.by)
         unknown, caps = ledger.unreconciled(), _caps(ledger, paths, args.session)
     learned = _learned(paths)
     if args.json:
         print_json(
             {
-                "rows": [*map(_row_record, rows), *map(_plan_record, plans)],
+                "rows": [*map(_row_record, rows), *(plan.record() for plan in plans)],
                 "caps": [_cap_record(cap) for cap in caps],
                 "unreconciled": [_entry_record(entry) for entry in unknown],
                 **({"apprentice": [*map(_agreement_record, learned)]} if learned else {}),
@@ -73,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         )
     else:
         if args.by == "plan":
-            print_plans(plans)
+            _print_plans(plans)
         else:
             _print_rows(args.by, rows)
         _print_caps(caps)
@@ -108,15 +114,6 @@ def _rows(ledger: Ledger, by: Any) -> Sequence[CostRow]:
     return _team(ledger).server.costs(by) if by in _BY_TEAM else ledger.rows(by)
 
 
-def _told(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
-def _plans(ledger: Ledger, paths: Paths) -> list[PlanCost]:
-    with closing(open_store(paths)) as store:
-        return [*plan_costs(store, ledger)]
-
-
 def _caps(ledger: Ledger, paths: Paths, wanted: str | None) -> tuple[CapState, ...]:
     """The caps over a session's last turn: the session named, or the one last used; day and month stand without one."""
     with closing(open_store(paths)) as store:
@@ -136,6 +133,8 @@ def _reconciliation(text: str) -> tuple[int, Amount]:
 
 
 def _row_record(row: CostRow) -> dict[str, object]:
+    """A row; `estimate` is the same with calls that reported no usage as they are estimated."""
+    shown = {"spent_usd": _usd(row.shown_nano), "input": row.shown_usage.input, "output": row.shown_usage.output}
     return {
         "key": row.key,
         "spent_usd": _usd(row.spent_nano),
@@ -149,20 +148,8 @@ def _row_record(row: CostRow) -> dict[str, object]:
         "unpriced": row.unpriced,
         "seconds": None if row.seconds is None else round(row.seconds, 3),
         "untimed": row.untimed,
-        "estimate": None if row.estimate is None and row.estimate_nano is None else _shown_record(row),
+        "estimate": None if row.estimate is None and row.estimate_nano is None else shown,
     }
-
-
-def _shown_record(row: CostRow) -> dict[str, object]:
-    """The row with calls that reported no usage as they are estimated."""
-    return {"spent_usd": _usd(row.shown_nano), "input": row.shown_usage.input, "output": row.shown_usage.output}
-
-
-def _plan_record(plan: PlanCost) -> dict[str, object]:
-    """A plan with the columns of every row, which are null where the ledger has nothing of it."""
-    names = _row_record(CostRow(plan.key, None, 0, Usage(), 0, 0))
-    columns = dict.fromkeys(names) if plan.cost is None else _row_record(plan.cost)
-    return {**columns, "key": plan.key, **plan.record()}
 
 
 def _cap_record(cap: CapState) -> dict[str, object]:
@@ -197,7 +184,7 @@ def _print_rows(by: str, rows: Sequence[CostRow]) -> None:
         (
             row.key or "-",
             spent_text(row),
-            _shown(row.held_nano),
+            dollars(row.held_nano),
             about(f"{row.shown_usage.input:,}", estimated=row.estimate is not None),
             f"{row.usage.cached:,}",
             about(f"{row.shown_usage.output:,}", estimated=row.estimate is not None),
@@ -227,7 +214,7 @@ def _print_unknown(unknown: Sequence[Entry]) -> None:
         return
     print("\nNobody knows what these calls took, so under the caps their whole reservation counts:")
     cells = [
-        (str(entry.id), _time(entry), entry.session, entry.model, entry.state, _shown(_counted(entry)), _likely(entry))
+        (str(entry.id), _time(entry), entry.session, entry.model, entry.state, dollars(_counted(entry)), _likely(entry))
         for entry in unknown
     ]
     head = ("entry", "at", "session", "model", "state", "counted", "likely")
@@ -271,11 +258,7 @@ def _likely(entry: Entry) -> str:
     if entry.estimate is None:
         return "unknown"
     nano = entry.estimate_nano
-    return about(_shown(nano) if nano is not None else counted(entry.estimate.total, "token"), estimated=True)
-
-
-def _shown(nano: int | None) -> str:
-    return "unknown" if nano is None else amount_text(nano, "usd")
+    return about(dollars(nano) if nano is not None else counted(entry.estimate.total, "token"), estimated=True)
 
 
 def _usd(nano: int | None) -> str | None:
@@ -284,3 +267,86 @@ def _usd(nano: int | None) -> str | None:
 
 def _time(entry: Entry) -> str:
     return datetime.fromtimestamp(entry.at).strftime("%Y-%m-%d %H:%M")
+
+
+# Parallel plans
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCost:
+    """One turn's plan; what is unknown is None."""
+
+    turn: PlannedTurn
+    cost: CostRow | None
+    """What the turn has cost; its own key is the session's. None where the ledger has nothing of the turn."""
+    key: str
+    """The session and the turn: `k3f9-2q/3`."""
+
+    @property
+    def nodes(self) -> int:
+        return len(self.turn.branching.plan.nodes) if self.turn.branching else 0
+
+    @property
+    def performance(self) -> float | None:
+        return self.turn.scored and self.turn.scored.performance
+
+    @property
+    def cost_nano(self) -> int | None:
+        """C by the ledger as it stands: a call may have been reconciled since the plan was scored."""
+        scored, cost = self.turn.scored, self.cost
+        if cost is None or cost.unpriced or cost.spent_nano is None or scored is None or scored.resources_nano is None:
+            return None
+        return cost.spent_nano + scored.resources_nano
+
+    @property
+    def quality(self) -> float | None:
+        """QoP with that cost; None of a plan that was not finished."""
+        scored = self.turn.scored
+        if scored is None:
+            return None
+        return worth(scored.performance, self.cost_nano, alpha=scored.alpha, most_nano=scored.most_nano)
+
+    def record(self) -> dict[str, object]:
+        """What JSON says of it: the columns of every row, null where the ledger has nothing of it, and its own."""
+        scored = self.turn.scored
+        session, _, turn = self.key.rpartition("/")
+        columns = _row_record(self.cost or CostRow(self.key, None, 0, Usage(), 0, 0))
+        return {
+            **(columns if self.cost else dict.fromkeys(columns)),
+            "key": self.key,
+            "session": session,
+            "turn": int(turn),
+            "question": self.turn.question,
+            "nodes": self.nodes,
+            "seconds": self.turn.seconds,
+            "performance": self.performance,
+            "judged_by": scored.judged_by if scored else "",
+            "cost_usd": _usd(self.cost_nano),
+            "most_usd": nano_to_usd_text(scored.most_nano) if scored else None,
+            "alpha": scored.alpha if scored else None,
+            "qop": self.quality,
+        }
+
+
+def _plan_costs(ledger: Ledger, paths: Paths) -> Iterator[PlanCost]:
+    """Every parallel plan that is kept, the first one first; raises StoreError."""
+    with closing(open_store(paths)) as store:
+        for session in store.with_any(GraphPlanned):
+            costs = ledger.turn_rows(session)
+            for number, turn in PlannedTurns(store.past(session)).by_number.items():
+                yield PlanCost(turn, costs.get(number), f"{session}/{number}")
+
+
+def _print_plans(plans: Sequence[PlanCost]) -> None:
+    if not plans:
+        print("No parallel plan was made yet: --strategy graph makes them.")
+        return
+    right = ("nodes", "spent", "seconds", "P", "QoP")
+    cells: list[tuple[str, ...]] = []
+    for plan in plans:
+        question = visible_line(plan.turn.question, _QUESTION)
+        spent = "-" if plan.cost is None else spent_text(plan.cost)
+        figures = ((plan.turn.seconds, 1), (plan.performance, 2), (plan.quality, 2))
+        known = ("-" if value is None else f"{value:.{digits}f}" for value, digits in figures)
+        cells.append((plan.key, question, f"{plan.nodes:,}", spent, *known))
+    print_table(("plan", "question", *right), cells, right=right)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.manage.show import print_json, print_table
-from ecoshell.errors import UsageError, nearest
+from ecoshell.errors import UsageError, likely
 from ecoshell.paths import user_paths
 from ecoshell.plugin_host import HOOKS, Plugin, Plugins, find_for
 from ecoshell.tools.base import ToolOptions
@@ -87,9 +87,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "info":
         known = [plugin.name for plugin in found]
         if args.name not in known:
-            near = nearest(args.name, known)
-            fix = f"Did you mean {near}?" if near else f"There are {', '.join(known) or 'none'}."
-            raise UsageError(f"There is no plugin {args.name!r}.", fix=fix)
+            raise UsageError(f"There is no plugin {args.name!r}.", fix=likely(args.name, known))
         found = [plugin for plugin in found if plugin.name == args.name]
     records = [_record(plugin) for plugin in found]
     if args.json:

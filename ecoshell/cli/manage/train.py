@@ -1,9 +1,9 @@
 """`ecoshell train`: make the models of this machine better at what the shell asks of them."""
 
 import argparse
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -72,8 +72,6 @@ def run(args: argparse.Namespace) -> int:
     """Train, or tell what it would take; raises UsageError, ModelError and StoreError."""
     if not args.action:
         raise UsageError("Nothing is named that could be trained.", fix=f"There are {', '.join(METHODS)}.")
-    from dataclasses import replace
-
     method = import_module(METHODS[args.action][0])
     numbers = {name: getattr(args, name) for name in ("steps", "batch", "rate", "tokens", "every", "seed")}
     recipe = replace(method.RECIPE, **numbers)
@@ -91,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         from ecoshell.paths import user_paths
 
         args.out = user_paths().data / "training" / args.action
-    with _telling(quiet=args.json) as tell:
+    with _bars(quiet=args.json) as tell:
         made: dict[str, Any] = method.train(args, recipe, tell)
     curve = made.pop("curve", [])
     if args.json:
@@ -105,44 +103,27 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _telling(*, quiet: bool) -> "AbstractContextManager[Tell]":
-    """What shows how far it is, on standard error."""
-    return nullcontext(_silent) if quiet else _Bars()
+@contextmanager
+def _bars(*, quiet: bool) -> "Generator[Tell]":
+    """What shows how far it is, on standard error: a bar for each stage, with its losses and the time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
+    from rich.progress import Progress as Bars
 
+    stages: dict[str, TaskID] = {}
+    said, told = TextColumn("{task.description}"), TextColumn("{task.fields[told]}")
+    with Bars(said, BarColumn(), MofNCompleteColumn(), told, console=Console(stderr=True), disable=quiet) as bars:
 
-def _silent(_: "Progress") -> None:
-    """JSON alone was wanted."""
+        def tell(progress: "Progress") -> None:
+            if progress.note and not quiet:
+                bars.console.print(progress.note, markup=False)
+            if progress.stage not in stages:
+                stages[progress.stage] = bars.add_task(progress.stage, total=progress.steps, told="")
+            told = "" if progress.loss is None else f"loss {progress.loss:.3f}"
+            if progress.validation is not None:
+                told += f", validation {progress.validation:.3f}"
+            if progress.seconds_left is not None:
+                told += f", {progress.seconds_left / 60:.0f} min left"
+            bars.update(stages[progress.stage], completed=progress.step, told=told)
 
-
-class _Bars:
-    """A bar for each stage, with its losses and the time left."""
-
-    def __enter__(self) -> "Tell":
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[told]}"),
-        )
-        self._bars = Progress(*columns, console=Console(stderr=True))
-        self._bars.start()
-        self._stages: dict[str, Any] = {}
-        return self._tell
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def _tell(self, progress: "Progress") -> None:
-        if progress.note:
-            self._bars.console.print(progress.note, markup=False)
-        if progress.stage not in self._stages:
-            self._stages[progress.stage] = self._bars.add_task(progress.stage, total=progress.steps, told="")
-        told = "" if progress.loss is None else f"loss {progress.loss:.3f}"
-        if progress.validation is not None:
-            told += f", validation {progress.validation:.3f}"
-        if progress.seconds_left is not None:
-            told += f", {progress.seconds_left / 60:.0f} min left"
-        self._bars.update(self._stages[progress.stage], completed=progress.step, told=told)
+        yield tell
