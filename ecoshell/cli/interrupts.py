@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -22,11 +22,9 @@ class Interrupted(Exception):
     """
 
 
-@contextmanager
-def hangups_interrupt() -> Generator[None]:
+def hangups_interrupt() -> AbstractContextManager[None]:
     """While it lasts, termination and a closed terminal raise KeyboardInterrupt, so that files are closed."""
-    with handling(dict.fromkeys(HANGUPS, interrupt)):
-        yield
+    return handling(dict.fromkeys(HANGUPS, interrupt))
 
 
 @contextmanager

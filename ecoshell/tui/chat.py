@@ -271,8 +271,8 @@ class ChatScreen(Screen[None]):
         bar = self.query_one(PromptBar)
         if bar.empty_queue():
             bar.hint("Nothing is queued any more: up finds what was. esc once more stops the turn.")
-        elif self.controller is not None:
-            self.run_worker(self.controller.stop())
+        elif self.shell is not None:
+            self.run_worker(self.shell.stop())
 
     def action_back(self) -> None:
         """Go from the prompt to what is asked or, over all panels, to the transcript; elsewhere to the place before."""
@@ -283,9 +283,9 @@ class ChatScreen(Screen[None]):
 
     @work
     async def action_help(self) -> None:
-        from ecoshell.tui.screens.help import HelpScreen  # no first frame waits for it
+        from ecoshell.tui.screens.help import HelpScreen, places  # no first frame waits for it
 
-        chosen = await self.app.push_screen_wait(HelpScreen.of(self, self.overview))
+        chosen = await self.app.push_screen_wait(HelpScreen(places(self), self.overview))
         if chosen:
             self.begin(chosen)
 
@@ -324,7 +324,7 @@ class ChatScreen(Screen[None]):
         """Stop the turn or clear the prompt; says whether there was anything to do."""
         if self._stoppable and self.controller is not None:
             self.query_one(PromptBar).empty_queue()
-            self.run_worker(self.controller.stop())
+            self.run_worker(self.controller.shell.stop())
             return True
         return self.query_one(PromptBar).clear()
 

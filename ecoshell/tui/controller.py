@@ -238,10 +238,6 @@ class ChatController:
             for name in _ANSWERS_NEED:
                 await asyncio.to_thread(import_module, name)
 
-    async def stop(self) -> None:
-        """Stop the turn that runs; its last events still arrive."""
-        await self.shell.stop()
-
     async def look(self) -> None:
         """Ask the shell where it stands, and show it."""
         with self._fence():

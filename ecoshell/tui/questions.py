@@ -14,7 +14,6 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import DescendantFocus, Focus, Key, Paste
 from textual.geometry import Size
-from textual.message import Message
 from textual.style import Style
 from textual.widgets import Input, Static, TextArea
 
@@ -38,9 +37,6 @@ from ecoshell.untrusted import visible, visible_line
 
 T = TypeVar("T")
 M = TypeVar("M", LimitChoice, CostChoice)
-Folded = tuple[str, str]
-"""The beginning of a text, made safe to show, and words for how much there is besides."""
-
 QUIET = "$foreground-muted"
 """The style of words that only accompany."""
 _PER_LINE = 75
@@ -73,17 +69,11 @@ class Choice:
 
 
 class Choices(Static):
-    """The ways to answer, on one line or one below the other."""
+    """The ways to answer a question, on one line or one below the other."""
 
     DEFAULT_CSS = """
     Choices { link-style: none; link-background: initial; link-color: $foreground; link-style-hover: underline; }
     """
-
-    @dataclass
-    class Chosen(Message):
-        """Somebody clicked on a choice."""
-
-        action: str
 
     def __init__(self, choices: Iterable[Choice], *, below: bool = False, classes: str = "") -> None:
         super().__init__(classes=classes)
@@ -101,8 +91,9 @@ class Choices(Static):
         """The choices, none of them broken over two lines."""
         return Content("\n").join(self._lines(self.size.width))
 
-    def action_choose(self, action: str) -> None:
-        self.post_message(self.Chosen(action))
+    async def action_choose(self, action: str) -> None:
+        """Answer as the choice that was clicked does."""
+        await self.query_ancestor(Question).run_action(action)
 
     def _lines(self, width: int) -> list[Content]:
         lines: list[Content] = []
@@ -191,8 +182,8 @@ class Question(VerticalScroll, Generic[T]):
         self.redraw()
         self.query_one(".choices", Choices).show(self.choices())
 
-    def folded(self, text: str, lines: int) -> Folded:
-        """A text with so many lines, or unfolded; of lines without end no more than there is room for."""
+    def folded(self, text: str, lines: int) -> tuple[str, str]:
+        """So many lines of a text, safe to show, or all there is room for; and words for how much there is besides."""
         lines = _UNFOLDED if self._whole else lines
         shown, more = folded(text, lines=lines, characters=lines * _PER_LINE)
         self._folds = self._folds or bool(more)
@@ -224,10 +215,6 @@ class Question(VerticalScroll, Generic[T]):
         line = self.query_one(".fault", Static)
         line.update(Content(f"! {visible(text)}"))
         line.set_class(bool(text), "-on")
-
-    async def on_choices_chosen(self, chosen: Choices.Chosen) -> None:
-        chosen.stop()
-        await self.run_action(chosen.action)
 
     async def on_key(self, event: Key) -> None:
         """A letter that answers nothing begins a message."""
@@ -415,18 +402,14 @@ class ApprovalQuestion(Question[Approval]):
         why, more = self.folded(self._wanted.rationale.strip(), _RATIONALE)
         shown = Content.assemble(("◊ ", "$text-accent"), (why, "italic"), (more, QUIET))
         self.query_one(".why", Static).update(shown)
-        rows = [
-            Content.assemble((f"{name} = ", QUIET), text.replace("\n", "\n  "), (more, QUIET))
-            for name, (text, more) in self._arguments()
-        ]
+        rows: list[Content] = []
+        for name, value in self._wanted.arguments.items():
+            written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            text, more = self.folded(written, _BESIDE_A_DIFF if self._wanted.changes else _ARGUMENT)
+            label = f"{visible_line(name)} = "
+            rows.append(Content.assemble((label, QUIET), text.replace("\n", "\n  "), (more, QUIET)))
         without = Content.styled("without arguments", QUIET)
         self.query_one(".call", Static).update(Content("\n").join(rows) if rows else without)
-
-    def _arguments(self) -> Iterator[tuple[str, Folded]]:
-        lines = _BESIDE_A_DIFF if self._wanted.changes else _ARGUMENT
-        for name, value in self._wanted.arguments.items():
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-            yield visible_line(name), self.folded(text, lines)
 
 
 def _diff(changes: str) -> Content:

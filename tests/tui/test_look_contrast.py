@@ -9,7 +9,7 @@ from tui_play import COUNTING, FINISHED, FakeShell, eventually
 
 from ecoshell.events import Answer, CallFinished, CallStarted
 from ecoshell.paths import Paths
-from ecoshell.tui.screens.help import HelpScreen
+from ecoshell.tui.screens.help import HelpScreen, places
 from ecoshell.tui.screens.pickers import ThemePicker
 from ecoshell.tui.screens.settings import SettingsScreen
 from ecoshell.tui.themes import Look, load_themes
@@ -77,7 +77,7 @@ def test_what_is_chosen_can_be_read(theme: Look) -> None:
 async def test_every_word_on_the_screens_can_be_read_in_every_theme(host: Host, paths: Paths) -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         await host.learn_themes()
-        for screen in (None, ThemePicker("dark"), SettingsScreen(paths), HelpScreen.of(host.screen)):
+        for screen in (None, ThemePicker("dark"), SettingsScreen(paths), HelpScreen(places(host.screen))):
             if screen is not None:
                 await host.push_screen(screen)
                 await host.workers.wait_for_complete()

@@ -84,6 +84,6 @@ async def test_a_key_is_not_typed_from_here(host: Host) -> None:
 
 async def test_copying_tells_of_the_terminals_own_selection(host: Host, paths: Paths) -> None:
     async with host.run_test(size=(60, 24)) as pilot:
-        await host.push_screen(HelpScreen.of(host.screen))
+        await host.push_screen(HelpScreen(places(host.screen)))
         await eventually(pilot, lambda: "the terminal's own selection shift+drag" in lines(pilot))
         assert lines(pilot)[-5].startswith("── copying ──")

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Literal
 
 from acp.schema import PermissionOption, PermissionOptionKind
 
@@ -83,15 +84,7 @@ class EditorPerson:
             chosen = await self._choice(hit, (*options, *_models(hit.offers), *_ENDINGS))
         except NobodyThere:
             return await self._nobody.at_limit(hit)
-        match chosen:
-            case "raise":
-                return LimitChoice("raise", enough)
-            case "answer":
-                return LimitChoice("answer")
-            case _ if chosen.startswith(_MODEL):
-                return LimitChoice("model", chosen.removeprefix(_MODEL))
-            case _:
-                return LimitChoice("stop")
+        return LimitChoice("raise", enough) if chosen == "raise" else LimitChoice(*_ending(chosen))
 
     async def at_cost(self, wanted: CostWanted) -> CostChoice:
         options: Sequence[Option] = (
@@ -104,13 +97,7 @@ class EditorPerson:
             chosen = await self._choice(wanted, options)
         except NobodyThere:
             return await self._nobody.at_cost(wanted)
-        match chosen:
-            case "go" | "always" | "answer":
-                return CostChoice(chosen)
-            case _ if chosen.startswith(_MODEL):
-                return CostChoice("model", chosen.removeprefix(_MODEL))
-            case _:
-                return CostChoice("stop")
+        return CostChoice(chosen) if chosen in ("go", "always") else CostChoice(*_ending(chosen))
 
     async def trust(self, wanted: TrustWanted) -> Trust:
         with suppress(NobodyThere):
@@ -141,6 +128,13 @@ def _models(offers: Sequence[ModelOffer]) -> list[Option]:
         fits = "" if offer.fits else "; may not fit under the caps"
         found.append((f"{_MODEL}{offer.name}", f"Go on with {visible_line(offer.name)} ({cost}{fits})", "allow_once"))
     return found
+
+
+def _ending(chosen: str) -> tuple[Literal["model", "answer", "stop"], str]:
+    """What a question about money can come to besides its own ways on: another model, an answer, or nothing more."""
+    if chosen.startswith(_MODEL):
+        return "model", chosen.removeprefix(_MODEL)
+    return "answer" if chosen == "answer" else "stop", ""
 
 
 async def _nobody(event: Question, options: Sequence[PermissionOption]) -> str:

@@ -95,18 +95,17 @@ def _title(node: DOMNode) -> str:
     return name.removesuffix(" panel")
 
 
-def copying() -> Place:
-    """How text gets out of the terminal."""
-    words = (
-        "The mouse selects in the transcript. The terminal's own selection takes whole lines of the screen, as ever."
-    )
-    rows: Sequence[tuple[str, str]] = (
-        ("drag", "select in the transcript"),
-        ("^c", "copy what is selected, also over ssh (OSC 52)"),
-        ("shift+drag", "the terminal's own selection"),
-        ("option+drag", "the same in iTerm2; fn+drag in Terminal"),
-    )
-    return Place("copying", words, tuple(Key(keys, does) for keys, does in rows))
+_COPYING = Place(
+    "copying",
+    "The mouse selects in the transcript. The terminal's own selection takes whole lines of the screen, as ever.",
+    (
+        Key("drag", "select in the transcript"),
+        Key("^c", "copy what is selected, also over ssh (OSC 52)"),
+        Key("shift+drag", "the terminal's own selection"),
+        Key("option+drag", "the same in iTerm2; fn+drag in Terminal"),
+    ),
+)
+"""How text gets out of the terminal."""
 
 
 class HelpScreen(Picker[HelpLine]):
@@ -120,16 +119,12 @@ class HelpScreen(Picker[HelpLine]):
     ]
     HELP = "Type to search. Enter on a command types it for you, esc closes the help."
 
-    def __init__(self, over: Sequence[Place], commands: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, over: Sequence[Place], commands: Sequence[tuple[str, str]] = ()) -> None:
+        """Help for these places, and for slash commands as they are typed, with their words."""
         super().__init__()
         typed = tuple(Key(usage.split()[0], does, usage=usage) for usage, does in commands)
         listed = [Place("commands", "Typed in the prompt; tab completes them.", typed)] if typed else []
-        self._places = [*over, *listed, copying()]
-
-    @classmethod
-    def of(cls, screen: Screen[Any], commands: Sequence[tuple[str, str]] = ()) -> "HelpScreen":
-        """Help for the screen that is on, and for these slash commands as they are typed, with their words."""
-        return cls(places(screen), commands)
+        self._places = [*over, *listed, _COPYING]
 
     async def load(self) -> Sequence[PickerRow[HelpLine]]:
         """The places with their keys, those of the focus first, and the commands before the copying."""

@@ -59,7 +59,7 @@ class ChatCommands(Provider):
         at_once = list(self._at_once())
         for hit in _hits(query, at_once, len(at_once)):
             yield hit
-        for load in (_tools, _sessions, self._themes, _models):
+        for load in (_tools, _sessions, _themes, _models):
             for hit in _hits(query, await self._read(load), _OF_A_KIND):
                 yield hit
 
@@ -100,12 +100,12 @@ class ChatCommands(Provider):
             return await asyncio.shield(self._reading[load])
         return []
 
-    async def _themes(self, shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
-        names = THEME.choices(cast("Any", self.app))
-        return [
-            PaletteEntry(f"theme {visible_line(name)}", THEME.help, partial(target.action_run, f"/theme {name}"))
-            for name in names
-        ]
+
+async def _themes(shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
+    return [
+        PaletteEntry(f"theme {visible_line(name)}", THEME.help, partial(target.action_run, f"/theme {name}"))
+        for name in THEME.choices(target.app)
+    ]
 
 
 async def _tools(shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:

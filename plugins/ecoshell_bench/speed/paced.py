@@ -47,15 +47,12 @@ class PacedShell:
         async with aclosing(self._shell.ask(*question, **more)) as events:
             async for event in events:
                 if paced and isinstance(event, TextArrived):
-                    await self._wait_for_turn()
+                    if not self.pacing.is_set():
+                        self._started = time.monotonic()
+                        self.pacing.set()
+                    await asyncio.sleep(max(0.0, self._started + self.pieces / self._rate - time.monotonic()))
+                    self.pieces += 1
                 yield event
-
-    async def _wait_for_turn(self) -> None:
-        if not self.pacing.is_set():
-            self._started = time.monotonic()
-            self.pacing.set()
-        await asyncio.sleep(max(0.0, self._started + self.pieces / self._rate - time.monotonic()))
-        self.pieces += 1
 
 
 class PacedChat(ChatApp):

@@ -142,7 +142,8 @@ def as_record(model: str, results: Sequence[Result], loop: str | None, baseline:
         record["baseline"] = _side(loop, baseline)
         record["paired"] = {**_pairs(pairs), "p": _rounded(pairs.p), "kinds": kinds}
         names = ("prompt", "cached", "output", "seconds")
-        record["ratio"] = {name: _rounded(_ratio(ours, theirs, name)) for name in names}
+        below = {name: _sum(theirs, name) for name in names}
+        record["ratio"] = {name: _rounded(_sum(ours, name) / of) if of else None for name, of in below.items()}
     return record
 
 
@@ -203,8 +204,3 @@ def _by_kind(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 def _sum(results: Sequence[Result], name: str) -> Any:
     return sum(map(attrgetter(name), results))
-
-
-def _ratio(ours: Sequence[Result], theirs: Sequence[Result], name: str) -> float | None:
-    below = _sum(theirs, name)
-    return _sum(ours, name) / below if below else None

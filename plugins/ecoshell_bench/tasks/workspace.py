@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -196,7 +196,8 @@ def contains(answer: str, text: str) -> bool:
     if not _NUMBER.fullmatch(wanted):
         return wanted in said
     literal = rf"(?<![\d.]){re.escape(wanted)}" + ("" if "." in wanted else r"(?!\d|\.\d)")
-    return bool(re.search(literal, said)) or any(_equal(found, wanted) for found in _NUMBER.findall(said))
+    number = Decimal(wanted)
+    return bool(re.search(literal, said)) or any(Decimal(found) == number for found in _NUMBER.findall(said))
 
 
 def _plain(text: str) -> str:
@@ -204,13 +205,6 @@ def _plain(text: str) -> str:
     joined = _SEPARATORS.sub("", text)
     same = unicodedata.normalize("NFKC", joined).replace("−", "-").replace("’", "'")
     return " ".join(same.casefold().split())
-
-
-def _equal(found: str, wanted: str) -> bool:
-    try:
-        return Decimal(found) == Decimal(wanted)
-    except InvalidOperation:
-        return False
 
 
 def _in_calls(task: Task, result: Result) -> Iterator[str]:
