@@ -1,7 +1,6 @@
 """The commands of the chats: one function each, which says how it is typed, what it does and what completes it."""
 
 import asyncio
-import difflib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from ecoshell.agent.shell import Shell
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.budget.holds import SCOPES, Scope
 from ecoshell.budget.money import about, counted, parse_amount
-from ecoshell.errors import EcoshellError, StoreError, UsageError
+from ecoshell.errors import EcoshellError, StoreError, UsageError, likely
 from ecoshell.events import PlanChanged, PlanRow, TurnUndone
 from ecoshell.events.describe import context_line, describe, untried, why_words
 from ecoshell.messages import Effect
@@ -316,9 +315,7 @@ def _wanted_roles(deps: Dependencies, argument: str) -> RoleModels:
         return ALL_ONE
     if argument in deps.settings.presets:
         return deps.settings.presets[argument]
-    known = (*ROLES, *deps.settings.presets)
-    near = difflib.get_close_matches(name, known, n=1)
-    fix = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
+    fix = likely(name, (*ROLES, *deps.settings.presets))
     raise UsageError(f"There is no role and no preset called {name!r}.", fix=fix)
 
 

@@ -4,7 +4,6 @@ Measured is every combination of strategies, plans, caps, thresholds and draws o
 """
 
 import argparse
-import difflib
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 from ecoshell.assembly.shell import STRATEGIES
-from ecoshell.errors import UsageError
+from ecoshell.errors import UsageError, likely
 from ecoshell.planning.btp.plan import TaskPlan
 from ecoshell.strategies.base import StrategySpec
 from ecoshell_bench.btp_replay import (
@@ -44,9 +43,7 @@ def run(args: argparse.Namespace) -> int:
     names: Sequence[str] = args.strategy or tuple(recorded)
     for name in names:
         if name not in recorded:
-            near = difflib.get_close_matches(name.lower(), recorded, n=1, cutoff=0.4)
-            meant = f"Did you mean {near[0]}? " if near else ""
-            raise UsageError(f"There is no strategy {name!r}.", fix=f"{meant}Choose of {', '.join(recorded)}.")
+            raise UsageError(f"There is no strategy {name!r}.", fix=likely(name.lower(), [*recorded]))
     sweep = Sweep(
         ways=[recorded[name] for name in names],
         plans=args.plan,
