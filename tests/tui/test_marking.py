@@ -154,7 +154,7 @@ async def test_a_call_can_be_marked_while_its_turn_still_runs(make_app):
         await open_at(pilot, app, "count_text(")
         await pilot.press("minus")
         await eventually(pilot, lambda: "marked by you" in line(app, "count_text("))
-        await app.chat.controller.stop()
+        await app.chat.controller.shell.stop()
         await eventually(pilot, lambda: not app.chat.controller.busy)
         assert "marked by you" in line(app, "count_text(")
 
@@ -206,7 +206,7 @@ async def test_a_call_can_be_marked_as_soon_as_it_is_judged(make_app):
         assert not {"helpful", "unhelpful"} & offered(app)
         app.chat.view.hear(HELPED)
         await eventually(pilot, lambda: {"helpful", "unhelpful"} <= offered(app))
-        await app.chat.controller.stop()
+        await app.chat.controller.shell.stop()
         await eventually(pilot, lambda: not app.chat.controller.busy)
 
 
