@@ -111,8 +111,8 @@ def _bars(*, quiet: bool) -> "Generator[Tell]":
     from rich.progress import Progress as Bars
 
     stages: dict[str, TaskID] = {}
-    said, told = TextColumn("{task.description}"), TextColumn("{task.fields[told]}")
-    with Bars(said, BarColumn(), MofNCompleteColumn(), told, console=Console(stderr=True), disable=quiet) as bars:
+    stage, losses = TextColumn("{task.description}"), TextColumn("{task.fields[told]}")
+    with Bars(stage, BarColumn(), MofNCompleteColumn(), losses, console=Console(stderr=True), disable=quiet) as bars:
 
         def tell(progress: "Progress") -> None:
             if progress.note and not quiet:
