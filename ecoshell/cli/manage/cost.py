@@ -96,7 +96,7 @@ def _learned(paths: Paths) -> list[Agreement]:
         with closing(ExperienceStore(paths.experience_file)) as records:
             return agreements(records.predictions())
     except StoreError as error:
-        _told(f"What the apprentice would have saved is not known. {error}")
+        print(f"What the apprentice would have saved is not known. {error}", file=sys.stderr)
         return []
 
 
@@ -231,7 +231,7 @@ def _agreement_record(one: Agreement) -> dict[str, object]:
 def _print_learned(learned: Sequence[Agreement]) -> None:
     if not learned:
         return
-    saved = _shown(sum(one.saved_nano for one in learned if one.good))
+    saved = dollars(sum(one.saved_nano for one in learned if one.good))
     print(f"\nThe apprentice makes calls as paid models do; where it is good enough, it would have saved {saved}:")
     cells = [
         (
@@ -240,7 +240,7 @@ def _print_learned(learned: Sequence[Agreement]) -> None:
             f"{one.alike} of {one.uses}",
             f"{one.lower:.0%}",
             "yes" if one.good else "no",
-            _shown(one.saved_nano),
+            dollars(one.saved_nano),
         )
         for one in learned
     ]
