@@ -70,7 +70,7 @@ def test_a_turn_teaches_what_was_called_and_answered_and_no_tool_runs_again(home
     (home.parent / "project" / "boat.txt").write_text("Ada has the boat.\n")
     talk(home, {"who has the boat now?": [reads("boat.txt", "I look it up."), {"text": "Ada has it."}]})
     (home.parent / "project" / "boat.txt").unlink()
-    found = taken(model, ("single",))
+    found = taken(model, (Options(mode="single"),))
     assert found.turns == 1  # the first read a file that was not there
     assert found.left_out == {"a call failed, or was refused": 1}
     (asked, called), (then, answered) = texts(model, found.examples)
@@ -86,7 +86,7 @@ def test_a_later_turn_is_asked_with_what_was_said_before(home, model) -> None:
         "and in b?": [reads("b.txt"), {"text": "Another line."}],
     }
     talk(home, told, a="a line of a\n", b="a line of b\n")
-    found = taken(model, ("single", "umi"))
+    found = taken(model, (Options(mode="single"), Options(mode="umi")))
     assert found.turns == 2
     assert [one.role for one in found.examples[6:8]] == ["single", "single"]
     assert {one.role for one in found.examples} == {"single", "planner", "caller", "summarizer"}
@@ -108,14 +108,14 @@ def test_secrets_are_marked_where_they_are_read_and_not_learned_where_they_are_s
         a=f"token={KEY}\n",
     )
     keep = home.parent / "run" / "sessions.jsonl"
-    found = taken(model, ("single",), keep)
+    found = taken(model, (Options(mode="single"),), keep)
     assert found.left_out == {"a secret stood in a call or the answer": 1}
     said = texts(model, found.examples)
     assert len(said) == 4
     assert all(KEY not in text for pair in said for text in pair)
     assert "my key is [redacted]" in said[0][0]
     assert "It is [redacted]" in said[2][0]  # in the session so far
-    assert taken(model, ("single",), keep).examples == found.examples
+    assert taken(model, (Options(mode="single"),), keep).examples == found.examples
 
 
 def test_what_was_not_called_not_remote_or_undone_is_left_out(home, model) -> None:
@@ -124,11 +124,11 @@ def test_what_was_not_called_not_remote_or_undone_is_left_out(home, model) -> No
     with closing(sqlite3.connect(database)) as db, db:
         undone = json.dumps({"type": "turn_undone", "turn": 2}, separators=(",", ":"))
         db.execute("INSERT INTO events VALUES (?, 9999, 0, ?)", (session, undone))
-    assert taken(model, ("single",)).left_out == {"no tool was called": 1, "it was undone": 1}
+    assert taken(model, (Options(mode="single"),)).left_out == {"no tool was called": 1, "it was undone": 1}
     with closing(sqlite3.connect(database)) as db, db:
         db.execute("DELETE FROM events WHERE seq = 9999")
         db.execute("UPDATE events SET json = replace(json, 'script:', 'local:') WHERE json LIKE '%turn_started%'")
-    assert taken(model, ("single",)).left_out == {"a model of this machine answered it": 2}
+    assert taken(model, (Options(mode="single"),)).left_out == {"a model of this machine answered it": 2}
 
 
 def test_a_session_with_a_broken_event_is_named_and_left_out(home, model) -> None:
@@ -138,7 +138,7 @@ def test_a_session_with_a_broken_event_is_named_and_left_out(home, model) -> Non
         db.execute("UPDATE events SET json = substr(json, 1, 20) WHERE session = ? AND seq = 3", (broken,))
     with closing(SessionStore(Paths.under(home).sessions_file)) as store:
         assert store.damaged(broken) == (3,)
-    found = taken(model, ("single",))
+    found = taken(model, (Options(mode="single"),))
     assert found.turns == 1
     assert found.told().endswith(f"Session {broken} is left out: its event 3 cannot be read.")
 
