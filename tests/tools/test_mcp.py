@@ -19,6 +19,7 @@ import pytest
 
 from ecoshell.errors import ToolError
 from ecoshell.tools.base import caller
+from ecoshell.tools.mcp.helper import _words
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server, listed, plain_schema
 from ecoshell.tools.running import contained
@@ -386,6 +387,12 @@ async def test_a_server_over_http_that_floods_costs_one_error(opened, way, why):
     finally:
         served.shutdown()
         served.server_close()
+
+
+def test_a_connection_that_broke_for_want_of_memory_is_no_mere_read_error():
+    broken = ConnectionError()
+    broken.__cause__ = MemoryError()
+    assert _words(broken) == "it sent more than there is room for"
 
 
 async def test_a_result_that_is_not_as_the_schema_promises_is_an_error(opened):

@@ -631,8 +631,11 @@ def _words(failure: BaseException) -> str:
     """What went wrong, in a line; of several things the first."""
     while isinstance(failure, BaseExceptionGroup):
         failure = cast("BaseExceptionGroup[BaseException]", failure).exceptions[0]
-    if isinstance(failure, MemoryError):
-        return "it sent more than there is room for"
+    cause: BaseException | None = failure
+    while cause is not None:  # asyncio makes a broken connection of it where it reads
+        if isinstance(cause, MemoryError):
+            return "it sent more than there is room for"
+        cause = cause.__cause__ or cause.__context__
     text = " ".join(str(failure).split()) or type(failure).__name__
     wrong: Any = failure.__cause__
     if isinstance(failure, RuntimeError) and hasattr(wrong, "json_path"):  # jsonschema's, of structured content
