@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # idle threads of llama.cpp sleep: the cores are shared
 os.environ.setdefault("OMP_THREAD_LIMIT", "1")  # one alone: tests run side by side
+os.environ["OMP_NUM_THREADS"] = os.environ["OMP_THREAD_LIMIT"]  # oneDNN computes nonsense where it gets fewer than that
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and tests of hang-ups would inherit that
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
