@@ -273,12 +273,18 @@ def _cluster(address: str, job: Job) -> Generator[tuple[Callable[[], _Hired], in
     where = urlsplit(address)
     try:
         socket.create_connection((where.hostname, where.port), _CONNECTING).close()  # at once, where nobody is there
+    except OSError as failure:
+        fix = "Start it with `ray start --head`; the port is its --ray-client-server-port, usually 10001."
+        raise UsageError(f"There is no Ray cluster at {address}: {failure}.", fix=fix) from failure
+    try:
         logging.getLogger("ray").setLevel(logging.ERROR)
         with warnings.catch_warnings(action="ignore"):  # it warns of what it then raises
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except OSError as failure:
-        fix = "Start it with `ray start --head`; the port is its --ray-client-server-port, usually 10001."
-        raise UsageError(f"There is no Ray cluster at {address}: {failure}.", fix=fix) from failure
+        lines = str(failure).strip().split("\n")
+        told = " ".join(lines[:1] + lines[-1:] if "Traceback" in str(failure) else lines)
+        fix = "`ray status` and the logs in its --temp-dir say what it lacks."
+        raise UsageError(f"The Ray cluster at {address} takes nobody: {told}", fix=fix) from failure
     except RuntimeError as failure:  # Ray's word for versions that differ
         told = " ".join(str(failure).split())
         raise UsageError(f"{address}: {told}.", fix="Use the cluster's versions of Ray and Python here.") from failure
