@@ -155,9 +155,16 @@ def roles_table(rows: Iterable[CostRow]) -> str:
 
 def caps_table(caps: Iterable[CapState]) -> str:
     """The caps with what is used of them; says how to set one when there is none."""
-    rows = [
-        (cap.scope, *(amount(value, cap.unit) for value in (cap.limit, cap.spent, cap.held, cap.left))) for cap in caps
-    ]
-    if not rows:
+    found = list(caps)
+    if not found:
         return "No cap is set. /budget 0.50 caps this session at 50 cents, /budget 20000tok at 20,000 tokens."
-    return table(("cap", "limit", "spent", "held", "left"), rows)
+    rows = [
+        (cap.scope, *(amount(value, cap.unit) for value in (cap.limit, cap.spent, cap.held, cap.left))) for cap in found
+    ]
+    heads = ("cap", "limit", "spent", "held", "left")
+    if any(cap.own is not None for cap in found):
+        heads = (*heads, "spent by you")
+        rows = [
+            (*row, "" if cap.own is None else amount(cap.own, cap.unit)) for row, cap in zip(rows, found, strict=True)
+        ]
+    return table(heads, rows)

@@ -15,13 +15,17 @@ SCOPES: tuple[Scope, ...] = ("turn", "session", "day", "month")
 
 @dataclass(frozen=True, slots=True)
 class CapState:
-    """One cap and what is used of it; `limit`, `spent` and `held` are nano-dollars or tokens, as `unit` says."""
+    """One cap and what is used of it; amounts are nano-dollars or tokens, as `unit` says.
+
+    `own` is what of `spent` is this person's, under a cap that others spend under, too.
+    """
 
     scope: str
     unit: Unit
     limit: int
     spent: int
     held: int
+    own: int | None = None
 
     @property
     def left(self) -> int:

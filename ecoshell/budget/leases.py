@@ -351,7 +351,8 @@ def _within(ask: Ask, lease: str, least: int | None = None) -> Ask:
 
 def _state(share: Share, *, spent: int = 0, held: int = 0) -> CapState:
     used = share.held + share.leased + held
-    return CapState(f"{share.scope} {share.period}", "usd", share.limit, share.spent + spent, max(0, used))
+    own = None if share.own is None else share.own + spent
+    return CapState(f"{share.scope} {share.period}", "usd", share.limit, share.spent + spent, max(0, used), own)
 
 
 def _told(entry: Entry, *, reconciled: bool = False) -> dict[str, Any]:

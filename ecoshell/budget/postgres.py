@@ -41,7 +41,10 @@ _NO_LEDGER = {"3F000", "42883", "42P01"}
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A cap of the team's, and what is used of it, in nano-dollars; `held` are single reservations."""
+    """A cap of the team's, and what is used of it, in nano-dollars; `held` are single reservations.
+
+    `own` is what of `spent` is this person's, where the cap is everybody's or a team's and the server was asked for it.
+    """
 
     scope: str
     period: str
@@ -49,6 +52,7 @@ class Share:
     spent: int
     held: int
     leased: int
+    own: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +364,7 @@ def _version(cursor: Any) -> int | None:
 
 def _shares(found: Iterable[Mapping[str, Any]]) -> tuple[Share, ...]:
     names = ("scope", "period", "nano", "spent", "held", "leased")
-    return tuple(Share(*(row[name] for name in names)) for row in found)
+    return tuple(Share(*(row[name] for name in names), own=row.get("own")) for row in found)
 
 
 def _json(calls: Sequence[Any]) -> Any:

@@ -105,10 +105,12 @@ BEGIN
 END $$;
 
 CREATE FUNCTION caps_over(person text, team text, project text, model text, day date)
-RETURNS TABLE (scope text, period text, nano bigint, spent bigint, held bigint, leased bigint) LANGUAGE sql STABLE AS $$
-    SELECT c.scope, c.period, c.nano, coalesce(t.spent, 0), coalesce(t.held, 0), coalesce(t.leased, 0)
+RETURNS TABLE (scope text, period text, nano bigint, spent bigint, held bigint, leased bigint, own bigint) LANGUAGE sql STABLE AS $$
+    SELECT c.scope, c.period, c.nano, coalesce(t.spent, 0), coalesce(t.held, 0), coalesce(t.leased, 0),
+        CASE WHEN c.scope = 'everybody' OR c.scope = 'team:' || team THEN coalesce(p.spent, 0) END
     FROM keys_of(person, team, project, model, day) k JOIN caps c USING (scope, period)
-    LEFT JOIN totals t ON (t.scope, t.at) = (k.scope, k.at) ORDER BY c.scope, c.period
+    LEFT JOIN totals t ON (t.scope, t.at) = (k.scope, k.at)
+    LEFT JOIN totals p ON (p.scope, p.at) = ('person:' || person, k.at) ORDER BY c.scope, c.period
 $$;
 
 CREATE FUNCTION answer(l leases, over boolean) RETURNS jsonb LANGUAGE sql STABLE AS $$

@@ -253,13 +253,15 @@ def test_what_a_person_sees_of_a_teams_cap_is_what_can_still_be_reserved(
 ) -> None:
     admin.set_cap("team:search", "month", 2 * NANO)
     ann, bob = shell("ann"), shell("bob")
-    assert ann.caps("s1", 1) == (CapState("team:search month", "usd", 2 * NANO, 0, 0),)
+    assert ann.caps("s1", 1) == (CapState("team:search month", "usd", 2 * NANO, 0, 0, own=0),)
     hold = ann.hold(ask(100, 50))
     (cap,) = ann.caps("s1", 1)
     assert (cap.spent, cap.held, cap.left) == (0, hold.nano, 1_850 * MILLION)
     ann.settle(hold, Usage(80, 10))
     (cap,) = ann.caps("s1", 1)
-    assert (cap.spent, cap.held) == (90 * MILLION, 0)
+    assert (cap.spent, cap.held, cap.own) == (90 * MILLION, 0, 90 * MILLION)
+    (cap,) = bob.caps("s1", 1)
+    assert cap.own == 0
     ann.set_cap("s1", "session", Amount(NANO, "usd"))
     assert [one.scope for one in ann.caps("s1", 1)] == ["session", "team:search month"]
     with pytest.raises(BudgetError):

@@ -47,8 +47,8 @@ async def test_cost_and_the_budget_panel_show_a_persons_share_and_the_teams(
         line.split()[0]: line.split() for line in printed["ann"].splitlines() if " day " in line or " month " in line
     }
     assert caps["person:ann"][1:] == ["day", "$20", "$0.50", "$0", "$19.50"]
-    assert caps["team:search"][1:] == ["month", "$100", "$1", "$0", "$99"]  # with what bob has spent
+    assert caps["team:search"][1:] == ["month", "$100", "$1", "$0", "$99", "$0.50"]  # with what bob has spent
     said = [" ".join(line.split()) for line in shown["ann"]]
-    for scope, spent in (("person:ann day $19.50 left of $20", "0.50"), ("team:search month $99 left of $100", "1")):
-        assert said[said.index(scope) + 2] == f"spent ${spent} · held $0"
+    assert said[said.index("person:ann day $19.50 left of $20") + 2] == "spent $0.50 · held $0"
+    assert said[said.index("team:search month $99 left of $100") + 2] == "spent $1 · held $0 · by you $0.50"
     assert "person:" not in printed["bob"]

@@ -35,10 +35,13 @@ def cap_lines(cap: CapState, width: int) -> list[Line]:
     used = percent(cap.spent + cap.held, cap.limit)
     drawn = bar(((cap.spent, "█"), (cap.held, "▒")), cap.limit, max(0, width - len(used) - 1 - _WORDS))
     left = tokens(cap.left) if cap.unit == "tokens" else money(cap.left)
+    amounts = f"spent {amount(cap.spent, cap.unit)} · held {amount(cap.held, cap.unit)}"
+    if cap.own is not None:
+        amounts += f" · by you {amount(cap.own, cap.unit)}"
     return [
         ends((visible_line(cap.scope), "strong"), (f"{left} left of {amount(cap.limit, cap.unit)}", "text"), width),
         ((drawn, _TONES[word]), (f" {used}", "text"), (f" {word}", _TONES[word])),
-        ((fit(f"spent {amount(cap.spent, cap.unit)} · held {amount(cap.held, cap.unit)}", width), "muted"),),
+        ((fit(amounts, width), "muted"),),
     ]
 
 
