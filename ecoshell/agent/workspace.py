@@ -43,8 +43,8 @@ _NAMED = 20
 """Names that are looked at."""
 _WORDS = 400
 """Of a question."""
-_NAMED_BYTES = 800
-"""Of a file that is named without a mark."""
+_NAMED_BYTES, _SOURCE_BYTES = 800, 2_000
+"""Of a file that is named without a mark; of one of Python, which is changed as a whole."""
 _FRESH = 5.0
 """Seconds for which a list of files is given again."""
 
@@ -99,7 +99,8 @@ def attach(
             name = workspace.name(real) + ("/" if real.is_dir() else "")
             if name not in known:
                 known.add(name)
-                text = _listing(workspace, word) if real.is_dir() else _beginning(workspace, word, _NAMED_BYTES)[0]
+                room = _SOURCE_BYTES if name.endswith(".py") else _NAMED_BYTES
+                text = _listing(workspace, word) if real.is_dir() else _beginning(workspace, word, room)[0]
                 found.attachments.append(Attachment(name, text))
     return found
 

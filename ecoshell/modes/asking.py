@@ -17,10 +17,10 @@ from ecoshell.agent.mode import DraftTask, FillTask, View
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.errors import CallBroken, UsageError
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import FINISH, TOOL_CALL, Call, Message, Observation, Speaker, ToolDocument
+from ecoshell.messages import FINISH, TOOL_CALL, Call, Message, Speaker, ToolDocument
 from ecoshell.models.base import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.strategies.base import Path, Step, Thought
+from ecoshell.strategies.base import Path, Thought
 
 SINGLE = "single"
 PLANNER = "planner"
@@ -43,12 +43,6 @@ THREE = Roles(PLANNER, CALLER, SUMMARIZER)
 
 _PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|\Z)", re.DOTALL)
 """A program that is shown in the place of an answer."""
-_PYTHON = re.compile(r"```(?:python|py)?\n(.+?)(?:```|\Z)", re.DOTALL)
-RUN_PYTHON = "run_python"
-MOST_PROGRAMS = 3
-"""Programs that are written for one request, each after the failure of the one before it."""
-_MOST_PRINTED = 2_000
-"""Characters of what a program printed that are its answer."""
 _QUESTION_AGAIN = 600
 """Characters of a question that are told once more."""
 
@@ -190,43 +184,6 @@ def repair_request(request: Request, reply: Reply, told: str) -> Request:
     unknown = reply.attempt is not None and all(one.name != reply.attempt.name for one in request.callable_now)
     want = "call" if unknown else request.want
     return replace(request, messages=(*request.messages, *said), want=want, purpose="repair", temperature=0.0)
-
-
-def programs_of(view: View) -> tuple[Step, ...] | None:
-    """The programs that were run for a request by now; None where none may be, or something else was done."""
-    steps = view.path.steps
-    usable = any(document.name == RUN_PYTHON for document in view.registered) and RUN_PYTHON not in view.forbidden
-    if not (usable and view.attachments) or view.closed or view.tried:
-        return None
-    ran = all(step.call.name == RUN_PYTHON and not step.observation.refused for step in steps)
-    return steps if ran and not any(step.observation.ok for step in steps[:-1]) else None
-
-
-def programming(view: View, *, max_tokens: int, temperature: float | None) -> Request:
-    """How a program is asked for that does all of a request (CodeAct, arXiv 2402.01030).
-
-    It holds no document of a tool and no earlier turn: what a weak model needs is the beginnings of the files.
-    """
-    files = "\n\n".join(f"{one.name} begins:\n{one.text}" for one in view.attachments)
-    messages = [Message("system", prompt("program")), Message("user", f"{files}\n\n{view.path.question}")]
-    for step in view.path.steps:
-        messages.append(Message("assistant", f"```python\n{step.call.arguments.get('code', '')}\n```"))
-        messages.append(Message("user", f"{step.observation.text}\n\n{prompt('program_again')}"))
-    return Request(tuple(messages), want="text", max_tokens=max_tokens, temperature=temperature)
-
-
-def printed(seen: Observation) -> str:
-    """What a program printed, where that can be the answer; empty for nothing, and for more than an answer is."""
-    said = seen.text.strip()
-    return "" if seen.truncated or len(said) > _MOST_PRINTED or said.startswith("[no output") else said
-
-
-def program_in(reply: Reply, view: View) -> Call | None:
-    """The program in a reply; None where there is none, and where it was run already."""
-    found = _PYTHON.search(reply.text)
-    code = found[1].strip() if found else ""
-    ran = [step.call.arguments.get("code") for step in view.path.steps]
-    return Call(RUN_PYTHON, {"code": code}) if code and code not in ran else None
 
 
 def has_stopped_short(path: Path, reply: Reply) -> bool:

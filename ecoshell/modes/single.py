@@ -17,7 +17,6 @@ from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.asking import (
-    MOST_PROGRAMS,
     RANKER,
     SINGLE,
     asked_again,
@@ -32,10 +31,6 @@ from ecoshell.modes.asking import (
     filled,
     has_stopped_short,
     in_context,
-    printed,
-    program_in,
-    programming,
-    programs_of,
     prompt,
     ranking_request,
     repair_request,
@@ -46,6 +41,7 @@ from ecoshell.modes.asking import (
     unusable_call,
     verdict,
 )
+from ecoshell.modes.programs import answer_of, is_untried, program_in, programming, programs_of, trial_of
 from ecoshell.strategies.base import Step, Thought
 
 ASIDE_SLACK = 1024
@@ -155,14 +151,15 @@ class Single:
         ran = programs_of(view)
         if ran is None:
             return None
+        if is_untried(ran):
+            trial = trial_of(ran, view)
+            return None if trial is None else Thought("", trial)
         if ran and ran[-1].observation.ok:
-            if said := printed(ran[-1].observation):
+            if said := answer_of(ran):
                 return Thought(said)
             request = self._concluding(self._request(view), view)
-        elif len(ran) < MOST_PROGRAMS:
-            request = programming(view, max_tokens=self._max_tokens, temperature=self._temperature)
         else:
-            return None
+            request = programming(view, max_tokens=self._max_tokens, temperature=self._temperature)
         reply = await self._model.ask(await asyncio.to_thread(self._in_context, request), emit, role=self.role)
         tell_if_cut(reply, emit)
         if request.purpose == "answer":

@@ -145,3 +145,102 @@ def test_a_word_that_can_be_no_name_is_passed_over(tmp_path):
     found = attach(Workspace(tmp_path), question, named=lambda path: True)
     assert [one.name for one in found.attachments] == ["a.txt"]
     assert attach(Workspace(tmp_path), f"@{'x' * 5_000}.csv").attachments == []
+
+
+AVERAGE = "def average(values):\n    return sum(values) / len(values)\n"
+TRIES = "from average import average\n\nassert average([]) == 0\nprint('ok')\n"
+BETTER = "def average(values):\n    return sum(values) / len(values) if values else 0\n"
+WRONG = "def average(values):\n    return sum(values) / len(values) if values else None\n"
+
+
+def code(text):
+    return say(f"```python\n{text}```")
+
+
+@pytest.fixture
+def broken(home):
+    (home / "average.py").write_text(AVERAGE)
+    (home / "try_it.py").write_text(TRIES)
+    return home
+
+
+@pytest.mark.parametrize(
+    "after", ["", f"\n# try_it.py\n{TRIES}"], ids=["definitions alone", "and the file that tries them"]
+)
+async def test_a_program_that_defines_what_a_named_file_does_is_its_new_text_and_is_tried(play, broken, after):
+    async with play([code(BETTER + after), say("It gives 0 now.")], registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), "try_it.py fails, mend average.py")
+    assert ran(events) == ["write_file", "run_python"]
+    assert events[-1].answer == "It gives 0 now."
+    assert (broken / "average.py").read_text() == BETTER
+    assert (broken / "try_it.py").read_text() == TRIES
+
+
+async def test_what_was_written_and_does_not_do_is_told_and_written_again(play, broken):
+    async with play([code(WRONG), code(BETTER), say("Done.")], registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), "mend average.py so that try_it.py runs")
+        told = [message.text for message in shell.requests[1].messages[2:]]
+    assert told[0] == f"```python\n{WRONG}\n```"
+    assert "AssertionError" in told[1]
+    assert len(told) == 2
+    assert ran(events) == ["write_file", "run_python"] * 2
+    assert (broken / "average.py").read_text() == BETTER
+
+
+async def test_where_it_defines_what_is_there_what_tries_that_says_what_is_wrong(play, broken):
+    lines = [code(f"{AVERAGE}\ntry_it.py begins:\n{TRIES}"), code(BETTER), say("It gives 0 now.")]
+    async with play(lines, registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), "try_it.py fails, mend average.py")
+        told = shell.requests[1].messages
+    assert "ZeroDivisionError" in told[-1].text
+    assert ran(events) == ["run_python", "write_file", "run_python"]
+    assert (broken / "average.py").read_text() == BETTER
+
+
+async def test_of_several_files_it_is_written_to_the_one_that_it_changes(play, broken):
+    (broken / "first.py").write_text("def first(values):\n    return values[0]\n")
+    both = f"def first(values):\n    return values[0]\n\n\n{BETTER}"
+    async with play([code(both), say("It gives 0 now.")], registration="all", person=Agrees()) as shell:
+        await turn(sized(shell), "mend average.py, not first.py; try_it.py tries it")
+    assert (broken / "average.py").read_text() == both
+    assert (broken / "first.py").read_text() == "def first(values):\n    return values[0]\n"
+
+
+async def test_what_nothing_tries_goes_on_by_calls(play, home):
+    (home / "average.py").write_text(AVERAGE)
+    async with play([code(BETTER), say("It gives 0 now.")], registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), "mend average.py for no values")
+        assert shell.requests[1].tools
+    assert ran(events) == ["write_file"]
+    assert events[-1].answer == "It gives 0 now."
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        AVERAGE,
+        "def other():\n    return 1\n",
+        f"{BETTER}print(average([]))\n",
+        "import os\nos.environ['A'] = 'b'\nfrom average import average\n",
+    ],
+    ids=["what is there", "something else", "more than definitions", "work before the import"],
+)
+async def test_else_a_program_is_run_and_no_file_is_written(play, broken, program):
+    async with play([code(program), say("That is it.")], registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), "what does average.py give for no values?")
+    assert ran(events)[0] == "run_python"
+    assert (broken / "average.py").read_text() == AVERAGE
+
+
+async def test_a_file_of_which_the_end_was_not_shown_is_not_written_anew(play, broken):
+    (broken / "average.py").write_text(AVERAGE + "\n# …\n" * 600)
+    async with play([code(BETTER), say("That is it.")], registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), "mend average.py")
+    assert ran(events) == ["run_python"]
+
+
+async def test_a_file_that_cannot_be_parsed_is_written_anew(play, broken):
+    (broken / "average.py").write_text(AVERAGE.replace("):", ")"))
+    async with play([code(AVERAGE), say("It has a colon now.")], registration="all", person=Agrees()) as shell:
+        await turn(sized(shell), "average.py does not start")
+    assert (broken / "average.py").read_text() == AVERAGE

@@ -1,0 +1,183 @@
+"""One program in the place of many calls (CodeAct, arXiv 2402.01030): what a weak model does with files it is named.
+
+What it writes is run, and what that prints is the answer. A program that only defines what a named file of Python
+defines is that file's new text: it is written there, and another named file that imports it is run to see whether it
+is right.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from ecoshell.agent.mode import View
+from ecoshell.messages import Attachment, Call, Message, Observation
+from ecoshell.models.base import Reply, Request
+from ecoshell.modes.asking import prompt
+from ecoshell.strategies.base import Step
+
+_RUN, _WRITE = "run_python", "write_file"
+_MOST = 3
+"""Programs that are written for one request, each after the failure of the one before it."""
+_MOST_PRINTED = 2_000
+"""Characters of what a program printed that are its answer."""
+_PYTHON = re.compile(r"```(?:python|py)?\n(.+?)(?:```|\Z)", re.DOTALL)
+_TRYING = "import runpy\nrunpy.run_path({!r}, run_name='__main__')"
+_DEFINED = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
+"""Also in a file that cannot be parsed."""
+
+
+def programs_of(view: View) -> tuple[Step, ...] | None:
+    """The programs that were written for a request by now; None where none may be, or something else was done."""
+    steps = view.path.steps
+    if _RUN not in _usable(view) or not view.attachments or view.closed or view.tried:
+        return None
+    ours = all(step.call.name in (_RUN, _WRITE) and not step.observation.refused for step in steps)
+    done = any(step.call.name == _RUN and step.observation.ok for step in steps[:-1])
+    return steps if ours and not done and sum(not step.observation.ok for step in steps) < _MOST else None
+
+
+def programming(view: View, *, max_tokens: int, temperature: float | None) -> Request:
+    """How a program is asked for that does all of a request.
+
+    It holds no document of a tool and no earlier turn: what a weak model needs is the beginnings of the files.
+    """
+    files = "\n\n".join(f"{one.name} begins:\n{one.text}" for one in view.attachments)
+    messages = [Message("system", prompt("program")), Message("user", f"{files}\n\n{view.path.question}")]
+    for step in view.path.steps:
+        if not _tries(step):
+            code = step.call.arguments.get("content" if step.call.name == _WRITE else "code", "")
+            messages.append(Message("assistant", f"```python\n{code}\n```"))
+        if not step.observation.ok:
+            messages.append(Message("user", f"{step.observation.text}\n\n{prompt('program_again')}"))
+    return Request(tuple(messages), want="text", max_tokens=max_tokens, temperature=temperature)
+
+
+def answer_of(ran: Sequence[Step]) -> str:
+    """What the last program printed, where that can be the answer; else empty: for nothing, and for very much."""
+    if _tries(ran[-1]):
+        return ""
+    seen: Observation = ran[-1].observation
+    said = seen.text.strip()
+    return "" if seen.truncated or len(said) > _MOST_PRINTED or said.startswith("[no output") else said
+
+
+def program_in(reply: Reply, view: View) -> Call | None:
+    """The program in a reply, as a call; None where there is none, and where it was run or written already.
+
+    One that defines what is there already is no program: then what tries that file is run, and says what is wrong.
+    """
+    found = _PYTHON.search(reply.text)
+    code = found[1].strip() if found else ""
+    for one in view.attachments:
+        code = code.partition(f"\n{one.name} begins:")[0].rstrip()  # copied from the request
+    if not code:
+        return None
+    call = Call(_RUN, {"code": code})
+    if _WRITE in _usable(view) and (rewritten := _rewritten(code, view.attachments)):
+        file, text = rewritten
+        if _changes(file.text, text):
+            call = Call(_WRITE, {"path": file.name, "content": text})
+        else:
+            call = _trial(file.name, view) or call
+    return (
+        call
+        if all((step.call.name, step.call.arguments) != (call.name, call.arguments) for step in view.path.steps)
+        else None
+    )
+
+
+def trial_of(ran: Sequence[Step], view: View) -> Call | None:
+    """The run of a named file that imports what was just written; None where there is no such file."""
+    return _trial(str(ran[-1].call.arguments.get("path", "")), view)
+
+
+def is_untried(ran: Sequence[Step]) -> bool:
+    """Whether the last thing that was done is that a file was written."""
+    return bool(ran) and _wrote(ran[-1])
+
+
+def _wrote(step: Step) -> bool:
+    return step.call.name == _WRITE and step.observation.ok
+
+
+def _tries(step: Step) -> bool:
+    return str(step.call.arguments.get("code", "")).startswith(_TRYING.partition("{")[0])
+
+
+def _usable(view: View) -> set[str]:
+    return {document.name for document in view.registered} - view.forbidden
+
+
+def _trial(name: str, view: View) -> Call | None:
+    module = PurePosixPath(name).stem
+    imports = re.compile(rf"^(?:from|import) {re.escape(module)}\b", re.MULTILINE)
+    found = (one.name for one in view.attachments if one.name.endswith(".py") and imports.search(one.text))
+    tries = next(found, "")
+    return Call(_RUN, {"code": _TRYING.format(tries)}) if tries else None
+
+
+def _rewritten(code: str, files: Sequence[Attachment]) -> tuple[Attachment, str] | None:
+    """The file that a program defines anew, and its text: it defines all that the file does, and does nothing else.
+
+    What comes after an import of that very file is no part of it. Of several files it is one that would be changed.
+    """
+    found: list[tuple[Attachment, str]] = []
+    for file in files:
+        defined = set(_DEFINED.findall(file.text))
+        if file.name.endswith(".py") and defined and not file.text.rpartition("\n")[2].startswith("[cut: "):
+            text = _definitions(code, PurePosixPath(file.name).stem)
+            if defined <= set(_DEFINED.findall(text)):
+                found.append((file, text))
+    return next((one for one in found if _changes(one[0].text, one[1])), found[0] if found else None)
+
+
+def _changes(old: str, new: str) -> bool:
+    """Whether a program defines something else than another under one of its names."""
+    before, after = _parts(old), _parts(new)
+    return before is None or after is None or any(after.get(name) != before.get(name) for name in ("", *before))
+
+
+def _definitions(code: str, module: str) -> str:
+    """A program up to where it imports this module; empty for one that does anything before, or cannot be parsed."""
+    try:
+        body = ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    for statement in body:
+        if module in _imported(statement):
+            lines = code.splitlines()[: statement.lineno - 1]
+            while lines and (not lines[-1].strip() or lines[-1].startswith("#")):
+                lines.pop()
+            return "".join(f"{line}\n" for line in lines)
+        if not _only_defines(statement):
+            return ""
+    return f"{code}\n"
+
+
+def _imported(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.ImportFrom):
+        yield statement.module or ""
+    elif isinstance(statement, ast.Import):
+        yield from (one.name for one in statement.names)
+
+
+def _only_defines(statement: ast.stmt) -> bool:
+    kinds = (
+        ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign
+    )
+    text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return text or isinstance(statement, kinds)
+
+
+def _parts(code: str) -> dict[str, str] | None:
+    """What a program consists of, by the names of its functions and classes; None for what cannot be parsed."""
+    try:
+        body = ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    parts: dict[str, str] = {}
+    for statement in body:
+        name = getattr(statement, "name", "")
+        parts[name] = parts.get(name, "") + ast.dump(statement)
+    return parts
