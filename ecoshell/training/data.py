@@ -12,14 +12,12 @@ import random
 import re
 import subprocess
 import tempfile
-import tomllib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from importlib.resources import files
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from ecoshell.agent.user_interface import Approval, NonInteractive
 from ecoshell.api import Agent
@@ -30,14 +28,13 @@ from ecoshell.models.base import Delta, PromptSize, Reply, Request
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
 from ecoshell.tools.base import Tool
+from ecoshell.training import worlds
+from ecoshell.training.worlds import Made, Split, World, frames, is_here
 
-Split = Literal["train", "held"]
 ROLES = ("planner", "caller", "summarizer")
-_HELD_WAY = 6
-"""Every so many ways of a kind, one is kept for tests."""
-_HELD_WORDS = 5
-"""The part of each list of words that is kept for tests: its last fifth."""
 _LANGUAGES = ("de: ", "fr: ", "es: ")
+_SUM = " => "
+"""Comes before the expression of a way that tells a sum."""
 _TYPOS = 0.06
 _TWO = 0.2
 """Shares of requests with a typo, and of those that ask for two things."""
@@ -83,30 +80,19 @@ class Task:
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
-Made = tuple[Sequence[tuple[str, Call]], Callable[[Sequence[str]], Mapping[str, str]]]
-"""What a kind makes: calls with their reasons (empty is the kind's own), and what the answer is read from."""
-
-
-@cache
-def _frames() -> dict[str, Any]:
-    return tomllib.loads((files("ecoshell.training") / "frames.toml").read_text(encoding="utf-8"))
-
-
 def ways(kind: str, split: Split) -> list[str]:
     """The ways in which a kind of request is said."""
-    said: list[str] = _frames()["ways"][kind]
-    return [way for at, way in enumerate(said) if (at % _HELD_WAY == _HELD_WAY - 1) == (split == "held")]
+    return [way.partition(_SUM)[0] for way in _said(kind, split)]
+
+
+def _said(kind: str, split: Split) -> list[str]:
+    said: list[str] = frames()["ways"][kind]
+    return [way for at, way in enumerate(said) if is_here(at, split)]
 
 
 def kinds() -> list[str]:
     """The kinds of requests."""
-    return [kind for kind in _frames()["ways"] if kind != "both"]
-
-
-def _words(name: str, split: Split) -> list[Any]:
-    words: list[Any] = _frames()["words"][name]
-    kept = len(words) // _HELD_WORDS
-    return words[-kept:] if split == "held" else words[:-kept]
+    return [kind for kind in frames()["ways"] if kind != "both"]
 
 
 # -- tasks
@@ -119,12 +105,18 @@ def generate(count: int, seed: int, split: Split = "train") -> Iterator[Task]:
         first = _Maker(chance, split).make(_kind(chance))
         if first.steps and chance.random() < _TWO:
             second = _Maker(chance, split, taken=first.files).make(_kind(chance))
-            if second.steps and not second.setup and not first.setup and second.kind != first.kind:
+            plain = not second.setup and not first.setup and not {first.kind, second.kind} & worlds.ALONE
+            if second.steps and plain and second.kind != first.kind:
                 first = _both(first, second, chance)
         yield first
 
 
-_OFTEN = {"unserved": 3, "talk": 4, "read": 2, "value": 3, "run": 2, "search": 2, "write": 2, "edit": 2, "edit_read": 2}
+_OFTEN = {
+    **dict.fromkeys(worlds.MAKERS, 1.2),
+    **dict.fromkeys(("read", "run", "search", "write", "edit", "edit_read"), 2),
+    **{"unserved": 3, "talk": 4, "value": 3, "repair": 3, "crash": 2},
+}
+"""How often a kind is drawn, against one that is not named; worlds of their own are about half of all tasks."""
 
 
 def _kind(chance: random.Random) -> str:
@@ -134,7 +126,7 @@ def _kind(chance: random.Random) -> str:
 
 def _both(one: Task, two: Task, chance: random.Random) -> Task:
     """Two requests as one: the calls of both, and both answers."""
-    way = chance.choice(_frames()["ways"]["both"]["and"])
+    way = chance.choice(frames()["ways"]["both"]["and"])
     at = len(one.steps)
 
     return Task(
@@ -147,27 +139,22 @@ def _both(one: Task, two: Task, chance: random.Random) -> Task:
     )
 
 
-@dataclass
-class _Maker:
+class _Maker(World):
     """Makes up one task: what it is about is drawn by chance, and put into a way to say it."""
-
-    chance: random.Random
-    split: Split
-    taken: Mapping[str, str] = field(default_factory=dict[str, str])
-    about: dict[str, str] = field(default_factory=dict[str, str])
-    files: dict[str, str] = field(default_factory=dict[str, str])
-    setup: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
 
     def make(self, kind: str) -> Task:
         """A task of a kind."""
         if kind == "talk":
-            said = list(_frames()["talk"].items())
-            request, answer = self.chance.choice([one for at, one in enumerate(said) if self._is_here(at)])
+            said = list(frames()["talk"].items())
+            request, answer = self.chance.choice([one for at, one in enumerate(said) if is_here(at, self.split)])
             return Task(kind, request, self._typed(request, {}), self._others(), (), lambda _: answer)
-        calls, read = cast("Made", getattr(self, f"make_{kind}")())
-        said = self.chance.choice(ways(kind, self.split))
+        said, _, expression = self.chance.choice(_said(kind, self.split)).partition(_SUM)
+        if kind in worlds.MAKERS:
+            calls, read = worlds.MAKERS[kind](self, expression or kind)
+        else:
+            calls, read = cast("Made", getattr(self, f"make_{kind}")())
         language, way = said.split(": ", 1) if said.startswith(_LANGUAGES) else ("", said)
-        texts = _frames()
+        texts = frames()
         answers: dict[str, str] = {**texts["answers"], **texts["answers"].get(language, {})}
         form = answers.get(kind) or answers[_ALIKE[kind]]
         reason = texts["rationales"].get(kind) or texts["rationales"].get(_ALIKE.get(kind, ""), "")
@@ -180,33 +167,6 @@ class _Maker:
         others = self._others() if kind not in _ALONE else {}
         request = self._typed(way.format(**about), about)
         return Task(kind, way, request, {**others, **self.files}, steps, answered, tuple(self.setup))
-
-    # -- what is made up
-
-    def _is_here(self, at: int) -> bool:
-        return (at % _HELD_WAY == _HELD_WAY - 1) == (self.split == "held")
-
-    def word(self, name: str) -> Any:
-        return self.chance.choice(_words(name, self.split))
-
-    def name(self, ending: str = "") -> str:
-        """A file's name that is not taken."""
-        while True:
-            name = f"{self.word('stems')}.{ending or self.word('endings')}"
-            if name not in self.files and name not in self.taken:
-                return name
-
-    def sentence(self) -> str:
-        who, verb, what, when = map(self.word, ("people", "verbs", "nouns", "when"))
-        forms = (f"{who} will {verb} the {what} {when}.", f"{verb} {what} {when}", f"{what}: ask {who} {when}")
-        return self.chance.choice(forms)
-
-    def text(self, least: int = 1, most: int = 5) -> str:
-        return "".join(f"{self.sentence()}\n" for _ in range(self.chance.randint(least, most)))
-
-    def number(self) -> str:
-        whole = self.chance.randint(2, 10 ** self.chance.randint(1, 4))
-        return str(whole) if self.chance.random() < 0.7 else f"{whole}.{self.chance.randint(1, 99):02d}".rstrip("0")
 
     def _others(self) -> dict[str, str]:
         return {self.name(): self.text(1, 3) for _ in range(self.chance.randint(0, 3))}
@@ -227,32 +187,6 @@ class _Maker:
                 at = chance.randrange(word.start() + 1, word.end() - 1)
                 said = said[:at] + said[at + 1] + said[at] + said[at + 2 :]
         return said
-
-    def file(self, text: str, ending: str = "", name: str = "file") -> str:
-        self.about[name] = made = self.name(ending)
-        self.files[made] = text
-        return made
-
-    def settings(self) -> tuple[str, str, str]:
-        """A file of keys and values: its name, a key and its value."""
-        names = self.chance.sample(_words("keys", self.split), k=min(4, len(_words("keys", self.split))))
-        values = {key: self.valued(key) for key in names}
-        kind = self.chance.choice(("ini", "json", "yaml", "txt", "env", "cfg"))
-        if kind == "json":
-            text = json.dumps(values, indent=self.chance.choice((None, 2))) + "\n"
-        else:
-            sign = {"ini": " = ", "yaml": ": ", "txt": ": ", "env": "=", "cfg": "="}[kind]
-            text = "".join(f"{key}{sign}{value}\n" for key, value in values.items())
-        file = self.file(text, kind)
-        key = self.about["key"] = self.chance.choice(names)
-        return file, key, str(values[key])
-
-    def valued(self, key: str) -> str | int:
-        if key in ("port", "timeout", "limit", "width", "speed", "level", "retries", "price"):
-            return self.chance.randint(2, 9000)
-        if key == "email":
-            return f"{self.word('people').lower()}@example.org"
-        return self.chance.choice((self.word("people"), self.word("nouns"), self.word("cities")))
 
     # -- kinds; each gives its calls with their reasons, and how the answer's parts are read from what they returned
 
@@ -468,7 +402,7 @@ class _Maker:
         return self._one("run_python", {"code": f"import csv\n{read}\nprint({told})"}), _whole
 
     def make_field(self) -> Made:
-        people = self.chance.sample(_words("people", self.split), k=3)
+        people = self.chance.sample(self.words("people"), k=3)
         key = self.about["key"] = self.chance.choice(("email", "city", "phone"))
         values = {one: f"{one.lower()}@example.org" if key == "email" else str(self.word("cities")) for one in people}
         file = self.file(json.dumps([{"name": one, key: values[one]} for one in people], indent=1), "json")
@@ -476,19 +410,19 @@ class _Maker:
         return self._one("read_file", {"path": file}), lambda _: {"result": values[name]}
 
     def make_git_last(self) -> Made:
-        author, _ = self._repository()
+        author, _, _ = self.repository()[-1]
         return self._git("git log -1 --format=%an"), lambda _: {"result": author}
 
     def make_git_message(self) -> Made:
-        self._repository()
+        self.repository()
         return self._git("git log -1 --format=%s"), _whole
 
     def make_git_count(self) -> Made:
-        self._repository()
+        self.repository()
         return self._git("git rev-list --count HEAD"), _whole
 
     def make_git_commit(self) -> Made:
-        _, file = self._repository()
+        _, _, file = self.repository()[-1]
         text = self.word("texts")
         self.about |= {"file": file, "text": f'"{text}"'}
         self.setup.append(("sh", "-c", f"echo more >> {file}"))
@@ -497,26 +431,13 @@ class _Maker:
     def _git(self, command: str) -> list[tuple[str, Call]]:
         return [("I ask git.", Call("run_command", {"command": command}))]
 
-    def _repository(self) -> tuple[str, str]:
-        """A repository with some commits: who made the last, and a file of it."""
-        file, author = self.name(), ""
-        self.setup.append(("git", "init", "-q"))
-        for _ in range(self.chance.randint(1, 3)):
-            author, line = self.word("people"), self.sentence()
-            self.setup.append(("sh", "-c", f"echo '{line}' >> {file}; git add ."))
-            who = ("-c", f"user.name={author}", "-c", f"user.email={author.lower()}@example.org")
-            self.setup.append(("git", *who, "commit", "-q", "-m", f"{self.word('verbs')} the {self.word('nouns')}"))
-        self.setup.append(("git", "config", "user.name", author))
-        self.setup.append(("git", "config", "user.email", f"{author.lower()}@example.org"))
-        return author, file
-
     def make_unserved(self) -> Made:
         self.about |= {"thing": self.word("things"), "name": self.word("people"), "city": self.word("cities")}
         self.file(self.text(1, 2))
         return [], _nothing
 
     def make_missing(self) -> Made:
-        folder, other = self.chance.sample(_words("dirs", self.split), k=2)
+        folder, other = self.chance.sample(self.words("dirs"), k=2)
         name, text = self.name(), self.text(1, 2)
         self.about |= {"file": name, "dir": folder, "found": f"{other}/{name}"}
         self.files |= {f"{other}/{name}": text, f"{folder}/{self.name()}": self.text(1, 1)}
@@ -531,13 +452,14 @@ class _Maker:
 
 
 _ALIKE = {
+    **worlds.ALIKE,
     **dict.fromkeys(("percent", "times", "plus", "minus", "divide", "part", "bill", "share", "root"), "calculate"),
     **dict.fromkeys(("column_sum", "column_mean", "column_max", "rows"), "code"),
     "field": "value",
     "edit_read": "edit",
 }
 """Kinds that are answered, and reasoned about, as others are."""
-_ALONE = frozenset({"here", "largest", "missing", "list", "git_last", "git_message", "git_count", "git_commit"})
+_ALONE = worlds.ALONE | {"here", "largest", "missing", "list", "git_last", "git_message", "git_count", "git_commit"}
 """Kinds whose workspaces have nothing else in them."""
 
 

@@ -1,9 +1,12 @@
 """What models are trained on: tasks from a grammar, played by the shell; none of it needs PyTorch."""
 
 import asyncio
+import csv
+import io
 import json
 import random
 import re
+from collections import Counter
 from importlib.util import find_spec
 
 import pytest
@@ -12,7 +15,7 @@ from ecoshell.errors import UsageError
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
-from ecoshell.training import data
+from ecoshell.training import data, worlds
 from ecoshell.training.data import examples, generate, kinds, play, ways
 from ecoshell_bench.tasks.suite import read_suite
 
@@ -29,7 +32,7 @@ def text(model: LocalModel, tokens) -> str:
     return b"".join(vocabulary.piece(token, special=True) for token in tokens).decode()
 
 
-def made(kind: str, split: data.Split, seed: int = 1):
+def made(kind: str, split: worlds.Split, seed: int = 1):
     return data._Maker(random.Random(seed), split).make(kind)
 
 
@@ -68,8 +71,9 @@ def test_no_way_of_saying_it_is_that_of_a_task_of_the_benchmark() -> None:
             if re.sub(r"\{\w+\}", "", plain).strip().count(" ") < 2:
                 continue  # two words are nobody's
             pattern = re.compile(re.sub(r"\\\{\w+\\\}", r"(\\w+( \\w+){0,2})", re.escape(plain)))
-            assert not any(map(pattern.fullmatch, said)), way  # the request itself is not shown
-    talked = {re.sub(r"\W+", " ", one).strip().lower() for one in data._frames()["talk"]}
+            clashes = any(map(pattern.fullmatch, said))
+            assert not clashes, way  # no request is shown
+    talked = {re.sub(r"\W+", " ", one).strip().lower() for one in data.frames()["talk"]}
     assert not talked & {*said}
 
 
@@ -113,6 +117,120 @@ def test_three_roles_learn_what_each_of_them_is_asked(model) -> None:
 def test_tools_run_for_real_and_the_task_is_served(kind: str, model) -> None:
     found = asyncio.run(play(made(kind, "train"), model))
     assert len(found) == len(made(kind, "train").steps) + 1
+
+
+def shown(kind: str, model: LocalModel, seed: int = 1, split: worlds.Split = "train"):
+    """A task that was played, what its calls returned, and the answer."""
+    task, seen = made(kind, split, seed), []
+
+    def answer(returned):
+        seen[:] = returned
+        return task.answer(returned)
+
+    found = asyncio.run(play(data.replace(task, answer=answer), model))
+    assert len(found) == len(task.steps) + 1, task.request
+    return task, seen, task.answer(seen)
+
+
+@local
+@pytest.mark.parametrize("kind", worlds.MAKERS)
+def test_a_world_of_its_own_is_served_and_fits_into_what_is_learned(kind: str, model) -> None:
+    for split in ("train", "held"):
+        shown(kind, model, 7, split)
+        found = asyncio.run(play(made(kind, split, 7), model))
+        assert max(len(one.prompt) + len(one.reply) for one in found) < 1050 + 1024
+
+
+def rows_of(task: data.Task) -> list[dict[str, str]]:
+    (file,) = (step.call.arguments["path"] for step in task.steps if step.call.name == "read_file")
+    if file.endswith("csv"):
+        return list(csv.DictReader(io.StringIO(task.files[file])))
+    held = json.loads(task.files[file])
+    rows = held if isinstance(held, list) else next(iter(held.values()))
+    return [{key: str(value) for key, value in row.items()} for row in rows]
+
+
+@local
+@pytest.mark.parametrize("seed", range(4))
+def test_answers_about_tables_are_true(seed: int, model) -> None:
+    for kind in ("sum_all", "order", "distinct", "group", "common", "keep_sum"):
+        task, seen, _ = shown(kind, model, seed)
+        rows = rows_of(task)
+        key, where, column = rows[0]
+        numbers = {row[key]: int(row[column]) for row in rows}
+        groups = sorted({row[where] for row in rows})
+        by_sum = {one: sum(numbers[row[key]] for row in rows if row[where] == one) for one in groups}
+        by_count = {one: sum(row[where] == one for row in rows) for one in groups}
+        expected = {
+            "sum_all": str(sum(numbers.values())),
+            "keep_sum": str(sum(numbers.values())),
+            "order": ", ".join(sorted(numbers, key=numbers.__getitem__, reverse=True)[:3]),
+            "distinct": ", ".join(groups),
+            "group": max(groups, key=by_sum.__getitem__),
+            "common": max(groups, key=by_count.__getitem__),
+        }
+        assert seen[1].strip() == expected[kind]
+        assert list(by_sum.values()).count(max(by_sum.values())) == 1 or kind != "group"
+        assert list(by_count.values()).count(max(by_count.values())) == 1 or kind != "common"
+
+
+@local
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_about_logs_are_true(seed: int, model) -> None:
+    for kind in ("log_count", "log_end", "log_hour", "log_user", "log_slow"):
+        task, seen, _ = shown(kind, model, seed)
+        text = next(text for name, text in task.files.items() if name.endswith(".log") and "user=" in text)
+        lines = text.splitlines()
+        level = re.findall(r"ERROR|WARN|INFO", task.steps[-1].call.arguments["code"])
+        of_level = [line for line in lines if level and level[0] in line]
+        hours = [line[:2] for line in re.findall(r"\d\d:\d\d:\d\d", text)]
+        users = re.findall(r"user=(\w+)", text)
+        expected = {
+            "log_count": [str(len(of_level))],
+            "log_end": [*of_level[:1], *of_level[-1:]],
+            "log_hour": [Counter(hours).most_common(1)[0][0]],
+            "log_user": [Counter(users).most_common(1)[0][0]],
+            "log_slow": [max(lines, key=lambda line: int(re.findall(r"(\d+) ?ms", line)[0]))],
+        }
+        assert seen[-1].strip() in expected[kind]
+
+
+@local
+@pytest.mark.parametrize("kind", ["repair", "crash"])
+def test_every_fault_is_seen_before_its_repair_and_gone_after_it(kind: str, model) -> None:
+    for seed in range(12):
+        _, seen, _ = shown(kind, model, seed)
+        assert "Error" in seen[0]
+        assert "[exit status 1]" in seen[0]
+        assert "Error" not in seen[-1]
+        assert "[exit status" not in seen[-1]
+
+
+@local
+def test_another_way_follows_a_call_that_failed(model) -> None:
+    for seed in range(4):
+        for kind in ("wrong_name", "wrong_value", "wrong_count"):
+            task, seen, answer = shown(kind, model, seed)
+            assert f"Nearest: {task.steps[1].call.arguments['path']}" in seen[0]
+            assert task.steps[1].call.arguments["path"] in answer
+    assert "Permission denied" in shown("not_executable", model)[1][0]
+
+
+@local
+def test_an_order_in_a_file_is_not_followed(model) -> None:
+    for kind in ("injected", "injected_text"):
+        task, seen, answer = shown(kind, model)
+        assert any(order in seen[0] for order in worlds.frames()["words"]["injections"])
+        assert [step.call.name for step in task.steps] == ["read_file"]
+        assert "not follow" in answer
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(0, "zero"), (13, "thirteen"), (40, "forty"), (85, "eighty-five"), (320, "three hundred and twenty")],
+)
+def test_numbers_are_said_in_words(number: int, words: str) -> None:
+    assert worlds.spelled(number) == words
 
 
 @local

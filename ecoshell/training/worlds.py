@@ -1,0 +1,630 @@
+"""What tasks are about: the words of the grammar, folders made up of them, and kinds with a world of their own.
+
+A table, a log, a repository, a program with a fault: each is made up here, and asked about by the kinds of a row in
+`frames.toml`, which has their ways, programs and answers. Nothing here knows of the shell.
+"""
+
+import json
+import random
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from functools import cache
+from importlib.resources import files
+from pathlib import PurePath
+from typing import Any, Literal
+
+from ecoshell.messages import Call
+
+Split = Literal["train", "held"]
+Made = tuple[Sequence[tuple[str, Call]], Callable[[Sequence[str]], Mapping[str, str]]]
+"""What a kind makes: calls with their reasons (empty is the kind's own), and what the answer is read from."""
+_HELD_WAY = 6
+"""Every so many ways of a kind, one is kept for tests."""
+_HELD_WORDS = 5
+"""The part of each list of words that is kept for tests: its last fifth."""
+_SETTINGS = {"ini": " = ", "yaml": ": ", "txt": ": ", "env": "=", "cfg": "="}
+_NUMBERS = ("port", "timeout", "limit", "width", "speed", "level", "retries", "price")
+"""Keys whose values are numbers."""
+
+
+@cache
+def frames() -> dict[str, Any]:
+    """The grammar."""
+    return tomllib.loads((files("ecoshell.training") / "frames.toml").read_text(encoding="utf-8"))
+
+
+def is_here(at: int, split: Split) -> bool:
+    """Whether the way at a place of its list belongs to a split."""
+    return (at % _HELD_WAY == _HELD_WAY - 1) == (split == "held")
+
+
+@dataclass
+class World:
+    """A workspace that is made up, and the words for what is in it."""
+
+    chance: random.Random
+    split: Split
+    taken: Mapping[str, str] = field(default_factory=dict[str, str])
+    about: dict[str, str] = field(default_factory=dict[str, str])
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    setup: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+
+    def words(self, name: str) -> list[Any]:
+        """The words of a list that belong to the split."""
+        words: list[Any] = frames()["words"][name]
+        kept = len(words) // _HELD_WORDS
+        return words[-kept:] if self.split == "held" else words[:-kept]
+
+    def word(self, name: str) -> Any:
+        return self.chance.choice(self.words(name))
+
+    def name(self, ending: str = "") -> str:
+        """A file's name that is not taken."""
+        while True:
+            name = f"{self.word('stems')}.{ending or self.word('endings')}"
+            if name not in self.files and name not in self.taken:
+                return name
+
+    def sentence(self) -> str:
+        who, verb, what, when = map(self.word, ("people", "verbs", "nouns", "when"))
+        forms = (f"{who} will {verb} the {what} {when}.", f"{verb} {what} {when}", f"{what}: ask {who} {when}")
+        return self.chance.choice(forms)
+
+    def text(self, least: int = 1, most: int = 5) -> str:
+        return "".join(f"{self.sentence()}\n" for _ in range(self.chance.randint(least, most)))
+
+    def number(self) -> str:
+        whole = self.chance.randint(2, 10 ** self.chance.randint(1, 4))
+        return str(whole) if self.chance.random() < 0.7 else f"{whole}.{self.chance.randint(1, 99):02d}".rstrip("0")
+
+    def file(self, text: str, ending: str = "", name: str = "file") -> str:
+        self.about[name] = made = self.name(ending)
+        self.files[made] = text
+        return made
+
+    def settings(self) -> tuple[str, str, str]:
+        """A file of keys and values: its name, a key and its value."""
+        names = self.chance.sample(self.words("keys"), k=min(4, len(self.words("keys"))))
+        values = {key: self.valued(key) for key in names}
+        kind = self.chance.choice(("json", *_SETTINGS))
+        if kind == "json":
+            text = json.dumps(values, indent=self.chance.choice((None, 2))) + "\n"
+        else:
+            text = "".join(f"{key}{_SETTINGS[kind]}{value}\n" for key, value in values.items())
+        file = self.file(text, kind)
+        key = self.about["key"] = self.chance.choice(names)
+        return file, key, str(values[key])
+
+    def valued(self, key: str) -> str | int:
+        if key in _NUMBERS:
+            return self.chance.randint(2, 9000)
+        if key == "email":
+            return f"{self.word('people').lower()}@example.org"
+        return self.chance.choice((self.word("people"), self.word("nouns"), self.word("cities")))
+
+    def repository(self, least: int = 1, most: int = 3) -> list[tuple[str, str, str]]:
+        """A repository with some commits: the author, message and file of each."""
+        names = [self.name() for _ in range(2)]
+        self.setup.append(("git", "init", "-q", "-b", self.chance.choice(("main", "main", "master"))))
+        commits: list[tuple[str, str, str]] = []
+        authors = self.chance.sample(self.words("people"), k=2)
+        for number in range(self.chance.randint(least, most)):
+            author, file = self.chance.choice(authors), names[number % 2]
+            message = f"{self.word('verbs')} the {self.word('nouns')}"
+            self.setup.append(("sh", "-c", f"echo '{self.sentence()}' >> {file}; git add ."))
+            who = ("-c", f"user.name={author}", "-c", f"user.email={author.lower()}@example.org")
+            self.setup.append(("git", *who, "commit", "-q", "-m", message))
+            commits.append((author, message, file))
+        author = commits[-1][0]
+        self.setup.append(("git", "config", "user.name", author))
+        self.setup.append(("git", "config", "user.email", f"{author.lower()}@example.org"))
+        return commits
+
+
+def _whole(seen: Sequence[str]) -> Mapping[str, str]:
+    return {"result": seen[-1].strip()}
+
+
+def _found(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    return match[1] if match else text
+
+
+def _nothing(_: Sequence[str]) -> Mapping[str, str]:
+    return {}
+
+
+def _one(name: str, **arguments: Any) -> list[tuple[str, Call]]:
+    return [("", Call(name, arguments))]
+
+
+def _first(why: str, name: str, **arguments: Any) -> tuple[str, Call]:
+    return why, Call(name, arguments)
+
+
+# -- tables and logs: a look into the file, and the program that frames.toml has for the kind
+
+
+def _table(world: World, kind: str) -> Made:
+    """Rows of a table, in CSV or JSON, and what a row's program makes of them."""
+    chance, table = world.chance, world.word("tables")
+    things, key, where, column = (table[one] for one in ("things", "key", "where", "column"))
+    names = world.words(table["names"])
+    names = chance.sample(names, k=min(chance.randint(5, 8), len(names)))
+    groups = chance.sample(table["values"], k=min(3, len(table["values"])))
+    numbers = chance.sample(range(table["least"], table["most"]), k=len(names))
+    rows = [
+        {key: one, where: chance.choice(groups), column: number} for one, number in zip(names, numbers, strict=True)
+    ]
+    if len({row[where] for row in rows}) == 1:
+        rows[0][where] = next(one for one in groups if one != rows[0][where])
+    if kind in ("group", "common"):
+        _outweigh(rows, where, column, chance)
+    as_json = chance.random() < 0.3
+    ending = "json" if as_json else "csv"
+    file = f"{things}.{ending}"
+    if file in world.taken or chance.random() < 0.5:
+        file = world.name(ending)
+    within = f"['{things}']" if chance.random() < 0.5 else ""
+    if as_json:
+        text = "[" + ",\n".join(json.dumps(row) for row in rows) + "]"
+        world.files[file] = f'{{"{things}": {text}}}\n' if within else f"{text}\n"
+        read = f"import json\nrows = json.load(open('{file}')){within}"
+    else:
+        lines = (",".join(str(value) for value in row.values()) for row in rows)
+        world.files[file] = "".join(f"{line}\n" for line in (",".join(rows[0]), *lines))
+        read = f"import csv\nrows = list(csv.DictReader(open('{file}')))"
+    picked, ordered = chance.choice(rows), sorted(numbers)
+    over, sign = world.word("overs")
+    most, best = world.word("bests")
+    made = {"file": file, "things": things, "key": key, "where": where, "column": column, "name": str(picked[key])}
+    made |= {"value": str(picked[where]), "n": str(chance.randint(ordered[1], ordered[-2])), "sign": sign}
+    made |= {"best": best, "over": over, "most": most}
+    program = frames()["programs"][kind].format(**made)
+    said = chance.choice((column, column, *table["said"]))
+    world.about |= {**made, "column": said}
+    return [
+        _first(f"I look at {file}.", "read_file", path=file),
+        *_one("run_python", code=f"{read}\n{program}"),
+    ], _whole
+
+
+def _outweigh(rows: list[dict[str, Any]], where: str, column: str, chance: random.Random) -> None:
+    """One group has more rows than any other, and the largest sum, so that there is one answer."""
+    most = chance.choice(sorted({row[where] for row in rows}))
+    least = len(rows) // 2 + 1
+    for row in rows[:least]:
+        row[where] = most
+    if all(row[where] == most for row in rows):
+        return
+    while sum(row[column] for row in rows[:least]) <= sum(row[column] for row in rows[least:]):
+        rows[0][column] += 10
+
+
+def _log(world: World, kind: str) -> Made:
+    """The lines of a day, in one of three forms, and what a row's program makes of them."""
+    chance = world.chance
+    people = chance.sample(world.words("people"), k=3)
+    day = date(2024, 1, 1) + timedelta(days=chance.randrange(360))
+    minutes = sorted(chance.sample(range(7 * 60, 20 * 60), k=chance.randint(7, 10)))
+    slow = chance.sample(range(3, 900), k=len(minutes))
+    levels = chance.choices(("INFO", "ERROR", "WARN"), (3, 2, 2), k=len(minutes))
+    levels[:3] = chance.sample(("INFO", "ERROR", "WARN"), k=3)
+    who = [people[0] if at < len(minutes) // 2 + 1 else chance.choice(people) for at in range(len(minutes))]
+    chance.shuffle(who)
+    if kind == "log_hour":  # one hour has the most lines
+        hour = minutes[0] // 60 * 60
+        minutes = sorted([*chance.sample(range(hour, hour + 60), k=4), *chance.sample(range(hour + 60, 1200), k=3)])
+        if len({one // 60 for one in minutes[4:]}) == 1:
+            minutes[-1] = 1200 + chance.randrange(60)
+    form = world.word("logs")
+    lines = [
+        form.format(
+            day=day.isoformat(), time=f"{at // 60:02d}:{at % 60:02d}:{chance.randrange(60):02d}", level=levels[number],
+            user=who[number].lower(), event=world.word("events"), ms=slow[number],
+        )
+        for number, at in enumerate(minutes)
+    ]  # fmt: skip
+    file = world.file("".join(f"{line}\n" for line in lines), "log")
+    errors, error, level = world.word("levels")
+    end, at = world.word("ends")
+    hours = sorted({one // 60 for one in minutes})
+    start = chance.choice(hours)
+    world.about |= {"errors": errors, "error": error, "level": level, "end": end, "at": at}
+    world.about |= {
+        "name": people[0],
+        "user": people[0].lower(),
+        "from": f"{start:02d}:00",
+        "to": f"{start + 1:02d}:00",
+    }
+    call = Call("run_python", {"code": frames()["programs"][kind].format(**world.about)})
+    look = [] if kind in ("log_count", "log_end", "log_of") else [
+        _first(f"I look how {file} is written.", "read_file", path=file, start_line=1, end_line=2)
+    ]  # fmt: skip
+    return [*look, ("", call)], _whole
+
+
+# -- JSON
+
+
+def _json_path(world: World, _: str) -> Made:
+    """A value within a value; the query names both."""
+    parents = world.chance.sample(world.words("sections"), k=2)
+    keys = world.chance.sample(world.words("keys"), k=min(3, len(world.words("keys"))))
+    tree = {parent: {key: world.valued(key) for key in keys} for parent in parents}
+    parent, key = world.chance.choice(parents), world.chance.choice(keys)
+    file = world.file(json.dumps(tree, indent=world.chance.choice((None, 1, 2))) + "\n", "json")
+    world.about |= {"parent": parent, "key": key}
+    call = _one("json_query", path=file, query=f"{parent}.{key}")
+    return call, lambda seen: {"result": seen[-1].strip().strip('"')}
+
+
+def _json_keys(world: World, _: str) -> Made:
+    names = world.chance.sample(
+        world.words("sections"), k=min(world.chance.randint(2, 4), len(world.words("sections")))
+    )
+    file = world.file(
+        json.dumps({one: {"on": True, "level": number} for number, one in enumerate(names)}) + "\n", "json"
+    )
+    return _one("run_python", code=f"import json\nprint(', '.join(json.load(open('{file}'))))"), _whole
+
+
+# -- several steps
+
+
+def _find_edit(world: World, _: str) -> Made:
+    file, key, old = world.settings()
+    while file.endswith("json") or len(world.files[file].split(old)) != 2 or old in key:
+        world.files.clear()
+        file, key, old = world.settings()
+    new = old
+    while new in world.files[file]:
+        new = str(world.valued(key))
+    for _other in range(2):
+        world.files[world.name()] = world.text(1, 2).replace(key, "stone")
+    line = next(line for line in world.files[file].splitlines() if key in line)
+    world.about |= {"old": old, "value": new}
+    return [
+        _first(f"I search for {key}.", "search_text", text=key),
+        *_one("edit_file", path=file, old=line, new=line.replace(old, new)),
+    ], _nothing
+
+
+def _replace_all(world: World, _: str) -> Made:
+    old, new = world.chance.sample(world.words("firms"), k=2)
+    names = sorted(world.name() for _ in range(world.chance.randint(2, 3)))
+    for name in names:
+        world.files[name] = f"{world.text(0, 1)}{world.sentence()} {old}\n"
+    world.files[world.name()] = world.text(1, 2)
+    found = sorted(name for name in names if name in world.files and old in world.files[name])
+    world.about |= {"old": old, "new": new, "found": ", ".join(found)}
+    return [
+        _first(f"I search for {old}.", "search_text", text=old),
+        _first("I replace it in each.", "run_command", command=f"sed -i 's/{old}/{new}/g' {' '.join(found)}"),
+        _first(f"I check that {old} is gone.", "search_text", text=old),
+    ], _nothing
+
+
+def _keep_value(world: World, _: str) -> Made:
+    file, _key, value = world.settings()
+    new = world.about["new"] = world.name("txt")
+    world.about["value"] = value
+    return [
+        _first(f"I read {file}.", "read_file", path=file),
+        *_one("write_file", path=new, content=value),
+    ], _nothing
+
+
+def _keep_sum(world: World, _: str) -> Made:
+    (look, program), _read = _table(world, "sum_all")
+    new = world.about["new"] = world.name("txt")
+    total = sum(int(one) for one in re.findall(r"(?:,|: )(\d+)\b", world.files[world.about["file"]]))
+    world.about["value"] = str(total)
+    code = Call("run_python", program[1].arguments)
+    return [look, ("I add it up.", code), *_one("write_file", path=new, content=str(total))], _nothing
+
+
+def _gather(world: World, _: str) -> Made:
+    """All files of an ending into a new folder; then a look whether they are there."""
+    ending = world.about["ending"] = world.chance.choice(("csv", "jpg", "pdf", "log", "bak"))
+    folder = world.about["dir"] = world.word("dirs")
+    moved = sorted({world.name(ending) for _ in range(3)})
+    world.files |= dict.fromkeys(moved, "x\n") | {world.name("txt"): world.text(1, 2)}
+    world.about["found"] = ", ".join(moved)
+    return [
+        _first(
+            "I make the folder and move them.", "run_command", command=f"mkdir -p {folder} && mv *.{ending} {folder}/"
+        ),
+        _first("I check that they are there.", "list_files", path=folder),
+    ], _nothing
+
+
+def _append(world: World, _: str) -> Made:
+    text, file = world.word("texts"), world.file(world.text(1, 4), "txt")
+    world.about["text"] = world.chance.choice((f'"{text}"', f"'{text}'", text))
+    return [
+        _first("I add the line.", "run_command", command=f"echo '{text}' >> {file}"),
+        _first("I check it.", "read_file", path=file),
+    ], _nothing
+
+
+def _drop(world: World, _: str) -> Made:
+    text = world.text(4, 8)
+    world.about["n"] = n = str(world.chance.randint(1, len(text.splitlines())))
+    return _one("run_command", command=f"sed -i '{n}d' {world.file(text)}"), _nothing
+
+
+def _two_files(world: World, kind: str) -> Made:
+    """A command that makes a third file of two, or a second of one."""
+    file = world.file(world.text(2, 5), "txt")
+    other = world.file(world.text(2, 4), "txt", "other")
+    new = world.about["new"] = world.name("txt")
+    command = {"join": f"cat {file} {other} > {new}", "sort": f"sort {file} > {new}"}[kind]
+    return _one("run_command", command=command), _nothing
+
+
+# -- git
+
+
+def _git(world: World, kind: str) -> Made:
+    """A repository; the command is the row's."""
+    least, most = world.chance.choice(((3, 3), (5, 5))) if kind == "git_most" else (2, 5)  # one of two has more
+    commits = world.repository(least, most)
+    author, _message, file = world.chance.choice(commits)
+    branch = world.word("branches")
+    world.about |= {"name": author, "file": file, "branch": branch}
+    if kind == "git_branch" and world.chance.random() < 0.6:
+        world.setup.append(("git", "checkout", "-q", "-b", branch))
+    if kind == "git_changed" or (kind == "git_clean" and world.chance.random() < 0.6):
+        world.setup.append(("sh", "-c", f"echo more >> {file}"))
+        if world.chance.random() < 0.5:
+            world.setup.append(("sh", "-c", f"echo new > {world.name()}"))
+    call = _one("run_command", command=frames()["programs"][kind].format(**world.about))
+    if kind == "git_new_branch":
+        call = [("I make the branch.", call[0][1]), *_one("run_command", command="git branch --show-current")]
+    return call, _git_told if kind in ("git_clean", "git_changed", "git_most") else _whole
+
+
+def _git_told(seen: Sequence[str]) -> Mapping[str, str]:
+    """The files of a status, or the name after a count."""
+    result = ", ".join(re.findall(r"^(?: *\d+|[ ?AMD]{2}) (.+)$", seen[-1], re.MULTILINE))
+    return {"result": result or "nothing"}
+
+
+# -- sums in words, times and units
+
+
+_TO_NINETEEN = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+
+
+def spelled(number: int) -> str:
+    """A number from 0 to 999 in words."""
+    if number < 20:
+        return _TO_NINETEEN[number]
+    if number < 100:
+        tens, ones = divmod(number, 10)
+        return _TENS[tens - 2] + (f"-{_TO_NINETEEN[ones]}" if ones else "")
+    hundreds, rest = divmod(number, 100)
+    return f"{_TO_NINETEEN[hundreds]} hundred" + (f" and {spelled(rest)}" if rest else "")
+
+
+def _story(world: World, expression: str) -> Made:
+    """A sum in words: the way has its expression, after an arrow."""
+    chance = world.chance
+    small = sorted(chance.sample(range(2, 20), k=3))
+    digits = {
+        "n": small[2],
+        "m": small[1],
+        "k": small[0],
+        "big": chance.randint(21, 980),
+        "p": chance.randint(2, 18) * 5,
+    }
+    said = {name: spelled(value) if chance.random() < 0.4 else str(value) for name, value in digits.items()}
+    money = {name: f"{chance.randint(2, 90)}{chance.choice(('', '', '.5', '.25', '.99'))}" for name in ("price", "fee")}
+    year = chance.randint(1930, 2010)
+    years = {"year": str(year), "later": str(year + chance.randint(8, 60))}
+    world.about |= {**said, **money, **years, "name": world.word("people"), "word": world.word("nouns")}
+    figures = {**world.about, **{name: str(value) for name, value in digits.items()}}
+    call = _one("calculate", expression=expression.format(**figures))
+    return call, lambda seen: {"result": re.split("[=≈] ", seen[-1])[-1]}
+
+
+def _clock(world: World, kind: str) -> Made:
+    """Times of the day, in minutes since midnight."""
+    chance = world.chance
+    start, end = sorted(chance.sample(range(6 * 12, 23 * 12), k=2))
+    begin, finish = start * 5, end * 5
+    length = chance.randrange(10, 300, 5)
+    hours, rest = divmod(length, 60)
+    spoken = {90: "an hour and a half", 45: "three quarters of an hour", 30: "half an hour", 60: "an hour"}
+    both = f"{hours} hour{'s' * (hours > 1)} and {rest} minutes" if hours and rest else spoken.get(length, "")
+    chosen = chance.choice((f"{length} minutes", f"{length} min", spoken.get(length) or both or f"{length} minutes"))
+    world.about |= {"start": _hour(begin, chance), "end": _hour(finish, chance), "long": chosen}
+    taken = f"{hours} * 60 + {rest}" if chosen == both and hours else str(length)
+    if kind == "clock_between":
+        code = (
+            f"minutes = ({finish // 60} * 60 + {finish % 60}) - ({begin // 60} * 60 + {begin % 60})\n"
+            "print(minutes // 60, 'hours', minutes % 60, 'minutes')"
+        )
+    else:
+        sign, brackets = ("-", f"({taken})") if kind == "clock_before" else ("+", taken)
+        code = (
+            f"minutes = {begin // 60} * 60 + {begin % 60} {sign} {brackets}\n"
+            "print(f'{minutes // 60 % 24:02}:{minutes % 60:02}')"
+        )
+    return _one("run_python", code=code), _whole
+
+
+def _hour(minutes: int, chance: random.Random) -> str:
+    hour, rest = divmod(minutes, 60)
+    said = [f"{hour}:{rest:02d}", f"{hour}:{rest:02d}"]
+    if hour != 12 and not rest:
+        said.append(f"{hour % 12} {'am' if hour < 12 else 'pm'}")
+    if hour < 12 and rest == 30:
+        said.append(f"half past {spelled(hour)} in the morning")
+    return chance.choice(said)
+
+
+def _days(world: World, kind: str) -> Made:
+    """Two days, said as people say them."""
+    first = date(2023, 1, 1) + timedelta(days=world.chance.randrange(900))
+    last = first + timedelta(days=world.chance.randint(5, 300))
+    for name, day in (("first", first), ("last", last)):
+        forms = (day.isoformat(), f"{day.day} {day:%B %Y}", f"{day:%B} {day.day}, {day.year}")
+        world.about[name] = world.chance.choice(forms)
+    one, two = (f"date({day.year}, {day.month}, {day.day})" for day in (first, last))
+    told = f"({two} - {one}).days" if kind == "days" else f"{one}.strftime('%A')"
+    return _one("run_python", code=f"from datetime import date\nprint({told})"), _whole
+
+
+def _measure(world: World, _: str) -> Made:
+    said, unit, said_to, to = world.word("measures")
+    amount, value = world.word("amounts")
+    if world.chance.random() < 0.5:
+        number = world.chance.randint(2, 120)
+        amount, value = world.chance.choice((str(number), spelled(number))), str(number)
+    world.about |= {"n": amount, "unit": said, "to": said_to}
+    call = _one("convert_units", value=value, from_unit=unit, to_unit=to)
+    return call, lambda seen: {"result": _found(r"[=≈] (\S+)", seen[-1])}
+
+
+# -- repairs
+
+
+def _repair(world: World, kind: str) -> Made:
+    """A program with a fault: it is seen, the fault is edited, and what failed is run again."""
+    fault = world.word("bugs" if kind == "repair" else "crashes")
+    stem = f"{fault['file']}{world.chance.choice(('', '', '2', '_new', '_lib'))}"
+    right, wrong = world.chance.choice(fault["faults"])
+    script = f"{stem}.py"
+    world.files[script] = fault["code"].replace(right, wrong, 1)
+    shown = test = f"test_{stem}.py"
+    if kind == "repair":
+        called = fault["test"].partition("(")[0]
+        world.files[test] = f"from {stem} import {called}\n\nassert {fault['test']}\nprint('ok')\n"
+    else:
+        shown = script
+    world.setup.append(("touch", "-d", "2024-01-01", script))  # else Python trusts what it compiled a moment before
+    world.about |= {"file": script, "test": test, "script": shown, "wrong": wrong, "right": right}
+    return [
+        _first(f"I run {shown}.", "run_command", command=f"python3 {shown}"),
+        _first(f"I read {script}.", "read_file", path=script),
+        _first(f"`{wrong}` is wrong.", "edit_file", path=script, old=wrong, new=right),
+        _first(f"I run {shown} again.", "run_command", command=f"python3 {shown}"),
+    ], _whole
+
+
+# -- what must not be obeyed, and what needs another way
+
+
+def _injected(world: World, kind: str) -> Made:
+    order = world.word("injections")
+    if kind == "injected":
+        file, _key, value = world.settings()
+        while file.endswith("json"):
+            world.files.clear()
+            file, _key, value = world.settings()
+        mark = world.chance.choice(("# ", "", "; "))
+        lines = [*world.files[file].splitlines(), f"{mark}{order}"]
+        world.about["value"] = value
+    else:
+        file = world.file("")
+        lines = world.text(1, 4).splitlines()
+        lines.insert(world.chance.randint(0, len(lines)), order)
+    world.files[file] = "".join(f"{line}\n" for line in lines)
+    return _one("read_file", path=file), lambda seen: {"result": world.about.get("value") or seen[-1].strip()}
+
+
+def _misnamed(world: World, kind: str) -> Made:
+    """A name that is a little wrong: the call fails, the folder is listed, and the nearest name is taken."""
+    if kind == "wrong_value":
+        file, _key, value = world.settings()
+        world.about["value"] = value
+    else:
+        file = world.file(world.text(1, 3))
+    stem, ending = PurePath(file).stem, PurePath(file).suffix
+    cut = world.chance.randrange(1, len(stem) - 1)
+    others = [one for one in (".txt", ".md", ".csv", ".yml") if one != ending]
+    misspelt = (f"{stem[:cut]}{stem[cut + 1 :]}{ending}", f"{stem}{world.chance.choice(others)}", f"{stem}s{ending}")
+    wrong = world.about["wrong"] = world.chance.choice(misspelt)
+    while (other := world.name()) == wrong:
+        pass
+    world.files[other] = world.text(1, 1)
+    if kind == "wrong_delete":
+        return [
+            _first(f"I delete {wrong}.", "run_command", command=f"rm {wrong}"),
+            _first("It is not there; I list the files.", "list_files"),
+        ], _nothing
+    verb, tool = ("count", "count_text") if kind == "wrong_count" else ("read", "read_file")
+    calls = [_first(f"I {verb} {wrong}.", tool, path=wrong), _first(f"{file} is nearest.", tool, path=file)]
+    return calls, _lines if kind == "wrong_count" else _whole
+
+
+def _lines(seen: Sequence[str]) -> Mapping[str, str]:
+    return {"result": _found(r"(\d+) line", seen[-1])}
+
+
+def _not_executable(world: World, _: str) -> Made:
+    said = f"{world.word('nouns')} {world.chance.randint(10, 999)}"
+    script = world.about["script"] = world.name("sh")
+    world.files[script] = f"#!/bin/sh\necho {said}\n"
+    return [
+        _first(f"I run {script}.", "run_command", command=f"./{script}"),
+        _first("It may not be executed; sh can read it.", "run_command", command=f"sh {script}"),
+    ], _whole
+
+
+_KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
+    (_table, "code", "sum_if mean_if sum_all count_over names_if names_over top distinct group common order cell"),
+    (_log, "code", "log_count log_end log_hour log_user log_between log_slow log_of"),
+    (_json_path, "code", "json_path"),
+    (_json_keys, "code", "json_keys"),
+    (_find_edit, "change", "find_edit"),
+    (_replace_all, "change", "replace_all"),
+    (_keep_value, "write", "keep_value"),
+    (_keep_sum, "write", "keep_sum"),
+    (_gather, "change", "gather"),
+    (_append, "change", "append"),
+    (_drop, "change", "drop"),
+    (_two_files, "write", "join sort"),
+    (_git, "git", "git_branch git_changed git_clean git_by git_first git_files git_new_branch git_most git_who"),
+    (_story, "calculate", "spend percent_of speed age area counting"),
+    (_clock, "calculate", "clock_later clock_before clock_between"),
+    (_days, "calculate", "days weekday"),
+    (_measure, "convert", "measure"),
+    (_repair, "change", "repair crash"),
+    (_injected, "read", "injected injected_text"),
+    (_misnamed, "read", "wrong_name wrong_value wrong_count wrong_delete"),
+    (_not_executable, "run", "not_executable"),
+)
+MAKERS = {kind: make for make, _, names in _KINDS for kind in names.split()}
+"""What makes up a world for a kind, given it and the kind; a story is given the expression of its way."""
+ALIKE = {kind: alike for _, alike, names in _KINDS for kind in names.split()}
+"""The kind that a kind is answered, and reasoned about, as, where `frames.toml` has nothing of its own."""
+ALONE = frozenset(("find_edit", "replace_all", "gather", "wrong_name", "wrong_value", "wrong_count", "wrong_delete"))
+"""Kinds that look at the whole folder, so that nothing else is in it and nothing else is asked for."""
