@@ -17,7 +17,7 @@ from ecoshell.agent.mode import DraftTask, FillTask, View
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.errors import CallBroken, UsageError
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import FINISH, TOOL_CALL, Call, Message, Speaker, ToolDocument
+from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, Call, Message, Speaker, ToolDocument
 from ecoshell.models.base import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.strategies.base import Path, Thought
@@ -43,6 +43,8 @@ THREE = Roles(PLANNER, CALLER, SUMMARIZER)
 
 _PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|\Z)", re.DOTALL)
 """A program that is shown in the place of an answer."""
+_LISTED_NAMES = 100
+"""Names from which on a grammar does not list them."""
 _QUESTION_AGAIN = 600
 """Characters of a question that are told once more."""
 
@@ -165,6 +167,27 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
             fix=f"Ask something shorter, put long text in a file{other}",
         )
     return cut
+
+
+def callable_documents(view: View, *, held: bool) -> tuple[ToolDocument, ...]:
+    """What may be called now: what the array has, and what is registered beside it.
+
+    A model that is `held` to a grammar can register what is not yet, and nothing else: a weak one registers the same
+    tool on and on, or a word of the request.
+    """
+    shown = {document.name for document in view.array}
+    may = (*view.array, *(document for document in view.registered if document.name not in shown))
+    may = tuple(document for document in may if document.name not in view.forbidden)
+    known = {document.name for document in view.registered}
+    names = [name for name in view.usable if name not in known]
+    if not held or view.large or len(names) > _LISTED_NAMES:
+        return may
+    listed = {"tool_name": {"type": "string", "enum": names}}
+    held_to = tuple(
+        replace(one, parameters={**one.parameters, "properties": listed}) if one.name == TOOL_REGISTER else one
+        for one in may
+    )
+    return tuple(one for one in held_to if names or one.name != TOOL_REGISTER)
 
 
 def thought_of(reply: Reply, *, by: str = "") -> Thought:

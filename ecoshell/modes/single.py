@@ -22,6 +22,7 @@ from ecoshell.modes.asking import (
     asked_again,
     broken_call,
     call_in_question,
+    callable_documents,
     conclude_text,
     draft_grammar,
     draft_text,
@@ -212,18 +213,17 @@ class Single:
     def _request(self, view: View) -> Request:
         system = Message("system", system_text(view.presentation, searching=view.searching))
         array = view.array
-        shown = {document.name for document in array}
         told = (tried_message(view),) if view.tried else ()
-        may = (*array, *(document for document in view.registered if document.name not in shown))
-        if FINISH not in shown and not self._model.traits.calls_undeclared:
+        may = callable_documents(view, held=self._is_held)
+        if not self._is_held and all(document.name != FINISH for document in array):
             may = (*may, FINISH_DOCUMENT)  # it is how many models end, whether it is offered or not
         last = _repeated(view) if self._is_held else None
         # a held model that has just called a tool once more to no avail is to call another
-        barred = view.forbidden if last is None else view.forbidden | {last.call.subject}
+        barred = "" if last is None else last.call.subject
         return Request(
             messages=(system, *view.history, *path_messages(view.opening, view.path), *told),
             tools=array,
-            callable_now=tuple(document for document in may if document.name not in barred),
+            callable_now=tuple(document for document in may if document.name != barred),
             max_tokens=self._max_tokens,
             temperature=self._temperature,
         )

@@ -167,3 +167,28 @@ async def test_only_a_weak_model_is_asked_at_each_result_whether_that_is_enough(
         told = [[one.text for one in request.messages if one.speaker == "tool"] for request in shell.requests]
     reminded = [[text.endswith("How long is it?") for text in texts] for texts in told]
     assert reminded == [[], [held is weak], [False, held is weak], [False, False]]
+
+
+def registrable(request):
+    return [
+        one.parameters["properties"]["tool_name"].get("enum")
+        for one in request.callable_now
+        if one.name == "tool_register"
+    ]
+
+
+async def test_a_model_that_is_held_to_a_grammar_can_register_what_is_not_registered_yet(play):
+    async with play([register("count_text"), COUNT, say("3 lines.")], registration="names") as shell:
+        await turn(free(shell))
+        asked = shell.requests
+        names = shell.deps.catalog.names
+    assert registrable(asked[0]) == [list(names)]
+    assert registrable(asked[1]) == [[name for name in names if name != "count_text"]]
+    assert asked[0].tools == asked[1].tools == asked[2].tools  # what it is shown stays as it was
+
+
+async def test_other_models_register_by_any_name_and_are_told(play):
+    async with play([register("count_lines"), say("I cannot.")], registration="names") as shell:
+        events = await turn(shell)
+        assert registrable(shell.requests[0]) == [None]
+    assert [event.refused for event in of(events, CallFinished)] == ["unknown"]

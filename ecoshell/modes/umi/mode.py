@@ -26,6 +26,7 @@ from ecoshell.modes.asking import (
     Messages,
     broken_call,
     call_in_question,
+    callable_documents,
     conclude_text,
     draft_grammar,
     draft_text,
@@ -217,7 +218,7 @@ class Umi:
 
     async def _call(self, view: View, decided: Decision, emit: Emit) -> Thought:
         """The caller's call, also for a planner that did not say how to go on; giving up where none can be made."""
-        if not _callable(view):
+        if not _callable(view, self._models.caller):
             return _given_up(f"There is no tool to call. {decided.rationale}".strip())
         if decided.next is None:
             emit(Notice(f"{_UNDECIDED} The caller makes what it can of it."))
@@ -292,7 +293,7 @@ class Umi:
         told = Request(
             messages=(system, *_shared(view, said), planned(rationale, "caller")),
             tools=array,
-            callable_now=_callable(view),
+            callable_now=_callable(view, self._models.caller),
             want="call",
             max_tokens=self._max_tokens,
             temperature=self._temperature,
@@ -347,12 +348,10 @@ def _tasked(told: Request, task: str) -> Request:
     return replace(told, messages=with_task(told.messages, task), task=f"{TASK_GAP}{task}")
 
 
-def _callable(view: View) -> tuple[ToolDocument, ...]:
-    """What the caller may call now: meta-tools, and what is registered and not forbidden."""
-    array = view.array
-    shown = {document.name for document in array}
-    may = (*array, *(document for document in view.registered if document.name not in shown))
-    return tuple(one for one in may if one.name != FINISH and one.name not in view.forbidden)
+def _callable(view: View, caller: MeteredModel) -> tuple[ToolDocument, ...]:
+    """What the caller may call now: all but the end of a turn, which is the planner's to say."""
+    may = callable_documents(view, held=caller.traits.calls_undeclared)
+    return tuple(one for one in may if one.name != FINISH)
 
 
 def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:
