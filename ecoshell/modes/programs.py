@@ -18,7 +18,7 @@ from ecoshell.strategies.base import Step
 
 _RUN, _WRITE = "run_python", "write_file"
 _MOST = 3
-"""Programs that are written for one request, each after the failure of the one before it."""
+"""Programs that are written for one request, each after another failure of the one before it."""
 _MOST_PRINTED = 2_000
 """Characters of what a program printed that are its answer."""
 _PYTHON = re.compile(r"```(?:python|py)?\n(.+?)(?:```|\Z)", re.DOTALL)
@@ -28,13 +28,18 @@ _DEFINED = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
 
 
 def programs_of(view: View) -> tuple[Step, ...] | None:
-    """The programs that were written for a request by now; None where none may be, or something else was done."""
+    """The programs that were written for a request by now; None where none may be, or something else was done.
+
+    After the same failure twice none may be either.
+    """
     steps = view.path.steps
     if _RUN not in _usable(view) or not view.attachments or view.closed or view.tried:
         return None
     ours = all(step.call.name in (_RUN, _WRITE) and not step.observation.refused for step in steps)
     done = any(step.call.name == _RUN and step.observation.ok for step in steps[:-1])
-    return steps if ours and not done and sum(not step.observation.ok for step in steps) < _MOST else None
+    failures = [step.observation.text for step in steps if not step.observation.ok]
+    again = len(failures) < _MOST and len(set(failures)) == len(failures)
+    return steps if ours and not done and again else None
 
 
 def programming(view: View, *, max_tokens: int, temperature: float | None) -> Request:

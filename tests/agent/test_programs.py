@@ -13,6 +13,7 @@ from ecoshell.tools.workspace import Workspace
 
 COUNTS = say("```python\nprint(len(open('notes.txt').readlines()), 'lines')\n```")
 BREAKS = say("```python\nopen('missing.txt')\n```")
+OTHER = say("```python\nopen('missing.txt')\n# as before\n```")
 FAILS = say("```python\nraise SystemExit(1)\n```")
 ASKED = "How many lines has notes.txt?"
 
@@ -59,8 +60,8 @@ async def test_a_program_that_fails_is_written_again_and_told_why(play):
 
 @pytest.mark.parametrize(
     "programs",
-    [[say("It has some lines.")], [BREAKS, BREAKS], [BREAKS, FAILS, say("```python\n1 / 0\n```")]],
-    ids=["no program", "the same program", "three programs that fail"],
+    [[say("It has some lines.")], [BREAKS, BREAKS], [BREAKS, OTHER], [BREAKS, FAILS, say("```python\n1 / 0\n```")]],
+    ids=["no program", "the same program", "the same failure", "three programs that fail"],
 )
 async def test_where_programs_fail_it_goes_on_by_calls(play, programs):
     lines = [*programs, say("", "count_text", path="notes.txt"), say("Three.")]
