@@ -45,6 +45,8 @@ _PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|
 """A program that is shown in the place of an answer."""
 _LISTED_NAMES = 100
 """Names from which on a grammar does not list them."""
+_IN_A_ROW = 2
+"""Registrations after which a call is due."""
 _QUESTION_AGAIN = 600
 """Characters of a question that are told once more."""
 
@@ -172,8 +174,8 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
 def callable_documents(view: View, *, held: bool) -> tuple[ToolDocument, ...]:
     """What may be called now: what the array has, and what is registered beside it.
 
-    A model that is `held` to a grammar can register what is not yet, and nothing else: a weak one registers the same
-    tool on and on, or a word of the request.
+    A model that is `held` to a grammar can register what is not yet, and nothing else, and after two registrations in
+    a row none: a weak one registers the same tool on and on, or a word of the request, or one tool after the other.
     """
     shown = {document.name for document in view.array}
     may = (*view.array, *(document for document in view.registered if document.name not in shown))
@@ -187,7 +189,8 @@ def callable_documents(view: View, *, held: bool) -> tuple[ToolDocument, ...]:
         replace(one, parameters={**one.parameters, "properties": listed}) if one.name == TOOL_REGISTER else one
         for one in may
     )
-    return tuple(one for one in held_to if names or one.name != TOOL_REGISTER)
+    in_a_row = [step.call.name for step in view.path.steps[-_IN_A_ROW:]].count(TOOL_REGISTER)
+    return tuple(one for one in held_to if one.name != TOOL_REGISTER or (names and in_a_row < _IN_A_ROW))
 
 
 def thought_of(reply: Reply, *, by: str = "") -> Thought:

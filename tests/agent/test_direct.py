@@ -187,6 +187,14 @@ async def test_a_model_that_is_held_to_a_grammar_can_register_what_is_not_regist
     assert asked[0].tools == asked[1].tools == asked[2].tools  # what it is shown stays as it was
 
 
+async def test_after_two_registrations_a_model_that_is_held_to_a_grammar_calls(play):
+    lines = [register("count_text"), register("read_file"), COUNT, register("list_files"), say("3 lines.")]
+    async with play(lines, registration="names") as shell:
+        await turn(free(shell))
+        may = ["tool_register" in {one.name for one in request.callable_now} for request in shell.requests]
+    assert may == [True, True, False, True, True]
+
+
 async def test_other_models_register_by_any_name_and_are_told(play):
     async with play([register("count_lines"), say("I cannot.")], registration="names") as shell:
         events = await turn(shell)
