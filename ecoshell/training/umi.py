@@ -4,6 +4,7 @@ Every example is what the shell asks one role, and its reply alone has a loss: w
 """
 
 import argparse
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -228,6 +229,7 @@ class Adapter:
     @cached_property
     def _model(self) -> Any:
         """The base in bfloat16, its matrices with the adapter beside them."""
+        os.environ.setdefault("TQDM_DISABLE", "1")  # there is a bar of ours
         torch, library = trainer.require(), import_module("transformers")
         library.utils.logging.disable_progress_bar()
         options: dict[str, Any] = {"gguf_file": self._base.name, "dtype": torch.bfloat16}
