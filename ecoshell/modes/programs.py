@@ -54,7 +54,7 @@ def programming(view: View, *, max_tokens: int, temperature: float | None) -> Re
             code = step.call.arguments.get("content" if step.call.name == _WRITE else "code", "")
             messages.append(Message("assistant", f"```python\n{code}\n```"))
         if not step.observation.ok:
-            messages.append(Message("user", f"{step.observation.text}\n\n{prompt('program_again')}"))
+            messages.append(Message("user", f"{step.observation.text}\n\n{_once_more(step, view)}"))
     return Request(tuple(messages), want="text", max_tokens=max_tokens, temperature=temperature)
 
 
@@ -114,12 +114,26 @@ def _usable(view: View) -> set[str]:
     return {document.name for document in view.registered} - view.forbidden
 
 
+def _once_more(step: Step, view: View) -> str:
+    """What is asked for after a failure: the file that was tried, where that is one, and else the program."""
+    sources = [one.name for one in view.attachments if one.name.endswith(".py") and _trial(one.name, view)]
+    tried = (
+        _wrote(step) or _tries(step) or any(_imports(name, str(step.call.arguments.get("code"))) for name in sources)
+    )
+    if tried and len(sources) == 1:
+        return prompt("program_file").format(file=sources[0])
+    return prompt("program_again")
+
+
 def _trial(name: str, view: View) -> Call | None:
-    module = PurePosixPath(name).stem
-    imports = re.compile(rf"^(?:from|import) {re.escape(module)}\b", re.MULTILINE)
-    found = (one.name for one in view.attachments if one.name.endswith(".py") and imports.search(one.text))
-    tries = next(found, "")
+    others = (one for one in view.attachments if one.name.endswith(".py") and one.name != name)
+    tries = next((one.name for one in others if _imports(name, one.text)), "")
     return Call(_RUN, {"code": _TRYING.format(tries)}) if tries else None
+
+
+def _imports(name: str, code: str) -> bool:
+    """Whether a program imports the module that this file is."""
+    return bool(re.search(rf"^(?:from|import) {re.escape(PurePosixPath(name).stem)}\b", code, re.MULTILINE))
 
 
 def _rewritten(code: str, files: Sequence[Attachment]) -> tuple[Attachment, str] | None:

@@ -198,6 +198,17 @@ async def test_where_it_defines_what_is_there_what_tries_that_says_what_is_wrong
     assert (broken / "average.py").read_text() == BETTER
 
 
+async def test_where_it_only_tries_the_file_that_file_is_asked_for(play, broken):
+    lines = [code(TRIES), code(BETTER), say("It gives 0 now.")]
+    async with play(lines, registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), "try_it.py fails, mend average.py")
+        told = shell.requests[1].messages
+    assert "ZeroDivisionError" in told[-1].text
+    assert "Write the whole of average.py again" in told[-1].text
+    assert ran(events) == ["run_python", "write_file", "run_python"]
+    assert events[-1].answer == "It gives 0 now."
+
+
 async def test_of_several_files_it_is_written_to_the_one_that_it_changes(play, broken):
     (broken / "first.py").write_text("def first(values):\n    return values[0]\n")
     both = f"def first(values):\n    return values[0]\n\n\n{BETTER}"
