@@ -176,7 +176,7 @@ class Repeated(Guard):
     def _changes(self, step: Step) -> bool:
         """Whether a step may have changed what others see."""
         subject, seen = step.call.subject, step.observation
-        if seen.refused or subject not in self._catalog:
+        if seen.refused or step.call.name == TOOL_REGISTER or subject not in self._catalog:
             return False
         effects = self._catalog.tool(subject).effects
         return "execute" in effects or (seen.ok and bool(effects & LASTING))

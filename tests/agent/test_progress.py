@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from agent_play import finish, of, say, turn
+from agent_play import finish, of, register, say, turn
 
 from ecoshell.events import Answer, CallFinished, CallStarted, ErrorHappened, Notice, StepStarted
 from ecoshell.strategies.base import STALLED_AFTER
@@ -67,6 +67,13 @@ async def test_a_call_made_before_is_answered_from_memory_and_then_refused(play)
     assert "was made before" in told[1]
     assert "was not run again" in told[2]
     assert "read_file" in told[2]
+
+
+async def test_what_was_only_registered_has_changed_nothing(play):
+    lines = [register("count_text"), COUNT, register("run_command"), COUNT, finish("3")]
+    async with play(lines, registration="names") as shell:
+        events = await turn(shell)
+    assert [event.refused for event in of(events, CallFinished)] == ["", "repeated"]
 
 
 async def test_a_call_is_made_again_once_something_was_written(play):
