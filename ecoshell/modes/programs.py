@@ -85,15 +85,13 @@ def program_in(reply: Reply, view: View) -> Call | None:
             call = Call(_WRITE, {"path": file.name, "content": text})
         else:
             call = _trial(file.name, view) or call
-    return (
-        call
-        if all((step.call.name, step.call.arguments) != (call.name, call.arguments) for step in view.path.steps)
-        else None
-    )
+    return None if any(_is(step, call) for step in view.path.steps) else call
 
 
 def trial_of(ran: Sequence[Step], view: View) -> Call | None:
-    """The run of a named file that imports what was just written; None where there is no such file."""
+    """The run of a named file that imports what was just written; None where there is none, or it was tried before."""
+    if any(_is(step, ran[-1].call) for step in ran[:-1]):
+        return None
     return _trial(str(ran[-1].call.arguments.get("path", "")), view)
 
 
@@ -108,6 +106,10 @@ def _wrote(step: Step) -> bool:
 
 def _tries(step: Step) -> bool:
     return str(step.call.arguments.get("code", "")).startswith(_TRYING.partition("{")[0])
+
+
+def _is(step: Step, call: Call) -> bool:
+    return (step.call.name, step.call.arguments) == (call.name, call.arguments)
 
 
 def _usable(view: View) -> set[str]:

@@ -209,6 +209,15 @@ async def test_where_it_only_tries_the_file_that_file_is_asked_for(play, broken)
     assert events[-1].answer == "It gives 0 now."
 
 
+async def test_what_was_tried_is_not_tried_again(play, broken):
+    write = say("", "write_file", path="average.py", content=WRONG)
+    lines = [code(WRONG), code(WRONG), write, say("It is done.")]
+    async with play(lines, registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), "mend average.py so that try_it.py runs")
+    assert ran(events) == ["write_file", "run_python", "write_file"]
+    assert events[-1].answer == "It is done."
+
+
 async def test_of_several_files_it_is_written_to_the_one_that_it_changes(play, broken):
     (broken / "first.py").write_text("def first(values):\n    return values[0]\n")
     both = f"def first(values):\n    return values[0]\n\n\n{BETTER}"
