@@ -38,6 +38,8 @@ _ENDINGS = frozenset(_FILE_ENDINGS.split())
 """What follows the last dot in the name of a file, and hardly ever in that of a decorator."""
 _NAME = re.compile(r"[/.]")
 """What a word has in it that may name a file."""
+_PATTERN = re.compile(r"(?<![\w./])\*?\.(\w+)")
+"""The ending of files that are named by it alone: `.jpg`, `*.csv`; then they are in the workspace's folder."""
 _AROUND_NAMES = "\"'`()[]{}<>,;:!?."
 _NAMED = 20
 """Names that are looked at."""
@@ -106,12 +108,15 @@ def attach(
 
 
 def _names(question: str, *, folders: Path | None = None) -> Iterator[str]:
-    """The words of a question that may name a file, or are the name of one of the `folders` in this one."""
-    words = dict.fromkeys(word.strip(_AROUND_NAMES) for word in question.split()[:_WORDS])
+    """The words of a question that may name a file, or are the name of one of the `folders` in this one, or of it."""
+    said = (word.rstrip(_AROUND_NAMES).lstrip(_AROUND_NAMES.replace(".", "")) for word in question.split()[:_WORDS])
+    words = dict.fromkeys(said)
     inside = set[str]()
     with suppress(OSError):
         inside = {entry.name for entry in os.scandir(folders) if entry.is_dir()} if folders else inside
-    named = (word for word in words if _NAME.search(word) or word in inside)
+    named = [word for word in words if _NAME.search(word) or word in inside]
+    if folders and any(ending.lower() in _ENDINGS for ending in _PATTERN.findall(question)):
+        named.append(".")
     return itertools.islice(named, _NAMED)
 
 

@@ -140,6 +140,23 @@ def test_of_files_that_are_only_named_the_beginning_is_attached(tmp_path):
     assert "4,000 bytes" in found["long.csv"]
 
 
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("move all the .jpg files here into a folder", ["./"]),
+        ("how many *.csv are there?", ["./"]),
+        ("is it .5 or e.g. 3.14, or none of ..., you know", []),
+        ("what is in ./a.csv", ["a.csv"]),
+    ],
+)
+def test_an_ending_names_the_folder(tmp_path, question, found):
+    (tmp_path / "a.csv").write_text("a")
+    (tmp_path / "b.jpg").write_text("b")
+    made = attach(Workspace(tmp_path), question, named=lambda path: True).attachments
+    assert [one.name for one in made] == found
+    assert all(one.text == "a.csv\nb.jpg" for one in made if one.name == "./")
+
+
 def test_a_word_that_can_be_no_name_is_passed_over(tmp_path):
     (tmp_path / "a.txt").write_text("a")
     question = f"{'x' * 5_000}.csv \0/b {'y' * 300} a.txt"
