@@ -22,7 +22,10 @@ _MOST = 3
 _MOST_PRINTED = 2_000
 """Characters of what a program printed that are its answer."""
 _PYTHON = re.compile(r"```(?:python|py)?\n(.+?)(?:```|\Z)", re.DOTALL)
-_TRYING = "import runpy\nrunpy.run_path({!r}, run_name='__main__')"
+_TRYING = "import runpy, sys\nsys.path.insert(0, {folder!r})\nrunpy.run_path({file!r}, run_name='__main__')"
+"""A program that runs another file as Python itself would."""
+_TESTS = re.compile(r"^(?:(?:async )?def test_|class Test)", re.MULTILINE)
+"""What does nothing where it is only run."""
 _DEFINED = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
 """Also in a file that cannot be parsed."""
 
@@ -95,7 +98,7 @@ def trial_of(ran: Sequence[Step], view: View) -> Call | None:
     return _trial(str(ran[-1].call.arguments.get("path", "")), view)
 
 
-def is_untried(ran: Sequence[Step]) -> bool:
+def wrote_last(ran: Sequence[Step]) -> bool:
     """Whether the last thing that was done is that a file was written."""
     return bool(ran) and _wrote(ran[-1])
 
@@ -128,9 +131,12 @@ def _once_more(step: Step, view: View) -> str:
 
 
 def _trial(name: str, view: View) -> Call | None:
-    others = (one for one in view.attachments if one.name.endswith(".py") and one.name != name)
-    tries = next((one.name for one in others if _imports(name, one.text)), "")
-    return Call(_RUN, {"code": _TRYING.format(tries)}) if tries else None
+    """The run of a named file that imports this one, and does more than to define tests."""
+    others = [one for one in view.attachments if one.name.endswith(".py") and one.name != name]
+    tries = (one.name for one in others if _imports(name, one.text))
+    silent = {one.name for one in others if _TESTS.search(one.text) and "__main__" not in one.text}
+    file = next((one for one in tries if one not in silent), "")
+    return Call(_RUN, {"code": _TRYING.format(folder=str(PurePosixPath(file).parent), file=file)}) if file else None
 
 
 def _imports(name: str, code: str) -> bool:

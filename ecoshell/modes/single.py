@@ -42,7 +42,7 @@ from ecoshell.modes.asking import (
     unusable_call,
     verdict,
 )
-from ecoshell.modes.programs import answer_of, is_untried, program_in, programming, programs_of, trial_of
+from ecoshell.modes.programs import answer_of, program_in, programming, programs_of, trial_of, wrote_last
 from ecoshell.strategies.base import Step, Thought
 
 ASIDE_SLACK = 1024
@@ -152,7 +152,7 @@ class Single:
         ran = programs_of(view)
         if ran is None:
             return None
-        if is_untried(ran):
+        if wrote_last(ran):
             trial = trial_of(ran, view)
             return None if trial is None else Thought("", trial)
         if ran and ran[-1].observation.ok:

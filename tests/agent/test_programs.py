@@ -244,6 +244,24 @@ async def test_of_several_files_it_is_written_to_the_one_that_it_changes(play, b
     assert (broken / "first.py").read_text() == "def first(values):\n    return values[0]\n"
 
 
+async def test_files_of_a_folder_find_each_other(play, home):
+    (home / "src").mkdir()
+    (home / "src" / "average.py").write_text(AVERAGE)
+    (home / "src" / "try_it.py").write_text(TRIES)
+    async with play([code(BETTER), say("It gives 0 now.")], registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), "src/try_it.py fails, mend src/average.py")
+    assert [event.ok for event in of(events, CallFinished)] == [True, True]
+    assert (home / "src" / "average.py").read_text() == BETTER
+
+
+async def test_a_file_that_only_defines_tests_shows_nothing_and_it_goes_on_by_calls(play, broken):
+    (broken / "try_it.py").write_text("from average import average\n\n\ndef test_it():\n    assert average([]) == 0\n")
+    async with play([code(BETTER), say("It gives 0 now.")], registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), "try_it.py fails, mend average.py")
+        assert shell.requests[1].tools
+    assert ran(events) == ["write_file"]
+
+
 async def test_what_nothing_tries_goes_on_by_calls(play, home):
     (home / "average.py").write_text(AVERAGE)
     async with play([code(BETTER), say("It gives 0 now.")], registration="all", person=Agrees()) as shell:
