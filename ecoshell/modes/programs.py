@@ -36,7 +36,7 @@ def programs_of(view: View) -> tuple[Step, ...] | None:
     After the same failure twice none may be either.
     """
     steps = view.path.steps
-    if _RUN not in _usable(view) or not view.attachments or view.closed or view.tried:
+    if _RUN not in _usable(view) or view.closed or view.tried:
         return None
     ours = all(step.call.name in (_RUN, _WRITE) and not step.observation.refused for step in steps)
     done = any(step.call.name == _RUN and step.observation.ok for step in steps[:-1])

@@ -42,7 +42,6 @@ from ecoshell.modes.asking import (
     unusable_call,
     verdict,
 )
-from ecoshell.modes.programs import answer_of, program_in, programming, programs_of, trial_of, wrote_last
 from ecoshell.strategies.base import Step, Thought
 
 ASIDE_SLACK = 1024
@@ -149,6 +148,10 @@ class Single:
 
         None where that is no way, or it wrote none that works: then it goes on by calls.
         """
+        if not view.attachments:
+            return None
+        from ecoshell.modes.programs import answer_of, program_in, programming, programs_of, trial_of, wrote_last
+
         ran = programs_of(view)
         if ran is None:
             return None
