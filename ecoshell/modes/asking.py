@@ -189,7 +189,8 @@ def callable_documents(view: View, *, held: bool) -> tuple[ToolDocument, ...]:
         replace(one, parameters={**one.parameters, "properties": listed}) if one.name == TOOL_REGISTER else one
         for one in may
     )
-    in_a_row = [step.call.name for step in view.path.steps[-_IN_A_ROW:]].count(TOOL_REGISTER)
+    last = view.path.steps[-_IN_A_ROW:]
+    in_a_row = sum(step.call.name == TOOL_REGISTER and step.observation.ok for step in last)
     return tuple(one for one in held_to if one.name != TOOL_REGISTER or (names and in_a_row < _IN_A_ROW))
 
 
