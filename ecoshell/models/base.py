@@ -27,6 +27,8 @@ class Traits:
     """Whether a call may name a tool that the array does not hold: its calls are read from what it writes."""
     small: bool = False
     """Too small to follow a protocol: it is asked one small thing at a time (modes/stepwise)."""
+    trained: bool = False
+    """Whether it was trained on what the shell asks (`ecoshell train umi`), and needs no reminders."""
     parameters: int | None = None
     """How many weights it has."""
 

@@ -52,7 +52,8 @@ class LocalModel:
         self._adapter = adapter and adapter.resolve()
         self._name = name or (f"local:{path}+{adapter}" if adapter else f"local:{path}")
         self._options = options or EngineOptions()
-        self._small = size_of(path) < SMALL_BYTES and not (adapter and TRAINED_FOR in header(adapter))
+        self._trained = adapter is not None and TRAINED_FOR in header(adapter)
+        self._small = size_of(path) < SMALL_BYTES and not self._trained
         self._parameters = parameters(path)
         self._runtime = _join_runtime(path, self._options, self._adapter)
         self._closed = False
@@ -70,6 +71,7 @@ class LocalModel:
             local=True,
             calls_undeclared=True,
             small=self._small,
+            trained=self._trained,
             parameters=self._parameters,
         )
 

@@ -238,7 +238,7 @@ class Single:
         """
         last, steps = step.messages[-1], view.path.steps
         found = last.speaker == "tool" and steps and steps[-1].observation.ok
-        if not found or not self._is_weak:
+        if not found or not self._is_weak or self._model.traits.trained:
             return step
         text = f"{last.text}\n\n{prompt('enough')}\n{asked_again(view.path.question)}"
         return replace(step, messages=(*step.messages[:-1], replace(last, text=text)))

@@ -47,6 +47,13 @@ class Example:
     role: str
     prompt: tuple[int, ...]
     reply: tuple[int, ...]
+    earlier: tuple[tuple[int, int], ...] = ()
+    """Where in the prompt stand replies that are learned as well."""
+
+    @property
+    def learned(self) -> tuple[tuple[int, int], ...]:
+        """Where the replies stand in prompt and reply together, the last of them the reply itself."""
+        return (*self.earlier, (len(self.prompt), len(self.prompt) + len(self.reply)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +504,20 @@ def _places(seen: Sequence[str]) -> Mapping[str, str]:
     return {"result": ", ".join(names)}
 
 
+def joined(examples: Iterable[Example]) -> list[Example]:
+    """The examples, those that go on where one before them ended as one: what both read is computed once."""
+    found: list[Example] = []
+    latest: dict[str, int] = {}
+    for one in examples:
+        at = latest.get(one.role)
+        if at is not None and one.prompt[: found[at].learned[-1][1]] == (*found[at].prompt, *found[at].reply):
+            found[at] = replace(one, earlier=found[at].learned)
+        else:
+            latest[one.role] = len(found)
+            found.append(one)
+    return found
+
+
 # -- playing
 
 
@@ -504,7 +525,7 @@ class _Gold:
     """A model that serves a task as it should be served, and keeps what it was asked; it reads as a local one does."""
 
     def __init__(self, local: LocalModel, task: Task) -> None:
-        self.traits = replace(local.traits, small=False, name="gold")
+        self.traits = replace(local.traits, small=False, trained=True, name="gold")
         self._local, self._task = local, task
         self._made = 0
         self.examples: list[Example] = []

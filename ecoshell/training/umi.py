@@ -134,7 +134,7 @@ def _played(args: argparse.Namespace) -> list[Options]:
 
 
 def _of(examples: Sequence[Example], roles: Sequence[str]) -> list[Example]:
-    return [one for one in examples if one.role in roles]
+    return data.joined(one for one in examples if one.role in roles)
 
 
 def _require(found: Sequence[Example], note: str) -> None:
@@ -174,7 +174,7 @@ class Adapter:
         return len(example.prompt) - self._start([example]) + len(example.reply)
 
     def weight(self, example: Example) -> int:
-        return len(example.reply)
+        return sum(end - begin for begin, end in example.learned)
 
     def trained(self) -> Mapping[str, Any]:
         return {name: value for name, value in self._model.model.named_parameters() if value.requires_grad}
@@ -195,9 +195,9 @@ class Adapter:
         ids = torch.tensor([(*one, *[0] * (most - len(one))) for one in rest], device=place)  # nobody looks back on 0
         places = torch.arange(start, start + most, device=place)[None]
         told = model.model(ids, position_ids=places, use_cache=False).last_hidden_state
-        spans = [(len(one) - len(example.reply), len(one)) for one, example in zip(rest, examples, strict=True)]
-        before = torch.cat([told[row, begin - 1 : end - 1] for row, (begin, end) in enumerate(spans)])
-        wanted = torch.cat([ids[row, begin:end] for row, (begin, end) in enumerate(spans)])
+        spans = [(row, begin - start, end - start) for row, one in enumerate(examples) for begin, end in one.learned]
+        before = torch.cat([told[row, begin - 1 : end - 1] for row, begin, end in spans])
+        wanted = torch.cat([ids[row, begin:end] for row, begin, end in spans])
         return torch.nn.functional.cross_entropy(model.lm_head(before).float(), wanted, reduction="sum")
 
     def _start(self, examples: Sequence[Example]) -> int:

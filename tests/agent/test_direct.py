@@ -159,7 +159,14 @@ async def test_a_weak_model_that_repeats_a_failure_may_call_another_tool(play):
     assert "count_text" not in {document.name for document in third.callable_now}
 
 
-@pytest.mark.parametrize("held", [weak, free])
+def trained(shell):
+    """The shell, its scripted model one of few weights that was trained on what the shell asks."""
+    model = weak(shell).deps.models.current.model._model
+    model.traits = replace(model.traits, trained=True)
+    return shell
+
+
+@pytest.mark.parametrize("held", [weak, free, trained])
 async def test_only_a_weak_model_is_asked_at_each_result_whether_that_is_enough(play, held):
     async with play([COUNT, register("read_file"), say("3 lines."), say("Yes.")], registration="all") as shell:
         await turn(held(shell), "How long is it?")

@@ -16,7 +16,7 @@ from ecoshell.models.embedded import embedded_path
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
 from ecoshell.training import data, worlds
-from ecoshell.training.data import examples, generate, kinds, play, ways
+from ecoshell.training.data import examples, generate, joined, kinds, play, ways
 from ecoshell_bench.tasks.suite import read_suite
 
 local = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the extra `local` is not installed")
@@ -99,6 +99,11 @@ def test_what_is_learned_is_what_the_shell_asks_and_what_tools_returned(model) -
     assert said == f'I read {file}.\n{{"name": "read_file", "arguments": {{"path": "{file}"}}}}<|im_end|>'
     assert f"{said}\n<|im_start|>user\nResult of read_file:\n{task.files[file]}" in asked
     assert text(model, last.reply) == f"{task.answer([task.files[file]])}<|im_end|>"
+    [together] = joined([first, last])
+    assert [text(model, (*last.prompt, *last.reply)[begin:end]) for begin, end in together.learned] == [
+        said,
+        text(model, last.reply),
+    ]
 
 
 @local

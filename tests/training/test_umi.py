@@ -11,7 +11,7 @@ from ecoshell.models.base import ScoreRequest
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import check_adapter, header
 from ecoshell.models.local import LocalModel
-from ecoshell.training.data import Example
+from ecoshell.training.data import Example, joined
 from ecoshell.training.trainer import Recipe, train
 from ecoshell.training.umi import Adapter
 
@@ -86,6 +86,16 @@ def test_what_all_prompts_begin_with_changes_no_loss_but_by_rounding(adapter) ->
     assert apart._shared[: len(start)] == start
     with torch.no_grad():
         assert float(apart.loss(examples)) == pytest.approx(float(adapter.loss(examples)), rel=0.02)
+
+
+def test_what_goes_on_where_another_ended_has_the_losses_of_both(adapter) -> None:
+    start, first, then = tokens(PREFIX, start=True), tokens(TARGETS[0]), tokens(" And then?")
+    examples = [Example("single", start, first), Example("single", (*start, *first, *then), tokens(TARGETS[1]))]
+    [together] = joined(examples)
+    assert adapter.weight(together) == sum(map(adapter.weight, examples))
+    with torch.no_grad():
+        apart = sum(float(adapter.loss([one])) for one in examples)
+        assert float(adapter.loss([together])) == pytest.approx(apart, rel=0.02)
 
 
 def test_an_adapter_learns_what_it_is_shown(tmp_path) -> None:
