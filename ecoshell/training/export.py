@@ -1,11 +1,11 @@
-"""LoRA adapters as GGUF files, which llama.cpp lays over the weights they were trained for.
+"""GGUF files for llama.cpp: LoRA adapters, which it lays over the weights they were trained for, and bases.
 
 llama.cpp keeps the rows of queries and keys of the architecture llama in another order than transformers: there the two
 numbers that one angle rotates stand half a head apart, here side by side. transformers puts them in its order when it
-reads a GGUF file; what was learned on them is put back here.
+reads a GGUF file; what was learned on them, or stands in a folder of Hugging Face, is put back here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +14,7 @@ from typing import Any
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.files import remedy, replacement
 from ecoshell.models.gguf import TRAINED_FOR, header
+from ecoshell.models.llama import Vocabulary
 
 MODULES = {
     "self_attn.q_proj": "attn_q",
@@ -25,6 +26,17 @@ MODULES = {
     "mlp.down_proj": "ffn_down",
 }
 """What is trained of each layer, as transformers and as llama.cpp call it."""
+_NORMS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+_OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_SPLITS = ("smollm", "llama-bpe", "gpt-2", "qwen2", "default")
+"""How llama.cpp can part a text before byte pairs are merged, by the names it has for it."""
+_SAMPLES = (
+    "I'm here; they'LL come at 12:45, for 1234567 x 3.14!?",
+    "def f(x):\n\treturn  x ** 2   # ok\n\n\n",
+    "Grüße aus Köln – ¿qué tal? «déjà vu» 日本語 привет 👍🏽",
+)
+_BLOCK = 32
+"""Numbers that share a scale in Q8_0."""
 
 
 def architecture(base: Path) -> dict[str, int]:
@@ -61,6 +73,102 @@ def write_adapter(trained: Mapping[str, Any], base: Path, file: Path, *, alpha: 
             for part, matrix in (("a", a), ("b", b)):
                 narrow = numpy.ascontiguousarray(matrix, dtype=numpy.float16)
                 writer.add_tensor(f"blk.{layer}.{name}.weight.lora_{part}", narrow)
+    _write(writer, file)
+
+
+def write_base(folder: Path, file: Path) -> None:
+    """Write a model of a folder of Hugging Face as a GGUF file, its matrices in eight bits.
+
+    Raises UsageError for a folder that holds no model of the kind llama whose tokens are pairs of bytes, and StoreError
+    when the file cannot be written.
+    """
+    gguf, library = import_module("gguf"), import_module("transformers")
+    library.utils.logging.disable_progress_bar()
+    try:
+        model = library.AutoModelForCausalLM.from_pretrained(folder, dtype="float32", local_files_only=True)
+        tokenizer = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"{folder} holds no model that can be read: {error}", fix=_CONVERT) from error
+    kind = model.config.model_type
+    tensors = dict(_tensors(model)) if kind == "llama" else {}
+    if not tensors:
+        raise UsageError(f"{folder} holds a model of the kind {kind}, and not plainly llama.", fix=_CONVERT)
+    wanted = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in _SAMPLES]
+    for split in _SPLITS:
+        with TemporaryDirectory() as trial:
+            tokens = Path(trial) / "tokens.gguf"
+            _write(_described(folder, model.config, tokenizer, split), tokens)
+            vocabulary = Vocabulary(tokens)
+            read = [vocabulary.tokens(text) for text in _SAMPLES]
+            vocabulary.close()
+        if read == wanted:
+            break
+    else:
+        raise UsageError(f"llama.cpp reads no text as the tokenizer of {folder} does.", fix=_CONVERT)
+    writer = _described(folder, model.config, tokenizer, split)
+    for name, array in tensors.items():
+        if array.ndim == 2 and array.shape[1] % _BLOCK == 0:
+            eight = gguf.GGMLQuantizationType.Q8_0
+            writer.add_tensor(name, gguf.quantize(array, eight), raw_dtype=eight)
+        else:
+            writer.add_tensor(name, array)
+    _write(writer, file)
+
+
+_CONVERT = "Convert it by llama.cpp's convert_hf_to_gguf.py, and give local:FILE.gguf."
+
+
+def _tensors(model: Any) -> Iterator[tuple[str, Any]]:
+    """A model's tensors by llama.cpp's names; none where one of them has none, or angles are not those of llama."""
+    config = model.config
+    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    names = {f"{module}.weight": f"{name}.weight" for module, name in _OUTER.items()}
+    for layer in range(config.num_hidden_layers):
+        for module, name in (MODULES | _NORMS).items():
+            names[f"model.layers.{layer}.{module}.weight"] = f"blk.{layer}.{name}.weight"
+    there = model.state_dict()
+    if config.tie_word_embeddings:
+        there.pop("lm_head.weight", None)
+    if there.keys() - names.keys() or config.rope_parameters["rope_type"] != "default":
+        return
+    for key, value in there.items():
+        array, name = value.float().numpy(), names[key]
+        kind = name.split(".")[-2]
+        yield name, _side_by_side(array, heads[kind]) if kind in heads else array
+
+
+def _described(folder: Path, config: Any, tokenizer: Any, split: str) -> Any:
+    """A writer that knows a model's numbers and its tokens, before which texts are parted in one of `_SPLITS`."""
+    gguf = import_module("gguf")
+    writer = gguf.GGUFWriter(None, "llama")
+    writer.add_name(folder.resolve().name)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    special = gguf.SpecialVocab(folder, load_merges=True, n_vocab=config.vocab_size)
+    if not special.merges or type(tokenizer.backend_tokenizer.decoder).__name__ != "ByteLevel":
+        raise UsageError(f"The tokens of {folder} are no pairs of bytes.", fix=_CONVERT)
+    texts = {number: text for text, number in tokenizer.get_vocab().items()}
+    kinds = dict.fromkeys(texts, gguf.TokenType.NORMAL)
+    for number, token in tokenizer.added_tokens_decoder.items():
+        kinds[number] = gguf.TokenType.CONTROL if token.special else gguf.TokenType.USER_DEFINED
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(split)
+    writer.add_token_list([texts.get(number, f"[PAD{number}]") for number in range(config.vocab_size)])
+    writer.add_token_types([kinds.get(number, gguf.TokenType.UNUSED) for number in range(config.vocab_size)])
+    special.add_to_gguf(writer, quiet=True)
+    return writer
+
+
+def _write(writer: Any, file: Path) -> None:
+    """Write a file whole or not at all; raises StoreError."""
     try:
         with TemporaryDirectory() as folder:  # the writer opens its files itself
             made = Path(folder) / file.name

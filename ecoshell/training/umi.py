@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from ecoshell.errors import UsageError
@@ -17,11 +18,11 @@ from ecoshell.models.embedded import BASE
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.gguf import tensor_shapes
 from ecoshell.models.local import LocalModel
-from ecoshell.models.local_models import local_files
+from ecoshell.models.local_models import LOCAL, local_files
 from ecoshell.options import Options
 from ecoshell.training import data, sessions, trainer
 from ecoshell.training.data import ROLES, Example
-from ecoshell.training.export import MODULES, architecture, write_adapter
+from ecoshell.training.export import MODULES, architecture, write_adapter, write_base
 from ecoshell.training.trainer import Estimate, Progress, Recipe, Tell
 
 RECIPE = Recipe(steps=400, batch=16, rate=1.5e-3, tokens=1024, every=25)
@@ -44,7 +45,8 @@ Stage = tuple[str, tuple[str, ...], str]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What this method takes."""
-    parser.add_argument("--base", default=EMBEDDED, metavar="NAME", help="embedded (default) or local:FILE.gguf")
+    bases = "embedded (default), local:FILE.gguf, or a folder of Hugging Face"
+    parser.add_argument("--base", default=EMBEDDED, metavar="NAME", help=bases)
     parser.add_argument("--tasks", type=int, default=_TASKS, metavar="N", help=f"to learn from (default: {_TASKS})")
     parser.add_argument("--from-sessions", action="store_true", help="learn from your own sessions, too; asks nobody")
     parser.add_argument("--held", type=int, default=_HELD, metavar="N", help=f"to validate with (default: {_HELD})")
@@ -60,18 +62,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
     """What all stages take together, as far as a few tasks tell how long examples are."""
-    base, local = _base(args.base)
-    found = data.examples(local, min(args.tasks, _SAMPLE), recipe.seed, "train", _played(args))
-    note = ""
-    if args.from_sessions:
-        yours = sessions.taken(local, _played(args))
-        found += yours.examples[:: max(1, args.tasks // _SAMPLE)]  # in proportion to the tasks
-        note = yours.told()
-    _require(found, note)
-    learner, total = Adapter(base, args.rank, recipe.seed, found), Estimate(0, 0, 0.0, 0.0)
-    for _, roles, _ in _stages(args):
-        told = trainer.estimate(learner, _of(found, roles), recipe, numbers=learner.numbers)
-        total += replace(told, disk_mb=told.disk_mb + learner.numbers * 2 / 1e6)  # the adapter itself has half floats
+    with TemporaryDirectory() as folder:
+        base, local = _base(args.base, args.out or Path(folder))
+        found = data.examples(local, min(args.tasks, _SAMPLE), recipe.seed, "train", _played(args))
+        note = ""
+        if args.from_sessions:
+            yours = sessions.taken(local, _played(args))
+            found += yours.examples[:: max(1, args.tasks // _SAMPLE)]  # in proportion to the tasks
+            note = yours.told()
+        _require(found, note)
+        learner, total = Adapter(base, args.rank, recipe.seed, found), Estimate(0, 0, 0.0, 0.0)
+        for _, roles, _ in _stages(args):
+            told = trainer.estimate(learner, _of(found, roles), recipe, numbers=learner.numbers)
+            total += replace(told, disk_mb=told.disk_mb + learner.numbers * 2 / 1e6)  # the adapter has half floats
     return replace(total, note=note)
 
 
@@ -81,8 +84,8 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     Raises UsageError, ModelError and StoreError.
     """
     trainer.require()
-    base, local = _base(args.base)
     out: Path = args.out
+    base, local = _base(args.base, out)
     seed, ways = recipe.seed, _played(args)
     tell(Progress(0, args.tasks, note=f"{args.tasks} tasks are played, or taken from {out}.", stage="tasks"))
     found = data.examples(local, args.tasks, seed, "train", ways, out / "tasks.jsonl")
@@ -143,14 +146,24 @@ def _require(found: Sequence[Example], note: str) -> None:
         raise UsageError(f"There is nothing to learn from. {note}".strip(), fix=fix)
 
 
-def _base(name: str) -> tuple[Path, LocalModel]:
-    """The file of a base, and the model by which prompts are rendered; raises UsageError and ModelError."""
+def _base(name: str, folder: Path) -> tuple[Path, LocalModel]:
+    """The file of a base, and the model by which prompts are rendered.
+
+    Of a folder of Hugging Face a file is written into a folder, once. Raises UsageError, StoreError and ModelError.
+    """
+    if (Path(name) / "config.json").is_file():
+        trainer.require()
+        file = folder / f"{Path(name).resolve().name}.gguf"
+        if not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_base(Path(name), file)
+        name = f"{LOCAL}{file}"
     found = local_files(BASE if name == EMBEDDED else name)
     if found is None or found.adapter is not None:
-        raise UsageError(f"{name} is no base to train.", fix="Name embedded, or local:FILE.gguf.")
-    local = LocalModel(found.base, name=name)
+        fix = "Name embedded, local:FILE.gguf, or a folder of Hugging Face."
+        raise UsageError(f"{name} is no base to train.", fix=fix)
     architecture(found.base)
-    return found.base, local
+    return found.base, LocalModel(found.base, name=name)
 
 
 class Adapter:

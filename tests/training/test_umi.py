@@ -1,17 +1,20 @@
 """Adapters: what PyTorch learns is what llama.cpp does with the file; needs PyTorch, and is skipped without it."""
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from ecoshell.errors import ModelBroken
+from ecoshell.cli import main
+from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.models.base import ScoreRequest
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import check_adapter, header
 from ecoshell.models.local import LocalModel
 from ecoshell.training.data import Example, joined
+from ecoshell.training.export import write_base
 from ecoshell.training.trainer import Recipe, train
 from ecoshell.training.umi import Adapter
 
@@ -104,3 +107,59 @@ def test_an_adapter_learns_what_it_is_shown(tmp_path) -> None:
     rows = train(learner, examples, [], Recipe(steps=6, batch=1, rate=0.01, every=6), tmp_path, lambda _: None)
     assert rows[-1]["loss"] < rows[0]["loss"] / 2
     assert learner.numbers == sum(value.numel() for value in learner.trained().values())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model of Hugging Face that nobody trained, of the kind and with the tokens of the embedded one."""
+    folder, base = tmp_path / "tiny-model", embedded_path()
+    library = pytest.importorskip("transformers")
+    library.AutoTokenizer.from_pretrained(str(base.parent), gguf_file=base.name).save_pretrained(folder)
+    torch.manual_seed(1)
+    config = library.LlamaConfig(
+        vocab_size=49152,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+        bos_token_id=1,
+        eos_token_id=2,
+        initializer_range=0.3,
+    )
+    library.LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_folder_of_hugging_face_says_as_a_file_what_it_says_in_pytorch(folder, tmp_path) -> None:
+    file = tmp_path / "made.gguf"
+    write_base(folder, file)
+    model = LocalModel(file)
+    request = ScoreRequest(PREFIX, ("",) * len(TARGETS), TARGETS)
+    theirs = list(asyncio.run(model.score(request)).logprobs)
+    library = pytest.importorskip("transformers")
+    whole = library.AutoModelForCausalLM.from_pretrained(folder)
+    for target, other in zip(TARGETS, theirs, strict=True):
+        prefix, rest = tokens(PREFIX, start=True), tokens(target)
+        ids = torch.tensor([[*prefix, *rest]])
+        with torch.no_grad():
+            logits = whole(ids).logits[0, len(prefix) - 1 : -1].log_softmax(-1)
+        ours = float(logits.gather(1, ids[0, len(prefix) :, None]).sum())
+        assert ours == pytest.approx(other, rel=0.03, abs=0.3), target
+
+
+@pytest.mark.parametrize("change", [{"model_type": "gpt2"}, {"model_type": "nothing"}])
+def test_a_folder_of_another_kind_is_named(folder, tmp_path, change) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(UsageError, match="tiny-model holds"):
+        write_base(folder, tmp_path / "made.gguf")
+
+
+def test_a_folder_is_trained_on_and_its_adapter_fits_it(folder, tmp_path, capsys) -> None:
+    common = ["train", "umi", "--base", str(folder), "--only", "single", "--tasks", "2", "--held", "1", "--json"]
+    out = tmp_path / "run"
+    assert main([*common, "--steps", "2", "--batch", "1", "--out", str(out)]) == 0
+    made = json.loads(capsys.readouterr().out)
+    check_adapter(Path(made["single"]), out / "tiny-model.gguf")
