@@ -27,7 +27,7 @@ from ecoshell.models.formats import GENERIC, call_json
 from ecoshell.models.gguf import TRAINED_FOR, check_adapter, check_base, header, parameters, size_of
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.protocol import as_plain_messages
-from ecoshell.models.replying import ReplyForm, ReplyReader
+from ecoshell.models.replying import Quoting, ReplyForm, ReplyReader
 
 SMALL_BYTES = 300_000_000
 """Files below this size, all their parts together, hold models too small to follow a protocol not trained on."""
@@ -112,6 +112,7 @@ class LocalModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Spoken text as it comes, with the usage so far, then the reply; of a call only the answer of `finish`."""
+        quoting = Quoting(request) if self._trained else None
         loop = asyncio.get_running_loop()
         feed: asyncio.Queue[Delta | None] = asyncio.Queue()
         progress = Progress()
@@ -124,8 +125,12 @@ class LocalModel:
         work.add_done_callback(lambda _: feed.put_nowait(None))
         try:
             while (delta := await feed.get()) is not None:
-                yield delta
-            yield await work
+                yield delta if quoting is None or delta.reasoning else replace(delta, text=quoting.feed(delta.text))
+            reply = await work
+            if quoting is not None:
+                yield Delta(quoting.end())
+                reply = replace(reply, text=quoting.whole(reply.text))
+            yield reply
         finally:
             await _stopped(work, progress)
 

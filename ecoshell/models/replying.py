@@ -22,6 +22,44 @@ _LONGEST_HEAD = 400
 """Characters of a call among which its name and the beginning of its values are looked for."""
 LEAST_AFTER_REASONING = 64
 """Tokens that reasoning must leave for the answer, or a quarter of `max_tokens` if that is more."""
+QUOTE = "[result]"
+"""What a model that was trained for the shell says in the place of the last result, which it need not spell again."""
+
+
+class Quoting:
+    """A text as it comes, the last result of a request in the place of the first `QUOTE`."""
+
+    def __init__(self, request: Request) -> None:
+        results = (message.text.strip() for message in reversed(request.messages) if message.speaker == "tool")
+        self._result = next(results, "")
+        self._waiting = ""
+        self._open = bool(self._result)
+
+    def feed(self, piece: str) -> str:
+        """What can be told by now: what may become the mark waits for what follows."""
+        if not self._open:
+            return piece
+        text, self._waiting = self._waiting + piece, ""
+        if QUOTE in text:
+            self._open = False
+            return text.replace(QUOTE, self._result, 1)
+        begun = next((size for size in range(len(QUOTE) - 1, 0, -1) if text.endswith(QUOTE[:size])), 0)
+        told, self._waiting = text[: len(text) - begun], text[len(text) - begun :]
+        return told
+
+    def end(self) -> str:
+        """What still waited, once nothing follows."""
+        text, self._waiting = self._waiting, ""
+        return text
+
+    def whole(self, text: str) -> str:
+        """All of a text at once."""
+        return text.replace(QUOTE, self._result, 1) if self._result else text
+
+    def shortened(self, text: str) -> str:
+        """What is to be said so that this text is told: the mark in the place where it has the last result."""
+        before, found, after = text.rpartition(self._result) if self._result else ("", "", text)
+        return f"{before}{QUOTE}{after}" if found else text
 
 
 @dataclass(frozen=True, slots=True)

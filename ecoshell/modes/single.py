@@ -42,7 +42,7 @@ from ecoshell.modes.asking import (
     unusable_call,
     verdict,
 )
-from ecoshell.strategies.base import Step, Thought
+from ecoshell.strategies.base import Step, Thought, same
 
 ASIDE_SLACK = 1024
 """Tokens by which the concluding prompt may outgrow what was set aside: one more step's rationale and result."""
@@ -100,6 +100,8 @@ class Single:
     async def think(self, view: View, emit: Emit) -> Thought:
         if thought := await self._by_program(view, emit):
             return thought
+        if self._model.traits.trained and (known := _known(view)):
+            return Thought(known)
         request = await asyncio.to_thread(self._step, view)
         reply = await self._model.ask(request, emit, role=self.role)
         if reply.fault and not view.closed:
@@ -251,6 +253,15 @@ def _repeated(view: View) -> Step | None:
     """The last step, if it was of a call made before."""
     last = view.path.steps[-1] if view.path.steps else None
     return last if last is not None and last.observation.refused == "repeated" else None
+
+
+def _known(view: View) -> str:
+    """What a call returned that was made once more; a trained model that knows no more to do has no better answer."""
+    last = _repeated(view)
+    if last is None or not last.observation.ok:
+        return ""
+    ran = (step.observation for step in reversed(view.path.steps) if same(step.call, last.call))
+    return next((observation.text.strip() for observation in ran if not observation.refused), "")
 
 
 def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:

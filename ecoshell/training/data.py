@@ -26,6 +26,7 @@ from ecoshell.events import ApprovalWanted, CallFinished
 from ecoshell.messages import TOOL_REGISTER, Attachment, Call, Usage
 from ecoshell.models.base import Delta, PromptSize, Reply, Request
 from ecoshell.models.local import LocalModel
+from ecoshell.models.replying import Quoting
 from ecoshell.options import Options
 from ecoshell.tools.base import Tool
 from ecoshell.training import worlds
@@ -216,12 +217,12 @@ class _Maker(World):
             self.files[f"{folder}/{self.name(self.chance.choice(('txt', 'md', 'jpg', 'csv', 'pdf')))}"] = self.text(
                 1, 2
             )
-        return self._one("list_files", {"path": folder}), _listed
+        return self._one("list_files", {"path": folder}), _whole
 
     def make_here(self) -> Made:
         self.file(self.text(1, 2))
         self.file(self.text(1, 2))
-        return self._one("list_files", {}), _listed
+        return self._one("list_files", {}), _whole
 
     def make_search(self) -> Made:
         word = self.about["word"] = self.word("nouns")
@@ -229,7 +230,7 @@ class _Maker(World):
         self.files[f"{folder}{self.name()}"] = f"{self.text(0, 2)}{self.word('people')} has the {word}.\n"
         for _ in range(self.chance.randint(1, 3)):
             self.files[f"{folder}{self.name()}"] = self.text(1, 2).replace(word, "stone")
-        return self._one("search_text", {"text": word}), _places
+        return self._one("search_text", {"text": word}), _whole
 
     def make_lines(self) -> Made:
         return self._counted("lines")
@@ -373,14 +374,13 @@ class _Maker(World):
 
     def _calculated(self, form: str, **given: str) -> Made:
         self.about |= {"n": self.number(), "m": self.number(), "k": self.number(), **given}
-        call = {"expression": form.format(**self.about)}
-        return self._one("calculate", call), lambda seen: {"result": re.split("[=≈] ", seen[-1])[-1]}
+        return self._one("calculate", {"expression": form.format(**self.about)}), _whole
 
     def make_convert(self) -> Made:
         unit, to = self.word("units")
         self.about |= {"n": self.number(), "unit": unit, "to": to}
         call = {"value": self.about["n"], "from_unit": unit, "to_unit": to}
-        return self._one("convert_units", call), lambda seen: {"result": _found(r"[=≈] (\S+)", seen[-1])}
+        return self._one("convert_units", call), _whole
 
     def make_column_sum(self) -> Made:
         return self._table("sum")
@@ -492,18 +492,6 @@ def _nothing(_: Sequence[str]) -> Mapping[str, str]:
     return {}
 
 
-def _listed(seen: Sequence[str]) -> Mapping[str, str]:
-    """The names in a list of files, without folders."""
-    names = [line.partition("  ")[0] for line in seen[-1].splitlines()]
-    return {"result": ", ".join(name for name in names if not name.endswith("/"))}
-
-
-def _places(seen: Sequence[str]) -> Mapping[str, str]:
-    """The files in which something was found."""
-    names = dict.fromkeys(line.partition(":")[0] for line in seen[-1].splitlines())
-    return {"result": ", ".join(names)}
-
-
 def joined(examples: Iterable[Example]) -> list[Example]:
     """The examples, those that go on where one before them ended as one: what both read is computed once."""
     found: list[Example] = []
@@ -543,7 +531,8 @@ class _Gold:
             await asyncio.sleep(0)
         text, call = self._said(request)
         self._made += call is not None and call.name != TOOL_REGISTER
-        self.examples.append(Example(request.role, *self._local.exchange(request, text, call)))
+        said = text if call else Quoting(request).shortened(text)
+        self.examples.append(Example(request.role, *self._local.exchange(request, said, call)))
         if text:
             yield Delta(text)
         yield Reply(text, () if call is None else (call,), Usage(1, 1))

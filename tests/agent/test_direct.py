@@ -166,6 +166,16 @@ def trained(shell):
     return shell
 
 
+async def test_a_trained_model_that_calls_again_what_it_called_answers_with_the_result(play):
+    async with play([COUNT, COUNT], registration="all") as shell:
+        events = await turn(trained(shell), "How long is it?")
+        asked = shell.requests
+    result, again = of(events, CallFinished)
+    assert again.refused == "repeated"
+    assert events[-1].answer == result.observation.strip()
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize("held", [weak, free, trained])
 async def test_only_a_weak_model_is_asked_at_each_result_whether_that_is_enough(play, held):
     async with play([COUNT, register("read_file"), say("3 lines."), say("Yes.")], registration="all") as shell:

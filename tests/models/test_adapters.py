@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ModelBroken, ModelMissing
-from ecoshell.messages import Message
+from ecoshell.messages import Call, Message
 from ecoshell.models.base import Reply, Request, ScoreRequest
 
 if find_spec("llama_cpp") is None:
@@ -90,6 +90,21 @@ async def test_a_zero_adapter_changes_nothing_a_loud_one_does_and_switching_back
     assert max(abs(one - other) for one, other in zip(changed, plain, strict=True)) > 0.5
     assert (await base.score(ASKED)).logprobs == pytest.approx(plain, abs=1e-3)
     assert (await loud.score(ASKED)).logprobs == pytest.approx(changed, abs=1e-3)
+
+
+@pytest.mark.parametrize("role", ["single", ""])
+async def test_a_trained_model_quotes_the_last_result_by_a_mark(cast, tmp_path, role):
+    model = cast(make_adapter(tmp_path / "made.gguf", scale=0, role=role))
+    read = Call("read_file", {"path": "notes.txt"})
+    asked = (
+        Message("user", "Read it."),
+        Message("assistant", "", read),
+        Message("tool", "Milk [result]\n and tea.\n", read),
+    )
+    request = Request(asked, want="text", grammar='root ::= "It says: [result]!"', max_tokens=20)
+    pieces = [piece async for piece in model.stream(request)]
+    told = "It says: Milk [result]\n and tea.!" if role else "It says: [result]!"
+    assert pieces[-1].text == "".join(piece.text for piece in pieces[:-1]) == told
 
 
 async def test_three_adapters_of_one_base_load_it_once_and_the_last_to_leave_frees_it(cast, folder, loads):

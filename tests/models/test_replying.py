@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ecoshell.catalog.presentation import FINISH_DOCUMENT
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models.base import Delta, Reply, Request
-from ecoshell.models.replying import AnswerText
+from ecoshell.models.replying import QUOTE, AnswerText, Quoting
 
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
@@ -34,6 +34,28 @@ READ = ToolDocument(
 ASKED = (Message("user", "What is in notes.txt?"),)
 CALL = '{"name": "read_file", "arguments": {"path": "notes.txt"}}'
 TAGS = ("<think>", "</think>")
+
+
+def said(*results: str) -> Request:
+    return Request((*ASKED, *(Message("tool", result) for result in results), Message("user", "And?")))
+
+
+@given(st.lists(st.sampled_from(["[", "[res", "ult]", QUOTE, "a", " ", "]"]), max_size=9), st.text(max_size=9))
+def test_a_mark_in_pieces_is_the_last_result_once_and_nothing_else_is_lost(pieces, result):
+    quoting, text = Quoting(said("first", result)), "".join(pieces)
+    assert "".join(map(quoting.feed, pieces)) + quoting.end() == quoting.whole(text)
+    assert quoting.whole(text) == text.replace(QUOTE, result.strip() or QUOTE, 1)
+
+
+@given(st.text(max_size=20), st.text(max_size=5), st.text(max_size=20))
+def test_what_is_shortened_is_told_whole(before, result, after):
+    assume(QUOTE not in before + result + after)
+    text, quoting = f"{before}{result.strip()}{after}", Quoting(said(result))
+    assert quoting.whole(quoting.shortened(text)) == text
+    assert (QUOTE in quoting.shortened(text)) is bool(result.strip())
+    assert Quoting(Request(ASKED)).shortened(text) == text
+
+
 REASONING_TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
     "{{ '<|im_start|>assistant\\n<think>\\n' }}{# </think> #}"

@@ -9,7 +9,9 @@ WIDTH = 576
 LAYERS = 30
 
 
-def make_adapter(path: Path, *, scale: float, arch: str = "llama", width: int = WIDTH, layers: int = LAYERS) -> Path:
+def make_adapter(
+    path: Path, *, scale: float, arch: str = "llama", width: int = WIDTH, layers: int = LAYERS, role: str = ""
+) -> Path:
     """A rank-4 adapter of every layer's query projection; a scale of 0 changes nothing, of 0.1 a lot."""
     gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
     import numpy as np
@@ -19,6 +21,8 @@ def make_adapter(path: Path, *, scale: float, arch: str = "llama", width: int = 
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", float(rank))
+    if role:
+        writer.add_string("ecoshell.trained_for", role)
     for layer in range(layers):
         name = f"blk.{layer}.attn_q.weight"
         writer.add_tensor(f"{name}.lora_a", draw.normal(size=(rank, width)).astype(np.float32))
