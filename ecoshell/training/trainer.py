@@ -1,4 +1,4 @@
-"""The loop that everything is trained by: AdamW with a warm-up and a cosine, in bfloat16, on a CPU or a GPU alike.
+"""The loop that everything is trained by: AdamW with a warm-up and a cosine, on a CPU or a GPU alike.
 
 A run is a folder: `checkpoint.pt` is the last good state, `curve.jsonl` a row for every step, `curve.png` its picture.
 What a run comes to depends on its recipe and its examples alone: order and dropout are drawn anew for each step, so
@@ -129,6 +129,13 @@ def device() -> Any:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def precision() -> Any:
+    """What it computes in: bfloat16, or float32 on a CPU without a unit for the former, which is far slower there."""
+    torch = require()
+    short = device().type == "cuda" or torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+    return torch.bfloat16 if short else torch.float32
+
+
 def train(
     learner: Learner[E],
     examples: Sequence[E],
@@ -243,17 +250,21 @@ class _Run:
 
     def derive(self, examples: Sequence[Any], weight: int) -> float:
         """Add to the gradients what some of a step's examples say; returns their part of the mean loss."""
-        with self._torch.autocast(self._kind, self._torch.bfloat16):
+        with self._autocast():
             loss = self._learner.loss(examples) / max(1, weight)
         loss.backward()
         return float(loss.detach())
+
+    def _autocast(self) -> Any:
+        short = precision()
+        return self._torch.autocast(self._kind, short, enabled=short is self._torch.bfloat16)
 
     def validate(self, held: Sequence[Any]) -> float | None:
         """The mean loss of examples that nothing is learned from."""
         weight = sum(map(self._learner.weight, held))
         if not weight:
             return None
-        with self._torch.no_grad(), self._torch.autocast(self._kind, self._torch.bfloat16):
+        with self._torch.no_grad(), self._autocast():
             portions = _portions(self._learner, held, self._room)
             return sum(float(self._learner.loss(few)) for few in portions) / weight
 

@@ -241,11 +241,11 @@ class Adapter:
 
     @cached_property
     def _model(self) -> Any:
-        """The base in bfloat16, its matrices with the adapter beside them."""
+        """The base, its matrices with the adapter beside them."""
         os.environ.setdefault("TQDM_DISABLE", "1")  # there is a bar of ours
         torch, library = trainer.require(), import_module("transformers")
         library.utils.logging.disable_progress_bar()
-        options: dict[str, Any] = {"gguf_file": self._base.name, "dtype": torch.bfloat16}
+        options: dict[str, Any] = {"gguf_file": self._base.name, "dtype": trainer.precision()}
         library.AttentionInterface.register("shared", _attend)
         options["attn_implementation"] = "shared"
         if hasattr(library, "GgufConfig"):  # else the weights would stay packed, which is many times slower

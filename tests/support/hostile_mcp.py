@@ -103,7 +103,7 @@ def follow(file: Path) -> None:
             say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
-def call(way: str, asked: dict) -> None:  # noqa: PLR0912 - a row of ways
+def call(way: str, asked: dict) -> None:
     match way:
         case _ if way in ASKS:
             method, params = ASKS[way]
@@ -142,7 +142,7 @@ def call(way: str, asked: dict) -> None:  # noqa: PLR0912 - a row of ways
             answer(asked, text("done"))
 
 
-def main(way: str) -> None:  # noqa: PLR0912 - a row of ways
+def main(way: str) -> None:
     if way == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if way == "dies_at_once":
