@@ -252,7 +252,7 @@ class TeamLedger(Ledger):
             self.set_lease(lease.id, granted.granted)
             refused = granted.granted < used + least
             others = [one for one in self._leases.values() if one is not lease and self.lease_cap(one.id).left]
-            if not refused or not others:
+            if granted.granted >= used + whole or not others:
                 return refused
             for one in others:  # what this process has for other models is not idle where it is needed
                 self._give_back(one)

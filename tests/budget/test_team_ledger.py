@@ -86,6 +86,19 @@ steps = st.lists(
 @given(steps, st.integers(100, 1500))
 @example([("aside", 109, 102, 4), ("aside", 255, 98, 9)], 126)  # what is refused in an aside's place
 @example([("final", 226, 4, 6), ("reconcile", 0, 0, 0), ("tool", 86, 5, 7)], 660)  # what the server knows is less then
+@example(  # what is free in the lease of tools belongs to a call that would be cut short without it
+    [
+        ("hold", 259, 91, 6),
+        ("reconcile", 281, 41, 6),
+        ("final", 88, 63, 10),
+        ("settle", 3, 85, 1),
+        ("hold", 259, 91, 6),
+        ("tool", 1, 80, 9),
+        ("aside", 100, 49, 10),
+        ("hold", 46, 92, 1),
+    ],
+    388,
+)
 def test_whatever_is_done_a_teams_cap_and_a_users_own_come_to_the_same_to_the_nano_dollar(  # noqa: PLR0917 - fixtures
     tmp_path_factory: pytest.TempPathFactory,
     team_ledger: Team,
