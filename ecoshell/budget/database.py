@@ -46,7 +46,8 @@ class Database:
         self.path = path
         self._lock = threading.Lock()
         self._busy_seconds = busy_seconds
-        self._writable = True
+        self.writable = True
+        """Whether the file was opened for writing."""
         self._connection = self._open((schema, *upgrades)[:version], busy_seconds)
         with self._errors("Nothing was changed."):
             self._connection.row_factory = _sound_rows(self._connection, path) if checked else sqlite3.Row
@@ -76,14 +77,9 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
 
-    @property
-    def writable(self) -> bool:
-        """Whether the file was opened for writing."""
-        return self._writable
-
     def require_writable(self, kept: str = "") -> None:
         """Raise StoreError when nothing that is written now would be found again."""
-        if not self._writable:
+        if not self.writable:
             raise _unwritable(self.path, kept)
         if _identity(self.path) != self._identity:
             raise StoreError(
@@ -97,8 +93,9 @@ class Database:
 
         False when another process uses the file; it is done with the next rewriting.
         """
+        wait = "PRAGMA busy_timeout = {:.0f}".format
         with self._lock, self._errors("What was changed is kept."):
-            self._wait_at_most(min(_REWRITE_SECONDS, self._busy_seconds))
+            self._connection.execute(wait(min(_REWRITE_SECONDS, self._busy_seconds) * 1_000))
             try:
                 self._connection.execute("VACUUM")
                 busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -108,7 +105,7 @@ class Database:
                     raise
                 return False
             finally:
-                self._wait_at_most(self._busy_seconds)
+                self._connection.execute(wait(self._busy_seconds * 1_000))
 
     def close(self) -> None:
         """Close the connection; the file stays complete without it."""
@@ -117,7 +114,15 @@ class Database:
 
     def _open(self, scripts: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
         with self._errors("Nothing was changed."):
-            self._make_place()
+            try:
+                make_private(self.path.parent)
+                with suppress(FileExistsError):
+                    self.path.touch(mode=0o600, exist_ok=False)
+            except OSError as error:
+                if error.errno in NO_ROOM:
+                    raise _full(self.path, "Nothing was changed.") from error
+                if not self.path.parent.is_dir():  # otherwise SQLite says why the file cannot be made
+                    raise _unwritable(self.path, "Nothing was changed.") from error
             try:
                 return _connected(
                     str(self.path), busy_seconds, lambda connection: _prepare(connection, self.path, scripts)
@@ -125,35 +130,33 @@ class Database:
             except sqlite3.OperationalError as error:
                 if _code(error) not in _UNWRITABLE or not self.path.is_file():
                     raise
-            self._writable = False
-            return _for_reading(self.path, busy_seconds)
-
-    def _make_place(self) -> None:
-        """Make the folder and the file, readable for their person alone, where they are not there."""
-        try:
-            make_private(self.path.parent)
-            with suppress(FileExistsError):
-                self.path.touch(mode=0o600, exist_ok=False)
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                raise _full(self.path, "Nothing was changed.") from error
-            if not self.path.parent.is_dir():  # otherwise SQLite says why the file cannot be made
-                raise _unwritable(self.path, "Nothing was changed.") from error
-
-    def _wait_at_most(self, seconds: float) -> None:
-        self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1_000)}")
+            self.writable = False
+            look = "SELECT 1 FROM sqlite_master"
+            address = f"file:{quote(str(self.path))}?mode=ro"
+            try:
+                return _connected(address, busy_seconds, lambda connection: connection.execute(look).fetchone())
+            except sqlite3.OperationalError:  # not even the files beside it can be written: as it stands at this moment
+                address += "&immutable=1"
+                return _connected(address, busy_seconds, lambda connection: connection.execute(look).fetchone())
 
     @contextmanager
     def _errors(self, kept: str) -> Generator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise _explained(error, self.path, kept) from error
+            code, path = _code(error), self.path
+            if code in _BUSY:
+                fix = "Close the other ecoshell or try again."
+                raise StoreError(f"{path} is locked by another process.", kept=kept, fix=fix) from error
+            for codes, told in ((_FULL, _full), (_UNWRITABLE, _unwritable), (_DAMAGED, _damaged)):
+                if code in codes:
+                    raise told(path, kept) from error
+            raise StoreError(f"{path} failed: {error}.", kept=kept) from error
         except (OverflowError, UnicodeDecodeError) as error:  # of a number too large to be one, or a broken name
             raise _damaged(self.path, kept) from error
 
 
-def _connected(place: str, busy_seconds: float, prepare: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+def _connected(place: str, busy_seconds: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
     connection = sqlite3.connect(
         place, timeout=busy_seconds, isolation_level=None, check_same_thread=False, uri=place.startswith("file:")
     )
@@ -181,19 +184,6 @@ def _sound_rows(connection: sqlite3.Connection, path: Path) -> Callable[[sqlite3
         return sqlite3.Row(cursor, values)
 
     return sound
-
-
-def _for_reading(path: Path, busy_seconds: float) -> sqlite3.Connection:
-    """Read-only; where not even the files beside it can be written, as it stands at this moment."""
-
-    def look(connection: sqlite3.Connection) -> None:
-        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-
-    address = f"file:{quote(str(path))}?mode=ro"
-    try:
-        return _connected(address, busy_seconds, look)
-    except sqlite3.OperationalError:
-        return _connected(f"{address}&immutable=1", busy_seconds, look)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -235,21 +225,6 @@ def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
     if not found and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
         raise StoreError(f"{path} is another program's database.", fix="Move it away, so that a new one can be made.")
     return found
-
-
-def _explained(error: sqlite3.Error, path: Path, kept: str) -> StoreError:
-    code = _code(error)
-    if code in _BUSY:
-        return StoreError(
-            f"{path} is locked by another process.", kept=kept, fix="Close the other ecoshell or try again."
-        )
-    if code in _FULL:
-        return _full(path, kept)
-    if code in _UNWRITABLE:
-        return _unwritable(path, kept)
-    if code in _DAMAGED:
-        return _damaged(path, kept)
-    return StoreError(f"{path} failed: {error}.", kept=kept)
 
 
 def _full(path: Path, kept: str) -> StoreError:

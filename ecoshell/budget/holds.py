@@ -124,11 +124,19 @@ def fitting_output(ask: Ask, caps: Iterable[CapState]) -> int:
     """
     allowed, tightest = ask.max_tokens, None
     for cap in caps:
-        room = _room(ask, cap)
+        if cap.unit == "tokens":
+            room = cap.left - ask.prompt_tokens
+        elif ask.price is None:
+            raise price_unknown(ask.account.model, cap)
+        else:
+            room = ask.price.affordable_output(ask.prompt_tokens, cap.left)
         if room < allowed:
             allowed, tightest = room, cap
     if tightest is not None and allowed < ask.floor:
-        raise _limit_reached(ask, tightest)
+        need = ask.prompt_tokens + ask.floor
+        if tightest.unit == "usd" and ask.price is not None:
+            need = ask.price.worst(ask.prompt_tokens, ask.floor)
+        raise limit_reached(tightest, need)
     return allowed
 
 
@@ -147,28 +155,12 @@ def exchanged_output(ask: Ask, caps: Iterable[CapState], old: Hold) -> int:
     return best
 
 
-def _room(ask: Ask, cap: CapState) -> int:
-    """Output tokens the cap leaves room for; negative when not even the prompt fits."""
-    if cap.unit == "tokens":
-        return cap.left - ask.prompt_tokens
-    if ask.price is None:
-        raise price_unknown(ask.account.model, cap)
-    return ask.price.affordable_output(ask.prompt_tokens, cap.left)
-
-
 def price_unknown(model: str, cap: CapState) -> PriceUnknown:
     """The refusal of a call that nobody can price under a cap in dollars."""
     return PriceUnknown(
         f"The price of {model} is not known, and a cap of {amount_text(cap.limit, 'usd')} stands for the {cap.scope}.",
         fix=f'Give it in the configuration under [models."{model}".price], or set the cap in tokens.',
     )
-
-
-def _limit_reached(ask: Ask, cap: CapState) -> LimitReached:
-    need = ask.prompt_tokens + ask.floor
-    if cap.unit == "usd" and ask.price is not None:
-        need = ask.price.worst(ask.prompt_tokens, ask.floor)
-    return limit_reached(cap, need)
 
 
 def limit_reached(cap: CapState, need: int) -> LimitReached:

@@ -113,8 +113,12 @@ class Entry:
         if self.usage is None:
             return (f"{self.state}: the worst case is reserved", *self._worst_case())
         if self.state == "unreported":
-            head = "no usage was reported, so under the caps the whole reservation counts"
-            return (head, *self._worst_case(), *self._likely())
+            lines = ("no usage was reported, so under the caps the whole reservation counts", *self._worst_case())
+            if self.estimate is None:
+                return lines
+            counts = f"{self.estimate.input:,} input sent, {self.estimate.output:,} output received"
+            price = "" if self.estimate_nano is None else f": ≈ {_usd(self.estimate_nano)}"
+            return (*lines, f"≈ {counts}, by a tokenizer{price}")
         if self.price is None:
             return (f"{self.usage.input:,} input, {self.usage.output:,} output", _usd(self.spent_nano))
         lines = self.price.arithmetic(self.usage)
@@ -123,13 +127,6 @@ class Entry:
         if self.overrun_nano or self.overrun_tokens:
             lines = (*lines, f"more than the {_usd(self.held_nano)} held, by {_usd(self.overrun_nano)}")
         return lines
-
-    def _likely(self) -> tuple[str, ...]:
-        if self.estimate is None:
-            return ()
-        counts = f"{self.estimate.input:,} input sent, {self.estimate.output:,} output received"
-        price = "" if self.estimate_nano is None else f": ≈ {_usd(self.estimate_nano)}"
-        return (f"≈ {counts}, by a tokenizer{price}",)
 
     def _worst_case(self) -> tuple[str, ...]:
         if self.price is None:
@@ -239,24 +236,6 @@ def _lease_cap(db: sqlite3.Connection, lease: str) -> CapState:
     return CapState(LEASE, "usd", *row)
 
 
-def _disagreements(db: sqlite3.Connection) -> tuple[str, ...]:
-    """Recount every row and name each total that differs; empty when the ledger is sound."""
-    sums: dict[tuple[str, str], Counted] = {}
-    for row in db.execute("SELECT * FROM entries"):
-        for key in _scope_keys(row["session"], row["turn"], row["day"], row["lease"]).items():
-            sums[key] = _plus(sums.get(key, _NOTHING), _counted(row))
-    kept = {(row["scope"], row["key"]): tuple(row)[2:] for row in db.execute("SELECT * FROM totals")}
-    return tuple(
-        f"{scope} {name}: kept {kept.get((scope, name), _NOTHING)}, counted {sums.get((scope, name), _NOTHING)}"
-        for scope, name in sorted({*sums, *kept})
-        if kept.get((scope, name), _NOTHING) != sums.get((scope, name), _NOTHING)
-    )
-
-
-def _plus(one: Counted, other: Counted) -> Counted:
-    return (one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
-
-
 def _add(db: sqlite3.Connection, row: sqlite3.Row, now: Counted, before: Counted) -> None:
     difference = tuple(new - old for new, old in zip(now, before, strict=True))
     if not any(difference):
@@ -302,8 +281,11 @@ class Ledger:
             busy_seconds=busy_seconds,
         )
         self._clock = clock
-        if self._database.writable:
-            self._release_abandoned_asides()
+        if self._database.writable:  # what dead processes had set aside is given back: for it nothing was ever sent
+            with self._database.writing(_AS_BEFORE) as db:
+                for row in db.execute("SELECT * FROM entries WHERE state = 'aside'").fetchall():
+                    if not alive(row["pid"]):
+                        _change(db, row, {"state": "released"})
 
     @property
     def writable(self) -> bool:
@@ -366,7 +348,16 @@ class Ledger:
             row = _find(db, hold.entry)
             if row["state"] != "held":
                 raise StoreError(f"Entry {hold.entry} of the ledger is {row['state']} already.", kept=_AS_BEFORE)
-            settlement = _settlement(row, hold, usage, estimate)
+            if usage is None:
+                worst = Usage(input=row["held_input"], output=row["held_output"])
+                likely = estimate and Usage(min(estimate.input, worst.input), min(estimate.output, worst.output))
+                nano = None if likely is None or hold.price is None else hold.price.cost(likely)
+                nano = None if nano == hold.nano else nano
+                settlement = Settlement(hold.entry, hold.nano, worst, False, estimate=likely, estimate_nano=nano)
+            else:
+                spent = None if hold.price is None else hold.price.cost(usage)
+                over = 0 if spent is None or hold.nano is None else max(0, spent - hold.nano)
+                settlement = Settlement(hold.entry, spent, usage, True, over, max(0, usage.total - hold.tokens))
             _change(db, row, {**_settled(settlement), "tool": tool, "seconds": seconds})
             if settlement.overran:
                 reason = f"it billed {settlement.overrun_text} more than its prompt and max_tokens allow"
@@ -479,7 +470,16 @@ class Ledger:
                 raise UsageError(f"Entry {entry} is not a call that was sent.", fix="Reconcile a held or settled call.")
             if kept.state == "held" and alive(kept.pid):
                 raise UsageError(f"The call of entry {entry} is still running.", fix="Wait for its end, or stop it.")
-            settlement = _reconciled(kept, actual)
+            counted = kept.usage or kept.held_usage
+            spent = kept.spent_nano if kept.usage else kept.held_nano
+            if isinstance(actual, Usage):
+                nano = None if kept.price is None else kept.price.cost(actual)
+                settlement = Settlement(entry, nano, actual, reported=True)
+            elif actual.unit == "usd":
+                settlement = Settlement(entry, actual.value, counted, reported=True, estimate=kept.estimate)
+            else:
+                tokens = Usage(input=actual.value)
+                settlement = Settlement(entry, spent, tokens, reported=True, estimate_nano=kept.estimate_nano)
             _change(db, row, _settled(settlement))
             return settlement
 
@@ -564,8 +564,17 @@ class Ledger:
 
     def verify(self) -> tuple[str, ...]:
         """Recount every entry and name each total that disagrees; empty when the ledger is sound."""
+        sums: dict[tuple[str, str], tuple[int, ...]] = {}
         with self._database.reading() as db:
-            return _disagreements(db)
+            for row in db.execute("SELECT * FROM entries"):
+                for key in _scope_keys(row["session"], row["turn"], row["day"], row["lease"]).items():
+                    sums[key] = tuple(map(sum, zip(sums.get(key, _NOTHING), _counted(row), strict=True)))
+            kept = {(row["scope"], row["key"]): tuple(row)[2:] for row in db.execute("SELECT * FROM totals")}
+        return tuple(
+            f"{scope} {name}: kept {kept.get((scope, name), _NOTHING)}, counted {sums.get((scope, name), _NOTHING)}"
+            for scope, name in sorted({*sums, *kept})
+            if kept.get((scope, name), _NOTHING) != sums.get((scope, name), _NOTHING)
+        )
 
     def _today(self) -> str:
         return self._clock().date().isoformat()
@@ -617,25 +626,6 @@ class Ledger:
         values = (model, self._clock().timestamp(), reason)
         db.execute("INSERT OR REPLACE INTO barred (model, at, reason) VALUES (?, ?, ?)", values)
 
-    def _release_abandoned_asides(self) -> None:
-        """Give back what dead processes had set aside: for an aside nothing was ever sent."""
-        with self._database.writing(_AS_BEFORE) as db:
-            for row in db.execute("SELECT * FROM entries WHERE state = 'aside'").fetchall():
-                if not alive(row["pid"]):
-                    _change(db, row, {"state": "released"})
-
-
-def _settlement(row: sqlite3.Row, hold: Hold, usage: Usage | None, estimate: Usage | None) -> Settlement:
-    if usage is None:
-        worst = Usage(input=row["held_input"], output=row["held_output"])
-        likely = estimate and Usage(min(estimate.input, worst.input), min(estimate.output, worst.output))
-        nano = None if likely is None or hold.price is None else hold.price.cost(likely)
-        likely_nano = None if nano == hold.nano else nano
-        return Settlement(hold.entry, hold.nano, worst, reported=False, estimate=likely, estimate_nano=likely_nano)
-    spent = None if hold.price is None else hold.price.cost(usage)
-    over = 0 if spent is None or hold.nano is None else max(0, spent - hold.nano)
-    return Settlement(hold.entry, spent, usage, True, over, max(0, usage.total - hold.tokens))
-
 
 def _settled(settlement: Settlement) -> dict[str, Any]:
     usage = settlement.usage
@@ -653,17 +643,6 @@ def _settled(settlement: Settlement) -> dict[str, Any]:
         "estimate_input": settlement.estimate and settlement.estimate.input,
         "estimate_output": settlement.estimate and settlement.estimate.output,
     }
-
-
-def _reconciled(kept: Entry, actual: Amount | Usage) -> Settlement:
-    counted = kept.usage or kept.held_usage
-    spent = kept.spent_nano if kept.usage else kept.held_nano
-    if isinstance(actual, Usage):
-        return Settlement(kept.id, None if kept.price is None else kept.price.cost(actual), actual, reported=True)
-    if actual.unit == "usd":
-        return Settlement(kept.id, actual.value, counted, reported=True, estimate=kept.estimate)
-    tokens = Usage(input=actual.value)
-    return Settlement(kept.id, spent, tokens, reported=True, estimate_nano=kept.estimate_nano)
 
 
 def alive(pid: int) -> bool:

@@ -92,14 +92,25 @@ def parse_amount(text: str) -> Amount:
         raise UsageError(f"{shown!r} {why}.", fix=_ALLOWED)
     unit, size = found["unit"] or "", _SIZES[found["size"]]
     tokens, cents = unit.startswith("tok"), unit.startswith(("c", "¢")) and not found["dollar"]
-    number = _number(found["number"], shown, whole=tokens and size == 1)
-    if tokens:
-        return _tokens(_STRICT.multiply(number, size), shown, priced=bool(found["dollar"]))
-    if size > 1 and not (found["dollar"] or unit):
-        raise UsageError(f"{shown!r} could be dollars or tokens.", fix=f"Say ${cleaned} or {cleaned} tok. {_ALLOWED}")
-    if (found["dollar"] and unit) or (cents and size > 1):
-        raise UsageError(f"{shown!r} is not an amount.", fix=_ALLOWED)
-    return _dollars(_STRICT.multiply(number, size), NANO // 100 if cents else NANO, shown)
+    number = _STRICT.multiply(_number(found["number"], shown, whole=tokens and size == 1), size)
+    if tokens and (found["dollar"] or number != number.to_integral_value()):
+        raise UsageError(f"{shown!r} is not a whole number of tokens.", fix=_ALLOWED)
+    if not tokens:
+        if size > 1 and not (found["dollar"] or unit):
+            fix = f"Say ${cleaned} or {cleaned} tok. {_ALLOWED}"
+            raise UsageError(f"{shown!r} could be dollars or tokens.", fix=fix)
+        if (found["dollar"] and unit) or (cents and size > 1):
+            raise UsageError(f"{shown!r} is not an amount.", fix=_ALLOWED)
+        number = _STRICT.multiply(number, NANO // 100 if cents else NANO)
+    most, most_text = (MOST_TOKENS, f"{MOST_TOKENS:,} tokens") if tokens else (MOST_USD * NANO, f"${MOST_USD:,}")
+    if number == 0:
+        raise UsageError(f"{shown!r} would allow nothing.", fix=f"{_ALLOWED} Type `off` to remove a cap.")
+    if number > most:
+        raise UsageError(f"{shown!r} is more than {most_text}, which is surely a slip.", fix=_ALLOWED)
+    try:
+        return Amount(int(_STRICT.quantize(number, Decimal(1))), "tokens" if tokens else "usd")
+    except Inexact:
+        raise UsageError(f"{shown!r} has more than nine decimals.", fix=_ALLOWED) from None
 
 
 def _number(text: str, shown: str, *, whole: bool) -> Decimal:
@@ -112,27 +123,3 @@ def _number(text: str, shown: str, *, whole: bool) -> Decimal:
     if not _NUMBER.fullmatch(plain):
         raise UsageError(f"{shown!r} is not an amount.", fix=_ALLOWED)
     return Decimal(plain)
-
-
-def _tokens(number: Decimal, shown: str, *, priced: bool) -> Amount:
-    if priced or number != number.to_integral_value():
-        raise UsageError(f"{shown!r} is not a whole number of tokens.", fix=_ALLOWED)
-    _refuse_absurd(number, MOST_TOKENS, shown, f"{MOST_TOKENS:,} tokens")
-    return Amount(int(number), "tokens")
-
-
-def _dollars(number: Decimal, nano: int, shown: str) -> Amount:
-    value = _STRICT.multiply(number, nano)
-    _refuse_absurd(value, MOST_USD * NANO, shown, f"${MOST_USD:,}")
-    try:
-        value = _STRICT.quantize(value, Decimal(1))
-    except Inexact:
-        raise UsageError(f"{shown!r} has more than nine decimals.", fix=_ALLOWED) from None
-    return Amount(int(value), "usd")
-
-
-def _refuse_absurd(value: Decimal | int, most: int, shown: str, most_text: str) -> None:
-    if value == 0:
-        raise UsageError(f"{shown!r} would allow nothing.", fix=f"{_ALLOWED} Type `off` to remove a cap.")
-    if value > most:
-        raise UsageError(f"{shown!r} is more than {most_text}, which is surely a slip.", fix=_ALLOWED)

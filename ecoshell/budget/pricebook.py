@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -24,6 +25,7 @@ _SOURCE = "litellm's price file"
 
 _MARGINS = (b"\n    ", b"\n")
 """What stands before an entry's name: the file is indented by four, and a few entries, by mistake, are not."""
+_ABOVE = re.compile(r"input_cost_per_token_above_([0-9]+)k_tokens")
 _LONGEST_ENTRY = 20_000
 """Bytes."""
 
@@ -66,7 +68,10 @@ class PriceBook:
             return self._user[model]
         found = self._lookup(model)
         if found is None:
-            return ZERO_PRICE if _is_self_hosted(model) else ASSUMED_FREE if self._here(model) else None
+            prefix, _, own = model.partition("/")
+            if own and prefix in _SELF_HOSTED and not own.endswith(_HOSTED_AFTER_ALL):
+                return ZERO_PRICE
+            return ASSUMED_FREE if self._here(model) else None
         name, entry = found
         return self._user.get(name) or price_of(name, entry)
 
@@ -108,7 +113,11 @@ class PriceBook:
 
     def _open(self) -> "_Shelf":
         if self._shelf is None:
-            self._shelf = _Shelf(self._file or _packaged_file())
+            file, found = self._file, importlib.util.find_spec("litellm")
+            if file is None and found is not None and found.origin:
+                packaged = Path(found.origin).parent / _FILE_NAME
+                file = packaged if packaged.is_file() else None
+            self._shelf = _Shelf(file)
         return self._shelf
 
 
@@ -150,7 +159,7 @@ class _Shelf:
 
     def _cut(self, start: int) -> Entry:
         """The entry whose opening brace is there."""
-        return _parse(self._raw[start : self._raw.index(b"\n    }", start)] + b"}")
+        return json.loads(self._raw[start : self._raw.index(b"\n    }", start)] + b"}", parse_float=Decimal)
 
     def everything(self) -> dict[str, Entry]:
         if self._everything is None:
@@ -175,33 +184,29 @@ def price_of(name: str, entry: Entry) -> Price | None:
         return None if name.endswith(_HOSTED_AFTER_ALL) else ZERO_PRICE
     if "citation_cost_per_token" in entry:
         return None  # bills tokens that nobody can count before
-    ranges = entry.get("tiered_pricing")
-    rates = _ranges(ranges) if ranges else _thresholds(entry)
+    tiers = _tiers(entry)
     # A hosted model whose output is free is one whose price the file does not know.
-    if not rates or not rates[0].rates.output:
+    if not tiers or not tiers[0].rates.output:
         return None
-    return Price(rates[0].rates, rates[1:], _SOURCE, _request_fee(name, entry))
+    fee = Decimal(str(entry.get("input_cost_per_request", 0)))
+    searches = entry.get("search_context_cost_per_query")
+    if searches and (entry.get("litellm_provider") == "perplexity" or "-search-" in name):  # with every call
+        fee += max(Decimal(str(cost)) for cost in searches.values())
+    return Price(tiers[0].rates, tuple(tiers[1:]), _SOURCE, fee)
 
 
-def _thresholds(entry: Entry) -> tuple[Tier, ...]:
-    """The base rates, then those of the fields that end in `_above_128k_tokens` and the like."""
+def _tiers(entry: Entry) -> list[Tier]:
+    """The base rates, then those of longer prompts: of `tiered_pricing`, or fields such as `…_above_128k_tokens`."""
     base = _rates(entry, "")
-    if base is None:
-        return ()
-    marker, ending = "input_cost_per_token_above_", "k_tokens"
-    sizes = sorted(
-        int(name[len(marker) : -len(ending)])
-        for name in entry
-        if name.startswith(marker) and name.endswith(ending) and name[len(marker) : -len(ending)].isdecimal()
-    )
-    above = [(size * 1000, _rates(entry, f"_above_{size}k_tokens", base)) for size in sizes]
-    return (Tier(0, base), *(Tier(size, rates) for size, rates in above if rates))
-
-
-def _ranges(ranges: list[Entry]) -> tuple[Tier, ...]:
-    """The rates of `tiered_pricing`: one record for each range of prompt sizes."""
-    tiers = [(int(record["range"][0]), _rates(record, "")) for record in ranges]
-    return tuple(sorted((Tier(above, rates) for above, rates in tiers if rates), key=lambda tier: tier.above))
+    if ranges := entry.get("tiered_pricing"):
+        found = [(int(record["range"][0]), _rates(record, "")) for record in ranges]
+    elif base is None:
+        return []
+    else:
+        sizes = [match[1] for name in entry if (match := _ABOVE.fullmatch(name))]
+        found = [(int(size) * 1000, _rates(entry, f"_above_{size}k_tokens", base)) for size in sizes]
+        found.append((0, base))
+    return sorted((Tier(above, rates) for above, rates in found if rates), key=lambda tier: tier.above)
 
 
 def _rates(entry: Entry, suffix: str, base: Rates | None = None) -> Rates | None:
@@ -234,16 +239,6 @@ def _rates(entry: Entry, suffix: str, base: Rates | None = None) -> Rates | None
     )
 
 
-def _request_fee(name: str, entry: Entry) -> Decimal:
-    """Dollars a call costs besides its tokens: a flat fee, or the search that some models make every time."""
-    fee = Decimal(str(entry.get("input_cost_per_request", 0)))
-    searches = entry.get("search_context_cost_per_query")
-    always_searches = entry.get("litellm_provider") == "perplexity" or "-search-" in name
-    if searches and always_searches:
-        fee += max(Decimal(str(cost)) for cost in searches.values())
-    return fee
-
-
 def _talks(entry: Entry) -> bool:
     return entry.get("mode") in _CHAT_MODES
 
@@ -251,26 +246,13 @@ def _talks(entry: Entry) -> bool:
 def _is_of(entry: Entry, provider: str) -> bool:
     """Whether the entry belongs to this provider; litellm splits some into kinds, such as `vertex_ai-llama_models`."""
     owner = str(entry.get("litellm_provider", ""))
-    return (
-        owner == provider
-        or owner.startswith((f"{provider}-", f"{provider}_"))
-        or owner == f"text-completion-{provider}"
-    )
-
-
-def _is_self_hosted(model: str) -> bool:
-    prefix, slash, name = model.partition("/")
-    return bool(slash) and prefix in _SELF_HOSTED and not name.endswith(_HOSTED_AFTER_ALL)
+    return owner in (provider, f"text-completion-{provider}") or owner.startswith((f"{provider}-", f"{provider}_"))
 
 
 def _count(entry: Entry, *names: str) -> int | None:
     """The first of these fields that is a count."""
     values = (entry.get(name) for name in names)
     return next((int(value) for value in values if isinstance(value, (int, Decimal)) and value > 0), None)
-
-
-def _parse(raw: bytes) -> dict[str, Any]:
-    return json.loads(raw, parse_float=Decimal)
 
 
 def _members(text: str) -> Iterator[tuple[str, Any]]:
@@ -289,12 +271,3 @@ def _after(text: str, at: int) -> int:
     while text.startswith(_BETWEEN, at):
         at += 1
     return at
-
-
-def _packaged_file() -> Path | None:
-    """litellm's own copy of the price file; None when litellm is not installed."""
-    found = importlib.util.find_spec("litellm")
-    if found is None or not found.origin:
-        return None
-    file = Path(found.origin).parent / _FILE_NAME
-    return file if file.is_file() else None
