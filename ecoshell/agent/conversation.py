@@ -9,21 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecoshell.agent.attempts import Attempts, TurnUsage
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.guards import (
-    Affordable,
-    Announced,
-    Approved,
-    Judged,
-    Known,
-    Logged,
-    Meta,
-    Paid,
-    Planned,
-    Registered,
-    Repeated,
-    Runner,
-    ToolExecutor,
-)
+from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
 from ecoshell.agent.memory import Memory, PastTurn, asked_text, next_view, opening_text
 from ecoshell.agent.mode import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
@@ -504,12 +490,10 @@ class Conversation:
     def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
         """The row of guards, built from the innermost."""
         deps = self._deps
-        row: ToolExecutor = Logged(Paid(Runner(deps.catalog, caller_of=self._caller_of), deps), deps)
-        row = Affordable(Approved(row, deps), deps, self._ask_for_money)
-        planned = Planned(Registered(row, deps), deps, plan=plan, ask=self._ask_for_money)
-        row = Announced(Known(Repeated(planned, deps), deps), deps)
-        row = Judged(row, deps, plan=plan, session=self.session, turn=self.turn)
-        return Meta(row, deps, presentation=offer.presentation, measure=self._measure, planned=planned)
+        row = Approved(Logged(Runner(deps.catalog, caller_of=self._caller_of), deps), deps, deps.strategy.searches)
+        checked = Checked(row, deps, plan, self._ask_for_money)
+        row = Judged(Announced(checked, deps), deps, plan, self.session, self.turn)
+        return Meta(row, deps, offer.presentation, self._measure, checked)
 
     def _caller_of(self, call: Call, emit: Emit) -> "Caller":
         """Whom the tool of this call may turn to."""
