@@ -212,7 +212,7 @@ class Conversation:
             turn = self.memory.last_turn
             log = self._deps.workspace.undo
             wrote = bool(await asyncio.to_thread(log.writes, self.session, turn.copies))
-            if wrote and self._deps.approvals.read_only:
+            if wrote and self._deps.approvals.rules.read_only:
                 raise UsageError("This turn changed files, and the shell is read-only.", fix=_NOT_READ_ONLY)
             restored = await asyncio.to_thread(restore, log, self.session, turn.copies)
             event = TurnUndone(turn.number, restored.restored, restored.kept)
@@ -233,7 +233,7 @@ class Conversation:
         with self.occupying():
             if path not in self._left:
                 raise UsageError(f"/undo has left no file {path!r} alone.", fix="/undo, by itself, takes a turn back.")
-            if self._deps.approvals.read_only:
+            if self._deps.approvals.rules.read_only:
                 raise UsageError("The shell is read-only.", fix=_NOT_READ_ONLY)
             log, copies = self._deps.workspace.undo, self._left[path]
             restored = await asyncio.to_thread(restore, log, self.session, copies, over=path)

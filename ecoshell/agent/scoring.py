@@ -77,7 +77,7 @@ class Scorer:
     async def _checked(self, answer: str, emit: Emit) -> bool | None:
         """What the checker says of the answer; None without one, and where it could not tell, which is said."""
         command = self._deps.settings.checker
-        if not command or self._deps.approvals.read_only:
+        if not command or self._deps.approvals.rules.read_only:
             return None
         try:
             return await self._deps.workspace.check(command, answer)
