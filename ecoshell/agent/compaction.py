@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.resources import files
 
 from ecoshell.agent.dependencies import Dependencies
@@ -41,7 +42,10 @@ async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> tuple[Compa
         if not isinstance(event, TextArrived):
             keep(event)
 
-    named = await asyncio.to_thread(_named, deps)
+    wanted, named = deps.settings.compact_model, None
+    if wanted and wanted not in {model.traits.name for model in own}:
+        with suppress(EcoshellError):  # no key, no file: it cannot be reached
+            named = (await asyncio.to_thread(deps.models.factory.make, wanted)).model  # nothing is loaded
     try:
         writer = await asyncio.to_thread(_writer, deps, named, history)
         name, summary = "", ""
@@ -73,17 +77,6 @@ async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> tuple[Compa
             f"Compacting would save nothing: {before:,} tokens now, {after:,} as a summary.", kept=_AS_BEFORE
         )
     return Compacted(summary, name, len(memory.turns), before, after), taken.nano
-
-
-def _named(deps: Dependencies) -> MeteredModel | None:
-    """The model that `compact_model` names, where it is not the session's and can be had; nothing is loaded."""
-    name = deps.settings.compact_model
-    if not name or name in {model.traits.name for model in deps.models.current.models}:
-        return None
-    try:
-        return deps.models.factory.make(name).model
-    except EcoshellError:  # no key, no file: it cannot be reached
-        return None
 
 
 def _writer(deps: Dependencies, named: MeteredModel | None, history: Sequence[Message]) -> MeteredModel | None:

@@ -287,7 +287,7 @@ class Conversation:
     def _score(self, event: Event) -> None:
         """Have what parallel plans are scored by take an event into account."""
         if self._scorer is not None:
-            self._scorer.see(event)
+            self._scorer.turns.see(event)
             return
         if isinstance(event, TurnStarted):
             self._heard.clear()
@@ -391,7 +391,7 @@ class Conversation:
         """Everything between TurnStarted and what it came to; what is to hear of it is put to the hearers."""
         deps, memory = self._deps, self.memory
         history = memory.messages
-        self._spending.begin()
+        self._spending.ending = None
         attempts = Attempts(deps, self.session, self.turn, asked.question, emit)
         await attempts.begin()
         hearers.append(attempts.see)

@@ -1,6 +1,7 @@
 """From a call to its observation: the guards stand in a row, each a wrapper round the next.
 
-Order: meta-tools → judged → announced → checked → approved → logged and paid → the tool itself.
+Order: meta-tools → judged → announced → checked (known → not made before → in the plan → registered → affordable) →
+approved → logged and paid → the tool itself.
 """
 
 import asyncio
@@ -85,7 +86,9 @@ def refuse(why: str, text: str) -> Observation:
 
 
 def unwrap(call: Call) -> Call:
-    """The call inside a `tool_call`."""
+    """The call itself, or the one inside a `tool_call`."""
+    if call.name != TOOL_CALL:
+        return call
     inside: object = call.arguments.get("arguments")
     arguments: Mapping[str, Any] = cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {}
     return Call(str(call.arguments.get("name", "")), arguments, call.id)
@@ -195,8 +198,7 @@ class Checked(Guard):
         catalog, times, last = self.deps.catalog, 0, None
         for step in context.path.steps:
             seen, subject = step.observation, step.call.subject
-            made = unwrap(step.call) if step.call.name == TOOL_CALL else step.call
-            if same(made, call) and seen.refused in ("", "repeated"):
+            if same(unwrap(step.call), call) and seen.refused in ("", "repeated"):
                 times, last = times + 1, last if seen.refused else seen
             elif not seen.refused and step.call.name != TOOL_REGISTER and subject in catalog:
                 effects = catalog.tool(subject).effects

@@ -78,8 +78,7 @@ class Judge:
                 return ruled if helped is None else Verdict(bool(helped), "plugin", f"{kind} says that it {said}")
             if kind == "model" and not ruled.sure:
                 model = self._models().model
-                ask = _scored if model.traits.small and model.can_score else _answered
-                helpful = await ask(model, query, call, observation, emit)
+                helpful = await _asked(model, query, call, observation, emit)
                 said = "helped" if helpful else "did not help"
                 return Verdict(helpful, "model", f"{model.traits.name} says that it {said}")
         except EcoshellError as error:
@@ -104,33 +103,27 @@ class Judge:
         return self._loaded[1]
 
 
-async def _answered(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
-    """What the model says in a word."""
+async def _asked(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
+    """What the model says in a word; of one that is too small to be asked, which word it finds likelier."""
     from ecoshell.planning.judging import unwrapped
 
+    result = unwrapped(observation.text)[0]
+    if model.traits.small and model.can_score:
+        shots = (files("ecoshell.agent") / "judge_shots.md").read_text(encoding="utf-8").strip()
+        asked, told = _beginning(query, _SMALL), _beginning(result, _SMALL)
+        prompt = f"{shots}\n\nQuestion: {asked}\nResult of {call.name}: {told}\nHelpful:"
+        scored = await model.score(ScoreRequest(prompt, ("", ""), (" yes", " no")), emit, role=ROLE, purpose="judge")
+        yes, no = scored.logprobs
+        return yes >= no
     system = (files("ecoshell.agent") / "judge.md").read_text(encoding="utf-8").strip()
-    result = clip(unwrapped(observation.text)[0], _RESULT)[0]
     asked = f"Question: {_beginning(query, _QUESTION)}\n\nCall: {_beginning(call.signature(), _CALL)}"
-    told = f"{asked}\n\nResult:\n{result}\n\nDid it help? yes or no"
+    told = f"{asked}\n\nResult:\n{clip(result, _RESULT)[0]}\n\nDid it help? yes or no"
     messages = (Message("system", system), Message("user", told))
-    request = Request(messages, want="text", max_tokens=MAX_TOKENS, purpose="judge")
-    reply = await model.ask(request, emit, role=ROLE)
+    reply = await model.ask(Request(messages, want="text", max_tokens=MAX_TOKENS, purpose="judge"), emit, role=ROLE)
     said = _WORD.search(reply.text)
     if said is None:
         raise ModelBroken(f"{model.traits.name} answered neither yes nor no.")
     return said[1].lower() == "yes"
-
-
-async def _scored(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
-    """Which word a model finds likelier that is too small to be asked."""
-    from ecoshell.planning.judging import unwrapped
-
-    shots = (files("ecoshell.agent") / "judge_shots.md").read_text(encoding="utf-8").strip()
-    asked, told = _beginning(query, _SMALL), _beginning(unwrapped(observation.text)[0], _SMALL)
-    prompt = f"{shots}\n\nQuestion: {asked}\nResult of {call.name}: {told}\nHelpful:"
-    request = ScoreRequest(prompt, ("", ""), (" yes", " no"))
-    yes, no = (await model.score(request, emit, role=ROLE, purpose="judge")).logprobs
-    return yes >= no
 
 
 def _beginning(text: str, characters: int) -> str:

@@ -25,7 +25,7 @@ from ecoshell.budget.money import amount_text, rounded_up
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import BudgetError, ModelError
 from ecoshell.events import BudgetSettled, Emit, Event, GraphNode, GraphPlanned, NodeChanged, Notice, TextArrived
-from ecoshell.messages import META_TOOLS, TOOL_CALL, TOOL_REGISTER, Attachment, Call
+from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Attachment, Call
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.catp.costs import CostTable
 from ecoshell.planning.catp.executor import NodeFailed, NodeRun, run_graph
@@ -198,11 +198,6 @@ class Spending:
         self._emit = emit
         self._node = node
 
-    @property
-    def nano(self) -> int | None:
-        """Money for thinking and for the tool; None is unknown."""
-        return None if self.thought.nano is None else self.thought.nano + self.tool_nano
-
     def emit(self, event: Event) -> None:
         """Take an event."""
         if isinstance(event, BudgetSettled) and event.role != JUDGE:
@@ -268,7 +263,7 @@ class Finished:
 
     def _what(self, call: Call) -> str:
         """The tool and its arguments, written so that calls that are the same read the same: `1.0` is `1`."""
-        made = unwrap(call) if call.name == TOOL_CALL else call
+        made = unwrap(call)
         arguments = dict(made.arguments)
         properties: Mapping[str, Any] = self._catalog.document(made.name).parameters.get("properties") or {}
         for name, schema in properties.items():
@@ -431,4 +426,5 @@ class Run:
         step = self._steps.get(label)
         denied = run.state == "failed" and step is not None and step.observation.refused == "unapproved"
         state = "denied" if denied else run.state
-        self._emit(NodeChanged(label, state, call, seconds, spent.nano, run.reason))
+        nano = None if spent.thought.nano is None else spent.thought.nano + spent.tool_nano
+        self._emit(NodeChanged(label, state, call, seconds, nano, run.reason))
