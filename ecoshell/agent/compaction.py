@@ -86,18 +86,17 @@ def _writer(deps: Dependencies, named: MeteredModel | None, history: Sequence[Me
     no model can take the whole conversation.
     """
     own, barred, request = deps.models.current.models, deps.budget.gate.ledger.barred(), _request(history)
-    costs: list[tuple[bool, int, int]] = []
-    models = (*([named] if named else []), *own)
-    for at, model in enumerate(models):
+    able: list[tuple[bool, int, MeteredModel]] = []
+    for model in (*([named] if named else []), *own):
         traits = model.traits
         if traits.small or traits.name in barred:
             continue
         size = model.size(request)
         if traits.context is None or size.count + SUMMARY_TOKENS <= traits.context:
             cost = UNBOUNDED if traits.price is None else traits.price.worst(size.bound, SUMMARY_TOKENS)
-            costs.append((model is not named, cost, at))
-    if costs:
-        return models[min(costs)[2]]
+            able.append((model is not named, cost, model))
+    if able:
+        return min(able, key=lambda one: one[:2])[2]
     if own[0].traits.small:
         return None
     raise UsageError(
@@ -117,16 +116,12 @@ def extract(memory: Memory) -> str:
         if room < 0:
             break
         lines.append(line)
-    earlier = [_beginning(memory.summary, 2 * _QUOTED)] if memory.summary else []
-    left_out = len(memory.turns) - len(lines)
-    return "\n".join(
-        (
-            "[an extract, not a summary: each question with the beginning of its answer]",
-            *earlier,
-            *([f"[{left_out} earlier turns are left out]"] if left_out else []),
-            *reversed(lines),
-        )
-    )
+    told = ["[an extract, not a summary: each question with the beginning of its answer]"]
+    if memory.summary:
+        told.append(_beginning(memory.summary, 2 * _QUOTED))
+    if len(lines) < len(memory.turns):
+        told.append(f"[{len(memory.turns) - len(lines)} earlier turns are left out]")
+    return "\n".join((*told, *reversed(lines)))
 
 
 def _request(history: Sequence[Message]) -> Request:

@@ -371,7 +371,11 @@ class Meta(Guard):
         if call.name == TOOL_CALL:
             return await self.inner.execute(unwrap(call), replace(context, through=TOOL_CALL))
         if call.name == TOOL_SEARCH:
-            seen = await asyncio.to_thread(self._search, str(call.arguments.get("query", "")))
+            query, forbidden = str(call.arguments.get("query", "")), self.checked.plan.forbidden
+            ranked = await asyncio.to_thread(self.deps.ranker.search, query)
+            found = [name for name in ranked if name not in forbidden][:SEARCH_RESULTS]
+            told = f"Tools that fit, best first: {', '.join(found)}" if found else f"No tool fits {query!r}."
+            seen = Observation(told, ok=bool(found))
         elif call.name == TOOL_REGISTER:
             name = str(call.arguments.get("tool_name", ""))
             if name not in catalog:
@@ -392,11 +396,3 @@ class Meta(Guard):
         context.emit(CallStarted(call.id, call.name, call.arguments, role=context.role))
         context.emit(CallFinished(call.id, call.name, seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused))
         return seen
-
-    def _search(self, query: str) -> Observation:
-        forbidden = self.checked.plan.forbidden
-        ranked = (name for name in self.deps.ranker.search(query) if name not in forbidden)
-        found = list(islice(ranked, SEARCH_RESULTS))
-        if not found:
-            return Observation(f"No tool fits {query!r}.", ok=False)
-        return Observation("Tools that fit, best first: " + ", ".join(found))

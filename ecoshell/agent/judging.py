@@ -8,7 +8,7 @@ verdict stands, and the turn goes on.
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,26 +41,19 @@ _SMALL = 240
 _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
+@dataclass(slots=True, kw_only=True)
 class Judge:
     """Judges as `kind` says at the moment: with the model that leads (`models`), the classifier in `file`, or a
     plugin's judge of this name (`more`).
     """
 
-    def __init__(
-        self,
-        *,
-        kind: Callable[[], str],
-        models: Callable[[], ModelSet],
-        file: Path,
-        more: Mapping[str, JudgeFunction] | None = None,
-    ) -> None:
-        self.more = more or {}
-        self._kind = kind
-        self._models = models
-        self._file = file
-        self._loaded: tuple[tuple[int, int], Classifier] | None = None
-        self._told: set[str] = set()
-        """Why judging fell back to rules, as far as the person has been told."""
+    kind: Callable[[], str]
+    models: Callable[[], ModelSet]
+    file: Path
+    more: Mapping[str, JudgeFunction] = field(default_factory=dict[str, JudgeFunction])
+    _loaded: "tuple[tuple[int, int], Classifier] | None" = None
+    _told: set[str] = field(default_factory=set[str])
+    """Why judging fell back to rules, as far as the person has been told."""
 
     async def judge(self, query: str, call: Call, observation: Observation, emit: Emit) -> "Verdict":
         """The verdict on one result; never raises for a judge that cannot judge."""
@@ -68,7 +61,7 @@ class Judge:
         from ecoshell.planning.judging import Verdict, by_rules
 
         ruled = await asyncio.to_thread(by_rules, query, call, observation)
-        kind = self._kind()
+        kind = self.kind()
         try:
             if kind == "classifier" and judgeable(ruled):
                 return await asyncio.to_thread(lambda: self._classifier().judge(query, call, observation))
@@ -77,7 +70,7 @@ class Judge:
                 said = "helped" if helped else "did not help"
                 return ruled if helped is None else Verdict(bool(helped), "plugin", f"{kind} says that it {said}")
             if kind == "model" and not ruled.sure:
-                model = self._models().model
+                model = self.models().model
                 helpful = await _asked(model, query, call, observation, emit)
                 said = "helped" if helpful else "did not help"
                 return Verdict(helpful, "model", f"{model.traits.name} says that it {said}")
@@ -94,12 +87,12 @@ class Judge:
         from ecoshell.planning.classifier import load
 
         try:
-            found = self._file.stat()
+            found = self.file.stat()
         except OSError:
-            return load(self._file)  # which says what is wrong with it
+            return load(self.file)  # which says what is wrong with it
         state = (found.st_mtime_ns, found.st_size)
         if self._loaded is None or self._loaded[0] != state:
-            self._loaded = (state, load(self._file))
+            self._loaded = (state, load(self.file))
         return self._loaded[1]
 
 

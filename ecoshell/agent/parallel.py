@@ -10,7 +10,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -186,23 +186,23 @@ _REASON = 300
 _DONE = "this very call was done before the plan was repaired."
 
 
+@dataclass(slots=True)
 class Spending:
     """Passes events on, with the node they are about, and adds up what they say was spent on thinking."""
 
-    def __init__(self, emit: Emit, node: str = "", call: str = "") -> None:
-        self.thought = StepCost()
-        self.call = call
-        """The id of the node's call."""
-        self.tool_nano = 0
-        """What its tool has cost."""
-        self._emit = emit
-        self._node = node
+    tell: Emit
+    node: str = ""
+    call: str = ""
+    """The id of the node's call."""
+    thought: StepCost = field(default_factory=StepCost)
+    tool_nano: int = 0
+    """What its tool has cost."""
 
     def emit(self, event: Event) -> None:
         """Take an event."""
         if isinstance(event, BudgetSettled) and event.role != JUDGE:
             self.thought = self.thought.plus(event)
-        self._emit(replace(event, node=self._node) if self._node and isinstance(event, TextArrived) else event)
+        self.tell(replace(event, node=self.node) if self.node and isinstance(event, TextArrived) else event)
 
 
 @dataclass(slots=True)
@@ -218,20 +218,20 @@ class Lasting:
     """Whether the present plan has not come to it, nor keeps it."""
 
 
+@dataclass(slots=True)
 class Finished:
     """What the plans of one turn have finished: nodes of the present one, and every lasting call, in their order."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-        self._nodes: dict[str, Node] = {}
-        self.steps: dict[str, Step] = {}
-        """What the finished nodes of the present plan came to; both by their labels."""
-        self._lasting: list[Lasting] = []
+    catalog: Catalog
+    steps: dict[str, Step] = field(default_factory=dict[str, Step])
+    """What the finished nodes of the present plan came to, by their labels."""
+    _nodes: dict[str, Node] = field(default_factory=dict[str, Node])
+    _lasting: list[Lasting] = field(default_factory=list[Lasting])
 
     def add(self, node: Node, step: Step, made: Call) -> None:
         """A node of the present plan is done; `made` is the call as its tool got it."""
         self._nodes[node.label], self.steps[node.label] = node, step
-        if self._catalog.tool(node.tool).effects & LASTING:
+        if self.catalog.tool(node.tool).effects & LASTING:
             self._lasting.append(Lasting(step, frozenset((self._what(step.call), self._what(made)))))
 
     def follow(self, plan: GraphPlan) -> None:
@@ -265,7 +265,7 @@ class Finished:
         """The tool and its arguments, written so that calls that are the same read the same: `1.0` is `1`."""
         made = unwrap(call)
         arguments = dict(made.arguments)
-        properties: Mapping[str, Any] = self._catalog.document(made.name).parameters.get("properties") or {}
+        properties: Mapping[str, Any] = self.catalog.document(made.name).parameters.get("properties") or {}
         for name, schema in properties.items():
             if isinstance(schema, dict) and "default" in schema:
                 arguments.setdefault(name, cast("dict[str, Any]", schema)["default"])

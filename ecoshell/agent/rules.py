@@ -76,29 +76,20 @@ _LONGEST_PATH = 4096
 _PORTS = {"http": ":80", "https": ":443"}
 _STARTS = "bashrc bash_profile bash_login bash_logout bash_aliases profile zshrc zshenv zprofile zlogin zlogout"
 _SHELLS = f"{_STARTS} kshrc mkshrc shrc cshrc tcshrc login logout inputrc xinitrc xprofile xsession xsessionrc"
-_KINDS = (
-    (
-        "git runs what it names",
-        "*/.git */.git/* */.gitconfig */.config/git/* */.githooks/* */.husky/* */.pre-commit-config.yaml "
-        "*/lefthook.yml */head",  # which any folder needs to be a repository without a working tree
-    ),
-    ("direnv runs it", "*/.envrc */.direnvrc */.config/direnv/*"),
-    (
-        "an editor runs what it names",
-        "*/.vscode/* */*.code-workspace */.idea/* */.devcontainer/* */.devcontainer.json */.vimrc */.exrc */.nvimrc "
-        "*/.nvim.lua */.vim/* */.config/nvim/* */.emacs */.emacs.d/* */.dir-locals.el */.mcp.json */.cursor/*",
-    ),
-    (
-        "a shell runs it when it starts",
-        f"{' '.join(f'*/.{name}' for name in _SHELLS.split())} */.config/fish/* */.config/autostart/* "
-        "*/.config/systemd/* */.config/environment.d/* */library/launchagents/* */.ssh/* */.bashrc.d/* */.zshrc.d/*",
-    ),
-    (
-        "programs are taken from there",
-        "*/.venv/* */venv/bin/* */node_modules/.bin/* */sitecustomize.py */usercustomize.py */*.pth",
-    ),
-)
-_RUN_LATER = tuple((why, tuple(patterns.split())) for why, patterns in _KINDS)
+_KINDS = {
+    "git runs what it names": "*/.git */.git/* */.gitconfig */.config/git/* */.githooks/* */.husky/* */lefthook.yml "
+    "*/.pre-commit-config.yaml */head",  # which any folder needs to be a repository without a working tree
+    "direnv runs it": "*/.envrc */.direnvrc */.config/direnv/*",
+    "an editor runs what it names": "*/.vscode/* */*.code-workspace */.idea/* */.devcontainer/* */.devcontainer.json "
+    "*/.vimrc */.exrc */.nvimrc */.nvim.lua */.vim/* */.config/nvim/* */.emacs */.emacs.d/* */.dir-locals.el "
+    "*/.mcp.json */.cursor/*",
+    "a shell runs it when it starts": f"{' '.join(f'*/.{name}' for name in _SHELLS.split())} */.config/fish/* */.ssh/* "
+    "*/.config/autostart/* */.config/systemd/* */.config/environment.d/* */library/launchagents/* */.bashrc.d/* "
+    "*/.zshrc.d/*",
+    "programs are taken from there": "*/.venv/* */venv/bin/* */node_modules/.bin/* */sitecustomize.py "
+    "*/usercustomize.py */*.pth",
+}
+_RUN_LATER = {why: patterns.split() for why, patterns in _KINDS.items()}
 """Files that something runs later without being asked, with why: what writes them is asked about each time."""
 
 
@@ -304,22 +295,22 @@ class Rules:
         return Judgement("allow", git_command=seen.git_command() if ":" in rule else "")
 
 
+@dataclass(frozen=True, slots=True)
 class _Seen:
     """A call as the tool will see it; a part is looked at only where a rule speaks of it."""
 
-    def __init__(self, call: Call, tool: Tool, workspace: Path) -> None:
-        self._call = call
-        self._tool = tool
-        self._workspace = workspace
+    call: Call
+    tool: Tool
+    workspace: Path
 
     def reached(self, rule: str) -> str:
         """The rule, with why where it is not plain, if the call does or may do what it names; else empty."""
         name, colon, wanted = rule.partition(":")
-        if not fnmatch.fnmatchcase(self._call.name, name):
+        if not fnmatch.fnmatchcase(self.call.name, name):
             return ""
         if not colon:
             return rule
-        if not subjects_of(self._tool):
+        if not subjects_of(self.tool):
             return f"{rule}; what the call would do cannot be told from its arguments"
         for subject, text in self._subjects():
             if text is None:
@@ -329,8 +320,8 @@ class _Seen:
                 if line.may_run(wanted):
                     return f"{rule}; it cannot be told what the line runs: {line.doubt}" if line.doubt else rule
             elif subject is Subject.PATH:
-                places = _places(self._workspace, text)
-                if places is None or _may_be_in(self._workspace, wanted, places):
+                places = _places(self.workspace, text)
+                if places is None or _may_be_in(self.workspace, wanted, places):
                     return rule
             else:
                 address = _address(text)
@@ -342,11 +333,11 @@ class _Seen:
     def is_covered(self, rule: str) -> bool:
         """Whether a rule that allows speaks of all that the call does."""
         name, colon, wanted = rule.partition(":")
-        if not fnmatch.fnmatchcase(self._call.name, name):
+        if not fnmatch.fnmatchcase(self.call.name, name):
             return False
         if not colon:
             return True
-        if list(self._call.arguments.values()) == [wanted] and Subject.PATH not in subjects_of(self._tool).values():
+        if list(self.call.arguments.values()) == [wanted] and Subject.PATH not in subjects_of(self.tool).values():
             return True  # to the letter
         subjects = list(self._subjects())
         for subject, text in subjects:
@@ -357,11 +348,11 @@ class _Seen:
                 words = (word for command in line.commands for word in command[1:])
                 named = (part for word in words for part in re.split(r"[=:,]", word) if part != "HEAD")
                 # a wildcard does not speak of a file that is executed later; HEAD is a commit, most of all
-                later = (_executed_later(_places(self._workspace, part) or ()) for part in named)
+                later = (_executed_later(_places(self.workspace, part) or ()) for part in named)
                 if not line.is_only(wanted) or any(later):
                     return False
             elif subject is Subject.PATH:
-                places, pattern = _places(self._workspace, text), _pattern(os.path.realpath(self._workspace), wanted)
+                places, pattern = _places(self.workspace, text), _pattern(os.path.realpath(self.workspace), wanted)
                 if places is None or not all(fnmatch.fnmatchcase(place, pattern) for place in places):
                     return False
             else:
@@ -381,21 +372,21 @@ class _Seen:
 
         What a command or a program's text writes is not told.
         """
-        declared = subjects_of(self._tool)
-        if not declared and "execute" in self._tool.effects:
+        declared = subjects_of(self.tool)
+        if not declared and "execute" in self.tool.effects:
             return
         paths = [text for subject, text in self._subjects() if subject is Subject.PATH and text is not None]
-        for text in () if declared else _texts(self._call.arguments):
+        for text in () if declared else _texts(self.call.arguments):
             plain = unquote(_FILE_ADDRESS.sub("", text, count=1))  # what a stranger's tool may make of it
             plain = f"{Path.home()}{plain[1:]}" if plain.startswith("~/") else plain
             paths += [text] if plain == text else [text, plain]
         for path in paths:
-            yield from _places(self._workspace, path) or ()
+            yield from _places(self.workspace, path) or ()
 
     def shrinks(self) -> str:
         """How much less a file would hold after the call, in words, where the call names its whole text; else empty."""
-        named = subjects_of(self._tool)
-        content = next((self._call.arguments.get(name) for name in named if named[name] is Subject.CONTENT), None)
+        named = subjects_of(self.tool)
+        content = next((self.call.arguments.get(name) for name in named if named[name] is Subject.CONTENT), None)
         for path in self.written() if isinstance(content, str) else ():
             with suppress(OSError):
                 before = posixpath.getsize(path) if posixpath.isfile(path) else 0
@@ -408,11 +399,11 @@ class _Seen:
 
         A list that names nothing cannot be told: a tool takes that for whatever there is.
         """
-        properties = cast("Mapping[str, Any]", self._tool.document.parameters.get("properties") or {})
-        for name, subject in subjects_of(self._tool).items():
+        properties = cast("Mapping[str, Any]", self.tool.document.parameters.get("properties") or {})
+        for name, subject in subjects_of(self.tool).items():
             if subject is Subject.CONTENT:
                 continue
-            value = self._call.arguments.get(name)
+            value = self.call.arguments.get(name)
             if value is None:
                 schema: object = properties.get(name)
                 value = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
@@ -511,7 +502,7 @@ def _executed_later(paths: Iterable[str], own: Iterable[str] = ()) -> str:
         name = _folded(path)
         if any(f"{name}/".startswith(f"{_folded(folder)}/") for folder in own):
             return "ecoshell itself goes by what is in there"
-        for why, patterns in _RUN_LATER:
+        for why, patterns in _RUN_LATER.items():
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
                 return why
         above = _upward(posixpath.dirname(path))

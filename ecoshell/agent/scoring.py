@@ -40,12 +40,12 @@ class Scorer:
         if turn is None or status not in _FINISHED:
             return
         settings, profiles, checked = self._deps.settings, self._deps.profiles, None
+        limits = [cap.limit for cap in await self._deps.budget.caps() if cap.unit == "usd"]
         if settings.checker and status != "gave_up" and not self._deps.approvals.rules.read_only:
             try:
                 checked = await self._deps.workspace.check(settings.checker, answer)
             except ToolError as failure:
                 emit(Notice(f"[graph] checker said nothing of the answer: {visible_line(failure.message)}"))
-        limits = [cap.limit for cap in await self._deps.budget.caps() if cap.unit == "usd"]
         blank = PlanScored(
             turn=number,
             performance=None,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 from ecoshell.agent.dependencies import Dependencies
@@ -39,21 +40,21 @@ class StopNow(Exception):
     """Stop without an answer."""
 
 
+@dataclass(slots=True)
 class SpendApproval:
     """Carries questions of money to the person, and the choices back into the turn. One session has one."""
 
-    def __init__(self, deps: Dependencies) -> None:
-        self._deps = deps
-        self._trusted: set[str] = set()
-        """Models whose expensive steps go on unasked in this session."""
-        self._asking = asyncio.Lock()
-        self.ending: AnswerNow | StopNow | None = None
-        """How the person wants the turn to end, said beside a call; the next step does it. None as a turn begins."""
+    deps: Dependencies
+    ending: AnswerNow | StopNow | None = None
+    """How the person wants the turn to end, said beside a call; the next step does it. None as a turn begins."""
+    _trusted: set[str] = field(default_factory=set[str])
+    """Models whose expensive steps go on unasked in this session."""
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def mode(self) -> Mode:
         """Who thinks from now on: another than before, once the person has chosen another model."""
-        return self._deps.models.current.mode
+        return self.deps.models.current.mode
 
     async def before_step(self, view: View, emit: Emit) -> None:
         """Ask before the next step where it is expensive; raises AnswerNow, StopNow or PriceUnknown.
@@ -64,12 +65,12 @@ class SpendApproval:
             raise self.ending
         foreseen = self.mode.foresee(view)
         if any(call.traits.price is None for call in foreseen.steps):  # else the ledger need not be asked
-            refused = unpriced(foreseen, await self._deps.budget.caps())
+            refused = unpriced(foreseen, await self.deps.budget.caps())
             if refused is not None:
                 raise refused
         while (wanted := await self._costly(view)) is not None:
             emit(wanted)
-            choice = await self._deps.user.at_cost(wanted)
+            choice = await self.deps.user.at_cost(wanted)
             emit(CostChosen(choice.kind))
             if choice.kind == "always":
                 self._trusted.add(wanted.model)
@@ -79,19 +80,19 @@ class SpendApproval:
 
     async def at_limit(self, hit: LimitReached, view: View, emit: Emit) -> None:
         """Ask what to do, and do it; raises AnswerNow or StopNow."""
-        caps = await self._deps.budget.caps()
+        caps = await self.deps.budget.caps()
         offers, enough = await self._offers(view, caps), 0
         cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
         if cap is not None:  # a cap under which the step fits at its longest, and the answer after it
             most = sum(await asyncio.to_thread(_most, self.mode, view), NOTHING).in_unit_of(cap) or 0
             enough = rounded_up(max(used(cap, self.mode.aside) + most, cap.limit - cap.left + hit.need))
         wanted = LimitHit(hit.scope, cast("Unit", hit.unit), hit.need, hit.left, str(hit), offers=offers, enough=enough)
-        done = False
-        while not done:
+        while True:
             emit(wanted)
-            choice = await self._deps.user.at_limit(wanted)
+            choice = await self.deps.user.at_limit(wanted)
             emit(LimitChosen(choice.kind))
-            done = await self._carry_out(choice, emit, scope=cast("Scope", wanted.scope))
+            if await self._carry_out(choice, emit, scope=cast("Scope", wanted.scope)):
+                return
 
     async def for_tool(self, hit: LimitReached, view: View, emit: Emit) -> bool:
         """Ask as at a limit about a tool that is refused for money while some is left; true where it may be tried anew.
@@ -100,7 +101,7 @@ class SpendApproval:
         the turn under the others: the next step does.
         """
         async with self._asking:
-            if isinstance(self._deps.user, NonInteractive) or self.ending is not None or hit.left <= 0:
+            if isinstance(self.deps.user, NonInteractive) or self.ending is not None or hit.left <= 0:
                 return False
             try:
                 await self.at_limit(hit, view, emit)
@@ -115,7 +116,7 @@ class SpendApproval:
             raise AnswerNow
         if choice.kind == "stop":
             raise StopNow
-        models, budget = self._deps.models, self._deps.budget
+        models, budget = self.deps.models, self.deps.budget
         try:
             if choice.kind == "model":
                 several = len(models.current.models) > 1
@@ -132,11 +133,11 @@ class SpendApproval:
 
     async def _costly(self, view: View) -> CostWanted | None:
         """The question that the next step is worth; None when it goes on unasked, as where no price is known."""
-        above = self._deps.settings.ask_above_nano
+        above = self.deps.settings.ask_above_nano
         if above is None:
             return None
         calls = [call for call in self.mode.foresee(view).steps if call.traits.name not in self._trusted]
-        caps = await self._deps.budget.caps()
+        caps = await self.deps.budget.caps()
         dearest = await asyncio.to_thread(_dearest, calls, caps)
         if dearest is None or dearest[2] <= above:
             return None
@@ -150,7 +151,7 @@ class SpendApproval:
 
         Each is to do everything there is; of several that play now, each could go on alone. Nothing of them is loaded.
         """
-        models, mode, offers = self._deps.models, self.mode, list[ModelOffer]()
+        models, mode, offers = self.deps.models, self.mode, list[ModelOffer]()
         own = [model.traits.name for model in models.current.models] if models.current.players else []
         present, _ = await asyncio.to_thread(_most, mode, view)
         for name in dict.fromkeys((*own, *await asyncio.to_thread(models.factory.substitutes, models.name))):
