@@ -41,7 +41,7 @@ _SMALL = 240
 _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Judge:
     """Judges as `kind` says at the moment: with the model that leads (`models`), the classifier in `file`, or a
     plugin's judge of this name (`more`).
