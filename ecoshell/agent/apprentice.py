@@ -7,7 +7,7 @@ predicted before anything can be learned from it, so every use is a held-out one
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, cast
@@ -33,6 +33,8 @@ _WAITING = 8
 """Calls that wait to be predicted; of more, the earliest are given up."""
 _LONGEST = 512
 """Tokens of a predicted call."""
+_Action = tuple[str, dict[str, Any]]
+"""A tool and its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +60,17 @@ def agreements(predictions: Iterable[Prediction]) -> list[Agreement]:
     found: dict[tuple[str, str], list[Prediction]] = {}
     for one in predictions:
         found.setdefault((one.model, one.tool), []).append(one)
-    return [_agreement(of_tool) for of_tool in found.values()]
-
-
-def _agreement(uses: Sequence[Prediction]) -> Agreement:
-    latest = uses[-LATEST_USES:]
-    lower = _wilson_lower(sum(one.alike for one in latest), len(latest))
-    alike = [one for one in uses if one.alike]
-    good = len(latest) >= LEAST_USES and lower >= GOOD
-    saved = sum(one.spent_nano or 0 for one in alike)
-    return Agreement(uses[0].model, uses[0].tool, len(uses), len(alike), lower, good, saved)
-
-
-def _wilson_lower(right: int, n: int) -> float:
-    share, z2 = right / n, _Z * _Z
-    return max(0.0, (share + z2 / (2 * n) - _Z * sqrt(share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n))
+    judged: list[Agreement] = []
+    for uses in found.values():
+        latest = uses[-LATEST_USES:]
+        n, z2 = len(latest), _Z * _Z
+        share = sum(one.alike for one in latest) / n
+        spread = _Z * sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+        lower = max(0.0, (share + z2 / (2 * n) - spread) / (1 + z2 / n))
+        alike = [one for one in uses if one.alike]
+        saved, good = sum(one.spent_nano or 0 for one in alike), n >= LEAST_USES and lower >= GOOD
+        judged.append(Agreement(uses[0].model, uses[0].tool, len(uses), len(alike), lower, good, saved))
+    return judged
 
 
 class Apprentice:
@@ -84,15 +82,11 @@ class Apprentice:
         self._make, self._open = make, records
         self._model: Model | None = None
         self._records: ExperienceStore | None = None
-        self._waiting: deque[tuple[Request, Call, int | None]] = deque(maxlen=_WAITING)
+        self._waiting: deque[tuple[Request, _Action, int | None]] = deque(maxlen=_WAITING)
         self._working: asyncio.Task[None] | None = None
-        self._news: list[str] = []
-        self._off = False
-
-    def news(self) -> list[str]:
+        self.news: list[str] = []
         """What a person should know that was not told yet."""
-        told, self._news = self._news, []
-        return told
+        self._off = False
 
     def shadow(self, request: Request, call: Call, spent_nano: int | None) -> None:
         """Have the call predicted that a paid model has made; returns at once."""
@@ -102,11 +96,6 @@ class Apprentice:
         self._waiting.append((request, made, spent_nano))
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work())
-
-    async def settled(self) -> None:
-        """Wait until every call is predicted."""
-        if self._working is not None:
-            await self._working
 
     async def aclose(self) -> None:
         """Give up what is not predicted, and let the model go."""
@@ -127,9 +116,9 @@ class Apprentice:
         except EcoshellError as error:
             self._off = True
             self._waiting.clear()
-            self._news.append(f"{self.name} makes no calls beside the paid model any more. {error}")
+            self.news.append(f"{self.name} makes no calls beside the paid model any more. {error}")
 
-    async def _predict(self, request: Request, call: Call, spent_nano: int | None) -> None:
+    async def _predict(self, request: Request, action: _Action, spent_nano: int | None) -> None:
         self._model = model = self._model or await asyncio.to_thread(self._make)
         self._records = records = self._records or await asyncio.to_thread(self._open)
         request = replace(request, role="caller", temperature=0.0, max_tokens=min(request.max_tokens, _LONGEST))
@@ -139,9 +128,8 @@ class Apprentice:
         reply: Reply | None = None
         async for piece in model.stream(request):
             reply = piece if isinstance(piece, Reply) else reply
-        made = None if reply is None or reply.call is None else _action(reply.call)
-        alike = made is not None and _plain(made) == _plain(call)
-        await asyncio.to_thread(self._keep, records, Prediction(call.name, self.name, alike, spent_nano))
+        alike = reply is not None and reply.call is not None and _action(reply.call) == action
+        await asyncio.to_thread(self._keep, records, Prediction(action[0], self.name, alike, spent_nano))
 
     def _keep(self, records: ExperienceStore, use: Prediction) -> None:
         before = {one.tool: one for one in agreements(records.predictions(self.name))}
@@ -153,10 +141,10 @@ class Apprentice:
         figures = ", ".join(f"{one.tool} {one.alike} of {one.uses}" for one in after.values() if one.good)
         if now:
             told = f"{self.name} makes calls of {use.tool} as the paid model does ({figures} alike)."
-            self._news.append(f"{told} /role caller {self.name}, in the mode umi, has it make all calls.")
+            self.news.append(f"{told} /role caller {self.name}, in the mode umi, has it make all calls.")
         else:
             told = f"{self.name} no longer makes calls of {use.tool} as the paid model does."
-            self._news.append(f"{told} Good enough: {figures or 'nothing'}.")
+            self.news.append(f"{told} Good enough: {figures or 'nothing'}.")
 
 
 class Shadowed(MeteredModel):
@@ -168,8 +156,8 @@ class Shadowed(MeteredModel):
 
     async def ask(self, request: Request, emit: Emit, *, role: str = "single", aside: Hold | None = None) -> Reply:
         """As any model; the apprentice is asked the same after it."""
-        for told in self._apprentice.news():
-            emit(Notice(told))
+        while self._apprentice.news:
+            emit(Notice(self._apprentice.news.pop(0)))
         spent: list[int | None] = []
 
         def hear(event: Event) -> None:
@@ -189,15 +177,17 @@ def is_paid(traits: Traits) -> bool:
     return traits.price is None or traits.price.worst(1_000, 1_000) > 0
 
 
-def _action(call: Call) -> Call | None:
-    """The call of a tool, also where it is made through `tool_call`; None for any other."""
-    if call.name == TOOL_CALL:
-        inside = call.arguments.get("arguments")
-        return Call(call.subject, cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {})
-    return None if call.name in META_TOOLS else call
+def _action(call: Call) -> _Action | None:
+    """Name and arguments of the call of a tool, also where it is made through `tool_call`; None for any other.
 
-
-def _plain(call: Call) -> tuple[str, dict[str, Any]]:
-    """Name and arguments, without what makes no difference: blanks around texts, and arguments that are null."""
-    arguments = {name: value.strip() if isinstance(value, str) else value for name, value in call.arguments.items()}
-    return call.name, {name: value for name, value in arguments.items() if value is not None}
+    Without what makes no difference: blanks around texts, and arguments that are null.
+    """
+    name, arguments = call.name, call.arguments
+    if name == TOOL_CALL:
+        inside: object = arguments.get("arguments")
+        name = call.subject
+        arguments = cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else dict[str, Any]()
+    elif name in META_TOOLS:
+        return None
+    plain = ((key, value.strip() if isinstance(value, str) else value) for key, value in arguments.items())
+    return name, {key: value for key, value in plain if value is not None}

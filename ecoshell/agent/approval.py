@@ -124,12 +124,24 @@ class ApprovalRequest:
             changes = self.tool.preview(self.call.arguments) if isinstance(self.tool, Previewing) else ""
         except Exception:  # noqa: BLE001 - a tool may be anybody's code; a call can be judged without a preview
             changes = ""
+        effects = self.tool.effects
+        would = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
+        under = " that this asks about" if judged.by_rule else ""
+        always = "this very call" if "execute" in effects else f"every {self.call.name}{under}"
+        said = f"It would {would}.{f' {judged.why}' if judged.why else ''}"
+        if judged.always_asks:
+            said += " “Always” allows no other."
+        elif self.outlasts:
+            said += " Going back to try another way does not undo it, so a search asks each time."
+            said += f" “Always” allows {always} in turns that do not search."
+        else:
+            said += f" “Always” allows {always}."
         return ApprovalWanted(
             self.call.id,
             self.call.name,
             dict(self.call.arguments),
-            tuple(sorted(self.tool.effects)),
-            _reason(self, judged),
+            tuple(sorted(effects)),
+            said,
             rationale=self.rationale,
             price_nano=self.tool.price_nano,
             changes=changes,
@@ -153,34 +165,22 @@ class Approvals:
         self, rules: Rules, person: UserInterface, *, granted: Iterable[str], remember: Callable[[str], None]
     ) -> None:
         """`granted` is what this project allowed before, `remember` keeps what it allows from now on."""
-        self._rules = rules
+        self.rules = rules
+        """From the next call on, also where they are replaced; what was granted stays granted."""
         self._person = person
         self._remember = remember
         self._granted = set(granted)
         self._asking = asyncio.Lock()
         """Branches that run side by side wait their turn to ask the person."""
 
-    def follow(self, rules: Rules) -> None:
-        """Go by these rules from the next call on; what was granted stays granted."""
-        self._rules = rules
-
-    @property
-    def read_only(self) -> bool:
-        """Whether nothing that writes or executes may run."""
-        return self._rules.read_only
-
     def trusts(self, traits: Traits) -> bool:
         """Whether a model may write and run what the request does not name."""
-        return is_trusted(traits, self._rules.trusted.get(traits.name))
-
-    def allows(self, call: Call, tool: Tool) -> bool:
-        """Whether the rules allow a call unasked; may look at the disk."""
-        return self._rules.judge(call, tool).verdict == "allow"
+        return is_trusted(traits, self.rules.trusted.get(traits.name))
 
     def lets_program(self, traits: Traits) -> bool:
         """Whether a program of this model may come to run: a person can be asked, or nobody need be."""
         somebody = type(self._person) is not NonInteractive  # one that decides is derived of it
-        return not self.read_only and (somebody or (self._rules.yes and self.trusts(traits)))
+        return not self.rules.read_only and (somebody or (self.rules.yes and self.trusts(traits)))
 
     async def rule(self, request: ApprovalRequest, emit: Emit) -> ApprovalDecision:
         """Whether the call may run, by the rules or by the person's word.
@@ -188,61 +188,80 @@ class Approvals:
         In a search, what cannot be undone by going back is asked about each time, but for `--yes`. One call is asked
         about at a time; the next one goes by what was said of those before it.
         """
-        judged = await self._judged(request)
-        ruling = self._unasked(request, judged, emit)
-        if ruling is not None:
-            return ruling
-        async with self._asking:
-            judged = await self._judged(request)  # what holds by now: there may have been a long wait
-            ruling = self._unasked(request, judged, emit)
-            if ruling is not None:
-                return ruling
-            call = request.call
-            asked = replace(request, call=replace(call, id=call.id or secrets.token_hex(4)))
-            return await self._settle(asked, judged, *await self._ask(asked, judged, emit), emit)
+        judged, decision = await self._unasked(request, emit)
+        if decision is None:
+            async with self._asking:
+                judged, decision = await self._unasked(request, emit)  # what holds by now: the wait may have been long
+                decision = decision or await self._asked(request, judged, emit)
+        return decision
 
-    async def _judged(self, request: ApprovalRequest) -> Judgement:
-        """What the rules say, and what becomes of a guess; what a repository has run for a command is looked for."""
-        rules, call, tool = self._rules, request.call, request.tool
+    async def _unasked(self, request: ApprovalRequest, emit: Emit) -> tuple[Judgement, ApprovalDecision | None]:
+        """What the rules, what was granted and what becomes of a guess say; no decision where a person has to be asked.
+
+        What a repository has run for a command is looked for.
+        """
+        rules, call, tool = self.rules, request.call, request.tool
         judged = await asyncio.to_thread(rules.judge, call, tool)
         if judged.verdict != "deny" and request.guess is not None:
             strange = await asyncio.to_thread(request.guess.strange, call, tool, rules.workspace)
             if strange and request.guess.small:
-                return Judgement("deny", f"{strange}, and a model this small does no more than it was plainly told")
-            if strange:  # of a larger model's guess a person decides
+                why = f"{strange}, and a model this small does no more than it was plainly told"
+                judged = Judgement("deny", why)
+            elif strange:  # of a larger model's guess a person decides
                 why = f"The model is too small to be trusted with it: {strange}."
-                return Judgement("ask", why, True, instead=_DO_INSTEAD)
+                judged = Judgement("ask", why, always_asks=True, instead=_DO_INSTEAD)
         if judged.verdict == "allow" and judged.git_command:
             why = await why_not_plain(rules.workspace, judged.git_command)
-            return Judgement("ask", f"A rule allows it, but {why}.") if why else judged
-        return judged
-
-    def _unasked(self, request: ApprovalRequest, judged: Judgement, emit: Emit) -> ApprovalDecision | None:
-        """What the rules and what was granted say of the call; None where the person has to be asked."""
-        call = request.call
+            judged = Judgement("ask", f"A rule allows it, but {why}.") if why else judged
         if judged.verdict == "deny":
             emit(ApprovalGiven(call.id, "no", "rule"))
-            return _forbidden(call, judged)
-        if judged.always_asks:
-            return None
-        allowed = judged.verdict == "allow" or grant(call, request.tool.effects, judged) in self._granted
-        return ApprovalDecision(call) if allowed and (self._rules.yes or not request.outlasts) else None
+            return judged, ApprovalDecision(call, f"{call.name} was not run: {judged.why}.")
+        allowed = judged.verdict == "allow" or grant(call, tool.effects, judged) in self._granted
+        runs = allowed and not judged.always_asks and (self.rules.yes or not request.outlasts)
+        return judged, ApprovalDecision(call) if runs else None
 
-    async def _ask(self, request: ApprovalRequest, judged: Judgement, emit: Emit) -> tuple[Approval, Call]:
-        """The person's word, and the call it is about; arguments the tool cannot take are asked for again."""
-        fault = ""
+    async def _asked(self, request: ApprovalRequest, judged: Judgement, emit: Emit) -> ApprovalDecision:
+        """Carry out the person's word on the call; arguments that the tool cannot take are asked for again.
+
+        The rules apply to a changed call as to any other.
+        """
+        call, tool, fault = replace(request.call, id=request.call.id or secrets.token_hex(4)), request.tool, ""
         while True:
-            wanted = masked(await in_thread(functools.partial(request.wanted, judged, fault)))
+            asked = replace(request, call=call)
+            wanted = masked(await in_thread(functools.partial(asked.wanted, judged, fault)))
             emit(wanted)
             approval = await self._person.approve(wanted)
             if approval.decision == "no" or approval.arguments is None:
-                return approval, request.call
-            request = replace(request, call=replace(request.call, arguments=dict(approval.arguments)))
+                break
+            call = replace(call, arguments=dict(approval.arguments))
             from ecoshell.models.protocol import call_fault
 
-            fault = await asyncio.to_thread(call_fault, request.call, [request.document])
+            fault = await asyncio.to_thread(call_fault, call, [request.document])
             if not fault:
-                return approval, request.call
+                break
+        edited = call.arguments if dict(call.arguments) != dict(request.call.arguments) else None
+        if approval.decision == "no":
+            by, instead = "nobody" if isinstance(self._person, NonInteractive) else "person", approval.instead.strip()
+            emit(ApprovalGiven(call.id, "no", by, instead=instead))
+            if instead:
+                told = f"the person said no. Do this instead: {instead}"
+            else:
+                if judged.instead and by == "nobody":  # who was asked has read why; the model does not hear it
+                    emit(Notice(f"{visible_line(call.name)} was not run. {judged.why}"))
+                told = f"it was not approved. {judged.instead or judged.why}".rstrip()
+            return ApprovalDecision(call, f"{call.name} was not run: {told}")
+        if edited is not None:
+            judged = await asyncio.to_thread(self.rules.judge, call, tool)
+        if judged.verdict == "deny":
+            emit(ApprovalGiven(call.id, "no", "rule", edited))
+            return ApprovalDecision(call, f"{call.name} was not run: {judged.why}.")
+        emit(ApprovalGiven(call.id, approval.decision, "person", edited))
+        granted = grant(call, tool.effects, judged)
+        if not judged.always_asks and approval.decision in ("session", "project"):
+            self._granted.add(granted)
+            if approval.decision == "project":
+                await asyncio.to_thread(self._remember, granted)
+        return ApprovalDecision(call)
 
     async def fill_in(self, wanted: ApprovalWanted, document: ToolDocument, emit: Emit) -> Approval:
         """The person's word on something beside a call, no rule asked; what they make of its arguments is valid."""
@@ -262,41 +281,6 @@ class Approvals:
                     return replace(approval, arguments=given)
                 wanted = replace(wanted, arguments=given, fault=fault)
 
-    async def _settle(
-        self, request: ApprovalRequest, judged: Judgement, approval: Approval, call: Call, emit: Emit
-    ) -> ApprovalDecision:
-        """Carry out the person's word; the rules apply to a changed call as to any other."""
-        edited = call.arguments if dict(call.arguments) != dict(request.call.arguments) else None
-        if approval.decision == "no":
-            by, instead = "nobody" if isinstance(self._person, NonInteractive) else "person", approval.instead.strip()
-            emit(ApprovalGiven(call.id, "no", by, instead=instead))
-            if instead:
-                return ApprovalDecision(
-                    call, f"{call.name} was not run: the person said no. Do this instead: {instead}"
-                )
-            if judged.instead and by == "nobody":  # who was asked has read why; the model does not hear it
-                emit(Notice(f"{visible_line(call.name)} was not run. {judged.why}"))
-            told = judged.instead or judged.why
-            return ApprovalDecision(call, f"{call.name} was not run: it was not approved. {told}".rstrip())
-        if edited is not None:
-            judged = await asyncio.to_thread(self._rules.judge, call, request.tool)
-        if judged.verdict == "deny":
-            emit(ApprovalGiven(call.id, "no", "rule", edited))
-            return _forbidden(call, judged)
-        emit(ApprovalGiven(call.id, approval.decision, "person", edited))
-        if judged.always_asks:
-            return ApprovalDecision(call)
-        granted = grant(call, request.tool.effects, judged)
-        if approval.decision in ("session", "project"):
-            self._granted.add(granted)
-        if approval.decision == "project":
-            await asyncio.to_thread(self._remember, granted)
-        return ApprovalDecision(call)
-
-
-def _forbidden(call: Call, judged: Judgement) -> ApprovalDecision:
-    return ApprovalDecision(call, f"{call.name} was not run: {judged.why}.")
-
 
 def grant(call: Call, effects: frozenset[Effect], judged: Judgement) -> str:
     """What "always" stands for, taken to the letter: this very call for what executes, the tool for the rest.
@@ -308,17 +292,3 @@ def grant(call: Call, effects: frozenset[Effect], judged: Judgement) -> str:
     values = list(call.arguments.values())
     alone = values[0] if len(values) == 1 and isinstance(values[0], str) else None
     return f"{call.name}:{json.dumps(dict(call.arguments), sort_keys=True) if alone is None else alone}"
-
-
-def _reason(request: ApprovalRequest, judged: Judgement) -> str:
-    effects = request.tool.effects
-    would = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
-    under = " that this asks about" if judged.by_rule else ""
-    always = "this very call" if "execute" in effects else f"every {request.call.name}{under}"
-    said = f"It would {would}.{f' {judged.why}' if judged.why else ''}"
-    if judged.always_asks:
-        return f"{said} “Always” allows no other."
-    if request.outlasts:
-        stays = "Going back to try another way does not undo it, so a search asks each time"
-        return f"{said} {stays}. “Always” allows {always} in turns that do not search."
-    return f"{said} “Always” allows {always}."

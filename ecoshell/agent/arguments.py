@@ -42,21 +42,14 @@ def _value(name: str, kinds: frozenset[str], result: str) -> Any:
     text = result.strip()
     if NUMBER in kinds and _NUMBER.fullmatch(text):
         whole = _WHOLE.fullmatch(text)  # the schema takes 7.0 for an integer, tools do not
-        return _decoded(whole[1] if whole else text)
-    if kinds & {JSON, TABLE} and text[:1] in ("{", "["):
-        return _decoded(text)
-    if (URL in kinds and _URL.fullmatch(text)) or (FILE in kinds and _FILE.fullmatch(text)):
-        return text
-    if TEXT in kinds and not _CONTENT.isdisjoint(name.lower().split("_")):
-        return result
-    return None
-
-
-def _decoded(text: str) -> Any:
-    """The JSON value; None for what is none, which includes `007`, NaN, and numbers too large to be held."""
+        text = whole[1] if whole else text
+    elif not (kinds & {JSON, TABLE} and text[:1] in ("{", "[")):
+        if (URL in kinds and _URL.fullmatch(text)) or (FILE in kinds and _FILE.fullmatch(text)):
+            return text
+        return result if TEXT in kinds and not _CONTENT.isdisjoint(name.lower().split("_")) else None
     try:
         value = json.loads(text)
         json.dumps(value, allow_nan=False)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # also of `007`, NaN, and numbers too large to be held
         return None
     return value

@@ -3,27 +3,17 @@
 import asyncio
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ecoshell.agent.commands import (
-    CommandTable,
-    Printed,
-    amount,
-    caps_table,
-    dollars,
-    roles_table,
-    spent_text,
-    table,
-)
+from ecoshell.agent.commands import CommandTable, Printed, amount, caps_table, dollars, spent_text, table
 from ecoshell.agent.conversation import Stopped
-from ecoshell.agent.dependencies import Dependencies, PlanMode
+from ecoshell.agent.dependencies import PlanMode
 from ecoshell.agent.memory import PastTurn
 from ecoshell.agent.mode import unpriced
 from ecoshell.agent.model_set import AUTO, MODES
 from ecoshell.agent.shell import Shell
-from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.budget.holds import SCOPES, Scope
 from ecoshell.budget.money import about, counted, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError, likely
@@ -32,13 +22,12 @@ from ecoshell.events.describe import context_line, describe, untried, why_words
 from ecoshell.messages import Effect
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
-from ecoshell.options import ALL_ONE, ROLES, SESSIONS, RoleModels, role_named
+from ecoshell.options import ALL_ONE, ROLES, SESSIONS, role_named
 from ecoshell.planning.btp.explain import state_word
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
-from ecoshell.sessions.plans import Branching, branchings
+from ecoshell.sessions.plans import branchings
 from ecoshell.tools.builtin.files import RESTORABLE
-from ecoshell.tools.mcp.servers import Prompt
 from ecoshell.tools.restore import Changed
 from ecoshell.untrusted import visible, visible_line
 
@@ -97,21 +86,25 @@ async def _plan(shell: Shell, argument: str) -> Printed:
         if argument == mode:
             shell.deps.settings.plan = mode
             return Printed(f"Plan {mode}. {means}")
-    if word == "why" and rest.strip():
-        tool = shell.conversation.known(rest.strip()).name
-        plan = await _present_plan(shell)
-        return Printed(f"{_plan_fault(plan)}{plan.explain(tool)}")
     if word == "mermaid":
         return await _mermaid(shell, rest.strip())
-    if argument:
+    if argument and not (word == "why" and rest.strip()):
         raise UsageError(
             f"/plan {argument} cannot be read.",
             fix=f"Say /plan, /plan why TOOL, /plan mermaid FILE, or /plan {', '.join(_PLAN_MODES)}.",
         )
-    plan = await _present_plan(shell)
+    tool = shell.conversation.known(rest.strip()).name if argument else ""
+    plan = shell.conversation.plan  # of the turn that runs or ran last; before the first, of no question
+    if plan is None:
+        plan = await shell.conversation.foresee("")
+    elif not shell.conversation.busy or not plan.priced.plan.rows:  # it is only just being made
+        await plan.renew()
+    fault = f"{visible(plan.inputs.fault)}\n" if plan.inputs.fault else ""
+    if tool:
+        return Printed(f"{fault}{plan.explain(tool)}")
     told = plan.event()
     head = "" if shell.deps.settings.plan != "off" else "Turns are not planned; this is what a plan would be.\n"
-    head = f"{head}{_plan_fault(plan)}"
+    head = f"{head}{fault}"
     with suppress(StoreError):  # the caps cannot be read: the next turn says so
         refused = unpriced(shell.deps.models.current.mode.foresee(plan.inputs.view), await shell.caps())
         head += f"{refused}\n" if refused else ""  # no step can be taken where a price is missing
@@ -122,37 +115,18 @@ async def _plan(shell: Shell, argument: str) -> Printed:
 
 async def _mermaid(shell: Shell, file: str) -> Printed:
     """The session's last parallel plan as a Mermaid flowchart, printed or put into a new file."""
-
-    def last() -> Branching | None:
-        events = (event for _, event in shell.store.events(shell.session))
-        return next(reversed(branchings(events, running=shell.conversation.busy)), None)
-
-    found = await asyncio.to_thread(last)
-    if found is None:
+    busy, past = shell.conversation.busy, shell.store.events(shell.session)
+    drawn = await asyncio.to_thread(lambda: branchings((event for _, event in past), running=busy))
+    if not drawn:
         raise UsageError(
             "No parallel plan was made in this session.", fix="Say /strategy graph, then ask for several things."
         )
-    text = flowchart(found)
+    text = flowchart(drawn[-1])
     if not file:
         return Printed(text.rstrip("\n"))
     path = Path(os.path.expanduser(file))  # noqa: ASYNC240, PTH111 - looks at no file
     await asyncio.to_thread(write_new, path, text)
     return Printed(f"The plan is in {path}.")
-
-
-async def _present_plan(shell: Shell) -> TurnPlan:
-    """The plan of the turn that runs or ran last, with the caps as they are now; before the first, of no question."""
-    plan = shell.conversation.plan
-    if plan is None:
-        return await shell.conversation.foresee("")
-    if not shell.conversation.busy or not plan.priced.plan.rows:  # it is only just being made
-        await plan.renew()
-    return plan
-
-
-def _plan_fault(plan: TurnPlan) -> str:
-    """A line that says why experience could not be read; empty where it was."""
-    return f"{visible(plan.inputs.fault)}\n" if plan.inputs.fault else ""
 
 
 def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:
@@ -232,23 +206,21 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
         tools = [(tool.document.name, tool.document.description) for tool in providers[argument].tools]
         parts = [table(("tool", "what it does"), tools), f"{argument} is {providers[argument].status}."]
         server = shell.deps.providers.servers.get(argument)
-        for what, known in (("resource", server.resources), ("template", server.templates)) if server else ():
-            if known:
-                some = ", ".join(f"@{argument}:{address}" for address in known[:_RESOURCES])
-                parts.insert(1, f"{counted(len(known), what)}, such as {some}")
-        prompts = [(f"{name} {' '.join(one.arguments)}", one.description) for name, one in _prompts(shell, argument)]
-        if prompts:
-            parts.insert(1, table(("prompt", "what it asks"), prompts))
+        if server is not None:
+            for what, known in (("resource", server.resources), ("template", server.templates)):
+                if known:
+                    some = ", ".join(f"@{argument}:{address}" for address in known[:_RESOURCES])
+                    parts.insert(1, f"{counted(len(known), what)}, such as {some}")
+            prompts = [(f"/{argument}:{one.name} {' '.join(one.arguments)}", one.description) for one in server.prompts]
+            if prompts:
+                parts.insert(1, table(("prompt", "what it asks"), prompts))
         return Printed("\n\n".join(parts))
+    prompts = {name: len(server.prompts) for name, server in shell.deps.providers.servers.items()}
     rows = [
-        (one.name, str(len(one.tools)) if one.known else "?", str(len([*_prompts(shell, one.name)])), one.status)
+        (one.name, str(len(one.tools)) if one.known else "?", str(prompts.get(one.name, 0)), one.status)
         for one in providers.values()
     ]
     return Printed(table(("server", "tools", "prompts", ""), rows))
-
-
-def _prompts(shell: Shell, server: str) -> Iterator[tuple[str, Prompt]]:
-    return ((name, one) for name, one in shell.deps.providers.prompt_names() if name.startswith(f"/{server}:"))
 
 
 @COMMANDS.add(
@@ -281,17 +253,33 @@ async def _model(shell: Shell, argument: str) -> Printed:
     return Printed(f"model {traits.name}\nprice {price}\ncontext {context}{roles}")
 
 
-def _role_choices(shell: Shell) -> Iterable[str]:
-    models = (SESSIONS, *_MODELS, *shell.deps.settings.named_models)
-    return (*(f"{role} {model}" for role in ROLES for model in models), *shell.deps.settings.presets, SESSIONS)
-
-
-@COMMANDS.add("role", "[ROLE MODEL|PRESET]", "show or change which model plays which role", _role_choices)
+@COMMANDS.add(
+    "role",
+    "[ROLE MODEL|PRESET]",
+    "show or change which model plays which role",
+    lambda shell: (
+        *(f"{role} {model}" for role in ROLES for model in (SESSIONS, *_MODELS, *shell.deps.settings.named_models)),
+        *shell.deps.settings.presets,
+        SESSIONS,
+    ),
+)
 async def _role(shell: Shell, argument: str) -> Printed:
     """`/role`, `/role caller local:FILE.gguf`, `/role caller -`, `/role frugal`, `/role -`."""
     models = shell.deps.models
     if argument:
-        wanted = _wanted_roles(shell.deps, argument)
+        name, _, model = argument.partition(" ")
+        role, presets = role_named(name), shell.deps.settings.presets
+        if role is not None:
+            if not model.strip():
+                raise UsageError(f"The {role} needs a model.", fix=f"Say /role {role} embedded, or /role {role} -.")
+            wanted = models.roles.giving(role, None if model.strip() == SESSIONS else model.strip())
+        elif argument == SESSIONS:
+            wanted = ALL_ONE
+        elif argument in presets:
+            wanted = presets[argument]
+        else:
+            fix = likely(name, (*ROLES, *presets))
+            raise UsageError(f"There is no role and no preset called {name!r}.", fix=fix)
         with shell.conversation.occupying():
             await models.give(wanted)
     rows: list[tuple[str, str, str, str]] = []
@@ -301,22 +289,6 @@ async def _role(shell: Shell, argument: str) -> Printed:
         rows.append((role, visible_line(model), visible_line(adapter), "" if own else "the session's"))
     told = table(("role", "model", "adapter", ""), rows)
     return Printed(told if models.current.players else f"{told}\n\n{_ROLES_OF_UMI}")
-
-
-def _wanted_roles(deps: Dependencies, argument: str) -> RoleModels:
-    """What the roles are to be played by; raises UsageError."""
-    name, _, model = argument.partition(" ")
-    role = role_named(name)
-    if role is not None:
-        if not model.strip():
-            raise UsageError(f"The {role} needs a model.", fix=f"Say /role {role} embedded, or /role {role} -.")
-        return deps.models.roles.giving(role, None if model.strip() == SESSIONS else model.strip())
-    if argument == SESSIONS:
-        return ALL_ONE
-    if argument in deps.settings.presets:
-        return deps.settings.presets[argument]
-    fix = likely(name, (*ROLES, *deps.settings.presets))
-    raise UsageError(f"There is no role and no preset called {name!r}.", fix=fix)
 
 
 def _parted(name: str) -> tuple[str, str]:
@@ -377,7 +349,20 @@ async def _cost(shell: Shell, argument: str) -> Printed:
     if row.estimate is not None or row.estimate_nano is not None:
         spent += "\n≈: some calls reported no usage, so a tokenizer counted; caps count their whole reservation."
     roles = await asyncio.to_thread(shell.ledger.rows, "role", shell.session)
-    parts = (spent, roles_table(roles) if len(roles) > 1 else "", caps_table(await shell.caps()))
+    cells = [
+        (
+            row.key or "-",  # tools that are paid for are nobody's
+            f"{row.calls:,}",
+            about(f"{row.shown_usage.input:,}", estimated=row.estimate is not None),
+            f"{row.usage.cached:,}",
+            about(f"{row.shown_usage.output:,}", estimated=row.estimate is not None),
+            spent_text(row) if not row.unpriced else "unknown",
+            "unknown" if row.seconds is None or row.untimed else f"{row.seconds:,.1f}",
+        )
+        for row in roles
+    ]
+    by_role = table(("role", "calls", "in", "cached", "out", "spent", "seconds"), cells) if len(roles) > 1 else ""
+    parts = (spent, by_role, caps_table(await shell.caps()))
     return Printed("\n\n".join(part for part in parts if part))
 
 

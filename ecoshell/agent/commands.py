@@ -136,35 +136,14 @@ def spent_text(row: CostRow) -> str:
     return spent if not row.unpriced or row.shown_nano is None else f"{spent} + {row.unpriced} unknown"
 
 
-def roles_table(rows: Iterable[CostRow]) -> str:
-    """What each role has cost; tools that are paid for are nobody's."""
-    cells = [
-        (
-            row.key or "-",
-            f"{row.calls:,}",
-            about(f"{row.shown_usage.input:,}", estimated=row.estimate is not None),
-            f"{row.usage.cached:,}",
-            about(f"{row.shown_usage.output:,}", estimated=row.estimate is not None),
-            spent_text(row) if not row.unpriced else "unknown",
-            "unknown" if row.seconds is None or row.untimed else f"{row.seconds:,.1f}",
-        )
-        for row in rows
-    ]
-    return table(("role", "calls", "in", "cached", "out", "spent", "seconds"), cells)
-
-
 def caps_table(caps: Iterable[CapState]) -> str:
     """The caps with what is used of them; says how to set one when there is none."""
     found = list(caps)
     if not found:
         return "No cap is set. /budget 0.50 caps this session at 50 cents, /budget 20000tok at 20,000 tokens."
-    rows = [
-        (cap.scope, *(amount(value, cap.unit) for value in (cap.limit, cap.spent, cap.held, cap.left))) for cap in found
-    ]
-    heads = ("cap", "limit", "spent", "held", "left")
-    if any(cap.own is not None for cap in found):
-        heads = (*heads, "spent by you")
-        rows = [
-            (*row, "" if cap.own is None else amount(cap.own, cap.unit)) for row, cap in zip(rows, found, strict=True)
-        ]
-    return table(heads, rows)
+    own = any(cap.own is not None for cap in found)
+    rows: list[list[str]] = []
+    for cap in found:
+        amounts = (cap.limit, cap.spent, cap.held, cap.left, *((cap.own,) if own else ()))
+        rows.append([cap.scope, *("" if value is None else amount(value, cap.unit) for value in amounts)])
+    return table(("cap", "limit", "spent", "held", "left", *(("spent by you",) if own else ())), rows)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.resources import files
 
 from ecoshell.agent.dependencies import Dependencies
@@ -41,7 +42,10 @@ async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> tuple[Compa
         if not isinstance(event, TextArrived):
             keep(event)
 
-    named = await asyncio.to_thread(_named, deps)
+    wanted, named = deps.settings.compact_model, None
+    if wanted and wanted not in {model.traits.name for model in own}:
+        with suppress(EcoshellError):  # no key, no file: it cannot be reached
+            named = (await asyncio.to_thread(deps.models.factory.make, wanted)).model  # nothing is loaded
     try:
         writer = await asyncio.to_thread(_writer, deps, named, history)
         name, summary = "", ""
@@ -75,17 +79,6 @@ async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> tuple[Compa
     return Compacted(summary, name, len(memory.turns), before, after), taken.nano
 
 
-def _named(deps: Dependencies) -> MeteredModel | None:
-    """The model that `compact_model` names, where it is not the session's and can be had; nothing is loaded."""
-    name = deps.settings.compact_model
-    if not name or name in {model.traits.name for model in deps.models.current.models}:
-        return None
-    try:
-        return deps.models.factory.make(name).model
-    except EcoshellError:  # no key, no file: it cannot be reached
-        return None
-
-
 def _writer(deps: Dependencies, named: MeteredModel | None, history: Sequence[Message]) -> MeteredModel | None:
     """The named model if it will do, else the cheapest of the session's that will; None where only an extract is left.
 
@@ -93,18 +86,17 @@ def _writer(deps: Dependencies, named: MeteredModel | None, history: Sequence[Me
     no model can take the whole conversation.
     """
     own, barred, request = deps.models.current.models, deps.budget.gate.ledger.barred(), _request(history)
-    costs: list[tuple[bool, int, int]] = []
-    models = (*([named] if named else []), *own)
-    for at, model in enumerate(models):
+    able: list[tuple[bool, int, MeteredModel]] = []
+    for model in (*([named] if named else []), *own):
         traits = model.traits
         if traits.small or traits.name in barred:
             continue
         size = model.size(request)
         if traits.context is None or size.count + SUMMARY_TOKENS <= traits.context:
             cost = UNBOUNDED if traits.price is None else traits.price.worst(size.bound, SUMMARY_TOKENS)
-            costs.append((model is not named, cost, at))
-    if costs:
-        return models[min(costs)[2]]
+            able.append((model is not named, cost, model))
+    if able:
+        return min(able, key=lambda one: one[:2])[2]
     if own[0].traits.small:
         return None
     raise UsageError(
@@ -124,16 +116,12 @@ def extract(memory: Memory) -> str:
         if room < 0:
             break
         lines.append(line)
-    earlier = [_beginning(memory.summary, 2 * _QUOTED)] if memory.summary else []
-    left_out = len(memory.turns) - len(lines)
-    return "\n".join(
-        (
-            "[an extract, not a summary: each question with the beginning of its answer]",
-            *earlier,
-            *([f"[{left_out} earlier turns are left out]"] if left_out else []),
-            *reversed(lines),
-        )
-    )
+    told = ["[an extract, not a summary: each question with the beginning of its answer]"]
+    if memory.summary:
+        told.append(_beginning(memory.summary, 2 * _QUOTED))
+    if len(lines) < len(memory.turns):
+        told.append(f"[{len(memory.turns) - len(lines)} earlier turns are left out]")
+    return "\n".join((*told, *reversed(lines)))
 
 
 def _request(history: Sequence[Message]) -> Request:

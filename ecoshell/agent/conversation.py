@@ -9,21 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecoshell.agent.attempts import Attempts, TurnUsage
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.guards import (
-    Affordable,
-    Announced,
-    Approved,
-    Judged,
-    Known,
-    Logged,
-    Meta,
-    Paid,
-    Planned,
-    Registered,
-    Repeated,
-    Runner,
-    ToolExecutor,
-)
+from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
 from ecoshell.agent.memory import Memory, PastTurn, asked_text, next_view, opening_text
 from ecoshell.agent.mode import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
@@ -226,7 +212,7 @@ class Conversation:
             turn = self.memory.last_turn
             log = self._deps.workspace.undo
             wrote = bool(await asyncio.to_thread(log.writes, self.session, turn.copies))
-            if wrote and self._deps.approvals.read_only:
+            if wrote and self._deps.approvals.rules.read_only:
                 raise UsageError("This turn changed files, and the shell is read-only.", fix=_NOT_READ_ONLY)
             restored = await asyncio.to_thread(restore, log, self.session, turn.copies)
             event = TurnUndone(turn.number, restored.restored, restored.kept)
@@ -247,7 +233,7 @@ class Conversation:
         with self.occupying():
             if path not in self._left:
                 raise UsageError(f"/undo has left no file {path!r} alone.", fix="/undo, by itself, takes a turn back.")
-            if self._deps.approvals.read_only:
+            if self._deps.approvals.rules.read_only:
                 raise UsageError("The shell is read-only.", fix=_NOT_READ_ONLY)
             log, copies = self._deps.workspace.undo, self._left[path]
             restored = await asyncio.to_thread(restore, log, self.session, copies, over=path)
@@ -301,7 +287,7 @@ class Conversation:
     def _score(self, event: Event) -> None:
         """Have what parallel plans are scored by take an event into account."""
         if self._scorer is not None:
-            self._scorer.see(event)
+            self._scorer.turns.see(event)
             return
         if isinstance(event, TurnStarted):
             self._heard.clear()
@@ -405,7 +391,7 @@ class Conversation:
         """Everything between TurnStarted and what it came to; what is to hear of it is put to the hearers."""
         deps, memory = self._deps, self.memory
         history = memory.messages
-        self._spending.begin()
+        self._spending.ending = None
         attempts = Attempts(deps, self.session, self.turn, asked.question, emit)
         await attempts.begin()
         hearers.append(attempts.see)
@@ -504,12 +490,10 @@ class Conversation:
     def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
         """The row of guards, built from the innermost."""
         deps = self._deps
-        row: ToolExecutor = Logged(Paid(Runner(deps.catalog, caller_of=self._caller_of), deps), deps)
-        row = Affordable(Approved(row, deps), deps, self._ask_for_money)
-        planned = Planned(Registered(row, deps), deps, plan=plan, ask=self._ask_for_money)
-        row = Announced(Known(Repeated(planned, deps), deps), deps)
-        row = Judged(row, deps, plan=plan, session=self.session, turn=self.turn)
-        return Meta(row, deps, presentation=offer.presentation, measure=self._measure, planned=planned)
+        row = Approved(Logged(Runner(deps.catalog, caller_of=self._caller_of), deps), deps, deps.strategy.searches)
+        checked = Checked(row, deps, plan, self._ask_for_money)
+        row = Judged(Announced(checked, deps), deps, plan, self.session, self.turn)
+        return Meta(row, deps, offer.presentation, self._measure, checked)
 
     def _caller_of(self, call: Call, emit: Emit) -> "Caller":
         """Whom the tool of this call may turn to."""

@@ -8,7 +8,7 @@ verdict stands, and the turn goes on.
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,26 +41,19 @@ _SMALL = 240
 _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
+@dataclass(kw_only=True)
 class Judge:
     """Judges as `kind` says at the moment: with the model that leads (`models`), the classifier in `file`, or a
     plugin's judge of this name (`more`).
     """
 
-    def __init__(
-        self,
-        *,
-        kind: Callable[[], str],
-        models: Callable[[], ModelSet],
-        file: Path,
-        more: Mapping[str, JudgeFunction] | None = None,
-    ) -> None:
-        self.more = more or {}
-        self._kind = kind
-        self._models = models
-        self._file = file
-        self._loaded: tuple[tuple[int, int], Classifier] | None = None
-        self._told: set[str] = set()
-        """Why judging fell back to rules, as far as the person has been told."""
+    kind: Callable[[], str]
+    models: Callable[[], ModelSet]
+    file: Path
+    more: Mapping[str, JudgeFunction] = field(default_factory=dict[str, JudgeFunction])
+    _loaded: "tuple[tuple[int, int], Classifier] | None" = None
+    _told: set[str] = field(default_factory=set[str])
+    """Why judging fell back to rules, as far as the person has been told."""
 
     async def judge(self, query: str, call: Call, observation: Observation, emit: Emit) -> "Verdict":
         """The verdict on one result; never raises for a judge that cannot judge."""
@@ -68,7 +61,7 @@ class Judge:
         from ecoshell.planning.judging import Verdict, by_rules
 
         ruled = await asyncio.to_thread(by_rules, query, call, observation)
-        kind = self._kind()
+        kind = self.kind()
         try:
             if kind == "classifier" and judgeable(ruled):
                 return await asyncio.to_thread(lambda: self._classifier().judge(query, call, observation))
@@ -77,9 +70,8 @@ class Judge:
                 said = "helped" if helped else "did not help"
                 return ruled if helped is None else Verdict(bool(helped), "plugin", f"{kind} says that it {said}")
             if kind == "model" and not ruled.sure:
-                model = self._models().model
-                ask = _scored if model.traits.small and model.can_score else _answered
-                helpful = await ask(model, query, call, observation, emit)
+                model = self.models().model
+                helpful = await _asked(model, query, call, observation, emit)
                 said = "helped" if helpful else "did not help"
                 return Verdict(helpful, "model", f"{model.traits.name} says that it {said}")
         except EcoshellError as error:
@@ -95,42 +87,36 @@ class Judge:
         from ecoshell.planning.classifier import load
 
         try:
-            found = self._file.stat()
+            found = self.file.stat()
         except OSError:
-            return load(self._file)  # which says what is wrong with it
+            return load(self.file)  # which says what is wrong with it
         state = (found.st_mtime_ns, found.st_size)
         if self._loaded is None or self._loaded[0] != state:
-            self._loaded = (state, load(self._file))
+            self._loaded = (state, load(self.file))
         return self._loaded[1]
 
 
-async def _answered(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
-    """What the model says in a word."""
+async def _asked(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
+    """What the model says in a word; of one that is too small to be asked, which word it finds likelier."""
     from ecoshell.planning.judging import unwrapped
 
+    result = unwrapped(observation.text)[0]
+    if model.traits.small and model.can_score:
+        shots = (files("ecoshell.agent") / "judge_shots.md").read_text(encoding="utf-8").strip()
+        asked, told = _beginning(query, _SMALL), _beginning(result, _SMALL)
+        prompt = f"{shots}\n\nQuestion: {asked}\nResult of {call.name}: {told}\nHelpful:"
+        scored = await model.score(ScoreRequest(prompt, ("", ""), (" yes", " no")), emit, role=ROLE, purpose="judge")
+        yes, no = scored.logprobs
+        return yes >= no
     system = (files("ecoshell.agent") / "judge.md").read_text(encoding="utf-8").strip()
-    result = clip(unwrapped(observation.text)[0], _RESULT)[0]
     asked = f"Question: {_beginning(query, _QUESTION)}\n\nCall: {_beginning(call.signature(), _CALL)}"
-    told = f"{asked}\n\nResult:\n{result}\n\nDid it help? yes or no"
+    told = f"{asked}\n\nResult:\n{clip(result, _RESULT)[0]}\n\nDid it help? yes or no"
     messages = (Message("system", system), Message("user", told))
-    request = Request(messages, want="text", max_tokens=MAX_TOKENS, purpose="judge")
-    reply = await model.ask(request, emit, role=ROLE)
+    reply = await model.ask(Request(messages, want="text", max_tokens=MAX_TOKENS, purpose="judge"), emit, role=ROLE)
     said = _WORD.search(reply.text)
     if said is None:
         raise ModelBroken(f"{model.traits.name} answered neither yes nor no.")
     return said[1].lower() == "yes"
-
-
-async def _scored(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
-    """Which word a model finds likelier that is too small to be asked."""
-    from ecoshell.planning.judging import unwrapped
-
-    shots = (files("ecoshell.agent") / "judge_shots.md").read_text(encoding="utf-8").strip()
-    asked, told = _beginning(query, _SMALL), _beginning(unwrapped(observation.text)[0], _SMALL)
-    prompt = f"{shots}\n\nQuestion: {asked}\nResult of {call.name}: {told}\nHelpful:"
-    request = ScoreRequest(prompt, ("", ""), (" yes", " no"))
-    yes, no = (await model.score(request, emit, role=ROLE, purpose="judge")).logprobs
-    return yes >= no
 
 
 def _beginning(text: str, characters: int) -> str:

@@ -10,7 +10,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -25,7 +25,7 @@ from ecoshell.budget.money import amount_text, rounded_up
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import BudgetError, ModelError
 from ecoshell.events import BudgetSettled, Emit, Event, GraphNode, GraphPlanned, NodeChanged, Notice, TextArrived
-from ecoshell.messages import META_TOOLS, TOOL_CALL, TOOL_REGISTER, Attachment, Call
+from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Attachment, Call
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.catp.costs import CostTable
 from ecoshell.planning.catp.executor import NodeFailed, NodeRun, run_graph
@@ -124,12 +124,8 @@ def _read(written: str, view: View, turn_context: TurnContext) -> GraphPlan:
     tools = _tools(view, turn_context)
     found = find_plan(written, {*tools, *META_TOOLS, *turn_context.plan.forbidden})
     for at, node in enumerate(found.plan.nodes):
-        meta = node.tool in META_TOOLS
-        if (
-            said := f"{node.tool} is no part of a plan; tools alone are."
-            if meta
-            else turn_context.plan.refusal(node.tool)
-        ):
+        meta = f"{node.tool} is no part of a plan; tools alone are." if node.tool in META_TOOLS else ""
+        if said := meta or turn_context.plan.refusal(node.tool):
             raise found.placed(PlanFault(f"{shown(node.label)}: {said}", node=node.label, spot=(at, ITSELF)))
     validate(found.plan, Problem(tools), found)
     return found.plan
@@ -190,28 +186,23 @@ _REASON = 300
 _DONE = "this very call was done before the plan was repaired."
 
 
+@dataclass(slots=True)
 class Spending:
     """Passes events on, with the node they are about, and adds up what they say was spent on thinking."""
 
-    def __init__(self, emit: Emit, node: str = "", call: str = "") -> None:
-        self.thought = StepCost()
-        self.call = call
-        """The id of the node's call."""
-        self.tool_nano = 0
-        """What its tool has cost."""
-        self._emit = emit
-        self._node = node
-
-    @property
-    def nano(self) -> int | None:
-        """Money for thinking and for the tool; None is unknown."""
-        return None if self.thought.nano is None else self.thought.nano + self.tool_nano
+    tell: Emit
+    node: str = ""
+    call: str = ""
+    """The id of the node's call."""
+    thought: StepCost = field(default_factory=StepCost)
+    tool_nano: int = 0
+    """What its tool has cost."""
 
     def emit(self, event: Event) -> None:
         """Take an event."""
         if isinstance(event, BudgetSettled) and event.role != JUDGE:
             self.thought = self.thought.plus(event)
-        self._emit(replace(event, node=self._node) if self._node and isinstance(event, TextArrived) else event)
+        self.tell(replace(event, node=self.node) if self.node and isinstance(event, TextArrived) else event)
 
 
 @dataclass(slots=True)
@@ -227,24 +218,20 @@ class Lasting:
     """Whether the present plan has not come to it, nor keeps it."""
 
 
+@dataclass(slots=True)
 class Finished:
     """What the plans of one turn have finished: nodes of the present one, and every lasting call, in their order."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-        self._nodes: dict[str, tuple[Node, Step]] = {}
-        """By their labels."""
-        self._lasting: list[Lasting] = []
-
-    @property
-    def steps(self) -> Mapping[str, Step]:
-        """What the finished nodes of the present plan came to, by their labels."""
-        return {label: step for label, (_, step) in self._nodes.items()}
+    catalog: Catalog
+    steps: dict[str, Step] = field(default_factory=dict[str, Step])
+    """What the finished nodes of the present plan came to, by their labels."""
+    _nodes: dict[str, Node] = field(default_factory=dict[str, Node])
+    _lasting: list[Lasting] = field(default_factory=list[Lasting])
 
     def add(self, node: Node, step: Step, made: Call) -> None:
         """A node of the present plan is done; `made` is the call as its tool got it."""
-        self._nodes[node.label] = node, step
-        if self._catalog.tool(node.tool).effects & LASTING:
+        self._nodes[node.label], self.steps[node.label] = node, step
+        if self.catalog.tool(node.tool).effects & LASTING:
             self._lasting.append(Lasting(step, frozenset((self._what(step.call), self._what(made)))))
 
     def follow(self, plan: GraphPlan) -> None:
@@ -252,16 +239,15 @@ class Finished:
 
         A node whose inputs have changed, or wait for what has, runs anew.
         """
-        kept: dict[str, tuple[Node, Step]] = {}
+        kept: dict[str, Node] = {}
         for node in plan.nodes:
             before = self._nodes.get(node.label)
-            same = before is not None and set(before[0].after) == set(node.after)
-            if before is not None and same and kept.keys() >= set(node.after) - {TASK}:
-                kept[node.label] = before
-        self._nodes = kept
-        steps = [step for _, step in kept.values()]
+            same = before is not None and set(before.after) == set(node.after)
+            if same and kept.keys() >= set(node.after) - {TASK}:
+                kept[node.label] = node
+        self._nodes, self.steps = kept, {label: self.steps[label] for label in kept}
         for followed, lasting in enumerate(reversed(self._lasting)):
-            lasting.followed, lasting.left = followed, lasting.step not in steps
+            lasting.followed, lasting.left = followed, lasting.step not in self.steps.values()
 
     def take_over(self, node: Node, call: Call) -> Lasting | None:
         """What was done for a plan before this one by this very call, as the node's; None where it is to be made.
@@ -272,27 +258,24 @@ class Finished:
         found = next((one for one in self._lasting if one.left and what in one.known_as), None)
         if found is not None:
             found.left = False
-            self._nodes[node.label] = node, found.step
+            self._nodes[node.label], self.steps[node.label] = node, found.step
         return found
 
     def _what(self, call: Call) -> str:
-        """The tool and its arguments, written so that calls that are the same read the same."""
-        made = unwrap(call) if call.name == TOOL_CALL else call
+        """The tool and its arguments, written so that calls that are the same read the same: `1.0` is `1`."""
+        made = unwrap(call)
         arguments = dict(made.arguments)
-        properties: Mapping[str, Any] = self._catalog.document(made.name).parameters.get("properties") or {}
+        properties: Mapping[str, Any] = self.catalog.document(made.name).parameters.get("properties") or {}
         for name, schema in properties.items():
             if isinstance(schema, dict) and "default" in schema:
                 arguments.setdefault(name, cast("dict[str, Any]", schema)["default"])
-        return f"{made.name} {json.dumps(_plain(arguments), sort_keys=True, default=str)}"
+        plain = json.loads(json.dumps(arguments, default=str), parse_float=_number)
+        return f"{made.name} {json.dumps(plain, sort_keys=True)}"
 
 
-def _plain(value: Any) -> Any:
-    """The value with whole numbers written in one way: `1.0` is `1`."""
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in cast("list[Any] | tuple[Any, ...]", value)]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _number(text: str) -> float:
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 class Run:
@@ -306,7 +289,7 @@ class Run:
         self._finished = parallel.finished
         self._plan = plan
         self._text = render(plan, "text")
-        self._kept = parallel.finished.steps
+        self._kept = dict(parallel.finished.steps)
         self._turn_context = parallel.turn_context
         self._mode = mode
         self._base = path
@@ -331,7 +314,13 @@ class Run:
         """Run it to its end."""
         for step in self._base.found:
             self._calls[step.call.subject].append(step.call)
-        registrations = await self._register(self._base)
+        # a plan says by naming a tool that it is to be registered, so no model is asked
+        registered, registrations = self._turn_context.registered(self._base), list[Step]()
+        tools = dict.fromkeys(node.tool for node in self._plan.nodes if node.label not in self._kept)
+        for at, tool in enumerate((tool for tool in tools if tool not in registered), 1):
+            call = Call(TOOL_REGISTER, {"tool_name": tool}, f"g{self._number}r{at}")
+            context = CallContext(self._base.then(*registrations), frozenset(registered), self._emit)
+            registrations.append(Step("", call, await self._executor.execute(call, context)))
         self._base = self._base.then(*registrations)
         nodes, catalog = self._plan.nodes, self._turn_context.catalog
         lasting = [node.label for node in nodes if catalog.tool(node.tool).effects & LASTING]
@@ -340,17 +329,6 @@ class Run:
         steps = (self._steps[node.label] for node in nodes if node.label in self._steps)
         unfinished = tuple(f"{one.node.label} {one.state}: {one.reason}" for one in ran.nodes if one.state != "done")
         return Gathered((*registrations, *steps), unfinished)
-
-    async def _register(self, path: Path) -> list[Step]:
-        """Register what the plan uses and the path has not; a plan says so by naming a tool, so no model is asked."""
-        registered = self._turn_context.registered(path)
-        tools = dict.fromkeys(node.tool for node in self._plan.nodes if node.label not in self._kept)
-        steps: list[Step] = []
-        for at, tool in enumerate((tool for tool in tools if tool not in registered), 1):
-            call = Call(TOOL_REGISTER, {"tool_name": tool}, f"g{self._number}r{at}")
-            seen = await self._executor.execute(call, CallContext(path.then(*steps), frozenset(registered), self._emit))
-            steps.append(Step("", call, seen))
-        return steps
 
     async def _node(self, node: Node, given: Mapping[str, Step]) -> Step:
         """Make one node's call, or take over what it came to before; raises NodeFailed."""
@@ -368,25 +346,45 @@ class Run:
                     waited.update(one.after)
             known = waited & self._steps.keys()
             path = self._base.then(*(self._steps[one.label] for one in self._plan.nodes if one.label in known))
-            call = await self._call(node, given, path)
-            return self._taken_over(node, call) or await self._act(node, call, path)
+            call, spent = await self._call(node, given, path), self._spent[node.label]
+            done = self._finished.take_over(node, call)
+            if done is not None:
+                spent.call = done.step.call.id
+                since = f" Calls after it that may have changed something: {done.followed}." if done.followed else ""
+                self._emit(Notice(f"{visible_line(node.label)} was not run again: {_DONE}{since}"))
+                return done.step
+            context = CallContext(
+                path,
+                frozenset(self._turn_context.registered(self._base)),
+                self._emit,
+                rationale=f"It is {node.label} in the plan {self._text}",
+                node=True,
+                # a node's clock does not run while it is drafted
+                thought=replace(self._share, seconds=0.0) + spent.thought,
+            )
+            try:
+                seen = await self._executor.execute(call, context)
+            finally:
+                spent.tool_nano = context.bill.spent_nano
+            step = self._steps[node.label] = Step("", call, seen)
+            if not seen.ok:
+                raise NodeFailed(visible_line(seen.text)[:_REASON])
+            self._finished.add(node, step, context.bill.made or call)
+            return step
 
     @asynccontextmanager
     async def _use(self, tool: str) -> AsyncGenerator[None]:
         """Begin a use as soon as the turn's plan leaves room for it beside those under way, or none of them could make
         some by its end."""
-
-        def has_room() -> bool:
-            allowed, under_way = self._turn_context.plan.allows(tool), self._under_way[tool]
-            return allowed is None or not under_way or under_way < allowed
-
+        under_way, plan = self._under_way, self._turn_context.plan
         async with self._use_ended:
-            await self._use_ended.wait_for(has_room)
-            self._under_way[tool] += 1
+            while under_way[tool] and (allowed := plan.allows(tool)) is not None and under_way[tool] >= allowed:
+                await self._use_ended.wait()
+            under_way[tool] += 1
         try:
             yield
         finally:
-            self._under_way[tool] -= 1
+            under_way[tool] -= 1
             async with self._use_ended:
                 self._use_ended.notify_all()
 
@@ -418,38 +416,6 @@ class Run:
             self._calls[node.tool].append(call)
         return replace(call, id=spent.call)
 
-    def _taken_over(self, node: Node, call: Call) -> Step | None:
-        """The step in which this call was done before the repair and which lasts; None where it is to be made."""
-        done = self._finished.take_over(node, call)
-        if done is None:
-            return None
-        self._spent[node.label].call = done.step.call.id
-        since = f" Calls after it that may have changed something: {done.followed}." if done.followed else ""
-        self._emit(Notice(f"{visible_line(node.label)} was not run again: {_DONE}{since}"))
-        return done.step
-
-    async def _act(self, node: Node, call: Call, path: Path) -> Step:
-        """Send the call through the guards; raises NodeFailed for what comes to nothing."""
-        spent = self._spent[node.label]
-        context = CallContext(
-            path,
-            frozenset(self._turn_context.registered(self._base)),
-            self._emit,
-            rationale=f"It is {node.label} in the plan {self._text}",
-            node=True,
-            # a node's clock does not run while it is drafted
-            thought=replace(self._share, seconds=0.0) + spent.thought,
-        )
-        try:
-            seen = await self._executor.execute(call, context)
-        finally:
-            spent.tool_nano = context.bill.spent_nano
-        step = self._steps[node.label] = Step("", call, seen)
-        if not seen.ok:
-            raise NodeFailed(visible_line(seen.text)[:_REASON])
-        self._finished.add(node, step, context.bill.made or call)
-        return step
-
     def _changed(self, run: NodeRun) -> None:
         label = run.node.label
         if label in self._kept:
@@ -460,4 +426,5 @@ class Run:
         step = self._steps.get(label)
         denied = run.state == "failed" and step is not None and step.observation.refused == "unapproved"
         state = "denied" if denied else run.state
-        self._emit(NodeChanged(label, state, call, seconds, spent.nano, run.reason))
+        nano = None if spent.thought.nano is None else spent.thought.nano + spent.tool_nano
+        self._emit(NodeChanged(label, state, call, seconds, nano, run.reason))

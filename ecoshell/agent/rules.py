@@ -1,6 +1,9 @@
 """What the settings say of a call, by what the tool will see: resolved paths, parsed commands, plain addresses."""
 
 import fnmatch
+import functools
+import glob
+import itertools
 import os
 import posixpath
 import re
@@ -73,29 +76,20 @@ _LONGEST_PATH = 4096
 _PORTS = {"http": ":80", "https": ":443"}
 _STARTS = "bashrc bash_profile bash_login bash_logout bash_aliases profile zshrc zshenv zprofile zlogin zlogout"
 _SHELLS = f"{_STARTS} kshrc mkshrc shrc cshrc tcshrc login logout inputrc xinitrc xprofile xsession xsessionrc"
-_KINDS = (
-    (
-        "git runs what it names",
-        "*/.git */.git/* */.gitconfig */.config/git/* */.githooks/* */.husky/* */.pre-commit-config.yaml "
-        "*/lefthook.yml */head",  # which any folder needs to be a repository without a working tree
-    ),
-    ("direnv runs it", "*/.envrc */.direnvrc */.config/direnv/*"),
-    (
-        "an editor runs what it names",
-        "*/.vscode/* */*.code-workspace */.idea/* */.devcontainer/* */.devcontainer.json */.vimrc */.exrc */.nvimrc "
-        "*/.nvim.lua */.vim/* */.config/nvim/* */.emacs */.emacs.d/* */.dir-locals.el */.mcp.json */.cursor/*",
-    ),
-    (
-        "a shell runs it when it starts",
-        f"{' '.join(f'*/.{name}' for name in _SHELLS.split())} */.config/fish/* */.config/autostart/* "
-        "*/.config/systemd/* */.config/environment.d/* */library/launchagents/* */.ssh/* */.bashrc.d/* */.zshrc.d/*",
-    ),
-    (
-        "programs are taken from there",
-        "*/.venv/* */venv/bin/* */node_modules/.bin/* */sitecustomize.py */usercustomize.py */*.pth",
-    ),
-)
-_RUN_LATER = tuple((why, tuple(patterns.split())) for why, patterns in _KINDS)
+_KINDS = {
+    "git runs what it names": "*/.git */.git/* */.gitconfig */.config/git/* */.githooks/* */.husky/* */lefthook.yml "
+    "*/.pre-commit-config.yaml */head",  # which any folder needs to be a repository without a working tree
+    "direnv runs it": "*/.envrc */.direnvrc */.config/direnv/*",
+    "an editor runs what it names": "*/.vscode/* */*.code-workspace */.idea/* */.devcontainer/* */.devcontainer.json "
+    "*/.vimrc */.exrc */.nvimrc */.nvim.lua */.vim/* */.config/nvim/* */.emacs */.emacs.d/* */.dir-locals.el "
+    "*/.mcp.json */.cursor/*",
+    "a shell runs it when it starts": f"{' '.join(f'*/.{name}' for name in _SHELLS.split())} */.config/fish/* */.ssh/* "
+    "*/.config/autostart/* */.config/systemd/* */.config/environment.d/* */library/launchagents/* */.bashrc.d/* "
+    "*/.zshrc.d/*",
+    "programs are taken from there": "*/.venv/* */venv/bin/* */node_modules/.bin/* */sitecustomize.py "
+    "*/usercustomize.py */*.pth",
+}
+_RUN_LATER = {why: patterns.split() for why, patterns in _KINDS.items()}
 """Files that something runs later without being asked, with why: what writes them is asked about each time."""
 
 
@@ -131,24 +125,22 @@ class Line:
             return True
         wanted[0] = _base(wanted[0])
         chained = not _OPERATORS.isdisjoint(pattern.split())
-        commands = [sum(self.commands, ())] if chained else self.commands
-        return any(self._names(command, wanted) for command in commands)
+        for command in [sum(self.commands, ())] if chained else self.commands:
+            words, sought = [word.casefold() for word in command], wanted
+            if _base(words[0]) in _TAKE_TEXT and not self.redirects:
+                if not fnmatch.fnmatchcase(_base(words[0]), wanted[0]):
+                    continue
+                words, sought = words[1:], wanted[1:]
+            tokens = iter([token for word in words for token in (word, *_inner(word))])
+            if all(any(self._may_be(token, word) for token in tokens) for word in sought):
+                return True
+        return False
 
     def is_only(self, pattern: str) -> bool:
         """Whether the line is one plain command that the pattern covers, word by word: what rules that allow go by."""
         if self.doubt or self.redirects or len(self.commands) != 1:
             return False
         return fnmatch.fnmatchcase("\0".join(self.commands[0]), "\0".join(_pattern_words(pattern)))
-
-    def _names(self, command: Sequence[str], wanted: Sequence[str]) -> bool:
-        """Whether the wanted words, with their wildcards, come in a command in this order."""
-        words = [word.casefold() for word in command]
-        if _base(words[0]) in _TAKE_TEXT and not self.redirects:
-            if not fnmatch.fnmatchcase(_base(words[0]), wanted[0]):
-                return False
-            words, wanted = words[1:], wanted[1:]
-        tokens = iter([token for word in words for token in (word, *_inner(word))])
-        return all(any(self._may_be(token, word) for token in tokens) for word in wanted)
 
     def _may_be(self, token: str, wanted: str) -> bool:
         """Whether a token is what is wanted, or the shell may put that in its place."""
@@ -161,6 +153,7 @@ class Line:
         return alike and ("/" in wanted or fnmatch.fnmatchcase(wanted.strip("*"), token))
 
 
+@functools.lru_cache(maxsize=64)
 def parsed(text: str) -> Line:
     """The simple commands of a line; never raises."""
     if len(text) > _LONGEST_LINE:
@@ -202,32 +195,23 @@ def parsed(text: str) -> Line:
 def _doubt_in(command: Sequence[str]) -> str:
     """Why nobody can tell from its words what a simple command runs."""
     program, words = _base(command[0]).casefold(), command[1:]
+    named = words[1:] if words[:1] in (("-m",), ["-m"]) else words
+    is_file = bool(named) and not named[0].startswith(("-", "/dev/", "/proc/"))  # or a module, given to an interpreter
+    scripts = [word for word in words if not word.startswith("-")]
+    plain = all(_SED_OPTIONS.fullmatch(word) for word in words if word.startswith("-"))
     runs = (
         program in _RESERVED
         or program in _RUNNERS
         or not program
         or any(map(_EVALUATED.search, words))
         or _LOADERS.fullmatch(program)
-        or (_INTERPRETERS.fullmatch(program) and not _runs_a_file(words))
+        or (_INTERPRETERS.fullmatch(program) and not is_file)
         or (program in _AWK and any(map(_AWK_RUNS.search, words)))
-        or (program in ("sed", "gsed") and not _SED_PLAIN.fullmatch(_scripts_of(words)))
+        or (program in ("sed", "gsed") and not (scripts and plain and _SED_PLAIN.fullmatch(scripts[0])))
         or (program == "find" and any(word.startswith(_FIND_RUNS) for word in words))
         or (program == "git" and (not words or words[0].startswith("-") or any(w.startswith(_GIT_RUNS) for w in words)))
     )
     return f"{command[0]} may run what its arguments say" if runs else ""
-
-
-def _runs_a_file(words: Sequence[str]) -> bool:
-    """Whether an interpreter is given a file or a module, not code."""
-    named = words[1:] if words[:1] in (("-m",), ["-m"]) else words
-    return bool(named) and not named[0].startswith(("-", "/dev/", "/proc/"))
-
-
-def _scripts_of(words: Sequence[str]) -> str:
-    """The one script of sed, where it is given neither more nor otherwise; else a text that is none."""
-    options = [word for word in words if word.startswith("-")]
-    rest = [word for word in words if not word.startswith("-")]
-    return rest[0] if rest and all(map(_SED_OPTIONS.fullmatch, options)) else "?"
 
 
 def _pattern_words(pattern: str) -> list[str]:
@@ -293,17 +277,14 @@ class Rules:
         seen = _Seen(call, tool, self.workspace)
         if why := next((why for why in map(seen.reached, self.deny) if why), ""):
             return Judgement("deny", f"a rule in the settings forbids it ({why})")
-        if "write" in effects and (
-            later := _executed_later(seen.written(), [os.path.realpath(folder) for folder in self.own])
-        ):
-            return Judgement(
-                "ask", f"This file is executed later: {later}. A person decides each time, also with --yes.", True
-            )
-        if "write" in effects and not self.force and (less := seen.shrinks()):
-            return Judgement("ask", f"{less}. A person decides each time, also with --yes.", True)
-        return Judgement("allow") if self.yes else self._without_yes(seen, effects)
-
-    def _without_yes(self, seen: "_Seen", effects: frozenset[Effect]) -> Judgement:
+        if "write" in effects:
+            own = [os.path.realpath(folder) for folder in self.own]
+            later = _executed_later(seen.written(), own)
+            said = f"This file is executed later: {later}" if later else "" if self.force else seen.shrinks()
+            if said:
+                return Judgement("ask", f"{said}. A person decides each time, also with --yes.", always_asks=True)
+        if self.yes:
+            return Judgement("allow")
         if why := ", ".join(filter(None, map(seen.reached, self.ask))):
             return Judgement("ask", f"A rule in the settings asks ({why}).", by_rule=True)
         if effects <= HARMLESS:
@@ -314,41 +295,75 @@ class Rules:
         return Judgement("allow", git_command=seen.git_command() if ":" in rule else "")
 
 
+@dataclass(frozen=True, slots=True)
 class _Seen:
-    """A call as the tool will see it; each part is looked at once, and only where a rule speaks of it."""
+    """A call as the tool will see it; a part is looked at only where a rule speaks of it."""
 
-    def __init__(self, call: Call, tool: Tool, workspace: Path) -> None:
-        self._call = call
-        self._tool = tool
-        self._workspace = workspace
-        self._lines: dict[str, Line] = {}
+    call: Call
+    tool: Tool
+    workspace: Path
 
     def reached(self, rule: str) -> str:
         """The rule, with why where it is not plain, if the call does or may do what it names; else empty."""
         name, colon, wanted = rule.partition(":")
-        if not fnmatch.fnmatchcase(self._call.name, name):
+        if not fnmatch.fnmatchcase(self.call.name, name):
             return ""
         if not colon:
             return rule
-        if not subjects_of(self._tool):
+        if not subjects_of(self.tool):
             return f"{rule}; what the call would do cannot be told from its arguments"
-        return next(filter(None, (self._reaches(rule, wanted, *each) for each in self._subjects())), "")
+        for subject, text in self._subjects():
+            if text is None:
+                return f"{rule}; an argument is no text"
+            if subject is Subject.COMMAND:
+                line = parsed(text)
+                if line.may_run(wanted):
+                    return f"{rule}; it cannot be told what the line runs: {line.doubt}" if line.doubt else rule
+            elif subject is Subject.PATH:
+                places = _places(self.workspace, text)
+                if places is None or _may_be_in(self.workspace, wanted, places):
+                    return rule
+            else:
+                address = _address(text)
+                found = address is None or fnmatch.fnmatchcase(address.casefold(), _lowered(wanted).casefold())
+                if found or fnmatch.fnmatchcase(text, wanted):
+                    return rule
+        return ""
 
     def is_covered(self, rule: str) -> bool:
         """Whether a rule that allows speaks of all that the call does."""
         name, colon, wanted = rule.partition(":")
-        if not fnmatch.fnmatchcase(self._call.name, name):
+        if not fnmatch.fnmatchcase(self.call.name, name):
             return False
         if not colon:
             return True
-        if list(self._call.arguments.values()) == [wanted] and Subject.PATH not in subjects_of(self._tool).values():
+        if list(self.call.arguments.values()) == [wanted] and Subject.PATH not in subjects_of(self.tool).values():
             return True  # to the letter
         subjects = list(self._subjects())
-        return bool(subjects) and all(self._covers(wanted, *each) for each in subjects)
+        for subject, text in subjects:
+            if text is None:
+                return False
+            if subject is Subject.COMMAND:
+                line = parsed(text)
+                words = (word for command in line.commands for word in command[1:])
+                named = (part for word in words for part in re.split(r"[=:,]", word) if part != "HEAD")
+                # a wildcard does not speak of a file that is executed later; HEAD is a commit, most of all
+                later = (_executed_later(_places(self.workspace, part) or ()) for part in named)
+                if not line.is_only(wanted) or any(later):
+                    return False
+            elif subject is Subject.PATH:
+                places, pattern = _places(self.workspace, text), _pattern(os.path.realpath(self.workspace), wanted)
+                if places is None or not all(fnmatch.fnmatchcase(place, pattern) for place in places):
+                    return False
+            else:
+                address = _address(text)
+                if address is None or ".." in address or not fnmatch.fnmatchcase(address, _lowered(wanted)):
+                    return False
+        return bool(subjects)
 
     def git_command(self) -> str:
         """The command of git that the call runs; "git" where it is not plain which, empty where it runs none."""
-        lines = [self._line(text) for subject, text in self._subjects() if subject is Subject.COMMAND and text]
+        lines = [parsed(text) for subject, text in self._subjects() if subject is Subject.COMMAND and text]
         found = [words for line in lines for words in line.commands if "git" in map(posixpath.basename, words)]
         return found[0][1] if len(found) == 1 and found[0][0] == "git" and len(found[0]) > 1 else "git" * bool(found)
 
@@ -357,18 +372,21 @@ class _Seen:
 
         What a command or a program's text writes is not told.
         """
-        declared = subjects_of(self._tool)
-        if not declared and "execute" in self._tool.effects:
+        declared = subjects_of(self.tool)
+        if not declared and "execute" in self.tool.effects:
             return
-        texts = (one for text in _texts(self._call.arguments) for one in _read_as_paths(text))
-        for subject, text in self._subjects() if declared else ((Subject.PATH, text) for text in texts):
-            if subject is Subject.PATH and text is not None:
-                yield from _places(self._workspace, text) or ()
+        paths = [text for subject, text in self._subjects() if subject is Subject.PATH and text is not None]
+        for text in () if declared else _texts(self.call.arguments):
+            plain = unquote(_FILE_ADDRESS.sub("", text, count=1))  # what a stranger's tool may make of it
+            plain = f"{Path.home()}{plain[1:]}" if plain.startswith("~/") else plain
+            paths += [text] if plain == text else [text, plain]
+        for path in paths:
+            yield from _places(self.workspace, path) or ()
 
     def shrinks(self) -> str:
         """How much less a file would hold after the call, in words, where the call names its whole text; else empty."""
-        named = subjects_of(self._tool)
-        content = next((self._call.arguments.get(name) for name in named if named[name] is Subject.CONTENT), None)
+        named = subjects_of(self.tool)
+        content = next((self.call.arguments.get(name) for name in named if named[name] is Subject.CONTENT), None)
         for path in self.written() if isinstance(content, str) else ():
             with suppress(OSError):
                 before = posixpath.getsize(path) if posixpath.isfile(path) else 0
@@ -381,55 +399,17 @@ class _Seen:
 
         A list that names nothing cannot be told: a tool takes that for whatever there is.
         """
-        properties = cast("Mapping[str, Any]", self._tool.document.parameters.get("properties") or {})
-        for name, subject in subjects_of(self._tool).items():
+        properties = cast("Mapping[str, Any]", self.tool.document.parameters.get("properties") or {})
+        for name, subject in subjects_of(self.tool).items():
             if subject is Subject.CONTENT:
                 continue
-            value = self._call.arguments.get(name)
+            value = self.call.arguments.get(name)
             if value is None:
                 schema: object = properties.get(name)
                 value = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
             if value is not None:
                 listed = cast("list[object]", value) if isinstance(value, list) else [value]
                 yield from ((subject, each if isinstance(each, str) else None) for each in listed or [None])
-
-    def _reaches(self, rule: str, wanted: str, subject: Subject, text: str | None) -> str:
-        if text is None:
-            return f"{rule}; an argument is no text"
-        if subject is Subject.COMMAND:
-            line = self._line(text)
-            why = f"{rule}; it cannot be told what the line runs: {line.doubt}" if line.doubt else rule
-            return why if line.may_run(wanted) else ""
-        if subject is Subject.PATH:
-            places = _places(self._workspace, text)
-            return rule if places is None or _may_be_in(self._workspace, wanted, places) else ""
-        address = _address(text)
-        found = address is None or fnmatch.fnmatchcase(address.casefold(), _lowered(wanted).casefold())
-        return rule if found or fnmatch.fnmatchcase(text, wanted) else ""
-
-    def _covers(self, wanted: str, subject: Subject, text: str | None) -> bool:
-        if text is None:
-            return False
-        if subject is Subject.COMMAND:
-            return self._line(text).is_only(wanted) and not self._touches_later(text)
-        if subject is Subject.PATH:
-            places = _places(self._workspace, text)
-            pattern = _pattern(os.path.realpath(self._workspace), wanted)
-            return places is not None and all(fnmatch.fnmatchcase(place, pattern) for place in places)
-        address = _address(text)
-        return address is not None and ".." not in address and fnmatch.fnmatchcase(address, _lowered(wanted))
-
-    def _touches_later(self, line: str) -> bool:
-        """Whether a command names a file that is executed later: a wildcard does not speak of that."""
-        words = (word for command in self._line(line).commands for word in command[1:])
-        parts = (part for word in words for part in re.split(r"[=:,]", word) if part)
-        named = (part for part in parts if part != "HEAD")  # a commit, most of all
-        return any(_executed_later(_places(self._workspace, part) or ()) for part in named)
-
-    def _line(self, text: str) -> Line:
-        if text not in self._lines:
-            self._lines[text] = parsed(text)
-        return self._lines[text]
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -443,15 +423,6 @@ def _texts(value: object) -> Iterator[str]:
             left += [*cast("Mapping[str, object]", each).keys(), *cast("Mapping[str, object]", each).values()]
         elif isinstance(each, list):
             left += cast("list[object]", each)
-
-
-def _read_as_paths(text: str) -> Iterator[str]:
-    """A text as a path, and as what a stranger's tool may make of it: a `file:` address, the home folder."""
-    yield text
-    plain = unquote(_FILE_ADDRESS.sub("", text, count=1))
-    plain = f"{Path.home()}{plain[1:]}" if plain.startswith("~/") else plain
-    if plain != text:
-        yield plain
 
 
 def _places(workspace: Path, path: str) -> tuple[str, str] | None:
@@ -471,39 +442,31 @@ def _places(workspace: Path, path: str) -> tuple[str, str] | None:
 def _pattern(top: str, wanted: str) -> str:
     """A rule's pattern with the workspace before it, normalised; a last slash stands for all that is below."""
     below = f"{wanted}*" if wanted.endswith("/") else wanted
-    return posixpath.normpath(below) if posixpath.isabs(below) else posixpath.normpath(f"{_escaped(top)}/{below}")
-
-
-def _escaped(path: str) -> str:
-    return _GLOB.sub(lambda sign: f"[{sign[0]}]", path)
+    return posixpath.normpath(below) if posixpath.isabs(below) else posixpath.normpath(f"{glob.escape(top)}/{below}")
 
 
 def _may_be_in(workspace: Path, wanted: str, places: tuple[str, str]) -> bool:
     """Whether the pattern names one of these places, a folder that it is in, or, of a folder, something in it."""
-    top = os.path.realpath(workspace)
-    patterns = {_pattern(top, wanted), _led(top, wanted), *([wanted] if wanted.startswith("*") else [])}
+    top, before = os.path.realpath(workspace), _GLOB.split(wanted)[0]
+    folder = before if before == wanted else before[: before.rfind("/") + 1]
+    led = glob.escape(os.path.realpath(posixpath.join(top, folder)))  # the links before the first wildcard are followed
+    led = f"{led}/{wanted[len(folder) :]}" if len(folder) < len(wanted) else led
+    patterns = {_pattern(top, wanted), led, *([wanted] if wanted.startswith("*") else [])}
     is_folder = posixpath.isdir(places[1])
-    return any(_meets(_folded(pattern), _folded(place), is_folder) for pattern in patterns for place in places)
-
-
-def _meets(pattern: str, place: str, is_folder: bool) -> bool:
-    above = place
-    while True:
-        if fnmatch.fnmatchcase(above, pattern):
+    for pattern, place in itertools.product(map(_folded, patterns), map(_folded, places)):
+        plain = _GLOB.split(pattern)[0]
+        if any(fnmatch.fnmatchcase(above, pattern) for above in _upward(place)):
             return True
-        if above == posixpath.dirname(above):
-            break
-        above = posixpath.dirname(above)
-    plain = _GLOB.split(pattern)[0]
-    return is_folder and (plain.startswith(f"{place}/") or f"{place}/".startswith(plain))
+        if is_folder and (plain.startswith(f"{place}/") or f"{place}/".startswith(plain)):
+            return True
+    return False
 
 
-def _led(top: str, wanted: str) -> str:
-    """The pattern with the links followed in what it names before its first wildcard."""
-    plain = _GLOB.split(wanted)[0]
-    folder = plain if plain == wanted else plain[: plain.rfind("/") + 1]
-    real = _escaped(os.path.realpath(posixpath.join(top, folder)))
-    return f"{real}/{wanted[len(folder) :]}" if len(folder) < len(wanted) else real
+def _upward(path: str) -> Iterator[str]:
+    """The path, and every folder that it is in."""
+    yield path
+    while path != (path := posixpath.dirname(path)):
+        yield path
 
 
 def _address(text: str) -> str | None:
@@ -539,18 +502,10 @@ def _executed_later(paths: Iterable[str], own: Iterable[str] = ()) -> str:
         name = _folded(path)
         if any(f"{name}/".startswith(f"{_folded(folder)}/") for folder in own):
             return "ecoshell itself goes by what is in there"
-        for why, patterns in _RUN_LATER:
+        for why, patterns in _RUN_LATER.items():
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
                 return why
-        if _in_repository(posixpath.dirname(path)):
-            return "git runs what it names"
+        above = _upward(posixpath.dirname(path))
+        if any(posixpath.isfile(f"{folder}/HEAD") and posixpath.isdir(f"{folder}/refs") for folder in above):
+            return "git runs what it names"  # a repository without a working tree
     return ""
-
-
-def _in_repository(folder: str) -> bool:
-    """Whether a folder is, or is in, a repository without a working tree."""
-    while folder != posixpath.dirname(folder):
-        if posixpath.isfile(f"{folder}/HEAD") and posixpath.isdir(f"{folder}/refs"):
-            return True
-        folder = posixpath.dirname(folder)
-    return False

@@ -6,7 +6,7 @@ judged the call. A node that failed or was skipped did not help, nor did any whe
 
 import asyncio
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 
@@ -26,24 +26,26 @@ _JUDGES = ("you", "checker", "agent", "model", "plugin", "classifier", "rules")
 
 
 class Scorer:
-    """Scores the plans of one session; hears every event of it."""
+    """Scores the plans of one session."""
 
     def __init__(self, deps: Dependencies, session: str, past: Iterable[Event] = ()) -> None:
         self._deps = deps
         self._session = session
-        self._turns = PlannedTurns(past)
-
-    def see(self, event: Event) -> None:
-        """Take the next event into account."""
-        self._turns.see(event)
+        self.turns = PlannedTurns(past)
+        """Is to be told of every event."""
 
     async def end(self, number: int, status: Status, answer: str, emit: Emit) -> None:
         """Score the plan of a turn that ends so, where it has one; raises StoreError."""
-        turn = self._turns.by_number.get(number)
+        turn = self.turns.by_number.get(number)
         if turn is None or status not in _FINISHED:
             return
-        settings, profiles = self._deps.settings, self._deps.profiles
+        settings, profiles, checked = self._deps.settings, self._deps.profiles, None
         limits = [cap.limit for cap in await self._deps.budget.caps() if cap.unit == "usd"]
+        if settings.checker and status != "gave_up" and not self._deps.approvals.rules.read_only:
+            try:
+                checked = await self._deps.workspace.check(settings.checker, answer)
+            except ToolError as failure:
+                emit(Notice(f"[graph] checker said nothing of the answer: {visible_line(failure.message)}"))
         blank = PlanScored(
             turn=number,
             performance=None,
@@ -53,7 +55,7 @@ class Scorer:
             alpha=settings.alpha,
             quality=None,
             resources_nano=taken(turn.runs.values(), profiles.unit_nano, profiles.resources),
-            checked=None if status == "gave_up" else await self._checked(answer, emit),
+            checked=checked,
         )
         emit(scored(turn, status, await self._spent(number), blank))
 
@@ -62,7 +64,7 @@ class Scorer:
 
         All but marks and what was spent counts as it did then. Raises StoreError.
         """
-        turn = self._turns.by_number.get(number)
+        turn = self.turns.by_number.get(number)
         if turn is None or turn.status is None or turn.scored is None:
             return None
         after = scored(turn, turn.status, await self._spent(number), turn.scored)
@@ -73,17 +75,6 @@ class Scorer:
         rows = await asyncio.to_thread(self._deps.budget.gate.ledger.turn_rows, self._session)
         row = rows.get(number)
         return None if row is None or row.unpriced else row.spent_nano
-
-    async def _checked(self, answer: str, emit: Emit) -> bool | None:
-        """What the checker says of the answer; None without one, and where it could not tell, which is said."""
-        command = self._deps.settings.checker
-        if not command or self._deps.approvals.read_only:
-            return None
-        try:
-            return await self._deps.workspace.check(command, answer)
-        except ToolError as failure:
-            emit(Notice(f"[graph] checker said nothing of the answer: {visible_line(failure.message)}"))
-            return None
 
 
 def taken(runs: Iterable[CallFinished], unit_nano: int, profiled: Mapping[str, int]) -> int | None:
@@ -102,7 +93,20 @@ def taken(runs: Iterable[CallFinished], unit_nano: int, profiled: Mapping[str, i
 
 def scored(turn: PlannedTurn, status: Status, spent_nano: int | None, before: PlanScored) -> PlanScored:
     """The score of a turn's plan, with what no mark changes as it was `before`."""
-    told = [(helped, by) for helped, by in _judgments(turn, status, before.checked) if helped is not None]
+    told: list[tuple[bool, str]] = []  # whether each node helped, where somebody could tell, and who says so
+    for node in turn.branching.plan.nodes if turn.branching is not None else ():
+        call = turn.calls.get(node.label, "")
+        verdict = turn.verdicts.get(call)
+        if call in turn.marks:
+            told.append((turn.marks[call], "you"))
+        elif before.checked is not None:
+            told.append((before.checked, "checker"))
+        elif status == "gave_up":
+            told.append((False, "agent"))
+        elif turn.branching is not None and turn.branching.stands(node.label) != "done":
+            told.append((False, "rules"))
+        elif verdict is not None and verdict.helpful is not None:
+            told.append((verdict.helpful, verdict.by))
     performance = sum(helped for helped, _ in told) / len(told) if told else None
     judges = {by for _, by in told}
     cost = None if spent_nano is None or before.resources_nano is None else spent_nano + before.resources_nano
@@ -113,25 +117,6 @@ def scored(turn: PlannedTurn, status: Status, spent_nano: int | None, before: Pl
         cost_nano=cost,
         quality=worth(performance, cost, alpha=before.alpha, most_nano=before.most_nano),
     )
-
-
-def _judgments(turn: PlannedTurn, status: Status, checked: bool | None) -> Iterator[tuple[bool | None, str]]:
-    """Whether each node of the plan helped, None where nobody could tell, and who says so."""
-    if turn.branching is None:
-        return
-    for node in turn.branching.plan.nodes:
-        call = turn.calls.get(node.label, "")
-        verdict = turn.verdicts.get(call)
-        if call in turn.marks:
-            yield turn.marks[call], "you"
-        elif checked is not None:
-            yield checked, "checker"
-        elif status == "gave_up":
-            yield False, "agent"
-        elif turn.branching.stands(node.label) != "done":
-            yield False, "rules"
-        else:
-            yield (verdict.helpful, verdict.by) if verdict else (None, "")
 
 
 def outcome(branching: Branching) -> str:

@@ -324,9 +324,10 @@ class Shell:
     def _may_read(self, path: str) -> bool:
         """Whether a file may be read that is only named, as the agent could."""
         catalog = self.deps.catalog
-        return READ_FILE in catalog and self.deps.approvals.allows(
-            Call(READ_FILE, {"path": path}), catalog.tool(READ_FILE)
-        )
+        if READ_FILE not in catalog:
+            return False
+        call, rules = Call(READ_FILE, {"path": path}), self.deps.approvals.rules
+        return rules.judge(call, catalog.tool(READ_FILE)).verdict == "allow"
 
     async def run(self, command: str) -> CommandRan:
         """Run a command in the workspace, as typed by the person; its output goes along with the next question.
@@ -335,7 +336,7 @@ class Shell:
         """
         if (unwritable := self.read_only) is not None:
             raise unwritable
-        if self.deps.approvals.read_only:
+        if self.deps.approvals.rules.read_only:
             raise UsageError("Nothing is run: the shell is read-only.", fix="Start it without --read-only.")
         if not command.strip():
             raise UsageError("There is nothing to run.", fix="Say, for instance, !git status.")

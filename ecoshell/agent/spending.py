@@ -2,25 +2,27 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.mode import ForeseenCall, Mode, View, of_conclusion, of_step, unpriced, used, with_room
-from ecoshell.agent.model_set import ModelSet
+from ecoshell.agent.mode import (
+    NOTHING,
+    CostBound,
+    ForeseenCall,
+    Mode,
+    View,
+    of_conclusion,
+    of_step,
+    unpriced,
+    used,
+    with_room,
+)
 from ecoshell.agent.user_interface import CostChoice, LimitChoice, NonInteractive
 from ecoshell.budget.holds import CapState, Scope, fitting_output
 from ecoshell.budget.money import Unit, parse_amount, rounded_up
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached
-from ecoshell.events import (
-    BudgetChanged,
-    CostChosen,
-    CostWanted,
-    Emit,
-    LimitChosen,
-    LimitHit,
-    ModelOffer,
-    Notice,
-)
+from ecoshell.events import BudgetChanged, CostChosen, CostWanted, Emit, LimitChosen, LimitHit, ModelOffer, Notice
 from ecoshell.messages import Usage
 from ecoshell.options import ALL_ONE
 
@@ -38,41 +40,37 @@ class StopNow(Exception):
     """Stop without an answer."""
 
 
+@dataclass(slots=True)
 class SpendApproval:
     """Carries questions of money to the person, and the choices back into the turn. One session has one."""
 
-    def __init__(self, deps: Dependencies) -> None:
-        self._deps = deps
-        self._trusted: set[str] = set()
-        """Models whose expensive steps go on unasked in this session."""
-        self._asking = asyncio.Lock()
-        self._ending: AnswerNow | StopNow | None = None
-        """How the person wants the turn to end, said beside a call; the next step does it."""
-
-    def begin(self) -> None:
-        """A turn begins."""
-        self._ending = None
+    deps: Dependencies
+    ending: AnswerNow | StopNow | None = None
+    """How the person wants the turn to end, said beside a call; the next step does it. None as a turn begins."""
+    _trusted: set[str] = field(default_factory=set[str])
+    """Models whose expensive steps go on unasked in this session."""
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def mode(self) -> Mode:
         """Who thinks from now on: another than before, once the person has chosen another model."""
-        return self._deps.models.current.mode
+        return self.deps.models.current.mode
 
     async def before_step(self, view: View, emit: Emit) -> None:
         """Ask before the next step where it is expensive; raises AnswerNow, StopNow or PriceUnknown.
 
         A step one of whose later calls would be refused, as its price is not known, is refused before anything is paid.
         """
-        if self._ending is not None:
-            raise self._ending
+        if self.ending is not None:
+            raise self.ending
         foreseen = self.mode.foresee(view)
         if any(call.traits.price is None for call in foreseen.steps):  # else the ledger need not be asked
-            refused = unpriced(foreseen, await self._deps.budget.caps())
+            refused = unpriced(foreseen, await self.deps.budget.caps())
             if refused is not None:
                 raise refused
         while (wanted := await self._costly(view)) is not None:
             emit(wanted)
-            choice = await self._deps.user.at_cost(wanted)
+            choice = await self.deps.user.at_cost(wanted)
             emit(CostChosen(choice.kind))
             if choice.kind == "always":
                 self._trusted.add(wanted.model)
@@ -82,22 +80,19 @@ class SpendApproval:
 
     async def at_limit(self, hit: LimitReached, view: View, emit: Emit) -> None:
         """Ask what to do, and do it; raises AnswerNow or StopNow."""
-        caps = await self._deps.budget.caps()
-        wanted = LimitHit(
-            hit.scope,
-            cast("Unit", hit.unit),
-            hit.need,
-            hit.left,
-            str(hit),
-            offers=await self._offers(view, caps),
-            enough=await asyncio.to_thread(self._enough, hit, view, caps),
-        )
-        done = False
-        while not done:
+        caps = await self.deps.budget.caps()
+        offers, enough = await self._offers(view, caps), 0
+        cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
+        if cap is not None:  # a cap under which the step fits at its longest, and the answer after it
+            most = sum(await asyncio.to_thread(_most, self.mode, view), NOTHING).in_unit_of(cap) or 0
+            enough = rounded_up(max(used(cap, self.mode.aside) + most, cap.limit - cap.left + hit.need))
+        wanted = LimitHit(hit.scope, cast("Unit", hit.unit), hit.need, hit.left, str(hit), offers=offers, enough=enough)
+        while True:
             emit(wanted)
-            choice = await self._deps.user.at_limit(wanted)
+            choice = await self.deps.user.at_limit(wanted)
             emit(LimitChosen(choice.kind))
-            done = await self._carry_out(choice, emit, scope=cast("Scope", wanted.scope))
+            if await self._carry_out(choice, emit, scope=cast("Scope", wanted.scope)):
+                return
 
     async def for_tool(self, hit: LimitReached, view: View, emit: Emit) -> bool:
         """Ask as at a limit about a tool that is refused for money while some is left; true where it may be tried anew.
@@ -106,12 +101,12 @@ class SpendApproval:
         the turn under the others: the next step does.
         """
         async with self._asking:
-            if isinstance(self._deps.user, NonInteractive) or self._ending is not None or hit.left <= 0:
+            if isinstance(self.deps.user, NonInteractive) or self.ending is not None or hit.left <= 0:
                 return False
             try:
                 await self.at_limit(hit, view, emit)
             except (AnswerNow, StopNow) as ending:
-                self._ending = ending
+                self.ending = ending
                 return False
             return True
 
@@ -121,7 +116,7 @@ class SpendApproval:
             raise AnswerNow
         if choice.kind == "stop":
             raise StopNow
-        models, budget = self._deps.models, self._deps.budget
+        models, budget = self.deps.models, self.deps.budget
         try:
             if choice.kind == "model":
                 several = len(models.current.models) > 1
@@ -138,11 +133,11 @@ class SpendApproval:
 
     async def _costly(self, view: View) -> CostWanted | None:
         """The question that the next step is worth; None when it goes on unasked, as where no price is known."""
-        above = self._deps.settings.ask_above_nano
+        above = self.deps.settings.ask_above_nano
         if above is None:
             return None
         calls = [call for call in self.mode.foresee(view).steps if call.traits.name not in self._trusted]
-        caps = await self._deps.budget.caps()
+        caps = await self.deps.budget.caps()
         dearest = await asyncio.to_thread(_dearest, calls, caps)
         if dearest is None or dearest[2] <= above:
             return None
@@ -151,48 +146,34 @@ class SpendApproval:
         cheaper = tuple(offer for offer in offers if offer.most_nano is not None and offer.most_nano < high)
         return CostWanted(call.role, call.traits.name, low, high, above, cheaper)
 
-    def _enough(self, hit: LimitReached, view: View, caps: Sequence[CapState]) -> int:
-        """A cap under which the step fits at its longest, and the answer after it."""
-        cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
-        if cap is None:
-            return 0
-        foreseen = self.mode.foresee(view)
-        wanted = (of_step(foreseen) + of_conclusion(foreseen)).in_unit_of(cap) or 0
-        return rounded_up(max(used(cap, self.mode.aside) + wanted, cap.limit - cap.left + hit.need))
-
     async def _offers(self, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
-        """Models for which the caps have room, or that are cheaper than the present one; the cheapest first."""
-        sets = await asyncio.to_thread(self._other_models)
-        try:
-            return await asyncio.to_thread(self._useful, sets, view, caps)
-        finally:
-            for other in sets:
-                await other.aclose()
+        """Models for which the caps have room, or that are cheaper than the present one; the cheapest first.
 
-    def _other_models(self) -> list[ModelSet]:
-        """Other models that can be had, each to do everything there is; nothing of them is loaded.
-
-        Of several that play now, each could go on alone.
+        Each is to do everything there is; of several that play now, each could go on alone. Nothing of them is loaded.
         """
-        models, sets = self._deps.models, list[ModelSet]()
+        models, mode, offers = self.deps.models, self.mode, list[ModelOffer]()
         own = [model.traits.name for model in models.current.models] if models.current.players else []
-        for name in dict.fromkeys((*own, *models.factory.substitutes(models.name))):
+        present, _ = await asyncio.to_thread(_most, mode, view)
+        for name in dict.fromkeys((*own, *await asyncio.to_thread(models.factory.substitutes, models.name))):
             try:
-                sets.append(models.factory.make(name, self.mode.name))
+                other = await asyncio.to_thread(models.factory.make, name, mode.name)
             except EcoshellError:  # a file that is gone or a missing key: one offer less
                 continue
-        return sets
-
-    def _useful(self, sets: Sequence[ModelSet], view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
-        present, offers = of_step(self.mode.foresee(view)).nano, list[ModelOffer]()
-        for other in sets:
-            traits, foreseen = other.model.traits, other.mode.foresee(view)
-            step = of_step(foreseen)
-            fits = with_room(caps, self.mode.aside, step + of_conclusion(foreseen))
-            if fits or (step.nano is not None and (present is None or step.nano < present)):
+            try:
+                step, conclusion = await asyncio.to_thread(_most, other.mode, view)
+            finally:
+                await other.aclose()
+            traits, fits = other.model.traits, with_room(caps, mode.aside, step + conclusion)
+            if fits or (step.nano is not None and (present.nano is None or step.nano < present.nano)):
                 offers.append(ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits))
         offers.sort(key=lambda offer: (not offer.fits, offer.most_nano is None, offer.most_nano or 0, offer.name))
         return tuple(offers[:MOST])
+
+
+def _most(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
+    """What the next step takes at its longest, and the answer after it; may block."""
+    foreseen = mode.foresee(view)
+    return of_step(foreseen), of_conclusion(foreseen)
 
 
 def _dearest(calls: Sequence[ForeseenCall], caps: Sequence[CapState]) -> tuple[ForeseenCall, int, int] | None:

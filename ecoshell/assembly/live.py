@@ -50,7 +50,7 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
         case ("local", "ask_servers"):
             deps.models.factory.ask_servers(settings.local.ask_servers)
         case ("approval", _):
-            deps.approvals.follow(rules_of(settings, options, user_paths()))
+            deps.approvals.rules = rules_of(settings, options, user_paths())
         case _:
             return False
     return True

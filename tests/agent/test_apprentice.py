@@ -70,7 +70,8 @@ def kept() -> list[Prediction]:
 
 
 async def settled(shell) -> None:
-    await shell.deps.models.factory._apprentice.settled()
+    if (working := shell.deps.models.factory._apprentice._working) is not None:
+        await working
 
 
 async def test_calls_are_compared_by_name_and_arguments_and_cost_nothing(shadowed, home) -> None:
@@ -134,8 +135,9 @@ async def test_a_tool_is_proposed_once_it_is_good_enough_and_taken_back_when_it_
     apprentice = Apprentice("embedded", lambda: ScriptModel(script("apprentice", lines)), lambda: ExperienceStore(file))
     for use in range(1, 25):
         apprentice.shadow(REQUEST, Call("read_file", {"path": "notes.txt"}), 1_000)
-        await apprentice.settled()
-        news += [(use, told) for told in apprentice.news()]
+        await apprentice._working
+        news += [(use, told) for told in apprentice.news]
+        apprentice.news.clear()
     await apprentice.aclose()
     (promoted, told), (demoted, untold) = news
     assert promoted == 20  # 20 of 20: at least 84 %

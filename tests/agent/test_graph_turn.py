@@ -270,7 +270,7 @@ async def test_what_rules_of_the_settings_forbid_no_branch_does(play, rules):
     async with play(lines, strategy="graph", registration="all") as shell:
         one = Probe("one", effects=("write",))
         add(shell, one)
-        shell.deps.approvals.follow(rules)
+        shell.deps.approvals.rules = rules
         events = await turn(shell)
     assert one.runs == []
     assert of(events, CallFinished)[0].refused == "unapproved"

@@ -118,7 +118,7 @@ async def test_else_it_is_asked_for_calls(play, question, traits):
 
 async def test_what_a_rule_keeps_from_being_read_is_not_attached(play, home):
     async with play([say("It is forbidden.")], registration="all", person=Agrees()) as shell:
-        shell.deps.approvals.follow(Rules(deny=("read_file:notes.txt",), workspace=home))
+        shell.deps.approvals.rules = Rules(deny=("read_file:notes.txt",), workspace=home)
         events = await turn(sized(shell), ASKED)
     assert of(events, TurnStarted)[0].attachments == ()
 

@@ -263,7 +263,7 @@ async def test_what_was_allowed_for_always_in_a_search_holds_without_one(play):
 
 async def test_a_rule_that_allows_does_not_answer_for_a_search_and_nobody_declines(play):
     async with play([WRITE, finish("done")], strategy="dfsdt", registration="all") as shell:
-        shell.deps.approvals.follow(Rules(allow=("write_file",)))
+        shell.deps.approvals.rules = Rules(allow=("write_file",))
         events = await turn(shell)
     assert of(events, CallFinished)[0].refused == "unapproved"
 
