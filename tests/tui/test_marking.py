@@ -37,7 +37,7 @@ async def open_at(pilot, app, words: str) -> None:
     for _ in range(12):
         await pilot.press("up")
         cursor = transcript(app)._cursor
-        if cursor is not None and words in cursor.block.plain:
+        if cursor is not None and words in cursor.block.text():
             return
     raise AssertionError(f"no block with {words!r}")
 

@@ -8,13 +8,13 @@ from textual.events import Key
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import Selection
+from textual.strip import Strip
 from textual.widgets import Input, Static
 from tui_play import eventually
 
 from ecoshell.tui.keys import Hint
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, row, rows_of
-from ecoshell.tui.transcript.painting import Finish
 from ecoshell.tui.transcript.search import SearchBar
 from ecoshell.tui.transcript.view import Transcript
 
@@ -385,8 +385,8 @@ async def test_while_a_line_is_written_the_lines_above_it_are_not_drawn_again(mo
         app.transcript.column.stream("The first words", "…", "text")
         await settled(pilot)
         drawn: list[int] = []
-        finish = Finish.padded
-        monkeypatch.setattr(Finish, "padded", lambda self, at, strip: drawn.append(at) or finish(self, at, strip))
+        finish = Strip.apply_offsets  # what each line that is drawn anew goes through
+        monkeypatch.setattr(Strip, "apply_offsets", lambda self, x, y: drawn.append(y) or finish(self, x, y))
         before = None
         while before != len(drawn):  # a busy machine may still draw what was there before
             before = len(drawn)

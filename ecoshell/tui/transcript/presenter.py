@@ -307,7 +307,7 @@ class EventPresenter:
 
     def _keep(self, block: Block, said: str, *, new: bool) -> None:
         """Put a line on it into the turn's account, which shows where it is new or no panel tells it."""
-        self._details.append(block.plain)
+        self._details.append(block.text())
         if not new and self._beside():
             return
         fresh = not self._said

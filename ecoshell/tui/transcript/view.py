@@ -1,6 +1,6 @@
 """The transcript: what was asked, thought, called and answered, as lines that cost nothing while off screen."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic, perf_counter
@@ -22,7 +22,7 @@ from textual.widget import Widget
 from ecoshell.tui.keys import Hint
 from ecoshell.tui.transcript.blocks import TONES, CallRef
 from ecoshell.tui.transcript.column import BlockColumn, BlockItem, Spot
-from ecoshell.tui.transcript.painting import Finish, Painter, marked, with_cursor
+from ecoshell.tui.transcript.painting import Finish, Painter
 
 if TYPE_CHECKING:
     from ecoshell.tui.transcript.search import Search
@@ -149,20 +149,16 @@ class Transcript(ScrollView, can_focus=True):
 
     def _line(self, finish: Finish, at: int) -> Strip:
         line = self.column.line(at)
-        marks = list(self._marks(at, line.lead))
-        pointed = self._cursor is not None and self.has_focus and at in self.column.span(self._cursor)
-        if not marks and not pointed:
-            return finish.line(at, line.strip)
-        strip = marked(finish.extended(line.strip), marks)
-        return finish.padded(at, with_cursor(strip, finish.base + self._look("cursor")) if pointed else strip)
-
-    def _marks(self, at: int, lead: int) -> Iterator[tuple[int, int, Style]]:
+        marks: list[tuple[int, int, Style]] = []
         if self._search is not None and (spot := self.column.spot(at)) is not None:
             for start, end, now in self._search.highlights(*spot):
-                yield start, end, self._look("hit-now" if now else "hit")
+                marks.append((start, end, self._look("hit-now" if now else "hit")))
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(at)) is not None:
-            yield max(span[0], lead), span[1], self.screen.get_component_rich_style("screen--selection")
+            style = self.screen.get_component_rich_style("screen--selection")
+            marks.append((max(span[0], line.lead), span[1], style))
+        pointed = self._cursor is not None and self.has_focus and at in self.column.span(self._cursor)
+        return finish.line(at, line.strip, marks, self._look("cursor") if pointed else None)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return self.column.selected(selection), "\n"
@@ -184,7 +180,7 @@ class Transcript(ScrollView, can_focus=True):
         """Paint anew if the width or the colours have changed; says whether they have."""
         width, before = self.scrollable_content_region.width, self.column.painter
         painter = Painter({tone: self._look(tone) for tone in TONES}, width)
-        if not width or (before is not None and (before.width, before.styles) == (width, painter.styles)):
+        if not width or (before.width, before.styles) == (width, painter.styles):
             return False
         self.column.repaint(painter)
         self._stale = True
@@ -234,6 +230,8 @@ class Transcript(ScrollView, can_focus=True):
     def _show(self) -> None:
         """Show as much as there is: the end, or what stood at the top before."""
         self._due, self._shown_at = False, monotonic()
+        if not self.scrollable_content_region.width:
+            return
         before = (self.scroll_offset.y, self.virtual_size)
         first, height = self.column.catch_up(), self.scrollable_content_region.height
         if self._following:
@@ -419,9 +417,9 @@ class Transcript(ScrollView, can_focus=True):
     def action_search(self) -> None:
         from ecoshell.tui.transcript.search import SearchBar  # it is not needed for the first frame
 
-        bars = self.screen.query(SearchBar)
-        if bars:
-            bars.first().focus_input()
+        fields = self.screen.query("SearchBar Input")
+        if fields:
+            fields.first().focus()
         else:
             row = next(node for node in self.screen.children if self in node.walk_children(with_self=True))
             self.screen.mount(SearchBar(self), after=row)
