@@ -318,7 +318,7 @@ class ChatScreen(Screen[None]):
         self.query_one(Transcript).action_search()
 
     def action_unfold(self) -> None:
-        self.query_one(Transcript).action_fold_newest()
+        self.query_one(Transcript).action_fold(newest=True)
 
     def interrupt(self) -> bool:
         """Stop the turn or clear the prompt; says whether there was anything to do."""

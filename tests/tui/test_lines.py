@@ -63,10 +63,10 @@ def test_going_back_says_to_where_and_why():
 
 def test_a_proposal_shows_its_step_and_its_reason_if_there_is_one():
     assert (
-        event_blocks.proposed(StepProposed("Look around.", "list_files()", "m")).text()
+        event_blocks.block_of(StepProposed("Look around.", "list_files()", "m")).text()
         == "proposed  list_files()  Look around."
     )
-    assert event_blocks.proposed(StepProposed(" ", "answer", "m")).text() == "proposed  answer"
+    assert event_blocks.block_of(StepProposed(" ", "answer", "m")).text() == "proposed  answer"
 
 
 def test_what_a_plan_was_worth_takes_a_line_that_obeys_nothing():
@@ -106,20 +106,20 @@ def test_what_goes_along_with_a_question_is_named_with_its_lines_and_folded_away
 
 
 def test_a_command_the_person_ran_shows_its_output_and_whether_it_failed():
-    block = event_blocks.command_ran(CommandRan("make test", "boom", ok=False, truncated=True, seconds=1.5))
+    block = event_blocks.block_of(CommandRan("make test", "boom", ok=False, truncated=True, seconds=1.5))
     assert block.sign == "$"
     assert block.text() == "make test  failed after 1.5 s\n└ boom\n  … truncated by the tool's output limit"
 
 
 def test_a_turn_that_was_taken_back_names_the_files():
-    plain = event_blocks.undone(TurnUndone(3, ("a.txt",), ("b.txt",))).text()
+    plain = event_blocks.block_of(TurnUndone(3, ("a.txt",), ("b.txt",))).text()
     assert plain.splitlines()[0].startswith("turn 3 was undone")
     assert "restored  a.txt" in plain
     assert "changed since  b.txt" in plain
 
 
 def test_a_compaction_shows_what_it_saves_and_keeps_its_summary():
-    block = event_blocks.compacted(Compacted("All of it.\n\nAnd more.\n\nAnd more.", "embedded", 12, 14_000, 900))
+    block = event_blocks.block_of(Compacted("All of it.\n\nAnd more.\n\nAnd more.", "embedded", 12, 14_000, 900))
     assert block.text().splitlines()[0] == "12 turns told as a summary by embedded · 14k → 900 tok"
     assert block.foldable
     assert block.text(opened=True).endswith("And more.\n\nAnd more.")
@@ -173,18 +173,18 @@ def test_escape_sequences_in_what_tools_print_are_shown_and_not_obeyed():
 
 def test_a_registration_shows_the_tokens_it_costs():
     assert (
-        event_blocks.registered(ToolRegistered("count_text", 142, True, 1, "agent")).text()
+        event_blocks.block_of(ToolRegistered("count_text", 142, True, 1, "agent")).text()
         == "registered count_text  +142 tok"
     )
 
 
 def test_an_estimated_count_of_tokens_is_marked():
-    assert "+≈ 142 tok" in event_blocks.registered(ToolRegistered("count_text", 142, False, 1, "agent")).text()
+    assert "+≈ 142 tok" in event_blocks.block_of(ToolRegistered("count_text", 142, False, 1, "agent")).text()
 
 
 def test_the_offer_says_how_many_names_and_documents_the_model_is_given_and_why():
     event = ToolsOffered(("a", "b", "c"), ("a",), "grow", 1_942, 14_120, True, "cheaper")
-    assert event_blocks.offered(event).text() == "3 tools by name, 1 registered up front · 1.9k of 14k tok · cheaper"
+    assert event_blocks.block_of(event).text() == "3 tools by name, 1 registered up front · 1.9k of 14k tok · cheaper"
 
 
 def test_instructions_that_go_along_take_a_line_and_facts_alone_none():

@@ -278,7 +278,7 @@ def _sections_of_markdown(text: str, indent: str = "") -> Iterator[Section]:
     yield from sections_of_markdown(text, indent=indent)
 
 
-def in_sections(rows: Iterable[Row]) -> Iterator[Rows]:
+def in_sections(rows: Iterable[Row]) -> Iterator[Section]:
     """Rows put together to sections; one that is very long is cut."""
     part: list[Row] = []
     size = 0

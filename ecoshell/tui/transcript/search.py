@@ -47,14 +47,14 @@ class Search:
     It is found in any case, and over any white space between its words.
     """
 
-    def __init__(self, text: str, column: BlockColumn) -> None:
+    def __init__(self, text: str, column: BlockColumn, begin_at: BlockItem | None) -> None:
         self.text = text.strip()
         self.hits: list[Hit] = []
         self.now = -1
         self.done = False
         self.first_is_known = False
         """Whether the search has come to the block to look in first."""
-        self.begin_at: BlockItem | None = None
+        self.begin_at = begin_at
         """The block to look in first; without one, the first."""
         self._words = text.lower().split()
         self._query = re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
@@ -178,7 +178,9 @@ class SearchBar(Horizontal):
     async def on_input_changed(self, event: Input.Changed) -> None:
         """Begin another search, and go to its first hit as soon as it is known."""
         self._moved = False
-        self._search = search = self._transcript.search_for(event.value)
+        column = self._transcript.column
+        spot = column.spot(self._transcript.scroll_offset.y)
+        search = self._search = self._transcript.search = Search(event.value, column, spot.item if spot else None)
         async for _ in search.run():
             if search.hits and not self._moved and search.first_is_known:
                 self.action_move(1)
@@ -192,7 +194,7 @@ class SearchBar(Horizontal):
 
     def action_close(self) -> None:
         """End the search; the transcript stays where it is."""
-        self._transcript.end_search()
+        self._transcript.search = None
         self._transcript.focus()
         self.remove()
 
