@@ -7,13 +7,14 @@ or so, so that of a long block only what is looked at is ever laid out and paint
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from ecoshell.budget.money import counted
 from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:
     from ecoshell.tui.branches import Drawing
+    from ecoshell.tui.transcript.markdown import Part
 
 Tone = Literal[
     "text", "muted", "question", "thought", "tool", "good", "warning", "error",
@@ -136,17 +137,14 @@ class Block:
     @property
     def foldable(self) -> bool:
         """Whether a part of it is folded away until it is opened."""
-        return bool(self.undrawn) or any(body.folded[1] for body in self.bodies)
-
-    def drawn(self, *, opened: bool) -> int:
-        height = self.drawing.height if self.drawing else 0
-        return height if opened else min(_DRAWN_LINES, height)
+        return bool(self.drawn[1]) or any(body.folded[1] for body in self.bodies)
 
     @property
-    def undrawn(self) -> str:
-        """Words for the lines of its drawing that are folded away; empty when none is."""
-        more = self.drawn(opened=True) - self.drawn(opened=False)
-        return f"… {counted(more, 'more line')}" if more else ""
+    def drawn(self) -> tuple[int, str]:
+        """The lines of its drawing that are shown while it is folded, and words for the rest (empty without any)."""
+        height = self.drawing.height if self.drawing else 0
+        more = height - _DRAWN_LINES
+        return min(_DRAWN_LINES, height), f"… {counted(more, 'more line')}" if more > 0 else ""
 
     def text(self, *, opened: bool = False) -> str:
         """The block without its looks; opened, everything in it, as for copying: Markdown as it was written."""
@@ -154,10 +152,11 @@ class Block:
         if self.markdown:
             lines.append(self.markdown)
         if self.drawing:
-            drawn = self.drawing.lines(_DRAWN_WIDTH, 0, self.drawn(opened=opened))
+            shown, more = self.drawn
+            drawn = self.drawing.lines(_DRAWN_WIDTH, 0, None if opened else shown)
             lines += ["".join(text for text, _ in line).rstrip() for line in drawn]
-            if self.undrawn and not opened:
-                lines.append(self.undrawn)
+            if more and not opened:
+                lines.append(more)
         for body in self.bodies:
             if body.head is not None:
                 lines.append(body.head.lead + body.head.text)
@@ -184,18 +183,6 @@ def folded(text: str, *, lines: int, characters: int) -> tuple[str, str]:
     if more or not shown:
         return shown, f"… {counted(more + 1, 'more line' if shown else 'line')}"
     return shown, f"… {counted(len(text) - len(shown), 'more character')}"
-
-
-class Section(Protocol):
-    """What is painted in one go: some rows, a part of a Markdown text, some lines of a drawing."""
-
-    def height(self, width: int) -> int:
-        """About how many lines it takes, before it is painted."""
-        ...
-
-    def rows(self, width: int) -> Iterable[Row]:
-        """Its rows; only a table, a rule and a drawing ask for the width."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +216,11 @@ class DrawnLines:
             yield Row(tuple(Piece(*piece) for piece in line))
 
 
+Section: TypeAlias = "Rows | DrawnLines | Part"
+"""What is painted in one go: some rows, some lines of a drawing, a part of a Markdown text.
+
+Each says about how many lines it takes before it is painted, and gives its rows, at a width in cells.
+"""
 GAP = Rows((Row(()),))
 FOLDING = Rows((Row((Piece("▲ fold", "muted"),), lead="  ", folds=True),))
 
@@ -239,25 +231,25 @@ def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
     if block.markdown:
         yield from _sections_of_markdown(block.markdown)
     if block.drawing:
-        lines = block.drawn(opened=opened)
+        shown, more = block.drawn
+        lines = block.drawing.height if opened else shown
         for start in range(0, lines, MOST_LINES):
             yield DrawnLines(block.drawing, start, min(start + MOST_LINES, lines))
-        if block.undrawn:
-            yield FOLDING if opened else Rows((Row((Piece(block.undrawn, "muted"),), lead="  ", folds=True),))
+        if more:
+            yield FOLDING if opened else Rows((Row((Piece(more, "muted"),), lead="  ", folds=True),))
     for body in block.bodies:
-        shown, more = body.folded
-        if opened:
-            shown = body.text
+        begins, more = body.folded
+        text = body.text if opened else begins
         if body.head is not None:
             yield Rows((replace(body.head, folds=bool(more) and not body.lines),))
-        if shown and body.kind == "markdown":
-            yield from _sections_of_markdown(shown, body.indent)
-        elif shown:
+        if text and body.kind == "markdown":
+            yield from _sections_of_markdown(text, body.indent)
+        elif text:
             tones: Mapping[str, Tone] = _CHANGES if body.kind == "diff" else {"": body.tone}
             leads = chain((body.corner or body.indent,), repeat(body.indent))
             yield from in_sections(
                 row(Piece(line, next(tone for start, tone in tones.items() if line.startswith(start))), lead=lead)
-                for line, lead in zip(shown.split("\n"), leads, strict=False)
+                for line, lead in zip(text.split("\n"), leads, strict=False)
             )
         if more and opened:
             yield FOLDING

@@ -15,7 +15,6 @@ from ecoshell.tui.transcript.blocks import (
     LONGEST,
     TONES,
     Block,
-    CallRef,
     Piece,
     Section,
     Tone,
@@ -136,7 +135,9 @@ class BlockItem:
         if self.measure is None:
             text = self.block.markdown
             bodies = [body.text if self.opened else body.folded[0] for body in self.block.bodies]
-            rows = len(self.block.rows) + len(bodies) + self.block.gap + self.block.drawn(opened=self.opened)
+            drawing = self.block.drawing
+            drawn = drawing.height if drawing is not None and self.opened else self.block.drawn[0]
+            rows = len(self.block.rows) + len(bodies) + self.block.gap + drawn
             newlines = text.count("\n") + bool(text) + sum(body.count("\n") + 1 for body in bodies)
             size = sum(len(piece.text) for row in self.block.head for piece in row.pieces)
             self.measure = rows + newlines, size + len(text) * 2 // 3 + sum(map(len, bodies))
@@ -238,13 +239,6 @@ class BlockColumn:
         del self._open[key]
         item.key = None
         self._changed(True, block is not None)
-
-    def judge(self, call: CallRef, verdict: tuple[Piece, ...]) -> None:
-        """Show what was thought of a call's result, beside it; nothing where the call is not there."""
-        item = next((item for item in reversed(self.items) if item.block.call == call), None)
-        if item is not None:
-            self._replace(item, replace(item.block, judged=True, verdict=verdict))
-            self._changed(True, False)
 
     def redraw(self, block: Block) -> None:
         """Put a block in the place of the one of its name, which may be finished; nothing where there is none."""

@@ -111,7 +111,7 @@ def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
     """What a turn's first plan comes to, or what a later one has come to forbid; None where it forbids nothing new."""
     tone: Tone = "muted" if event.number <= 1 else "warning"
     told = plan_news(before, event, amount)
-    return Block("·", tone, (row(Piece(told, tone)),)) if told else None
+    return _line("·", tone, Piece(told, tone)) if told else None
 
 
 def graph(branching: Branching, name: str) -> Block:
@@ -121,12 +121,6 @@ def graph(branching: Branching, name: str) -> Block:
     end = row(Piece(outcome(branching), "muted"), lead="└ ")
     bodies = (Body("", 0, head=end),) if branching.settled else ()
     return Block("◦", "thought", (head,), drawing=Drawing(branching), bodies=bodies, name=name)
-
-
-def book(name: str, said: Sequence[str], details: Sequence[str]) -> Block:
-    """What is kept account of in a turn: what is new of it in a line, all of it folded away."""
-    head = row(Piece(" · ".join(said), "muted"))
-    return Block("·", "muted", bodies=(Body("\n".join(details), 0, tone="muted", head=head),), name=name)
 
 
 def verdict(judged: bool | None, marked: bool | None) -> tuple[Piece, ...]:

@@ -6,6 +6,7 @@ ended, so that what is still arriving is not read again with every piece, as who
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +115,7 @@ def highlighted(lines: Sequence[str], language: str, before: Sequence[str] = ())
 
 @lru_cache(maxsize=2_048)
 def _line(language: str, state: State, line: str) -> tuple[tuple[Piece, ...], State]:
+    """The pieces of one line, and the state in which the next one begins."""
     lexer = _lexer(language)
     if lexer is None:
         return (Piece(visible(line), "code"),), state
@@ -123,7 +125,17 @@ def _line(language: str, state: State, line: str) -> tuple[tuple[Piece, ...], St
         inside, _, rest = line.partition("*/")
         behind, after = _line(language, state[1:], rest)
         return (Piece(visible(f"{inside}*/"), "comment"), *behind), after
-    tokens, after = _read(lexer, state, f"{line}\n")
+    from pygments.lexer import ExtendedRegexLexer, LexerContext, RegexLexer
+
+    own, after = type(lexer).get_tokens_unprocessed, state
+    tokens: list[tuple[TokenType, str]] | None = None
+    if own in (RegexLexer.get_tokens_unprocessed, ExtendedRegexLexer.get_tokens_unprocessed):
+        context = LexerContext(f"{line}\n", 0, list(state))
+        with suppress(TypeError):  # one of its rules is a function that takes no context
+            found: list[Any] = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))  # pyright: ignore
+            tokens, after = [(kind, text) for _, kind, text in found], tuple(context.stack)
+    if tokens is None:  # it reads in a way of its own, and keeps no state
+        tokens = list(lexer.get_tokens(f"{line}\n"))
     pieces: list[Piece] = []
     for kind, text in tokens:
         shown, tone = visible(text.rstrip("\n")), _tone(kind)
@@ -132,21 +144,6 @@ def _line(language: str, state: State, line: str) -> tuple[tuple[Piece, ...], St
         elif shown:
             pieces.append(Piece(shown, tone))
     return tuple(pieces), after
-
-
-def _read(lexer: "Lexer", state: State, line: str) -> tuple[list[tuple[TokenType, str]], State]:
-    """The tokens of one line, and the state in which the next one begins."""
-    from pygments.lexer import ExtendedRegexLexer, LexerContext, RegexLexer
-
-    own = type(lexer).get_tokens_unprocessed
-    if own not in (RegexLexer.get_tokens_unprocessed, ExtendedRegexLexer.get_tokens_unprocessed):
-        return list(lexer.get_tokens(line)), state  # it reads in a way of its own, and keeps no state
-    context = LexerContext(line, 0, list(state))
-    try:
-        found: list[Any] = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))  # pyright: ignore
-    except TypeError:  # one of its rules is a function that takes no context
-        return list(lexer.get_tokens(line)), state
-    return [(kind, text) for _, kind, text in found], tuple(context.stack)
 
 
 @lru_cache(maxsize=64)

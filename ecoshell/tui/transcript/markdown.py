@@ -236,10 +236,12 @@ class MarkdownReader:
             self._finish()
             if part.fence:
                 return
-        elif quote != self._quote and not (isinstance(part, Prose) and not quote and not _begins(body)):
-            self._finish()
-            self._items.clear()
-            self._quote = quote
+        elif quote != self._quote:
+            begins = not body.strip() or any(one.match(body) for one in (_FENCE, _RULE, _HEADING, _ITEM))
+            if begins or quote or not isinstance(part, Prose):  # else it goes on with the quoted paragraph
+                self._finish()
+                self._items.clear()
+                self._quote = quote
         if body.strip():
             self._read(body)
             self._blank = False
@@ -252,6 +254,9 @@ class MarkdownReader:
         part, indent = self._part, len(line) - len(line.lstrip())
         in_paragraph = isinstance(part, Prose) and not self._items
         under, item = _UNDERLINE.match(line), _ITEM.match(line)
+        above = _cells(part.lines[-1]) if isinstance(part, Prose) and part.lines and "|" in part.lines[-1] else []
+        marks = _cells(line) if above and "|" in line else []
+        is_table = marks and len(marks) == len(above) and all(map(_DELIMITER.fullmatch, marks))
         if item and in_paragraph and (item[2] not in (None, "1") or not item[3]):
             item = None  # a number other than 1 is only a number there
         if under and isinstance(part, Prose) and in_paragraph:
@@ -259,7 +264,7 @@ class MarkdownReader:
             self._finish()
         elif isinstance(part, Table) and "|" in line:
             self._add(part, line)
-        elif isinstance(part, Prose) and "|" in line and part.lines and _is_delimiter(line, part.lines[-1]):
+        elif isinstance(part, Prose) and is_table:
             head, place = part.lines.pop(), part.place
             if part.lines:
                 place = place.below(gap=True)
@@ -350,17 +355,6 @@ def _unquoted(line: str, most: int = 99) -> tuple[int, str]:
         return depth, line[quote.end() :]
     start = [at for at, sign in enumerate(line) if sign == ">"][most - 1] + 1
     return depth, line[start:].removeprefix(" ")
-
-
-def _begins(line: str) -> bool:
-    """Whether a line begins something new wherever it stands."""
-    return not line.strip() or any(pattern.match(line) for pattern in (_FENCE, _RULE, _HEADING, _ITEM))
-
-
-def _is_delimiter(line: str, head: str) -> bool:
-    """Whether a line under this head makes a table of it."""
-    cells = _cells(line)
-    return all(_DELIMITER.fullmatch(cell) for cell in cells) and len(cells) == len(_cells(head)) and "|" in head
 
 
 def _cells(line: str) -> list[str]:

@@ -35,7 +35,7 @@ from ecoshell.events.describe import describe, planned_share
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.transcript import event_blocks
-from ecoshell.tui.transcript.blocks import Block, CallRef, rows_of
+from ecoshell.tui.transcript.blocks import Block, Body, CallRef, Piece, row, rows_of
 from ecoshell.tui.transcript.column import BlockColumn
 from ecoshell.untrusted import visible_line
 
@@ -177,6 +177,7 @@ class EventPresenter:
         """The parallel plan that is under way."""
         self._graphs = 0
         self._graph_name = ""
+        self._results: dict[CallRef, Block] = {}
         self._judged: dict[CallRef, bool | None] = {}
         self.marks: dict[CallRef, bool | None] = {}
         """What the person said of results; None when it was taken back."""
@@ -255,7 +256,8 @@ class EventPresenter:
             case CallFinished():
                 block = event_blocks.call(self._calls.pop(event.id, None), event, self._denied.pop(event.id, None))
                 if not event.refused:
-                    block = replace(block, call=CallRef(self._turn, event.id, event.name))
+                    ref = CallRef(self._turn, event.id, event.name)
+                    block = self._results[ref] = replace(block, call=ref, name=f"result of {ref}")
                 self._column.settle(block, key)
             case ApprovalWanted():
                 self._names[event.id] = event.name
@@ -276,7 +278,9 @@ class EventPresenter:
         call = CallRef(event.turn if marked else self._turn, event.id, event.name)
         said = self.marks if marked else self._judged
         said[call] = event.helpful
-        self._column.judge(call, event_blocks.verdict(self._judged.get(call), self.marks.get(call)))
+        if (block := self._results.get(call)) is not None:
+            verdict = event_blocks.verdict(self._judged.get(call), self.marks.get(call))
+            self._column.redraw(replace(block, judged=True, verdict=verdict))
 
     def _account(self, event: ToolsOffered | ToolRegistered | Rationale) -> bool:
         """Take what is kept account of into one folded block of the turn; says whether it is that."""
@@ -308,7 +312,9 @@ class EventPresenter:
             if before == what and self._beside():
                 return
         self._said.append(said)
-        account = event_blocks.book(f"account {self._turn}", self._said, self._details)
+        head = row(Piece(" · ".join(self._said), "muted"))  # all of it is folded away
+        bodies = (Body("\n".join(self._details), 0, tone="muted", head=head),)
+        account = Block("·", "muted", bodies=bodies, name=f"account {self._turn}")
         if len(self._said) == 1:
             self._column.insert(account)
         else:

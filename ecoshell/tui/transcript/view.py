@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic, perf_counter
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
 from textual import on
@@ -23,6 +23,9 @@ from ecoshell.tui.keys import Hint
 from ecoshell.tui.transcript.blocks import TONES, CallRef
 from ecoshell.tui.transcript.column import BlockColumn, BlockItem, Spot
 from ecoshell.tui.transcript.painting import Finish, Painter
+
+if TYPE_CHECKING:
+    from ecoshell.tui.transcript.search import Search
 
 _REPAINT = 1 / 22
 """Seconds between two paintings of what arrives, at least."""
@@ -51,7 +54,7 @@ class Transcript(ScrollView, can_focus=True):
         Binding("n", "found(1)", "Next hit", show=False),
         Binding("N", "found(-1)", "Hit before", show=False),
         Binding("ctrl+o", "fold(True)", "Open or fold the newest", show=False),
-        Binding("home", "home", "First line", show=False),
+        Binding("home", "stand(0)", "First line", show=False),
         Binding("end", "end", "Last line", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown,space", "page(1)", "Page down", show=False),
@@ -106,7 +109,8 @@ class Transcript(ScrollView, can_focus=True):
         call: CallRef
         helpful: bool
 
-    search = reactive["Search | None"](None)
+    search: "reactive[Search | None]" = reactive(None)
+    _pointed: var[BlockItem | None] = var(None, bindings=True)
     news = var(False)
     """Whether something has arrived below what is seen, while the view does not follow the end."""
 
@@ -119,13 +123,8 @@ class Transcript(ScrollView, can_focus=True):
         self._anchor: Spot | None = None
         """What stands at the top of the view while it does not follow the end."""
         self._finish = Finish(Style(), 0, Color(0, 0, 0), ())
-        self._pointed: BlockItem | None = None
         self._offered: CallRef | None = None
         """The call that the keys in the footer can mark."""
-
-    @property
-    def text(self) -> str:
-        return self.column.plain
 
     def clear(self) -> None:
         self._pointed = self._anchor = None
@@ -284,16 +283,13 @@ class Transcript(ScrollView, can_focus=True):
             self._ahead_due = True
             self.set_timer(_REPAINT, self._paint_ahead)
 
-    def _stand(self, top: int) -> None:
+    def action_stand(self, top: int) -> None:
         """Stand at a line, as exactly as the lines below it allow."""
         self.column.reveal(top, self.scrollable_content_region.height)
         self._fit(top)
         self._following = self.scroll_offset.y >= self.max_scroll_y
         self.news = self.news and not self._following
         self.refresh()
-
-    def action_home(self) -> None:
-        self._stand(0)
 
     def action_end(self) -> None:
         """Go to the last line, and follow it."""
@@ -319,13 +315,13 @@ class Transcript(ScrollView, can_focus=True):
             return
         else:
             item = items[min(max(at + by, 0), len(items) - 1)]
-        self._put_cursor(item)  # as much of it is brought into view as there is room for
+        self._pointed = item  # as much of it is brought into view as there is room for
         self.column.reveal(self.column.span(item).start, len(view))
         lines, view = self.column.span(item), self._view
         if lines.start < view.start or len(lines) > len(view):
-            self._stand(lines.start)
+            self.action_stand(lines.start)
         elif lines.stop > view.stop:
-            self._stand(lines.stop - len(view))
+            self.action_stand(lines.stop - len(view))
         self.refresh()
 
     def action_turn(self, by: int) -> None:
@@ -337,10 +333,10 @@ class Transcript(ScrollView, can_focus=True):
         ahead = items[at + 1 :] if by > 0 else items[:at][::-1]
         found = next((item for item in ahead if item.block.turn), None)
         if found is None:
-            self.action_end() if by > 0 else self.action_home()
+            self.action_end() if by > 0 else self.action_stand(0)
         else:
-            self._put_cursor(found)
-            self._stand(self.column.span(found).start)
+            self._pointed = found
+            self.action_stand(self.column.span(found).start)
 
     def action_fold(self, newest: bool = False) -> None:
         """Open or fold the block under the cursor, or the newest of which something is folded away."""
@@ -384,12 +380,8 @@ class Transcript(ScrollView, can_focus=True):
         elif self.column.line(at).folds or item is self._cursor:
             self._fold(item)
         else:
-            self._put_cursor(item)
+            self._pointed = item
             self.refresh()
-
-    def _put_cursor(self, item: BlockItem) -> None:
-        self._pointed = item
-        self.refresh_bindings()
 
     def _fold(self, item: BlockItem) -> None:
         """Open or fold a block, its beginning staying in view."""
@@ -398,7 +390,7 @@ class Transcript(ScrollView, can_focus=True):
             return
         top = self.scroll_offset.y
         self.column.fold(item, opened=not item.opened)
-        self._stand(min(top, self.column.span(item).start))
+        self.action_stand(min(top, self.column.span(item).start))
 
     # -- searching
 
@@ -417,5 +409,5 @@ class Transcript(ScrollView, can_focus=True):
         if line is not None:
             self._following = False
             if line not in self._view:
-                self._stand(max(0, line - len(self._view) // 3))
+                self.action_stand(max(0, line - len(self._view) // 3))
             self.refresh()
