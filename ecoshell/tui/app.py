@@ -137,20 +137,21 @@ class ChatApp(ThemedApp[int]):
             return
         again = time.monotonic() - self._interrupted_at < _TWICE
         self._interrupted_at = time.monotonic()
+        bar, controller = self.chat.query_one(PromptBar), self.chat.controller
         if again:
             self.call_later(self.action_quit)
-        elif not self.chat.interrupt():
-            self.chat.query_one(PromptBar).hint("ctrl+c once more quits")
+        elif controller is not None and controller.stoppable:
+            bar.empty_queue()
+            self.chat.run_worker(controller.shell.stop())
+        elif not bar.clear():
+            bar.hint("ctrl+c once more quits")
 
-    async def action_quit(self) -> None:
-        await self.leave(self._failed)
-
-    async def leave(self, status: int) -> None:
+    async def action_quit(self, status: int | None = None) -> None:
         """Leave with this exit status; a turn that runs is stopped first, so that what it holds is settled."""
         self.chat.leaving = True
         if self.shell is not None:
             await self.shell.stop()
-        self.exit(status)
+        self.exit(self._failed if status is None else status)
 
 
 def run(options: Options) -> int:
@@ -161,7 +162,7 @@ def run(options: Options) -> int:
 async def _session(app: ChatApp) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT) if sys.platform != "win32" else ():
-        loop.add_signal_handler(number, lambda status=128 + number: loop.create_task(app.leave(status)))
+        loop.add_signal_handler(number, lambda status=128 + number: loop.create_task(app.action_quit(status)))
     try:
         status = await app.run_async()
     finally:

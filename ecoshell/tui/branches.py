@@ -82,33 +82,27 @@ def rails(waits: Mapping[str, Sequence[str]], most: int = MOST_LANES) -> tuple[R
         if len(lanes) > most:
             return None
         ending = {place for place in joined if last[lanes[place]] == at}
-        beside = _beside(lanes, joined, ending, own)
+        first = min(joined if own is None else joined | {own}, default=len(lanes))
+        beside = ""  # from the first lane that has to do with the node, a line leads to it
+        for place, lane in enumerate(lanes):
+            behind = place > first
+            if place == own:
+                beside += "┬" if behind else "╭"
+            elif place in ending:
+                beside += "┴" if behind else "╰"
+            elif place in joined:
+                beside += "┼" if behind else "├"
+            elif lane:
+                beside += "│"
+            else:
+                beside += "─" if behind else " "
+            beside += "─" if place >= first else " "
         lanes = ["" if place in ending else lane for place, lane in enumerate(lanes)]
         drawn.append(
             (beside, "─" if joined or own is not None else " ", "".join("│ " if lane else "  " for lane in lanes))
         )
     width = 2 * len(lanes)
     return tuple(Rail(beside.ljust(width, fill), below.ljust(width)) for beside, fill, below in drawn)
-
-
-def _beside(lanes: Sequence[str], joined: set[int], ending: set[int], own: int | None) -> str:
-    """The lanes on a node's own line; from the first that has to do with the node, a line leads to it."""
-    first = min(joined if own is None else joined | {own}, default=len(lanes))
-    cells: list[str] = []
-    for place, lane in enumerate(lanes):
-        behind = place > first
-        if place == own:
-            sign = "┬" if behind else "╭"
-        elif place in ending:
-            sign = "┴" if behind else "╰"
-        elif place in joined:
-            sign = "┼" if behind else "├"
-        elif lane:
-            sign = "│"
-        else:
-            sign = "─" if behind else " "
-        cells.append(sign + ("─" if place >= first else " "))
-    return "".join(cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,30 +156,22 @@ def _columns_of(texts: Sequence[_Texts], lanes: int | None, width: int, *, marke
     word = _WORD if width >= _SIGN + _WORD + _LEAST_NAME else 0
     mark = _MARK if word and marked else 0
     room = width - (drawn + 1 if drawn else 0) - _SIGN - word - mark
-    for choice in _BESIDE_LANES if drawn or lanes == 0 else _ALONE:
-        widths = _widths(texts, choice, room)
-        if widths is not None:
-            name, waits, figures = widths
-            return _Columns(drawn, word, mark, name, waits, figures, choice[1])
-    return _Columns(drawn, word, mark, max(1, min(_longest(text.label for text in texts), room)))
-
-
-def _widths(texts: Sequence[_Texts], choice: _Choice, room: int) -> tuple[int, int, tuple[int, ...]] | None:
-    """Cells for the name, for what is waited for and for figures; None where this choice does not fit."""
-    waiting, full, count = choice
-    figures = tuple(
-        cells
-        for column in range(count)
-        if (cells := _longest((text.full if full else text.short)[column] for text in texts))
-    )
-    room -= sum(cells + _GAP for cells in figures)
     longest = _longest(text.label for text in texts)
-    waits = _longest(text.waits for text in texts) if waiting else 0
-    if not waits:
-        return (min(longest, room), 0, figures) if room >= min(longest, _NAME) else None
-    name = min(longest, _LONGEST_NAME)
-    waits_room = min(waits, room - name - _GAP)
-    return (name, waits_room, figures) if waits_room >= min(waits, _LEAST_WAITS) else None
+    for waiting, full, count in _BESIDE_LANES if drawn or lanes == 0 else _ALONE:
+        said = (_longest((text.full if full else text.short)[column] for text in texts) for column in range(count))
+        figures = tuple(cells for cells in said if cells)
+        left_over = room - sum(cells + _GAP for cells in figures)
+        waits = _longest(text.waits for text in texts) if waiting else 0
+        if not waits:
+            name, fits = min(longest, left_over), left_over >= min(longest, _NAME)
+        else:
+            name = min(longest, _LONGEST_NAME)
+            least = min(waits, _LEAST_WAITS)
+            waits = min(waits, left_over - name - _GAP)
+            fits = waits >= least
+        if fits:
+            return _Columns(drawn, word, mark, name, waits, figures, full)
+    return _Columns(drawn, word, mark, max(1, min(longest, room)))
 
 
 def _longest(texts: Iterable[str]) -> int:
@@ -216,14 +202,11 @@ class Drawing:
             took = branching.came_to(label)
             if reasons and took is not None and took.state in ("failed", "denied") and took.reason.strip():
                 self._lines.append((at, label, took.reason))
+        self.height = len(self._lines)
+        """Lines, whatever the width."""
         self._rails: tuple[Rail, ...] | None = None
         self._texts: dict[str, _Texts] = {}
         self._columns: tuple[int, _Columns] | None = None
-
-    @property
-    def height(self) -> int:
-        """Lines, whatever the width."""
-        return len(self._lines)
 
     @property
     def front(self) -> int:
@@ -233,17 +216,6 @@ class Drawing:
 
     def lines(self, width: int, start: int = 0, stop: int | None = None) -> Iterator[DrawnLine]:
         """Some lines of the drawing, each of at most `width` cells."""
-        columns = self._set(width)
-        for at, label, reason in self._lines[start:stop]:
-            rail = self._rails[at] if self._rails and columns.lanes else None
-            pieces: Iterable[DrawnPiece] = self._node(label, rail, columns)
-            if reason:
-                why = f"{' ' * _SIGN}└ {visible_line(reason)}"
-                pieces = ((f"{rail.below} " if rail else "", "muted"), (why, "error"))
-            yield tuple(_clipped(pieces, width))
-
-    def _set(self, width: int) -> _Columns:
-        """The columns at a width."""
         if self._columns is None:
             self._rails = rails({label: node.after for label, node in self._nodes.items()})
             self._texts = {label: _texts_of(self._branching, node) for label, node in self._nodes.items()}
@@ -251,7 +223,21 @@ class Drawing:
             lanes = len(self._rails[0].beside) if self._rails else None
             columns = _columns_of([*self._texts.values()], lanes, width, marked=bool(self._critical))
             self._columns = width, columns
-        return self._columns[1]
+        columns = self._columns[1]
+        for at, label, reason in self._lines[start:stop]:
+            rail = self._rails[at] if self._rails and columns.lanes else None
+            line: list[DrawnPiece] = []
+            room = width
+            pieces: Iterable[DrawnPiece] = self._node(label, rail, columns)
+            if reason:
+                why = f"{' ' * _SIGN}└ {visible_line(reason)}"
+                pieces = ((f"{rail.below} " if rail else "", "muted"), (why, "error"))
+            for text, tone in pieces:
+                shown = fit(text, room)
+                room -= cell_len(shown)
+                if shown:
+                    line.append((shown, tone))
+            yield tuple(line)
 
     def _node(self, label: str, rail: Rail | None, columns: _Columns) -> Iterator[DrawnPiece]:
         state, texts = self._branching.stands(label), self._texts[label]
@@ -265,12 +251,3 @@ class Drawing:
             yield " " * _GAP + left(fit(texts.waits, columns.waits), columns.waits), "muted"
         figures = zip(texts.full if columns.full else texts.short, columns.figures, strict=False)
         yield "".join(" " * _GAP + right(figure, cells) for figure, cells in figures), "muted"
-
-
-def _clipped(pieces: Iterable[DrawnPiece], width: int) -> Iterator[DrawnPiece]:
-    """The pieces as far as there is room for them."""
-    for text, tone in pieces:
-        shown = fit(text, width)
-        width -= cell_len(shown)
-        if shown:
-            yield shown, tone

@@ -71,7 +71,7 @@ class ChatScreen(Screen[None]):
         _hidden("f6", "mode", "mode", "one model, or a planner, a caller and a summarizer"),
         _hidden("f7", "run('/model')", "models", "choose another model"),
         _hidden("f8", "run('/settings')", "settings", "look at the settings and change them"),
-        _hidden("f9", "panels", "panels", "hide the panels, or show them"),
+        _hidden("f9", "open", "panels", "hide the panels, or show them"),
         _hidden("ctrl+f", "search", "search", "search the transcript"),
         _hidden("ctrl+o", "unfold", "open the last fold", "open or fold the newest long output"),
     ]
@@ -133,7 +133,7 @@ class ChatScreen(Screen[None]):
         self.warm()
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            self._send(controller, waiting)
+            self._send(waiting)
 
     def failed(self, error: Exception, kept: str = "") -> None:
         """Say why there is no shell; what was waiting goes back to the prompt."""
@@ -167,35 +167,31 @@ class ChatScreen(Screen[None]):
             bar.take()
             self.app.call_later(self.app.action_quit)
         elif text.startswith("/") and _own().knows(text):
-            self.action_run(bar.take().text)
-        elif self.controller is None:
-            self._wait(bar, text)
-        elif self.controller.busy and not text.startswith("/"):
+            self._send(bar.take())
+        elif self.controller is None and self._waiting is not None:
             bar.enqueue()
-            self.query_one(QuestionSpot).attend()
+        elif self.controller is None:  # one question is kept until the shell is ready, and seen to wait
+            self._waiting = bar.take()
+            self.view.wait(text, self._model)
+            if self._failed:
+                self._failed = False
+                self.app.run_worker(self.app.open_shell())  # it may be possible now
         else:
-            self._send(self.controller, bar.take())
-            self.query_one(QuestionSpot).attend()
+            if self.controller.busy and not text.startswith("/"):
+                bar.enqueue()
+            else:
+                self._send(bar.take())
+            for question in self.query_one(QuestionSpot).children:  # what is asked has the keys again
+                question.focus()
 
-    def _wait(self, bar: PromptBar, text: str) -> None:
-        """Keep one question until the shell is ready, and show that it waits."""
-        if self._waiting is not None:
-            bar.enqueue()
-            return
-        self._waiting = bar.take()
-        self.view.wait(text, self._model)
-        if self._failed:
-            self._failed = False
-            self.app.run_worker(self.app.open_shell())  # it may be possible now
-
-    def _send(self, controller: "ChatController", draft: Draft) -> None:
+    def _send(self, draft: Draft) -> None:
         """Hand over what was typed, beside everything else that goes on."""
         line = draft.text.strip()
         if line.startswith("/"):
-            self.run_worker(self._command(controller, line))
-        else:
-            controller.begin_turn()
-            self.run_worker(self._asked(controller, draft))
+            self.run_worker(self._command(line))
+        elif self.controller is not None:
+            self.controller.begin_turn()
+            self.run_worker(self._asked(self.controller, draft))
 
     async def _asked(self, controller: "ChatController", draft: Draft) -> None:
         """Ask, and send what was typed meanwhile, unless another turn has begun or the program ends."""
@@ -204,7 +200,7 @@ class ChatScreen(Screen[None]):
         elif not controller.busy and not self.leaving:
             queued = self.query_one(PromptBar).dequeue()
             if queued is not None:
-                self._send(controller, queued)
+                self._send(queued)
 
     def _put_back(self, draft: Draft | None) -> None:
         """Give back what could not be sent, unless something else has been typed meanwhile."""
@@ -215,28 +211,22 @@ class ChatScreen(Screen[None]):
     # -- slash commands
 
     def action_run(self, line: str) -> None:
+        self._send(Draft(line))
+
+    async def _command(self, line: str) -> None:
+        """Run a command of the screen's own, or of the shell; or open the screen that finds out which."""
         if _own().knows(line):
-            self.run_worker(self._own_command(line.strip()))
+            try:
+                self.view.answer(line, (await _own().run(self.app, line)).text)
+            except EcoshellError as error:
+                self.view.answer(line, error)
         elif self.controller is not None:
-            self._send(self.controller, Draft(line))
+            from ecoshell.tui.commands import screen_for
 
-    async def _own_command(self, line: str) -> None:
-        """Run a command of the screen's own, for which no shell is needed."""
-        try:
-            printed = await _own().run(self.app, line)
-        except EcoshellError as error:
-            self.view.answer(line, error)
-        else:
-            self.view.answer(line, printed.text)
-
-    async def _command(self, controller: "ChatController", line: str) -> None:
-        """Run a command of the shell, or open the screen that finds out which."""
-        from ecoshell.tui.commands import screen_for
-
-        screen = screen_for(line, controller.shell)
-        chosen = line if screen is None else await self.app.push_screen_wait(screen)
-        if chosen:
-            await self._carry_out(controller, chosen)
+            screen = screen_for(line, self.controller.shell)
+            chosen = line if screen is None else await self.app.push_screen_wait(screen)
+            if chosen:
+                await self._carry_out(self.controller, chosen)
 
     async def _carry_out(self, controller: "ChatController", line: str) -> None:
         printed = await controller.command(line)
@@ -263,7 +253,8 @@ class ChatScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim the key that stops while there is nothing to stop."""
-        stoppable = self._stoppable or any(bar.queue for bar in self.query(PromptBar))
+        works = self.controller is not None and self.controller.stoppable
+        stoppable = works or any(bar.queue for bar in self.query(PromptBar))
         return None if action == "stop" and not stoppable else True
 
     def action_stop(self) -> None:
@@ -306,27 +297,19 @@ class ChatScreen(Screen[None]):
         if self.controller.busy:
             self.query_one(PromptBar).hint("A turn is under way: the mode can be changed after it. esc stops it.")
         else:
-            self.action_run("/mode single" if self.controller.mode == "umi" else "/mode umi")
+            standing = self.controller.standing
+            self.action_run("/mode single" if standing is not None and standing.mode == "umi" else "/mode umi")
 
-    async def action_open(self, tab: str) -> None:
-        await self.query_one(SideLayout).open(tab)
-
-    async def action_panels(self) -> None:
-        await self.query_one(SideLayout).toggle()
+    async def action_open(self, tab: str = "") -> None:
+        """Open a tab of the panels; without one hide them all, or show them."""
+        layout = self.query_one(SideLayout)
+        await (layout.open(tab) if tab else layout.toggle())
 
     def action_search(self) -> None:
         self.query_one(Transcript).action_search()
 
     def action_unfold(self) -> None:
-        self.query_one(Transcript).action_fold_newest()
-
-    def interrupt(self) -> bool:
-        """Stop the turn or clear the prompt; says whether there was anything to do."""
-        if self._stoppable and self.controller is not None:
-            self.query_one(PromptBar).empty_queue()
-            self.run_worker(self.controller.shell.stop())
-            return True
-        return self.query_one(PromptBar).clear()
+        self.query_one(Transcript).action_fold(newest=True)
 
     # -- what the widgets want
 
@@ -343,10 +326,6 @@ class ChatScreen(Screen[None]):
             self.action_document(event.tool, planned=event.what == "why")
         else:
             self.action_run(f"/{event.what} {event.tool}")
-
-    @property
-    def _stoppable(self) -> bool:
-        return self.controller is not None and self.controller.stoppable
 
 
 class QuestionSpot(Vertical):
@@ -378,11 +357,6 @@ class QuestionSpot(Vertical):
             finally:
                 question.remove()
                 prompt.focus()
-
-    def attend(self) -> None:
-        """Give the keys to the question that is asked, if there is one."""
-        if self.children:
-            self.children[0].focus()
 
     async def approve(self, wanted: "ApprovalWanted") -> "Approval":
         from ecoshell.tui.questions import ApprovalQuestion

@@ -59,7 +59,7 @@ class TranscriptController:
     """Shows events and standings in title, transcript, panels and prompt; knows nothing of where they come from."""
 
     def __init__(self, title: TitleBar, transcript: Transcript, body: SideLayout, bar: PromptBar) -> None:
-        self._title = title
+        self.title = title
         self._bar = bar
         self._estimate = self._leads = ""
         """What the turn was estimated at before its first step, and the model that leads."""
@@ -86,18 +86,15 @@ class TranscriptController:
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
         self._leads = standing.model
-        self._title.show(standing)
+        self.title.show(standing)
         self._body.side.show(standing, caps)
 
     def work(self, working: bool) -> None:
         self._working, self._estimate = working, ""
         self._bar.doing("working" if working else "")
 
-    def read_only(self, reading: bool) -> None:
-        self._title.say(READ_ONLY if reading else "")
-
     def fail(self, error: Exception, kept: str = "") -> None:
-        self._title.say("not ready")
+        self.title.say("not ready")
         self.column.drop()
         self.column.add(event_blocks.error(ErrorHappened.of(error, kept)), event_blocks.notice(_AGAIN))
 
@@ -105,7 +102,7 @@ class TranscriptController:
         self.column.insert(*map(event_blocks.notice, complaints))
 
     def wait(self, question: str, model: str) -> None:
-        self._title.say(f"opening {model} …")
+        self.title.say(f"opening {model} …")
         self.column.open(event_blocks.question(question, waiting=f"waits until {model} is ready"))
 
     def answer(self, line: str, answer: str | EcoshellError) -> None:
@@ -147,24 +144,20 @@ class ChatController:
         """Held while a command runs: what was sent after it waits for it."""
         self._marking = asyncio.Lock()
         self._stale = asyncio.Event()
-        self._standing: Standing | None = None
+        self.standing: Standing | None = None
+        """Where the shell stands, as it last said."""
 
     @property
     def stoppable(self) -> bool:
         """Whether there is anything to stop: a turn, or a command that takes a while, such as `/compact`."""
         return self.busy or self._sent.locked()
 
-    @property
-    def mode(self) -> str:
-        """Who thinks, as the shell last said; empty before it has."""
-        return self._standing.mode if self._standing else ""
-
     async def begin(self) -> None:
         """Tell what was said in this session before, and show where it stands."""
         await self._view.recall(await self.shell.past())
         await self.look()
         if (why := self.shell.read_only) is not None:
-            self._view.read_only(True)
+            self._view.title.say(READ_ONLY)
             self._view.column.insert(event_blocks.error(ErrorHappened.of(why)))
 
     async def introduce(self, *, first: bool = False) -> None:
@@ -201,14 +194,14 @@ class ChatController:
                         kept = True
                         self._hear(event)
             except StoreError:
-                self._view.read_only(self.shell.read_only is not None)
+                self._view.title.say(READ_ONLY if self.shell.read_only is not None else "")
                 raise
             finally:
                 self.busy = False
                 self._view.work(False)
         if not is_command:
             if kept:
-                self._view.read_only(False)
+                self._view.title.say("")
             await self.look()
         return kept
 
@@ -218,7 +211,11 @@ class ChatController:
             async with self._sent:
                 self._view.column.insert(event_blocks.question(line))
                 printed = await self.shell.command(line)
-                await self._show(printed)
+                if printed.effect in ("clear", "session"):
+                    self._view.clear()
+                if printed.text:
+                    self._view.column.insert(event_blocks.plain(printed.text))
+                await (self.begin() if printed.effect == "session" else self.look())
                 return printed
         return None
 
@@ -241,24 +238,14 @@ class ChatController:
     async def look(self) -> None:
         """Ask the shell where it stands, and show it."""
         with self._fence():
-            self._standing = await self.shell.standing()
-            self._view.show(self._standing, self._standing.caps)
+            self.standing = await self.shell.standing()
+            self._view.show(self.standing, self.standing.caps)
 
     async def watch(self) -> None:
         """Keep the panels up to date for as long as the screen is there; however much happens, one look at a time."""
         while True:
             await self._stale.wait()
             self._stale.clear()
-            await self.look()
-
-    async def _show(self, printed: "Printed") -> None:
-        if printed.effect in ("clear", "session"):
-            self._view.clear()
-        if printed.text:
-            self._view.column.insert(event_blocks.plain(printed.text))
-        if printed.effect == "session":
-            await self.begin()
-        else:
             await self.look()
 
     @contextmanager
@@ -271,7 +258,7 @@ class ChatController:
 
     def _hear(self, event: Event) -> None:
         self._view.hear(event)
-        if isinstance(event, BudgetChanged) and self._standing is not None:
-            self._view.show(self._standing, event.caps)
+        if isinstance(event, BudgetChanged) and self.standing is not None:
+            self._view.show(self.standing, event.caps)
         elif isinstance(event, _CHANGES_THE_PANELS):
             self._stale.set()

@@ -26,10 +26,13 @@ def score(words: Sequence[str], text: str) -> float:
     """How well a text fits words, both in lower case; every word must be in it, whatever their order; else 0."""
     total = 1.0
     for word in words:
-        worth = _worth(word, text)
-        if not worth:
+        at = _as_it_stands(word, text)
+        if at >= 0:
+            total += _worth_at(at, len(word), text)
+        elif found := _letter_by_letter(word, text):  # the closer together the letters are, the more
+            total += _SCATTERED * len(found) / (found[-1] + 1 - found[0]) + (0 if found[0] else _FROM_THE_START)
+        else:
             return 0.0
-        total += worth
     if len(words) > 1 and (at := _as_it_stands(" ".join(words), text)) >= 0:
         total += _worth_at(at, sum(map(len, words)) + len(words) - 1, text)  # side by side, as they were typed
     return total
@@ -42,17 +45,6 @@ def places(words: Iterable[str], text: str) -> list[int]:
         at = _as_it_stands(word, text)
         found += range(at, at + len(word)) if at >= 0 else _letter_by_letter(word, text)
     return found
-
-
-def _worth(word: str, text: str) -> float:
-    at = _as_it_stands(word, text)
-    if at >= 0:
-        return _worth_at(at, len(word), text)
-    found = _letter_by_letter(word, text)
-    if not found:
-        return 0.0
-    # the closer together the letters are, the more
-    return _SCATTERED * len(found) / (found[-1] + 1 - found[0]) + (0 if found[0] else _FROM_THE_START)
 
 
 def _worth_at(at: int, length: int, text: str) -> float:

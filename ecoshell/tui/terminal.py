@@ -8,7 +8,7 @@ import os
 import selectors
 import signal
 from codecs import getincrementaldecoder
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
@@ -51,12 +51,10 @@ class TerminalDriver(LinuxDriver):
                     if not read:  # the terminal is gone, and no hang-up comes from one that was not the controlling one
                         signal.raise_signal(signal.SIGHUP)
                         return
-                    self._process(parser.feed(text) if (text := decode(read)) else ())
-                self._process(parser.tick())
-
-    def _process(self, messages: Iterable[Message]) -> None:
-        for message in messages:
-            self.process_message(message)
+                    for message in parser.feed(text) if (text := decode(read)) else ():
+                        self.process_message(message)
+                for message in parser.tick():
+                    self.process_message(message)
 
     def _sigcont_application(self, *_: object) -> None:
         if self._must_signal_resume:  # a hang-up comes with SIGCONT too, and then there is nothing to go on with
@@ -98,64 +96,30 @@ class TerminalParser(XTermParser):
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
         self._before = ""
-        """The last characters outside of a paste."""
-        self._paste: _Paste | None = None
+        """The last characters outside of a paste; in one, those of its last piece, which may belong to the bracket."""
+        self._pasted: list[str] | None = None
+        """The pieces of a paste on its way."""
+        self._newlines = io.IncrementalNewlineDecoder(None, translate=True)
 
     def feed(self, data: str) -> Iterable[Message]:
+        """Parse what has come; the text of a paste is taken piece by piece, so that other threads get their turn."""
         if not data:
             yield from super().feed(data)
         while data:
-            if self._paste is None:
-                data = yield from self._outside(data)
+            seen = self._before + data
+            bracket = BRACKETED_PASTE_START if self._pasted is None else BRACKETED_PASTE_END
+            at = seen.find(bracket)
+            rest = seen[at + len(bracket) :] if at >= 0 else ""
+            if self._pasted is None:
+                # keys with alt+enter as newer terminals send it: the older ones' would be taken for enter
+                yield from super().feed(data[: len(data) - len(rest)].replace("\x1b\r", "\x1b[13;3u"))
+                self._before = "" if at >= 0 else seen[-_EDGE:]
+                self._pasted = [] if at >= 0 else None
             else:
-                data = yield from self._inside(self._paste, data)
-
-    def _outside(self, data: str) -> Generator[Message, None, str]:
-        """Parse up to a paste's first bracket; gives what comes after it."""
-        seen = self._before + data
-        at = seen.find(BRACKETED_PASTE_START)
-        if at < 0:
-            self._before = seen[-_EDGE:]
-            yield from super().feed(_told_apart(data))
-            return ""
-        rest = seen[at + len(BRACKETED_PASTE_START) :]
-        yield from super().feed(_told_apart(data[: len(data) - len(rest)]))
-        self._before, self._paste = "", _Paste()
-        return rest
-
-    def _inside(self, paste: "_Paste", data: str) -> Generator[Message, None, str]:
-        """Take up to a paste's last bracket; gives what comes after it."""
-        rest = paste.add(data)
-        if rest is None:
-            return ""
-        self._paste = None
-        for message in super().feed(BRACKETED_PASTE_END):
-            yield Paste(paste.text) if isinstance(message, Paste) else message
-        return rest
-
-
-def _told_apart(data: str) -> str:
-    """Keys with alt+enter as newer terminals send it: the older ones' would be taken for enter."""
-    return data.replace("\x1b\r", "\x1b[13;3u")
-
-
-class _Paste:
-    """A paste on its way; its line ends become newlines piece by piece, so that other threads get their turn."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._held = ""
-        self._newlines = io.IncrementalNewlineDecoder(None, translate=True)
-
-    @property
-    def text(self) -> str:
-        """What was pasted, without NULs."""
-        return "".join(self._pieces)
-
-    def add(self, data: str) -> str | None:
-        """Take a piece; once the paste is over, what comes behind it."""
-        data = self._held + data
-        at = data.find(BRACKETED_PASTE_END)
-        whole, self._held = (data[:at], "") if at >= 0 else (data[:-_EDGE], data[-_EDGE:])
-        self._pieces.append(self._newlines.decode(whole.replace("\0", ""), final=at >= 0))
-        return data[at + len(BRACKETED_PASTE_END) :] if at >= 0 else None
+                whole, self._before = (seen[:at], "") if at >= 0 else (seen[:-_EDGE], seen[-_EDGE:])
+                self._pasted.append(self._newlines.decode(whole.replace("\0", ""), final=at >= 0))
+                if at >= 0:
+                    text, self._pasted = "".join(self._pasted), None
+                    for message in super().feed(BRACKETED_PASTE_END):
+                        yield Paste(text) if isinstance(message, Paste) else message
+            data = rest

@@ -69,27 +69,6 @@ class Look(Theme):
     colorless: bool = False
 
 
-def theme_of(name: str, record: Mapping[str, Any]) -> Look:
-    """The theme that a file's tables describe; raises ValueError for what is unknown or no colour."""
-    if not _NAME.fullmatch(name):
-        raise ValueError("a theme's name has letters, digits, '-' and '_' only")
-    _known(record, (*_FLAGS, *_SECTIONS), "key")
-    flags = {flag: record.get(flag, flag == "dark") for flag in _FLAGS}
-    for flag, value in flags.items():
-        if not isinstance(value, bool):
-            raise ValueError(f"{flag} must be true or false")
-    if "primary" not in _section(record, "colors"):
-        raise ValueError("it has no color 'primary'")
-    colors = _colors(_section(record, "colors"), dark=flags["dark"])
-    more = {
-        f"{section}-{key}": _section(record, section).get(key, colors[source])
-        for section, sources in _FROM.items()
-        for key, source in zip(_SECTIONS[section], sources, strict=True)
-    }
-    main = {key: color.hex for key, color in colors.items() if key != "muted"}
-    return Look(name=name, **main, **flags, variables=_variables(colors) | {key: more[key].hex for key in more})
-
-
 def _section(record: Mapping[str, Any], name: str) -> Palette:
     """The colours of a table, empty where there is none; only `colors` has to be there."""
     table = record.get(name, {} if name != "colors" else None)
@@ -97,7 +76,14 @@ def _section(record: Mapping[str, Any], name: str) -> Palette:
         raise ValueError(f"it has no [{name}]" if table is None or name == "colors" else f"{name} is no table")
     given = cast("dict[str, Any]", table)
     _known(given, _SECTIONS[name], "color")
-    return {key: _color(key, value) for key, value in given.items()}
+    palette: Palette = {}
+    for key, value in given.items():
+        with suppress(ColorParseError):
+            palette[key] = Color.parse(str(value))
+        color = palette.get(key)
+        if color is None or color.auto or color.ansi is not None or color.a != 1:  # it has to say what it is, opaque
+            raise ValueError(f"{key} = {value!r} is not a color such as #7fb8c9")
+    return palette
 
 
 def _known(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
@@ -106,31 +92,6 @@ def _known(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise ValueError(f"it knows no {what} {key!r}; {hint}")
-
-
-def _color(key: str, value: Any) -> Color:
-    """An opaque colour that says its own red, green and blue."""
-    try:
-        color = Color.parse(str(value))
-    except ColorParseError:
-        color = None
-    if color is None or color.auto or color.ansi is not None or color.a != 1:
-        raise ValueError(f"{key} = {value!r} is not a color such as #7fb8c9")
-    return color
-
-
-def _colors(given: Palette, *, dark: bool) -> Palette:
-    """Every main colour: those given, and the rest from them."""
-    colors = {key: Color.parse(value) for key, value in (_DARK if dark else _LIGHT).items()} | given
-    ground, text, primary = colors["background"], colors["foreground"], colors["primary"]
-    derived = {
-        "secondary": primary,
-        "accent": primary,
-        "surface": ground.blend(text, 0.03),
-        "panel": ground.blend(text, 0.06),
-        "muted": text.blend(ground, _MUTED),
-    }
-    return derived | colors
 
 
 def _variables(colors: Palette) -> dict[str, str]:
@@ -215,7 +176,33 @@ def read_theme(file: Path) -> Look:
         raise ValueError("it is not UTF-8") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return theme_of(file.stem, record)
+    if not _NAME.fullmatch(file.stem):
+        raise ValueError("a theme's name has letters, digits, '-' and '_' only")
+    _known(record, (*_FLAGS, *_SECTIONS), "key")
+    flags = {flag: record.get(flag, flag == "dark") for flag in _FLAGS}
+    for flag, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{flag} must be true or false")
+    if "primary" not in _section(record, "colors"):
+        raise ValueError("it has no color 'primary'")
+    given: Palette = {key: Color.parse(value) for key, value in (_DARK if flags["dark"] else _LIGHT).items()}
+    given |= _section(record, "colors")
+    ground, text, primary = given["background"], given["foreground"], given["primary"]
+    colors = {  # where the file gives none, they come from the others
+        "secondary": primary,
+        "accent": primary,
+        "surface": ground.blend(text, 0.03),
+        "panel": ground.blend(text, 0.06),
+        "muted": text.blend(ground, _MUTED),
+    } | given
+    more = {
+        f"{section}-{key}": _section(record, section).get(key, colors[source])
+        for section, sources in _FROM.items()
+        for key, source in zip(_SECTIONS[section], sources, strict=True)
+    }
+    main = {key: color.hex for key, color in colors.items() if key != "muted"}
+    variables = _variables(colors) | {key: color.hex for key, color in more.items()}
+    return Look(name=file.stem, **main, **flags, variables=variables)
 
 
 def wanted_theme(paths: Paths) -> str:

@@ -29,8 +29,8 @@ def test_who_thinks_and_why_takes_one_line_and_nothing_in_it_is_obeyed(event: Mo
     assert "\x1b" not in told
     block = event_blocks.block_of(event)
     assert len(block.rows) == 1
-    assert f"{event.mode} thinks" in block.plain
-    assert "\x1b" not in block.plain
+    assert f"{event.mode} thinks" in block.text()
+    assert "\x1b" not in block.text()
 
 
 def test_another_that_goes_on_is_louder_than_a_first_choice() -> None:

@@ -38,7 +38,7 @@ def prompt(app: ChatApp) -> Prompt:
 
 
 def seen(app: ChatApp) -> str:
-    return app.chat.query_one(Transcript).text
+    return app.chat.query_one(Transcript).column.plain
 
 
 def panel(app: ChatApp, kind: type[BudgetPanel] | type[ToolsPanel]) -> str:

@@ -73,8 +73,8 @@ def test_what_came_of_a_plan_that_failed_in_part_says_why_once():
 
 def test_a_repaired_plan_is_a_block_of_its_own_below_the_one_that_failed():
     column = told(STARTED, PLANNED, *RUNNING, *FAILED, *AGAIN)
-    assert [item.block.name for item in column.items if item.block.name] == ["graph 1", "graph 2"]
-    first, second = (item.block.plain for item in column.items if item.block.name)
+    assert [item.block.name for item in column.items if item.block.drawing] == ["graph 1", "graph 2"]
+    first, second = (item.block.text() for item in column.items if item.block.drawing)
     assert "× failed" in first
     assert "repaired plan of 4 tools, 2 of them done" in second
     assert second.count("√ done") == 3
@@ -100,12 +100,12 @@ def test_a_session_that_is_read_again_has_the_same_picture():
 
 def test_a_long_plan_is_folded_and_opens_to_every_node():
     column = told(STARTED, MANY)
-    item = next(item for item in column.items if item.block.name)
+    item = next(item for item in column.items if item.block.drawing)
     assert "… 76 more lines" in column.plain
     assert signs(column, "○") == 24
     column.fold(item, opened=True)
     assert signs(column, "○") == 100
-    assert "n99" in item.block.whole
+    assert "n99" in item.block.text(opened=True)
 
 
 @given(st.integers(8, 140), st.integers(0, 5))

@@ -28,7 +28,7 @@ THIRTY = GraphPlanned((*(node(f"n{at}") for at in range(30)), node("all", *(f"n{
 async def at_rest(pilot) -> None:
     chat = pilot.app.chat
     await eventually(pilot, lambda: chat.controller)
-    await eventually(pilot, lambda: "plan of" in chat.query_one(Transcript).text)
+    await eventually(pilot, lambda: "plan of" in chat.query_one(Transcript).column.plain)
 
 
 def shell(*events) -> FakeShell:
@@ -39,7 +39,7 @@ def shell(*events) -> FakeShell:
 async def asked(pilot) -> None:
     await eventually(pilot, lambda: pilot.app.chat.controller)
     await pilot.press(*"go on", "enter")
-    await eventually(pilot, lambda: "plan of" in pilot.app.chat.query_one(Transcript).text)
+    await eventually(pilot, lambda: "plan of" in pilot.app.chat.query_one(Transcript).column.plain)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ async def test_every_word_of_the_chat_can_be_read_in_every_theme(make_app) -> No
     async with app.run_test(size=(120, 36)) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"hello", "enter")
-        await eventually(pilot, lambda: "saved" in app.chat.query_one(Transcript).text)
+        await eventually(pilot, lambda: "saved" in app.chat.query_one(Transcript).column.plain)
         await app.learn_themes()
         for typed in ("", "/"):
             await pilot.press(*typed)

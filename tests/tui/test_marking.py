@@ -23,7 +23,7 @@ def transcript(app) -> Transcript:
 
 
 def line(app, words: str) -> str:
-    return next(line for line in transcript(app).text.splitlines() if words in line).rstrip()
+    return next(line for line in transcript(app).column.plain.splitlines() if words in line).rstrip()
 
 
 def offered(app) -> set[str]:
@@ -37,7 +37,7 @@ async def open_at(pilot, app, words: str) -> None:
     for _ in range(12):
         await pilot.press("up")
         cursor = transcript(app)._cursor
-        if cursor is not None and words in cursor.block.plain:
+        if cursor is not None and words in cursor.block.text():
             return
     raise AssertionError(f"no block with {words!r}")
 
@@ -113,8 +113,8 @@ async def test_calls_of_the_same_id_in_two_turns_are_marked_apart(make_app):
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
         await pilot.press("minus")
-        await eventually(pilot, lambda: "marked by you" in transcript(app).text)
-        marked = [row for row in transcript(app).text.splitlines() if "count_text(" in row]
+        await eventually(pilot, lambda: "marked by you" in transcript(app).column.plain)
+        marked = [row for row in transcript(app).column.plain.splitlines() if "count_text(" in row]
         assert ["marked by you" in row for row in marked] == [False, True]
     assert shell.marks == [CallMarked(2, "c1", "count_text", helpful=False)]
 
@@ -150,7 +150,7 @@ async def test_a_call_can_be_marked_while_its_turn_still_runs(make_app):
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"how many", "enter")
-        await eventually(pilot, lambda: "√" in transcript(app).text.partition("count_text(")[2])
+        await eventually(pilot, lambda: "√" in transcript(app).column.plain.partition("count_text(")[2])
         await open_at(pilot, app, "count_text(")
         await pilot.press("minus")
         await eventually(pilot, lambda: "marked by you" in line(app, "count_text("))
@@ -168,7 +168,7 @@ async def test_a_mark_that_cannot_be_kept_says_so_and_shows_nothing(make_app):
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
         await pilot.press("minus")
-        await eventually(pilot, lambda: "could not be written" in transcript(app).text)
+        await eventually(pilot, lambda: "could not be written" in transcript(app).column.plain)
         assert line(app, "count_text(").endswith("$0  √")
 
 
@@ -178,10 +178,10 @@ async def test_a_marked_result_keeps_its_fold_and_its_place(make_app):
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
         await pilot.press("enter")
-        await eventually(pilot, lambda: "line 29" in transcript(app).text)
+        await eventually(pilot, lambda: "line 29" in transcript(app).column.plain)
         await pilot.press("plus")
         await eventually(pilot, lambda: "marked by you" in line(app, "count_text("))
-        assert "line 29" in transcript(app).text
+        assert "line 29" in transcript(app).column.plain
         await pilot.press("y")
         await pilot.pause()
         assert "√ helpful, marked by you" in app.clipboard
@@ -201,7 +201,7 @@ async def test_a_call_can_be_marked_as_soon_as_it_is_judged(make_app):
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"how many", "enter")
-        await eventually(pilot, lambda: "12 ms" in transcript(app).text)
+        await eventually(pilot, lambda: "12 ms" in transcript(app).column.plain)
         await open_at(pilot, app, "count_text(")
         assert not {"helpful", "unhelpful"} & offered(app)
         app.chat.view.hear(HELPED)

@@ -26,7 +26,7 @@ async def test_each_row_of_a_plan_is_one_line(make_app: MakeApp, plan: PlanChang
     async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"/plan", "enter")
-        await eventually(pilot, lambda: "low past success" in app.chat.query_one(Transcript).text)
+        await eventually(pilot, lambda: "low past success" in app.chat.query_one(Transcript).column.plain)
         for row in table.splitlines():
             await eventually(pilot, lambda row=row: any(row in line for line in screen(pilot)))
         assert max(map(len, table.splitlines())) < 80

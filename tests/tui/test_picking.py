@@ -84,7 +84,7 @@ async def test_f6_changes_between_one_model_and_three_roles(make_app, shell, now
     shell.state = replace(shell.state, mode=now)
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.controller and app.chat.controller.mode)
+        await eventually(pilot, lambda: app.chat.controller and app.chat.controller.standing)
         await pilot.press("f6")
         await eventually(pilot, lambda: shell.commands)
     assert shell.commands == [f"/mode {next_one}"]

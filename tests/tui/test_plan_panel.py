@@ -202,7 +202,7 @@ async def test_the_estimate_stands_beside_what_is_done_until_the_turn_ends(make_
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"how many", "enter")
         await eventually(pilot, lambda: "working, about $0.002 to $0.011 · 0 s · esc stops" in doing(app))
-        assert "plan: 3 of 5 tools" in app.chat.query_one(Transcript).text
+        assert "plan: 3 of 5 tools" in app.chat.query_one(Transcript).column.plain
         await pilot.press("escape")
         await eventually(pilot, lambda: doing(app) == "")
 
@@ -212,8 +212,8 @@ async def test_a_transcript_tells_the_first_plan_and_later_only_what_may_not_be_
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"how many", "enter")
-        await eventually(pilot, lambda: "saved" in app.chat.query_one(Transcript).text)
-        told = [line.strip() for line in app.chat.query_one(Transcript).text.splitlines() if "plan:" in line]
+        await eventually(pilot, lambda: "saved" in app.chat.query_one(Transcript).column.plain)
+        told = [line.strip() for line in app.chat.query_one(Transcript).column.plain.splitlines() if "plan:" in line]
         assert told == [
             "·  plan: 3 of 5 tools",
             "·  plan: count_text (quota) may not be used any more",
@@ -237,5 +237,5 @@ async def test_enter_shows_the_arithmetic_above_the_tools_document(make_app):
         await eventually(pilot, lambda: "Counts words." in str(app.screen.query_one("#about").visual))
         await pilot.press("escape")
         await eventually(pilot, lambda: app.screen is app.chat)
-        assert "value" not in app.chat.query_one(Transcript).text
+        assert "value" not in app.chat.query_one(Transcript).column.plain
     assert shell.commands == ["/plan why count_text"]

@@ -129,15 +129,15 @@ async def test_what_was_reasoned_can_be_opened(make_app):
     app = make_app(FakeShell(earlier=TURN))
     async with app.run_test(size=(120, 36)) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
-        await eventually(pilot, lambda: "thought for 240 tokens" in app.chat.query_one(Transcript).text)
-        assert "They want milk" not in app.chat.query_one(Transcript).text
+        await eventually(pilot, lambda: "thought for 240 tokens" in app.chat.query_one(Transcript).column.plain)
+        assert "They want milk" not in app.chat.query_one(Transcript).column.plain
         await pilot.press("shift+tab", "up", "up", "up", "up", "enter")
-        await eventually(pilot, lambda: "They want milk ␛[2Jand eggs." in app.chat.query_one(Transcript).text)
+        await eventually(pilot, lambda: "They want milk ␛[2Jand eggs." in app.chat.query_one(Transcript).column.plain)
 
 
 def test_an_answer_after_reasoning(snap_compare, make_app):
     async def before(pilot) -> None:
         await eventually(pilot, lambda: pilot.app.chat.controller)
-        await eventually(pilot, lambda: "saved" in pilot.app.chat.query_one(Transcript).text)
+        await eventually(pilot, lambda: "saved" in pilot.app.chat.query_one(Transcript).column.plain)
 
     assert snap_compare(make_app(FakeShell(earlier=TURN)), terminal_size=(80, 24), run_before=before)

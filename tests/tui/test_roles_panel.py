@@ -217,7 +217,7 @@ async def test_another_mode_stands_in_the_title_and_its_roles_in_the_panel_at_on
 
     app = make_app(Changing())
     async with app.run_test(size=(120, 44)) as pilot:
-        await eventually(pilot, lambda: app.chat.controller and app.chat.controller.mode)
+        await eventually(pilot, lambda: app.chat.controller and app.chat.controller.standing)
         assert "one model, step by step" in title(app)
         await pilot.press("f6")
         await eventually(pilot, lambda: "three roles, step by step" in title(app))

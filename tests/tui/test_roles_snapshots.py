@@ -48,7 +48,7 @@ def test_a_turn_of_the_trio_in_the_chat(snap_compare, make_app, size, until, tex
     async def before(pilot: Pilot[int]) -> None:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*QUESTION, "enter")
-        await eventually(pilot, lambda: text in " ".join(app.chat.query_one(Transcript).text.split()))
+        await eventually(pilot, lambda: text in " ".join(app.chat.query_one(Transcript).column.plain.split()))
         await pilot.pause()
 
     assert snap_compare(app, terminal_size=size, run_before=before)

@@ -31,7 +31,7 @@ def until(*keys: str, text: str = "", question: bool = False):
         chat = pilot.app.chat
         await eventually(pilot, lambda: chat.controller)
         await pilot.press(*keys)
-        await eventually(pilot, lambda: text in chat.query_one(Transcript).text)
+        await eventually(pilot, lambda: text in chat.query_one(Transcript).column.plain)
         if question:
             await eventually(pilot, lambda: chat.query(Question) and chat.query_one(Question).has_focus)
 

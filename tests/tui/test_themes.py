@@ -114,5 +114,5 @@ async def test_a_theme_that_does_not_exist_is_told_on_the_screen(make_app, paths
     wanting(paths, "drak")
     app = make_app(FakeShell())
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: "There is no theme 'drak'" in app.chat.query_one(Transcript).text)
+        await eventually(pilot, lambda: "There is no theme 'drak'" in app.chat.query_one(Transcript).column.plain)
         assert app.theme == "dark"

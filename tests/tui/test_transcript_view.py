@@ -8,13 +8,13 @@ from textual.events import Key
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import Selection
+from textual.strip import Strip
 from textual.widgets import Input, Static
 from tui_play import eventually
 
 from ecoshell.tui.keys import Hint
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, row, rows_of
-from ecoshell.tui.transcript.painting import Finish
 from ecoshell.tui.transcript.search import SearchBar
 from ecoshell.tui.transcript.view import Transcript
 
@@ -136,7 +136,7 @@ async def test_scrolling_up_line_by_line_meets_every_line_though_none_was_painte
         while app.transcript.scroll_offset.y:
             app.transcript.scroll_relative(y=-1, animate=False)
             met.append(seen(app)[0])
-        assert "\n".join(reversed(met)) == app.transcript.text
+        assert "\n".join(reversed(met)) == app.transcript.column.plain
 
 
 @pytest.mark.parametrize("width", [30, 200, 1, 80])
@@ -153,10 +153,10 @@ async def test_a_resize_while_text_streams_loses_nothing(width: int):
         app.transcript.column.settle(event_blocks.answer(event_blocks.Answer(text)))
         await pilot.resize_terminal(80, 24)
         await settled(pilot)
-        streamed, fresh = app.transcript.text, Host()
+        streamed, fresh = app.transcript.column.plain, Host()
     async with fresh.run_test(size=(80, 24)):
         fresh.transcript.column.add(event_blocks.answer(event_blocks.Answer(text)))
-        assert streamed == fresh.transcript.text
+        assert streamed == fresh.transcript.column.plain
 
 
 async def test_the_line_at_the_top_stays_there_when_the_width_changes():
@@ -196,7 +196,7 @@ async def test_keys_echo_while_ten_thousand_tokens_arrive_as_fast_as_they_can():
                 app.post_message(Key("a", "a"))
             await asyncio.sleep(0)
         await eventually(pilot, lambda: app.query_one(Input).value == "a" * 10)
-        assert "word9999" in app.transcript.text
+        assert "word9999" in app.transcript.column.plain
 
 
 async def test_the_block_cursor_moves_from_block_to_block_and_can_be_seen():
@@ -215,12 +215,12 @@ async def test_enter_opens_and_folds_the_block_under_the_cursor():
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(note("before"), call())
         app.transcript.focus()
-        assert "line 59" not in app.transcript.text
+        assert "line 59" not in app.transcript.column.plain
         await pilot.press("up", "enter")
-        assert "line 59" in app.transcript.text
+        assert "line 59" in app.transcript.column.plain
         assert "read_file" in "\n".join(seen(app))
         await pilot.press("enter")
-        assert "line 59" not in app.transcript.text
+        assert "line 59" not in app.transcript.column.plain
 
 
 async def test_control_o_opens_the_newest_block_that_is_folded():
@@ -229,8 +229,8 @@ async def test_control_o_opens_the_newest_block_that_is_folded():
         app.transcript.column.add(call("\n".join("abcdef")), call(), note("after"))
         app.transcript.focus()
         await pilot.press("ctrl+o")
-        assert "line 59" in app.transcript.text
-        assert "└ a\n     b\n     c\n     … 3 more lines" in app.transcript.text
+        assert "line 59" in app.transcript.column.plain
+        assert "└ a\n     b\n     c\n     … 3 more lines" in app.transcript.column.plain
 
 
 async def test_a_block_in_which_nothing_is_folded_says_so():
@@ -248,7 +248,7 @@ async def test_a_click_on_the_fold_opens_it():
         app.transcript.column.add(call())
         await settled(pilot)
         await pilot.click(Transcript, offset=(8, 4))
-        assert "line 59" in app.transcript.text
+        assert "line 59" in app.transcript.column.plain
 
 
 async def test_a_click_on_a_link_opens_its_address():
@@ -385,8 +385,8 @@ async def test_while_a_line_is_written_the_lines_above_it_are_not_drawn_again(mo
         app.transcript.column.stream("The first words", "…", "text")
         await settled(pilot)
         drawn: list[int] = []
-        finish = Finish.padded
-        monkeypatch.setattr(Finish, "padded", lambda self, at, strip: drawn.append(at) or finish(self, at, strip))
+        finish = Strip.apply_offsets  # what each line that is drawn anew goes through
+        monkeypatch.setattr(Strip, "apply_offsets", lambda self, x, y: drawn.append(y) or finish(self, x, y))
         before = None
         while before != len(drawn):  # a busy machine may still draw what was there before
             before = len(drawn)

@@ -4,16 +4,17 @@ They know their meaning and nothing of colours or widths. Sections are made one 
 or so, so that of a long block only what is looked at is ever laid out and painted.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from ecoshell.budget.money import counted
 from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:
     from ecoshell.tui.branches import Drawing
+    from ecoshell.tui.transcript.markdown import Part
 
 Tone = Literal[
     "text", "muted", "question", "thought", "tool", "good", "warning", "error",
@@ -21,6 +22,11 @@ Tone = Literal[
 ]  # fmt: skip
 TONES: tuple[Tone, ...] = get_args(Tone)
 Kind = Literal["plain", "markdown", "diff"]
+_CHANGES: Mapping[str, Tone] = {
+    "+++ ": "heading", "--- ": "heading", "diff ": "heading", "index ": "heading",
+    "+": "added", "-": "removed", "@": "hunk", "": "muted",
+}  # fmt: skip
+"""The tones of a diff's lines by what they begin with."""
 _DRAWN_LINES = 24
 """Lines of a drawing that are shown until it is opened."""
 _DRAWN_WIDTH = 120
@@ -60,10 +66,6 @@ class Row:
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
 
-    @property
-    def plain(self) -> str:
-        return self.lead + self.text
-
 
 def row(*pieces: Piece, lead: str = "") -> Row:
     """A row of these pieces."""
@@ -77,24 +79,19 @@ class Body:
     text: str
     """Already made visible."""
     lines: int
-    """Lines shown while it is folded."""
+    """Lines shown while it is folded; none where its head is all there is to see."""
     kind: Kind = "plain"
     tone: Tone = "text"
     corner: str = ""
     """What stands before its first line, in the place of the indent."""
     indent: str = "  "
     head: Row | None = None
-    """What it is, above it; of a body that shows no line while it is folded, all there is to see."""
+    """What it is, above it."""
 
     @property
     def folded(self) -> tuple[str, str]:
         """As much as is shown while it is folded, and words for the rest (empty when there is none)."""
         return folded(self.text, lines=self.lines, characters=200 * self.lines)
-
-    @property
-    def is_headed(self) -> bool:
-        """Whether nothing but its head is shown while it is folded."""
-        return self.head is not None and not self.lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,42 +137,35 @@ class Block:
     @property
     def foldable(self) -> bool:
         """Whether a part of it is folded away until it is opened."""
-        return bool(self.undrawn) or any(body.folded[1] for body in self.bodies)
+        return bool(self.drawn[1]) or any(body.folded[1] for body in self.bodies)
 
-    def drawn(self, *, opened: bool) -> int:
+    @property
+    def drawn(self) -> tuple[int, str]:
+        """The lines of its drawing that are shown while it is folded, and words for the rest (empty without any)."""
         height = self.drawing.height if self.drawing else 0
-        return height if opened else min(_DRAWN_LINES, height)
+        more = height - _DRAWN_LINES
+        return min(_DRAWN_LINES, height), f"… {counted(more, 'more line')}" if more > 0 else ""
 
-    @property
-    def undrawn(self) -> str:
-        """Words for the lines of its drawing that are folded away; empty when none is."""
-        more = self.drawn(opened=True) - self.drawn(opened=False)
-        return f"… {counted(more, 'more line')}" if more else ""
-
-    @property
-    def plain(self) -> str:
-        """The block without its looks, as it is shown while folded."""
-        return "\n".join(self._parts(lambda body: body.folded, opened=False))
-
-    @property
-    def whole(self) -> str:
-        """Everything in it, for copying: rows as they are, Markdown as it was written."""
-        return "\n".join(self._parts(lambda body: (body.text, ""), opened=True))
-
-    def _parts(self, of: Callable[[Body], tuple[str, str]], *, opened: bool) -> Iterator[str]:
-        yield from (line.plain for line in self.head)
+    def text(self, *, opened: bool = False) -> str:
+        """The block without its looks; opened, everything in it, as for copying: Markdown as it was written."""
+        lines = [line.lead + line.text for line in self.head]
         if self.markdown:
-            yield self.markdown
+            lines.append(self.markdown)
         if self.drawing:
-            lines = self.drawing.lines(_DRAWN_WIDTH, 0, self.drawn(opened=opened))
-            yield from ("".join(text for text, _ in line).rstrip() for line in lines)
-            yield from (words for words in (self.undrawn,) if words and not opened)
+            shown, more = self.drawn
+            drawn = self.drawing.lines(_DRAWN_WIDTH, 0, None if opened else shown)
+            lines += ["".join(text for text, _ in line).rstrip() for line in drawn]
+            if more and not opened:
+                lines.append(more)
         for body in self.bodies:
             if body.head is not None:
-                yield body.head.plain
-            text, more = of(body)
-            more = "" if body.is_headed else more
-            yield from (words for words in (f"{body.corner}{text}" if text else "", more) if words)
+                lines.append(body.head.lead + body.head.text)
+            text, more = (body.text, "") if opened else body.folded
+            if text:
+                lines.append(f"{body.corner}{text}")
+            if more and body.lines:
+                lines.append(more)
+        return "\n".join(lines)
 
 
 def rows_of(text: str, tone: Tone = "text") -> tuple[Row, ...]:
@@ -195,28 +185,15 @@ def folded(text: str, *, lines: int, characters: int) -> tuple[str, str]:
     return shown, f"… {counted(len(text) - len(shown), 'more character')}"
 
 
-class Section(Protocol):
-    """What is painted in one go: some rows, a part of a Markdown text, some lines of a drawing."""
-
-    @property
-    def measure(self) -> tuple[int, int]:
-        """Its lines if none had to be wrapped, and its characters."""
-        ...
-
-    def rows(self, width: int) -> Iterable[Row]:
-        """Its rows; only a table, a rule and a drawing ask for the width."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows as they are."""
 
     content: tuple[Row, ...]
 
-    @property
-    def measure(self) -> tuple[int, int]:
-        return len(self.content), sum(len(piece.text) for line in self.content for piece in line.pieces)
+    def height(self, width: int) -> int:
+        """As many lines as rows, and more for those that are long."""
+        return len(self.content) + sum(len(piece.text) for line in self.content for piece in line.pieces) // width
 
     def rows(self, width: int) -> Iterable[Row]:
         return self.content
@@ -230,16 +207,20 @@ class DrawnLines:
     start: int
     stop: int
 
-    @property
-    def measure(self) -> tuple[int, int]:
+    def height(self, width: int) -> int:
         """One line for each; none is ever wrapped."""
-        return self.stop - self.start, 0
+        return self.stop - self.start
 
     def rows(self, width: int) -> Iterator[Row]:
         for line in self.drawing.lines(width, self.start, self.stop):
             yield Row(tuple(Piece(*piece) for piece in line))
 
 
+Section: TypeAlias = "Rows | DrawnLines | Part"
+"""What is painted in one go: some rows, some lines of a drawing, a part of a Markdown text.
+
+Each says about how many lines it takes before it is painted, and gives its rows, at a width in cells.
+"""
 GAP = Rows((Row(()),))
 FOLDING = Rows((Row((Piece("▲ fold", "muted"),), lead="  ", folds=True),))
 
@@ -250,13 +231,30 @@ def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
     if block.markdown:
         yield from _sections_of_markdown(block.markdown)
     if block.drawing:
-        lines = block.drawn(opened=opened)
+        shown, more = block.drawn
+        lines = block.drawing.height if opened else shown
         for start in range(0, lines, MOST_LINES):
             yield DrawnLines(block.drawing, start, min(start + MOST_LINES, lines))
-        if rest := block.undrawn:
-            yield FOLDING if opened else Rows((Row((Piece(rest, "muted"),), lead="  ", folds=True),))
+        if more:
+            yield FOLDING if opened else Rows((Row((Piece(more, "muted"),), lead="  ", folds=True),))
     for body in block.bodies:
-        yield from _sections_of_body(body, opened=opened)
+        begins, more = body.folded
+        text = body.text if opened else begins
+        if body.head is not None:
+            yield Rows((replace(body.head, folds=bool(more) and not body.lines),))
+        if text and body.kind == "markdown":
+            yield from _sections_of_markdown(text, body.indent)
+        elif text:
+            tones: Mapping[str, Tone] = _CHANGES if body.kind == "diff" else {"": body.tone}
+            leads = chain((body.corner or body.indent,), repeat(body.indent))
+            yield from in_sections(
+                row(Piece(line, next(tone for start, tone in tones.items() if line.startswith(start))), lead=lead)
+                for line, lead in zip(text.split("\n"), leads, strict=False)
+            )
+        if more and opened:
+            yield FOLDING
+        elif more and body.lines:
+            yield Rows((Row((Piece(more, "muted"),), lead=body.indent, folds=True),))
 
 
 def head_of(block: Block) -> Iterator[Section]:
@@ -266,39 +264,13 @@ def head_of(block: Block) -> Iterator[Section]:
     yield from in_sections(block.head)
 
 
-def _sections_of_body(body: Body, *, opened: bool) -> Iterator[Section]:
-    text, more = body.folded
-    whole = opened or not more
-    shown = body.text if whole else text
-    if body.head is not None:
-        yield Rows((replace(body.head, folds=body.is_headed and bool(more)),))
-    if shown and body.kind == "markdown":
-        yield from _sections_of_markdown(shown, body.indent)
-    elif shown:
-        leads = chain((body.corner or body.indent,), repeat(body.indent))
-        yield from in_sections(
-            row(Piece(line, _tone_of_change(line) if body.kind == "diff" else body.tone), lead=lead)
-            for line, lead in zip(shown.split("\n"), leads, strict=False)
-        )
-    if not whole and not body.is_headed:
-        yield Rows((Row((Piece(more, "muted"),), lead=body.indent, folds=True),))
-    elif whole and more:
-        yield FOLDING
-
-
 def _sections_of_markdown(text: str, indent: str = "") -> Iterator[Section]:
     from ecoshell.tui.transcript.markdown import sections_of_markdown  # no first frame waits for it
 
     yield from sections_of_markdown(text, indent=indent)
 
 
-def _tone_of_change(line: str) -> Tone:
-    if line.startswith(("+++ ", "--- ", "diff ", "index ")):
-        return "heading"
-    return {"+": "added", "-": "removed", "@": "hunk"}.get(line[:1], "muted")  # pyright: ignore[reportReturnType]
-
-
-def in_sections(rows: Iterable[Row]) -> Iterator[Rows]:
+def in_sections(rows: Iterable[Row]) -> Iterator[Section]:
     """Rows put together to sections; one that is very long is cut."""
     part: list[Row] = []
     size = 0
@@ -314,23 +286,20 @@ def in_sections(rows: Iterable[Row]) -> Iterator[Rows]:
 
 
 def _cut(line: Row) -> Iterator[Row]:
-    """A row in bits of a bounded length."""
+    """A row in bits of a bounded length, cut between words where there are any."""
     if sum(len(piece.text) for piece in line.pieces) <= LONGEST:
         yield line
         return
-    bits = [replace(piece, text=bit) for piece in line.pieces for bit in _bits(piece.text)]
+    bits: list[Piece] = []
+    for piece in line.pieces:
+        start = 0
+        while start < len(piece.text):
+            end = start + LONGEST
+            if end < len(piece.text):
+                end = piece.text.rfind(" ", start, end) + 1 or end
+            bits.append(replace(piece, text=piece.text[start:end]))
+            start = end
     hang = line.hang or " " * len(line.lead)
     yield replace(line, pieces=tuple(bits[:1]))
     for before, bit in pairwise(bits):
         yield replace(line, pieces=(bit,), lead=hang, hang=hang, joined=" " if before.text.endswith(" ") else "")
-
-
-def _bits(text: str) -> list[str]:
-    """A text in bits of a bounded length, cut between words where there are any."""
-    bits: list[str] = []
-    start = 0
-    while len(text) - start > LONGEST:
-        end = text.rfind(" ", start, start + LONGEST) + 1 or start + LONGEST
-        bits.append(text[start:end])
-        start = end
-    return [*bits, text[start:]]

@@ -7,14 +7,14 @@ from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.style import Style
 from textual.selection import Selection
 from textual.strip import Strip
 
 from ecoshell.tui.transcript.blocks import (
-    GAP,
     LONGEST,
+    TONES,
     Block,
-    CallRef,
     Piece,
     Section,
     Tone,
@@ -44,118 +44,66 @@ class Heights:
         self._heights = list(heights)
         self._tops: list[int] = [0]
 
-    def __len__(self) -> int:
-        return len(self._heights)
-
-    def __getitem__(self, at: int) -> int:
-        return self._heights[at]
-
-    def __setitem__(self, at: int, height: int) -> None:
-        if self._heights[at] != height:
-            self._heights[at] = height
-            del self._tops[at + 1 :]
-
-    def splice(self, start: int, end: int, heights: Iterable[int]) -> None:
+    def put(self, start: int, end: int | None, heights: list[int]) -> None:
         """Put these heights in the place of those from `start` up to `end`."""
-        self._heights[start:end] = heights
-        del self._tops[start + 1 :]
+        if self._heights[start:end] != heights:
+            self._heights[start:end] = heights
+            del self._tops[start + 1 :]
 
     @property
-    def total(self) -> int:
-        return self.top(len(self._heights))
-
-    def top(self, at: int) -> int:
-        self._sum_up()
-        return self._tops[at]
+    def tops(self) -> list[int]:
+        """Where each begins and, at the end, how high all of them are."""
+        done = len(self._tops) - 1
+        if done < len(self._heights):
+            self._tops[done:] = accumulate(self._heights[done:], initial=self._tops[done])
+        return self._tops
 
     def at(self, line: int) -> int:
         """Which one stands at a line; the last for a line below them all, and -1 when there is none."""
-        self._sum_up()
-        return min(bisect_right(self._tops, max(line, 0)), len(self._heights)) - 1
-
-    def _sum_up(self) -> None:
-        done = len(self._tops) - 1
-        if done < len(self._heights):
-            sums = accumulate(self._heights[done:], initial=self._tops[done])
-            next(sums)
-            self._tops.extend(sums)
-
-
-class PlainReader:
-    """Reads text as it is, line by line."""
-
-    def __init__(self, tone: Tone) -> None:
-        self._tone: Tone = tone
-        self._rest = ""
-
-    def feed(self, text: str) -> list[Section]:
-        """Take a piece; some lines at a time are finished together."""
-        self._rest += text
-        if len(self._rest) < LONGEST:
-            return []
-        end = self._rest.rfind("\n") + 1
-        if not end and len(self._rest) < 8 * LONGEST:
-            return []
-        whole, self._rest = self._rest[: end or None], self._rest[end:] if end else ""
-        return self._sections(whole.removesuffix("\n"))
-
-    def tail(self) -> list[Section]:
-        return self._sections(self._rest) if self._rest else []
-
-    def _sections(self, text: str) -> list[Section]:
-        return [*in_sections(row(Piece(line, self._tone)) for line in text.split("\n"))]
+        return min(bisect_right(self.tops, max(line, 0)), len(self._heights)) - 1
 
 
 class StreamedText:
-    """What arrives beside one sign; an answer is read as Markdown, a thought as it is."""
+    """What arrives beside one sign; an answer is read as Markdown, a thought as it is, line by line."""
 
     def __init__(self, sign: str, tone: Tone) -> None:
         self.sign = sign
         self.tone: Tone = tone
-        self._reader: MarkdownReader | PlainReader = PlainReader(tone)
+        self.arrived: list[str] = []
+        """What nobody has read yet."""
+        self.text: list[str] = []
+        """What has been read, without the white space around it."""
+        self._held = ""
+        """White space at the end, of which nobody knows yet whether anything follows."""
+        self._rest = ""
+        """Lines of a thought that are not finished."""
+        self._reader: MarkdownReader | None = None
         if tone == "text":
             from ecoshell.tui.transcript import markdown  # no first frame waits for it
 
             self._reader = markdown.MarkdownReader()
-        self._arrived: list[str] = []
-        self._held = ""
-        """White space at the end, of which nobody knows yet whether anything follows."""
-        self._read: list[str] = []
 
-    def append(self, text: str) -> None:
-        """Take a piece; it is read with the next `finished`."""
-        self._arrived.append(text)
-
-    @property
-    def waiting(self) -> bool:
-        return bool(self._arrived)
-
-    def finished(self) -> list[Section]:
-        """The sections that what has arrived since the last time has finished."""
-        arrived = self._held + "".join(self._arrived)
-        self._arrived.clear()
+    def read(self) -> tuple[list[Section], list[Section]]:
+        """The sections that what has arrived since the last time has finished, and those that are open."""
+        arrived = self._held + "".join(self.arrived)
+        self.arrived.clear()
         solid = arrived.rstrip()
         self._held = arrived[len(solid) :]
-        if not self._read:
-            solid = solid.lstrip()
-        if not solid:
-            return []
-        shown = visible(solid)
-        self._read.append(shown)
-        return self._reader.feed(shown)
-
-    def tail(self) -> list[Section]:
-        return self._reader.tail()
-
-    @property
-    def text(self) -> str:
-        """Everything that has been read, without the white space around it."""
-        return "".join(self._read)
-
-    def block(self) -> Block:
-        if self.tone == "text":
-            return Block(self.sign, self.tone, markdown=self.text)
-        return Block(self.sign, self.tone, rows_of(self.text, self.tone))
+        solid = visible(solid if self.text else solid.lstrip())
+        if solid:
+            self.text.append(solid)
+        if self._reader is not None:
+            return self._reader.feed(solid), self._reader.tail()
+        self._rest += solid
+        end = len(self._rest) if len(self._rest) >= 8 * LONGEST else 0
+        if len(self._rest) >= LONGEST:  # some lines at a time are finished together
+            end = self._rest.rfind("\n") + 1 or end
+        done, self._rest = self._rest[:end], self._rest[end:]
+        finished, tail = (
+            [*in_sections(row(Piece(line, self.tone)) for line in part.removesuffix("\n").split("\n"))] if part else []
+            for part in (done, self._rest)
+        )
+        return finished, tail
 
 
 class BlockItem:
@@ -172,75 +120,35 @@ class BlockItem:
         self.heights = Heights()
         self.painted: list[list[PaintedLine] | None] = []
         """The lines of each section; None of one that has not been painted."""
-        self._finished = 0
+        self.finished = 0
         """Sections of a live text that will not change any more."""
-        self._measure: tuple[int, int] | None = None
+        self.measure: tuple[int, int] | None = None
+        """Lines if none had to be wrapped, and characters: of what is shown while nothing is laid out."""
 
     @property
     def whole(self) -> str:
-        return self.live.text if self.live else self.block.whole
+        return "".join(self.live.text) if self.live else self.block.text(opened=True)
 
     def height(self, painter: Painter) -> int:
-        return painter.estimate(*self._measured()) if self.sections is None else self.heights.total
-
-    def lay_out(self, painter: Painter) -> list[Section]:
-        if self.sections is None:
-            self.put(list(sections_of(self.block, opened=self.opened)), painter)
-        return self.sections or []
-
-    def paint(self, at: int, painter: Painter) -> list[PaintedLine]:
-        first = at == (1 if self.block.gap else 0)
-        lines = painter.paint(self.lay_out(painter)[at], self.block.sign if first else "", self.block.tone)
-        self.painted[at], self.heights[at] = lines, len(lines)
-        return lines
-
-    def forget(self, start: int = 0, end: int | None = None) -> None:
-        """Let painted sections go, but not how high they are."""
-        self.painted[start:end] = [None] * len(self.painted[start:end])
-
-    def become(self, block: Block) -> None:
-        """Take another block's place; Markdown that stays the same, as it does when it was streamed, stays painted."""
-        before, live = self.block, self.live
-        same = block.markdown == (live.text if live and live.tone == "text" else before.markdown)
-        self.block, self.live, self._measure = block, None, None
-        if self.sections and block.markdown and same and not (block.bodies or before.bodies):
-            old, head = (0 if live else sum(1 for _ in head_of(before))), list(head_of(block))
-            self.sections[:old] = head
-            self.painted[: old + 1] = [None] * (len(head) + 1)
-            self.heights.splice(0, old, [1] * len(head))
-        else:
-            self.sections = None
-
-    def catch_up(self, painter: Painter | None) -> int:
-        """Read what has arrived of a live text, of which only the open end is painted again; gives its first line."""
-        if self.live is None or self.sections is None or not self.live.waiting:
-            return self.heights.total
-        new = self.live.finished()
-        tail = self.live.tail()
-        start = self._finished
-        self._finished += len(new)
-        self.sections[start:] = [*new, *tail]
-        self.painted[start:] = [None] * (len(new) + len(tail))
-        sizes = (painter.estimate(*part.measure) if painter else 0 for part in (*new, *tail))
-        self.heights.splice(start, len(self.heights), sizes)
-        return self.heights.top(start)
+        if self.sections is not None:
+            return self.heights.tops[-1]
+        if self.measure is None:
+            text = self.block.markdown
+            bodies = [body.text if self.opened else body.folded[0] for body in self.block.bodies]
+            drawing = self.block.drawing
+            drawn = drawing.height if drawing is not None and self.opened else self.block.drawn[0]
+            rows = len(self.block.rows) + len(bodies) + self.block.gap + drawn
+            newlines = text.count("\n") + bool(text) + sum(body.count("\n") + 1 for body in bodies)
+            size = sum(len(piece.text) for row in self.block.head for piece in row.pieces)
+            self.measure = rows + newlines, size + len(text) * 2 // 3 + sum(map(len, bodies))
+        lines, characters = self.measure
+        return lines + characters // painter.inside
 
     def put(self, sections: list[Section], painter: Painter) -> None:
         """Consist of these sections, none of which is painted yet."""
         self.sections = sections
         self.painted = [None] * len(sections)
-        self.heights = Heights(1 if part is GAP else painter.estimate(*part.measure) for part in sections)
-
-    def _measured(self) -> tuple[int, int]:
-        """Lines if none had to be wrapped, and characters: of what is shown while nothing is laid out."""
-        if self._measure is None:
-            text = self.block.markdown
-            bodies = [body.text if self.opened else body.folded[0] for body in self.block.bodies]
-            rows = len(self.block.rows) + len(bodies) + self.block.gap + self.block.drawn(opened=self.opened)
-            newlines = text.count("\n") + bool(text) + sum(body.count("\n") + 1 for body in bodies)
-            size = sum(len(piece.text) for row in self.block.head for piece in row.pieces)
-            self._measure = rows + newlines, size + len(text) * 2 // 3 + sum(map(len, bodies))
-        return self._measure
+        self.heights = Heights(part.height(painter.inside) for part in sections)
 
 
 class Spot(NamedTuple):
@@ -252,7 +160,7 @@ class Spot(NamedTuple):
 
 
 class BlockColumn:
-    """Blocks from top to bottom, finished ones above those that are open. Nothing is painted without a painter.
+    """Blocks from top to bottom, finished ones above those that are open.
 
     Open blocks are known by their keys (streamed text has none) and become finished when they are settled.
     """
@@ -260,16 +168,16 @@ class BlockColumn:
     def __init__(self, changed: Callable[[bool, bool], None] = lambda whole, arrived: None) -> None:
         """`changed` is told whether more may look different than the streamed text, and whether anything is new."""
         self.items: list[BlockItem] = []
-        self._open: list[BlockItem] = []
+        self._open: dict[str, BlockItem] = {}
         self._heights = Heights()
-        self.painter: Painter | None = None
+        self.painter = Painter(dict.fromkeys(TONES, Style()), 80)  # until there is a screen
         self._painted = 0
         self._changed = changed
 
     @property
     def height(self) -> int:
         """Lines; where nothing was painted yet, about as many."""
-        return self._heights.total
+        return self._heights.tops[-1]
 
     @property
     def plain(self) -> str:
@@ -281,8 +189,8 @@ class BlockColumn:
 
     def add(self, *blocks: Block) -> None:
         """Close what is open and put finished blocks below it."""
-        for item in list(self._open):
-            self.settle(key=item.key or STREAM)
+        for key in list(self._open):
+            self.settle(key=key)
         self.insert(*blocks)
 
     def insert(self, *blocks: Block) -> None:
@@ -291,48 +199,46 @@ class BlockColumn:
         while left:  # finished ones may stand among those that are open
             at -= 1
             left -= self.items[at].key is not None
-        self._put(at, [BlockItem(block) for block in blocks])
+        self._put(at, *map(BlockItem, blocks))
         self._changed(True, True)
 
     def open(self, block: Block, key: str = STREAM) -> None:
         """Put a block, in the place of what is open under its key, that is replaced when the key is settled."""
-        item = self._open_item(key)
+        item = self._open.get(key)
         if item is None:
-            self._put_open(BlockItem(block, key=key))
+            self._put(len(self.items), BlockItem(block, key=key))
         else:
             self._replace(item, block)
         self._changed(True, True)
 
     def stream(self, text: str, sign: str, tone: Tone) -> None:
         """Add streamed text to the open end; it shows after the next `catch_up`."""
-        item = self._open_item(STREAM)
+        item = self._open.get(STREAM)
         live = item.live if item else None
         if live is None or live.sign != sign:
             self.settle()
             live = StreamedText(sign, tone)
-            self._put_open(BlockItem(Block(sign, tone), key=STREAM, live=live))
-        live.append(text)
+            self._put(len(self.items), BlockItem(Block(sign, tone), key=STREAM, live=live))
+        live.arrived.append(text)
         self._changed(False, True)
 
     def settle(self, block: Block | None = None, key: str = STREAM) -> None:
         """Close what is open under this key: as this block, which may be new, or as it stands."""
-        item = self._open_item(key)
+        item = self._open.get(key)
         if item is None:
             if block is not None:
                 self.insert(block)
             return
-        self._catch_up(item)  # the block it becomes as it stands needs what has arrived
-        self._open.remove(item)
+        self.catch_up()
+        stands, live = item.block, item.live
+        if live is not None and live.tone == "text":
+            stands = replace(stands, markdown=item.whole)
+        elif live is not None:
+            stands = replace(stands, rows=rows_of(item.whole, live.tone))
+        self._replace(item, block or stands)
+        del self._open[key]
         item.key = None
-        self._replace(item, block or (item.live.block() if item.live else item.block))
         self._changed(True, block is not None)
-
-    def judge(self, call: CallRef, verdict: tuple[Piece, ...]) -> None:
-        """Show what was thought of a call's result, beside it; nothing where the call is not there."""
-        item = next((item for item in reversed(self.items) if item.block.call == call), None)
-        if item is not None:
-            self._replace(item, replace(item.block, judged=True, verdict=verdict))
-            self._changed(True, False)
 
     def redraw(self, block: Block) -> None:
         """Put a block in the place of the one of its name, which may be finished; nothing where there is none."""
@@ -342,13 +248,13 @@ class BlockColumn:
             self._changed(True, False)
 
     def drop(self, key: str = STREAM) -> None:
-        item = self._open_item(key)
+        """Take away what is open under this key."""
+        item = self._open.pop(key, None)
         if item is not None:
-            self._open.remove(item)
             at = self._index(item)
             del self.items[at]
             item.gone = True
-            self._heights.splice(at, at + 1, ())
+            self._heights.put(at, at + 1, [])
             self._changed(True, False)
 
     def clear(self) -> None:
@@ -388,16 +294,31 @@ class BlockColumn:
         self._heights = Heights(item.height(painter) for item in self.items)
 
     def fold(self, item: BlockItem, *, opened: bool) -> None:
-        item.opened, item.sections = opened, None
+        """Open or fold a block."""
+        item.opened, item.sections, item.measure = opened, None, None
         self._measure(self._index(item))
 
     def catch_up(self) -> int:
-        """Read the streamed text that has arrived; gives the first line that may look different."""
-        return min((self._catch_up(item) for item in self._open), default=self.height)
+        """Read the streamed text that has arrived, of which only the open end is painted again.
+
+        Gives the first line that may look different.
+        """
+        item = self._open.get(STREAM)
+        if item is None or item.live is None or item.sections is None:
+            return self.height
+        index, start = self._index(item), len(item.sections)
+        if item.live.arrived:
+            new, tail = item.live.read()
+            start, item.finished = item.finished, item.finished + len(new)
+            item.sections[start:] = [*new, *tail]
+            item.painted[start:] = [None] * (len(new) + len(tail))
+            item.heights.put(start, None, [part.height(self.painter.inside) for part in (*new, *tail)])
+            self._measure(index)
+        return self._top(index, start)
 
     def line(self, at: int) -> PaintedLine:
         """One line; empty outside the column."""
-        if self.painter is None or not 0 <= at < self.height:
+        if not 0 <= at < self.height:
             return _EMPTY
         index, section, offset = self._find(at)
         lines = self._paint(index, section)
@@ -412,35 +333,28 @@ class BlockColumn:
         if item.gone:
             return range(0)
         index = self._index(item)
-        return range(self._heights.top(index), self._heights.top(index + 1))
-
-    def section(self, item: BlockItem, at: int) -> tuple[int, list[PaintedLine]]:
-        """The line at which a section of a block begins, and its lines."""
-        index = self._index(item)
-        self._laid_out(index)
-        lines = self._paint(index, at)
-        return self._top(index, min(at, len(item.heights))), lines
+        return range(*self._heights.tops[index : index + 2])
 
     def spot(self, line: int) -> Spot | None:
         """Where a line is; None while there are no lines."""
-        if self.painter is None or not self.items:
+        if not self.items:
             return None
         index, section, offset = self._find(line)
         return Spot(self.items[index], section, offset)
 
     def line_of(self, spot: Spot) -> int:
         """The line a spot is at now, or the nearest one that is left."""
-        if self.painter is None or spot.item.gone:
+        if spot.item.gone:
             return self.height
         index = self._index(spot.item)
         if spot.section >= len(self._laid_out(index)):
-            return self._heights.top(index)
+            return self._top(index, 0)
         lines = self._paint(index, spot.section)
         return self._top(index, spot.section) + min(spot.offset, max(0, len(lines) - 1))
 
     def reveal(self, top: int, lines: int | None, until: float | None = None) -> bool:
         """Paint these lines (all with None) while what stands at `top` stays there; says whether it was in time."""
-        if self.painter is None or not self.items:
+        if not self.items:
             return True
         index, section, offset = self._find(top)
         left = lines + offset if lines is not None else None
@@ -457,7 +371,7 @@ class BlockColumn:
 
     def reveal_above(self, top: int, lines: int, until: float | None = None) -> tuple[int, bool]:
         """Paint the lines above `top`; gives how many more they are than was thought, and whether it was in time."""
-        if self.painter is None or not self.items:
+        if not self.items:
             return 0, True
         index, section, offset = self._find(top)
         anchor, before, in_time = (index, section), self._top(index, section), True
@@ -482,76 +396,73 @@ class BlockColumn:
         return max(0, known - lines)
 
     def forget_far(self, top: int, lines: int) -> None:
-        """Let painted lines go that are far from these, once there are many."""
+        """Let painted lines go that are far from these, but not how high they are, once there are many."""
         if self._painted < _MOST_PAINTED:
             return
         start, end = top - 3 * lines, top + 4 * lines
         for index, item in enumerate(self.items):
-            above = self._heights.top(index)
-            if item.sections and above < end and above + item.heights.total > start:
-                item.forget(0, max(0, item.heights.at(start - above)))
-                item.forget(item.heights.at(end - above) + 1)
-            else:
-                item.forget()
+            above = self._top(index, 0)
+            near = range(0)
+            if item.sections and above < end and above + item.heights.tops[-1] > start:
+                near = range(item.heights.at(start - above), item.heights.at(end - above) + 1)
+            item.painted = [lines if at in near else None for at, lines in enumerate(item.painted)]
         self._painted = 0
 
     def _find(self, line: int) -> tuple[int, int, int]:
         """The block at a line, the section of it, and the line in that."""
         index = self._heights.at(line)
         self._laid_out(index)
-        heights, below = self.items[index].heights, line - self._heights.top(index)
-        section = max(0, heights.at(below))
-        return index, section, below - heights.top(section)
+        section = max(0, self.items[index].heights.at(line - self._top(index, 0)))
+        return index, section, line - self._top(index, section)
 
     def _top(self, index: int, section: int) -> int:
-        return self._heights.top(index) + self.items[index].heights.top(section)
+        return self._heights.tops[index] + self.items[index].heights.tops[section]
 
     def _laid_out(self, index: int) -> list[Section]:
         item = self.items[index]
-        if item.sections is None and self.painter is not None:
-            item.lay_out(self.painter)
+        if item.sections is None:
+            item.put(list(sections_of(item.block, opened=item.opened)), self.painter)
             self._measure(index)
         return item.sections or []
 
     def _paint(self, index: int, section: int) -> list[PaintedLine]:
-        item = self.items[index]
-        if self.painter is None or section >= len(item.sections or ()):
+        item, sections = self.items[index], self._laid_out(index)
+        if section >= len(sections):
             return []
         lines = item.painted[section]
         if lines is None:
-            lines = item.paint(section, self.painter)
+            sign = item.block.sign if section == (1 if item.block.gap else 0) else ""
+            lines = item.painted[section] = self.painter.paint(sections[section], sign, item.block.tone)
+            item.heights.put(section, section + 1, [len(lines)])
             self._painted += len(lines)
             self._measure(index)
         return lines
 
-    def _catch_up(self, item: BlockItem) -> int:
-        if item.live is None:
-            return self.height
-        first, index = item.catch_up(self.painter), self._index(item)
-        self._measure(index)
-        return self._heights.top(index) + first
-
-    def _put(self, at: int, items: list[BlockItem]) -> None:
+    def _put(self, at: int, *items: BlockItem) -> None:
         self.items[at:at] = items
-        painter = self.painter
-        self._heights.splice(at, at, (item.height(painter) if painter else 0 for item in items))
+        self._open.update((item.key, item) for item in items if item.key is not None)
+        self._heights.put(at, at, [item.height(self.painter) for item in items])
 
     def _replace(self, item: BlockItem, block: Block) -> None:
-        self._catch_up(item)
-        item.become(block)
+        """Put another block in a place; Markdown that stays the same, as when it was streamed, stays painted."""
+        if item.live is not None:
+            self.catch_up()
+        before, live = item.block, item.live
+        markdown = item.whole if live and live.tone == "text" else before.markdown
+        same = block.markdown and block.markdown == markdown and not (block.bodies or before.bodies)
+        item.block, item.live, item.measure = block, None, None
+        if item.sections and same:
+            old, head = (0 if live else sum(1 for _ in head_of(before))), list(head_of(block))
+            item.sections[:old] = head
+            item.painted[: old + 1] = [None] * (len(head) + 1)
+            item.heights.put(0, old, [1] * len(head))
+        else:
+            item.sections = None
         self._measure(self._index(item))
 
-    def _put_open(self, item: BlockItem) -> None:
-        self._open.append(item)
-        self._put(len(self.items), [item])
-
     def _measure(self, index: int) -> None:
-        if self.painter is not None:
-            self._heights[index] = self.items[index].height(self.painter)
+        self._heights.put(index, index + 1, [self.items[index].height(self.painter)])
 
     def _index(self, item: BlockItem) -> int:
         """Where a block is; looked for from the end, because there it is as good as always."""
         return next(at for at in range(len(self.items) - 1, -1, -1) if self.items[at] is item)
-
-    def _open_item(self, key: str) -> BlockItem | None:
-        return next((item for item in self._open if item.key == key), None)

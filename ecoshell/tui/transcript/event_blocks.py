@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from ecoshell.agent.scoring import outcome
 from ecoshell.budget.money import counted
@@ -108,27 +107,11 @@ def _by(role: str) -> tuple[Piece, ...]:
     return (Piece(f"{role}  ", "muted"),) if role in ROLES else ()
 
 
-def proposed(event: StepProposed) -> Block:
-    """A step that is compared with another before one is taken."""
-    said = [Piece(f"  {visible_line(event.rationale)}", "thought")] if event.rationale.strip() else []
-    return Block("◦", "muted", (row(Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *said),))
-
-
-def offered(event: ToolsOffered) -> Block:
-    """What the model knows of its tools as the turn starts, and why."""
-    approx = "" if event.exact else "≈ "
-    count = f"{counted(len(event.names), 'tool')} by name"
-    upfront = f", {len(event.upfront)} registered up front" if event.upfront else ""
-    sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
-    why = f" · {visible_line(event.why)}" if event.why else ""
-    return Block("·", "muted", (row(Piece(f"{count}{upfront}{sizes}{why}", "muted")),))
-
-
 def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
     """What a turn's first plan comes to, or what a later one has come to forbid; None where it forbids nothing new."""
     tone: Tone = "muted" if event.number <= 1 else "warning"
     told = plan_news(before, event, amount)
-    return Block("·", tone, (row(Piece(told, tone)),)) if told else None
+    return _line("·", tone, Piece(told, tone)) if told else None
 
 
 def graph(branching: Branching, name: str) -> Block:
@@ -140,12 +123,6 @@ def graph(branching: Branching, name: str) -> Block:
     return Block("◦", "thought", (head,), drawing=Drawing(branching), bodies=bodies, name=name)
 
 
-def book(name: str, said: Sequence[str], details: Sequence[str]) -> Block:
-    """What is kept account of in a turn: what is new of it in a line, all of it folded away."""
-    head = row(Piece(" · ".join(said), "muted"))
-    return Block("·", "muted", bodies=(Body("\n".join(details), 0, tone="muted", head=head),), name=name)
-
-
 def verdict(judged: bool | None, marked: bool | None) -> tuple[Piece, ...]:
     """What was thought of a call's result, for the end of its line; the person's own word outweighs a judge's."""
     if marked is not None:
@@ -154,15 +131,6 @@ def verdict(judged: bool | None, marked: bool | None) -> tuple[Piece, ...]:
     if judged is None:
         return ()
     return (Piece("  √", "good") if judged else Piece("  × unhelpful", "warning"),)
-
-
-def registered(event: ToolRegistered) -> Block:
-    """A tool whose document is in the context from now on."""
-    approx = "" if event.exact else "≈ "
-    by = " by you" if event.by == "user" else ""
-    name = Piece(visible_line(event.name), "tool")
-    size = Piece(f"{by}  +{approx}{event.tokens:,} tok", "muted")
-    return Block("+", "good", (row(Piece("registered ", "good"), name, size),))
 
 
 def under_way(started: CallStarted, state: str = "", *, progress: str = "running") -> Block:
@@ -192,42 +160,22 @@ def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGi
     return Block("►", tone, (row(*head, ending),), bodies=tuple(_outcome(finished)))
 
 
-def command_ran(event: CommandRan) -> Block:
-    """A command the person ran, and its output."""
-    ending = duration(event.seconds) if event.ok else f"failed after {duration(event.seconds)}"
-    tone: Tone = "muted" if event.ok else "error"
-    head = row(Piece(visible_line(event.command), "question"), Piece(f"  {ending}", tone))
-    bodies = _output(event.output, COMMAND_LINES, truncated=event.truncated)
-    return Block("$", "tool" if event.ok else "error", (head,), bodies=tuple(bodies), gap=True, turn=True)
-
-
-def undone(event: TurnUndone) -> Block:
-    """A turn that was taken back, and what became of the files it had changed."""
-    rows = [row(Piece(f"turn {event.turn} was undone: models are not told of it any more", "warning"))]
-    if event.restored:
-        rows.append(row(Piece("restored  ", "muted"), Piece(visible_line(", ".join(event.restored)))))
-    if event.kept:
-        why = Piece("left alone, because they were changed since  ", "warning")
-        rows.append(row(why, Piece(visible_line(", ".join(event.kept)))))
-    return Block("«", "warning", tuple(rows))
-
-
-def compacted(event: Compacted) -> Block:
-    """The summary that stands for what was said before."""
-    words = f"{counted(event.turns, 'turn')} told as a summary by {visible_line(event.model)}"
-    sizes = f" · {tokens(event.tokens_before)} → {tokens(event.tokens_after)} tok"
-    head = row(Piece(words, "good"), Piece(sizes, "muted"))
-    return Block("≡", "good", (head,), bodies=(Body(visible(event.summary.strip()), 2, kind="markdown"),))
-
-
 def approval(name: str, event: ApprovalGiven) -> Block:
-    """Who decided on a call, and how."""
+    """Who decided on a call, and how; arguments the person has edited one below the other, long ones folded."""
     tone: Tone = "warning" if event.decision == "no" else "muted"
     words = f"{_DECISIONS.get(event.decision, event.decision)}{_DECIDERS.get(event.by, event.by)}"
-    rows = (row(Piece(visible_line(name), "tool"), Piece(f"  {words}", tone)),)
+    rows = [row(Piece(visible_line(name), "tool"), Piece(f"  {words}", tone))]
     if event.arguments is not None:
-        rows = (*rows, row(Piece("with arguments edited by you:", "muted")), *arguments_rows(event.arguments))
-    return Block("?", tone, rows)
+        rows.append(row(Piece("with arguments edited by you:", "muted")))
+    for key, value in (event.arguments or {}).items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        shown, more = folded(text, lines=ARGUMENT_LINES, characters=600)
+        first, *others = visible(shown).split("\n")
+        rows.append(row(Piece(f"{visible_line(key)} = ", "muted"), Piece(first)))
+        rows.extend(row(Piece(line), lead="    ") for line in others)
+        if more:
+            rows.append(row(Piece(more, "muted"), lead="    "))
+    return Block("?", tone, tuple(rows))
 
 
 def notice(text: str) -> Block:
@@ -270,83 +218,90 @@ def footer(event: TurnFinished, by: str = "") -> Block:
     return Block("■" if ending else "", tone, (row(*head, Piece(" · ".join(sums), "muted")),))
 
 
-def arguments_rows(arguments: Mapping[str, Any]) -> tuple[Row, ...]:
-    """Arguments one below the other, long ones folded: what a person looks at before allowing a call."""
-    rows: list[Row] = []
-    for key, value in arguments.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        shown, more = folded(text, lines=ARGUMENT_LINES, characters=600)
-        first, *others = visible(shown).split("\n")
-        rows.append(row(Piece(f"{visible_line(key)} = ", "muted"), Piece(first)))
-        rows.extend(row(Piece(line), lead="    ") for line in others)
-        if more:
-            rows.append(row(Piece(more, "muted"), lead="    "))
-    return tuple(rows)
-
-
 def _signature(started: CallStarted) -> tuple[Piece, ...]:
-    inside = ", ".join(f"{visible_line(key)}={_short(value)}" for key, value in started.arguments.items())
-    return (*_by(started.role), Piece(visible_line(started.name), "tool"), Piece(f"({inside})"))
+    arguments: list[str] = []
+    for key, value in started.arguments.items():
+        written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        arguments.append(f"{visible_line(key)}={visible_line(written[:500], _WIDEST_VALUE)}")
+    return (*_by(started.role), Piece(visible_line(started.name), "tool"), Piece(f"({', '.join(arguments)})"))
 
 
-def _short(value: object) -> str:
-    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return visible_line(written[:500], _WIDEST_VALUE)
-
-
-def _outcome(finished: CallFinished) -> Iterator[Body]:
-    """What came of a call: what was observed, and what was changed."""
-    yield from _output(finished.observation.strip("\n"), OBSERVATION_LINES, truncated=finished.truncated)
-    if finished.changes.strip():
-        yield Body(visible(finished.changes.strip("\n")), CHANGED_LINES, kind="diff", head=_changed(finished.changes))
-
-
-def _output(text: str, lines: int, *, truncated: bool) -> Iterator[Body]:
-    if text.strip("\n"):
-        yield Body(visible(text.strip("\n")), lines, corner="└ ")
-    if truncated:
+def _outcome(event: CallFinished | CommandRan) -> Iterator[Body]:
+    """What came of a call or a command: what was observed, and what was changed."""
+    is_call = isinstance(event, CallFinished)
+    text = (event.observation if is_call else event.output).strip("\n")
+    if text:
+        yield Body(visible(text), OBSERVATION_LINES if is_call else COMMAND_LINES, corner="└ ")
+    if event.truncated:
         yield Body("", 0, head=row(Piece("… truncated by the tool's output limit", "muted"), lead="  "))
-
-
-def _changed(diff: str) -> Row:
-    """How much a diff adds and takes away."""
-    lines = diff.split("\n")
-    added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
-    removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
-    return row(Piece(f"+{added:,}", "added"), Piece(" "), Piece(f"−{removed:,}", "removed"), lead="└ ")
-
-
-def cost_wanted(event: CostWanted) -> Block:
-    """What the next step may cost, before the person is asked."""
-    span = f"{money(event.low_nano)} to {money(event.high_nano)}"
-    what = Piece(f"the next step with {visible_line(event.model)} may cost {span}")
-    why = Piece(f"  you want to be asked from {money(event.threshold_nano)} on", "muted")
-    return Block("?", "warning", (row(what, why),))
-
-
-def _told(sign: str, words: str, rest: Piece) -> Block:
-    """A line whose first words call for attention."""
-    return Block(sign, "warning", (row(Piece(words, "warning"), rest),))
-
-
-_ALONE: Mapping[type[Event], Callable[[Any], Block]] = {
-    BranchLeft: lambda event: _told("←", f"{back_to(event)}  ", Piece(visible_line(event.reason), "muted")),
-    ToolRegistered: registered,
-    ToolUnregistered: lambda event: _told("−", "unregistered ", Piece(visible_line(event.name), "tool")),
-    LimitHit: lambda event: _told("■", "limit reached  ", Piece(visible_line(event.message))),
-    CostWanted: cost_wanted,
-    CommandRan: command_ran,
-    TurnUndone: undone,
-    Compacted: compacted,
-}
-"""How events are shown that need no other beside them."""
+    if is_call and event.changes.strip():
+        lines = event.changes.split("\n")
+        added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
+        removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
+        head = row(Piece(f"+{added:,}", "added"), Piece(" "), Piece(f"−{removed:,}", "removed"), lead="└ ")
+        yield Body(visible(event.changes.strip("\n")), CHANGED_LINES, kind="diff", head=head)
 
 
 def block_of(event: Event) -> Block | None:
     """The block of an event that stands for itself; None for what has its place elsewhere on the screen."""
-    if sign := _DESCRIBED.get(type(event)):
-        tone: Tone = "warning" if isinstance(event, ModeChosen) and event.after else "muted"  # a mode has given up
-        words = describe(event)
-        return Block(sign, tone, (row(Piece(words, tone)),)) if words else None
-    shown = _ALONE.get(type(event))
-    return shown(event) if shown else None
+    tone: Tone
+    block: Block | None = None
+    match event:
+        case ModeChosen() | ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen():
+            words = describe(event)
+            tone = "warning" if isinstance(event, ModeChosen) and event.after else "muted"  # a mode has given up
+            block = _line(_DESCRIBED[type(event)], tone, Piece(words, tone)) if words else None
+        case StepProposed():  # it is compared with others before one is taken
+            said = [Piece(f"  {visible_line(event.rationale)}", "thought")] if event.rationale.strip() else []
+            block = _line("◦", "muted", Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *said)
+        case ToolsOffered():  # what the model knows of its tools as the turn starts, and why
+            upfront = f", {len(event.upfront)} registered up front" if event.upfront else ""
+            approx = "" if event.exact else "≈ "
+            sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
+            why = f" · {visible_line(event.why)}" if event.why else ""
+            words = f"{counted(len(event.names), 'tool')} by name{upfront}{sizes}{why}"
+            block = _line("·", "muted", Piece(words, "muted"))
+        case ToolRegistered():  # its document is in the context from now on
+            by = " by you" if event.by == "user" else ""
+            size = Piece(f"{by}  +{'' if event.exact else '≈ '}{event.tokens:,} tok", "muted")
+            block = _line("+", "good", Piece("registered ", "good"), Piece(visible_line(event.name), "tool"), size)
+        case ToolUnregistered():
+            name = Piece(visible_line(event.name), "tool")
+            block = _line("−", "warning", Piece("unregistered ", "warning"), name)
+        case BranchLeft():
+            reason = Piece(visible_line(event.reason), "muted")
+            block = _line("←", "warning", Piece(f"{back_to(event)}  ", "warning"), reason)
+        case LimitHit():
+            block = _line("■", "warning", Piece("limit reached  ", "warning"), Piece(visible_line(event.message)))
+        case CostWanted():  # the person is asked next
+            span = f"{money(event.low_nano)} to {money(event.high_nano)}"
+            what = Piece(f"the next step with {visible_line(event.model)} may cost {span}")
+            why = f"  you want to be asked from {money(event.threshold_nano)} on"
+            block = _line("?", "warning", what, Piece(why, "muted"))
+        case CommandRan():
+            took = duration(event.seconds)
+            tone = "muted" if event.ok else "error"
+            end = Piece(f"  {took}" if event.ok else f"  failed after {took}", tone)
+            head = (row(Piece(visible_line(event.command), "question"), end),)
+            bodies = tuple(_outcome(event))
+            block = Block("$", "tool" if event.ok else "error", head, bodies=bodies, gap=True, turn=True)
+        case TurnUndone():
+            rows = [row(Piece(f"turn {event.turn} was undone: models are not told of it any more", "warning"))]
+            if event.restored:
+                rows.append(row(Piece("restored  ", "muted"), Piece(visible_line(", ".join(event.restored)))))
+            if event.kept:
+                why = Piece("left alone, because they were changed since  ", "warning")
+                rows.append(row(why, Piece(visible_line(", ".join(event.kept)))))
+            block = Block("«", "warning", tuple(rows))
+        case Compacted():
+            words = f"{counted(event.turns, 'turn')} told as a summary by {visible_line(event.model)}"
+            sizes = f" · {tokens(event.tokens_before)} → {tokens(event.tokens_after)} tok"
+            summary = Body(visible(event.summary.strip()), 2, kind="markdown")
+            block = Block("≡", "good", (row(Piece(words, "good"), Piece(sizes, "muted")),), bodies=(summary,))
+        case _:
+            pass
+    return block
+
+
+def _line(sign: str, tone: Tone, *pieces: Piece) -> Block:
+    return Block(sign, tone, (row(*pieces),))

@@ -6,6 +6,7 @@ ended, so that what is still arriving is not read again with every piece, as who
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-    from markdown_it.token import Token
     from pygments.lexer import Lexer
 
 
@@ -51,58 +51,49 @@ def inline(text: str, tone: Tone = "text") -> tuple[Pieces, ...]:
     """The pieces of a paragraph, one tuple for each line that the writer wanted to begin anew."""
     if not _MARKED.search(text):
         return ((Piece(visible(text), tone),),)
-    setting = _Setting(tone)
+    lines: list[list[Piece]] = [[]]
+    stress: list[str] = []
+    links: list[tuple[str, str]] = []
+    """Where the open links lead, and the text shown for them so far."""
     for token in _parser().parseInline(text)[0].children or ():
-        setting.take(token)
-    return tuple(tuple(line) for line in setting.lines)
+        said, look = token.content, tone
+        match token.type:
+            case "hardbreak":
+                lines.append([])
+                continue
+            case "link_open":
+                links.append((str(token.attrs.get("href", "")), ""))
+                continue
+            case "link_close":
+                address, shown = links.pop()
+                if address.removeprefix("mailto:") != shown:  # else that is what it says
+                    lines[-1].append(Piece(f" ({visible(address)})", "muted", link=safe_link(address)))
+                continue
+            case "softbreak":
+                said = " "
+            case "code_inline":
+                look = "tool"
+            case "image":
+                said, look = f"[image: {said}] ({token.attrs.get('src', '')})", "link"
+            case _ if token.tag in _STRESS:
+                change = stress.append if token.nesting == 1 else stress.remove
+                change(_STRESS[token.tag])
+                continue
+            case _:
+                pass
+        if said:
+            link = ""
+            if links:
+                address, shown = links[-1]
+                links[-1] = (address, shown + said)
+                link, look = safe_link(address), "link" if look == tone else look
+            lines[-1].append(Piece(visible(said), look, "".join(stress), link))
+    return tuple(map(tuple, lines))
 
 
 def safe_link(address: str) -> str:
     """The address if it may be opened (http, https, mailto; printable ASCII alone), else nothing."""
     return address if _SAFE.fullmatch(address) else ""
-
-
-class _Setting:
-    """What is in force while the tokens of a paragraph pass by."""
-
-    def __init__(self, tone: Tone) -> None:
-        self.lines: list[list[Piece]] = [[]]
-        self._tone: Tone = tone
-        self._stress: list[str] = []
-        self._links: list[tuple[str, str]] = []
-        """Where the open links lead, and the text shown for them so far."""
-
-    def take(self, token: "Token") -> None:
-        kind = token.type
-        if kind == "hardbreak":
-            self.lines.append([])
-        elif kind == "softbreak":
-            self._add(" ", self._tone)
-        elif kind == "code_inline":
-            self._add(token.content, "tool")
-        elif kind == "link_open":
-            self._links.append((str(token.attrs.get("href", "")), ""))
-        elif kind == "link_close":
-            address, shown = self._links.pop()
-            if address.removeprefix("mailto:") != shown:  # else that is what it says
-                self.lines[-1].append(Piece(f" ({visible(address)})", "muted", link=safe_link(address)))
-        elif kind == "image":
-            self._add(f"[image: {token.content}] ({token.attrs.get('src', '')})", "link")
-        elif token.tag in _STRESS:
-            change = self._stress.append if token.nesting == 1 else self._stress.remove
-            change(_STRESS[token.tag])
-        else:
-            self._add(token.content, self._tone)
-
-    def _add(self, text: str, tone: Tone) -> None:
-        if not text:
-            return
-        link = ""
-        if self._links:
-            address, shown = self._links[-1]
-            self._links[-1] = (address, shown + text)
-            link, tone = safe_link(address), "link" if tone == self._tone else tone
-        self.lines[-1].append(Piece(visible(text), tone, "".join(self._stress), link))
 
 
 @lru_cache(maxsize=1)
@@ -124,6 +115,7 @@ def highlighted(lines: Sequence[str], language: str, before: Sequence[str] = ())
 
 @lru_cache(maxsize=2_048)
 def _line(language: str, state: State, line: str) -> tuple[tuple[Piece, ...], State]:
+    """The pieces of one line, and the state in which the next one begins."""
     lexer = _lexer(language)
     if lexer is None:
         return (Piece(visible(line), "code"),), state
@@ -133,7 +125,17 @@ def _line(language: str, state: State, line: str) -> tuple[tuple[Piece, ...], St
         inside, _, rest = line.partition("*/")
         behind, after = _line(language, state[1:], rest)
         return (Piece(visible(f"{inside}*/"), "comment"), *behind), after
-    tokens, after = _read(lexer, state, f"{line}\n")
+    from pygments.lexer import ExtendedRegexLexer, LexerContext, RegexLexer
+
+    own, after = type(lexer).get_tokens_unprocessed, state
+    tokens: list[tuple[TokenType, str]] | None = None
+    if own in (RegexLexer.get_tokens_unprocessed, ExtendedRegexLexer.get_tokens_unprocessed):
+        context = LexerContext(f"{line}\n", 0, list(state))
+        with suppress(TypeError):  # one of its rules is a function that takes no context
+            found: list[Any] = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))  # pyright: ignore
+            tokens, after = [(kind, text) for _, kind, text in found], tuple(context.stack)
+    if tokens is None:  # it reads in a way of its own, and keeps no state
+        tokens = list(lexer.get_tokens(f"{line}\n"))
     pieces: list[Piece] = []
     for kind, text in tokens:
         shown, tone = visible(text.rstrip("\n")), _tone(kind)
@@ -142,21 +144,6 @@ def _line(language: str, state: State, line: str) -> tuple[tuple[Piece, ...], St
         elif shown:
             pieces.append(Piece(shown, tone))
     return tuple(pieces), after
-
-
-def _read(lexer: "Lexer", state: State, line: str) -> tuple[list[tuple[TokenType, str]], State]:
-    """The tokens of one line, and the state in which the next one begins."""
-    from pygments.lexer import ExtendedRegexLexer, LexerContext, RegexLexer
-
-    own = type(lexer).get_tokens_unprocessed
-    if own not in (RegexLexer.get_tokens_unprocessed, ExtendedRegexLexer.get_tokens_unprocessed):
-        return list(lexer.get_tokens(line)), state  # it reads in a way of its own, and keeps no state
-    context = LexerContext(line, 0, list(state))
-    try:
-        found: list[Any] = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))  # pyright: ignore
-    except TypeError:  # one of its rules is a function that takes no context
-        return list(lexer.get_tokens(line)), state
-    return [(kind, text) for _, kind, text in found], tuple(context.stack)
 
 
 @lru_cache(maxsize=64)

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
-from typing import Self
 
 from rich.cells import cell_len
 
@@ -53,16 +52,9 @@ class Place:
     joined: str | None = None
     """What is between it and the part before it, where one was cut in two for its length."""
 
-    def before(self) -> Iterator[Row]:
-        if self.gap:
-            yield Row(())
-
     def below(self, *, gap: bool = False, joined: str | None = None) -> "Place":
         """Where what follows in the same part stands."""
         return Place(self.hang, self.hang, gap, joined)
-
-
-PLAIN = Place()
 
 
 @dataclass(slots=True)
@@ -70,23 +62,16 @@ class Part:
     """Lines that are one section, and the first of several when there are many of them; they may still arrive."""
 
     lines: list[str]
-    place: Place = PLAIN
+    place: Place
 
-    @property
-    def is_long(self) -> bool:
-        """Whether there are more lines than are painted in one go: it is time to close the section."""
-        return len(self.lines) >= MOST_LINES or sum(map(len, self.lines)) >= LONGEST
+    def height(self, width: int) -> int:
+        """Its lines as they were written, and more for those that are long."""
+        return len(self.lines) + self.place.gap + sum(map(len, self.lines)) // width
 
-    def take(self, line: str) -> None:
-        self.lines.append(line)
-
-    def close(self) -> bool:
-        """No line follows; says whether there is anything to show."""
-        return bool(self.lines)
-
-    def next(self, glue: str | None) -> Self:
-        """The section it goes on in; `glue` is what is between the two, where a line was cut in two."""
-        return replace(self, lines=[], place=self.place.below(joined=glue))
+    def rows(self, width: int) -> Iterator[Row]:
+        """The empty line before it, where there is one."""
+        if self.place.gap:
+            yield Row(())
 
 
 @dataclass(slots=True)
@@ -96,17 +81,9 @@ class Prose(Part):
     level: int = 0
     """Of a heading, from 1."""
 
-    @property
-    def is_long(self) -> bool:
-        return sum(map(len, self.lines)) >= LONGEST
-
-    @property
-    def measure(self) -> tuple[int, int]:
-        return 1 + self.place.gap, sum(map(len, self.lines))
-
     def rows(self, width: int) -> Iterator[Row]:
         """One row, and one more for each line the writer wanted to begin anew."""
-        yield from self.place.before()
+        yield from Part.rows(self, width)
         lead, joined = self.place.lead, self.place.joined
         for pieces in inline("\n".join(self.lines), "heading" if self.level else "text"):
             stress = "u" if self.level in (1, 2) else ""
@@ -115,18 +92,12 @@ class Prose(Part):
             lead, joined = self.place.hang, None
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+@dataclass(slots=True)
+class Rule(Part):
     """A line across."""
 
-    place: Place = PLAIN
-
-    @property
-    def measure(self) -> tuple[int, int]:
-        return 1 + self.place.gap, 0
-
     def rows(self, width: int) -> Iterator[Row]:
-        yield from self.place.before()
+        yield from Part.rows(self, width)
         yield row(Piece("─" * max(3, width - len(self.place.lead)), "muted"), lead=self.place.lead)
 
 
@@ -138,38 +109,12 @@ class Code(Part):
     fence: str = ""
     before: tuple[str, ...] = ()
 
-    @property
-    def measure(self) -> tuple[int, int]:
-        return len(self.lines) + self.place.gap, sum(map(len, self.lines))
-
     def rows(self, width: int) -> Iterator[Row]:
-        yield from self.place.before()
+        yield from Part.rows(self, width)
         lead, joined = f"{self.place.hang}│ ", self.place.joined
         plain = any(len(line) > _LONGEST_CODE for line in (*self.before, *self.lines))
         for at, pieces in enumerate(highlighted(self.lines, "" if plain else self.language, self.before)):
             yield Row(pieces, lead, lead, None if at else joined)
-
-    def closed_by(self, line: str) -> bool:
-        """Whether the line is the fence that closes it or, without a fence, is not indented."""
-        text = line.strip()
-        if self.fence:
-            return text.startswith(self.fence) and not text.strip(self.fence[0])
-        return bool(text) and not line.startswith(_CODE)
-
-    def take(self, line: str) -> None:
-        """Add a line, without the indent that code in a list or without a fence has."""
-        indent = len(self.place.hang.replace("▌ ", "")) if self.fence else len(_CODE)
-        self.lines.append(line[min(indent, len(line) - len(line.lstrip())) :])
-
-    def close(self) -> bool:
-        """Empty lines do not end code without a fence."""
-        while self.lines and not self.fence and not self.lines[-1].strip():
-            self.lines.pop()
-        return bool(self.lines)
-
-    def next(self, glue: str | None) -> Self:
-        before = (*self.before, *self.lines)[-_LOOK_BACK:]
-        return replace(self, lines=[], place=self.place.below(joined=glue), before=before)
 
 
 @dataclass(slots=True)
@@ -179,45 +124,39 @@ class Table(Part):
     again: bool = False
     """Whether the head stood above already."""
 
-    @property
-    def measure(self) -> tuple[int, int]:
-        return len(self.lines) + self.place.gap, 0
-
     def rows(self, width: int) -> Iterator[Row]:
         """The table at this width; a column that is too narrow for its text has it on several lines."""
-        yield from self.place.before()
+        yield from Part.rows(self, width)
         marks = [cell.strip() for cell in _cells(self.lines[1])]
         aligned = ["center" if one[0] == one[-1] == ":" else "right" if one[-1] == ":" else "left" for one in marks]
-        table = [self._row(line, len(aligned)) for at, line in enumerate(self.lines) if at != 1]
+        table: list[list[Pieces]] = []
+        for line in (self.lines[0], *self.lines[2:]):
+            found = _cells(line)
+            cells, extra = [*found, *[""] * len(aligned)][: len(aligned)], found[len(aligned) :]
+            if extra:  # what has no column is shown in the last one
+                cells[-1] = " | ".join([cells[-1], *extra])
+            table.append([inline(cell.strip().replace("\\|", "|"))[0] for cell in cells])
         room = width - len(self.place.lead) - len(_BETWEEN) * (len(aligned) - 1)
-        widths = _shared([max(map(_width, column)) for column in zip(*table, strict=True)], room)
+        widths = _shared([max(1, *map(_width, column)) for column in zip(*table, strict=True)], room)
         lead, hang = self.place.lead, self.place.hang
         for at, cells in enumerate(table):
-            broken = [list(_broken(cell, wide)) for cell, wide in zip(cells, widths, strict=True)]
+            broken: list[list[Pieces]] = []
+            for cell, wide in zip(cells, widths, strict=True):
+                text = "".join(piece.text for piece in cell)
+                places = pairwise([0, *breaks(text, wide), len(text)])
+                ends = ((start, start + len(text[start:end].rstrip())) for start, end in places)
+                broken.append([tuple(cut(cell, start, end)) for start, end in ends])
             for line in zip_longest(*broken, fillvalue=()):
                 yield Row(_beside(line, widths, aligned, head=not at), lead, hang)
                 lead = hang
             if not at:
                 yield Row((Piece("─┼─".join("─" * wide for wide in widths), "muted"),), hang, hang)
 
-    def close(self) -> bool:
-        return not self.again or len(self.lines) > 2
-
-    def next(self, glue: str | None) -> Self:
-        return replace(self, lines=self.lines[:2], place=self.place.below(gap=True), again=True)
-
-    def _row(self, line: str, columns: int) -> list[Pieces]:
-        cells = [*_cells(line), *[""] * columns][:columns]
-        extra = _cells(line)[columns:]
-        if extra:  # what has no column is shown in the last one
-            cells[-1] = " | ".join([cells[-1], *extra])
-        return [inline(cell.strip().replace("\\|", "|"))[0] for cell in cells]
-
 
 def sections_of_markdown(text: str, *, indent: str = "") -> list[Section]:
     """The sections of a whole text; `indent` stands before each of its lines."""
     reader = MarkdownReader(indent)
-    return [*reader.feed(text), *reader.close()]
+    return reader.feed(text, last=True)
 
 
 class MarkdownReader:
@@ -229,7 +168,7 @@ class MarkdownReader:
         self._cut: str | None = None
         """What is lost between the bits of the line that is being read, if it was cut off for its length."""
         self._done: list[Section] = []
-        self._part: Prose | Code | Table | None = None
+        self._part: Part | None = None
         self._quote = 0
         self._items: list[tuple[int, int]] = []
         """The open list items: where their signs stand, and how wide they are."""
@@ -237,8 +176,8 @@ class MarkdownReader:
         """Whether the line before was empty."""
         self._begun = False
 
-    def feed(self, text: str) -> list[Section]:
-        """Take a piece, and give the sections it has finished."""
+    def feed(self, text: str, *, last: bool = False) -> list[Section]:
+        """Take a piece, and give the sections it has finished; after the last one, all that were open."""
         text = self._rest + text
         start = 0
         while True:
@@ -255,15 +194,13 @@ class MarkdownReader:
             else:
                 break
         self._rest = text[start:]
-        return self._taken()
-
-    def close(self) -> list[Section]:
-        """Take the text as ended, and give the sections that were open."""
-        if self._rest:
-            self._step(self._rest)
-            self._rest = ""
-        self._finish()
-        return self._taken()
+        if last:
+            if self._rest:
+                self._step(self._rest)
+                self._rest = ""
+            self._finish()
+        done, self._done = self._done, []
+        return done
 
     def tail(self) -> list[Section]:
         """The open sections as they would be if the text ended here."""
@@ -271,37 +208,40 @@ class MarkdownReader:
         twin._done, twin._items, twin._part = [], list(self._items), copy.copy(self._part)
         if twin._part is not None:
             twin._part.lines = [*twin._part.lines]
-        return twin.close()
-
-    def _taken(self) -> list[Section]:
-        done, self._done = self._done, []
-        return done
+        return twin.feed("", last=True)
 
     def _step(self, line: str) -> None:
+        """Read a line, or a bit of one."""
         part = self._part
         if self._cut is not None:  # the next bit of a line that was cut off for its length
             if part is None or isinstance(part, Table):
                 self._start(Prose([line], self._place(0)))
             else:
-                rest = part.next(self._cut)
-                rest.lines.append(line)
-                self._start(rest)
+                self._go_on(part, self._cut, line)
             return
         line = line.replace("\t", _CODE).rstrip("\r")
         quote, body = _unquoted(line)
         if isinstance(part, Code) and quote >= self._quote:
             inside = _unquoted(line, self._quote)[1]
-            if not part.closed_by(inside):
-                part.take(inside)
-                self._watch(part)
+            text = inside.strip()
+            if part.fence:
+                closed = text.startswith(part.fence) and not text.strip(part.fence[0])
+                indent = len(part.place.hang.replace("▌ ", ""))
+            else:
+                closed = bool(text) and not inside.startswith(_CODE)
+                indent = len(_CODE)
+            if not closed:
+                self._add(part, inside[min(indent, len(inside) - len(inside.lstrip())) :])
                 return
             self._finish()
             if part.fence:
                 return
-        elif quote != self._quote and not (isinstance(part, Prose) and not quote and not _begins(body)):
-            self._finish()
-            self._items.clear()
-            self._quote = quote
+        elif quote != self._quote:
+            begins = not body.strip() or any(one.match(body) for one in (_FENCE, _RULE, _HEADING, _ITEM))
+            if begins or quote or not isinstance(part, Prose):  # else it goes on with the quoted paragraph
+                self._finish()
+                self._items.clear()
+                self._quote = quote
         if body.strip():
             self._read(body)
             self._blank = False
@@ -310,58 +250,50 @@ class MarkdownReader:
             self._blank = True
 
     def _read(self, line: str) -> None:
+        """Read a line that is not empty, without its quote signs: it begins a new part, or belongs to the open one."""
         part, indent = self._part, len(line) - len(line.lstrip())
-        under = _UNDERLINE.match(line)
-        if under and isinstance(part, Prose) and not self._items:
+        in_paragraph = isinstance(part, Prose) and not self._items
+        under, item = _UNDERLINE.match(line), _ITEM.match(line)
+        above = _cells(part.lines[-1]) if isinstance(part, Prose) and part.lines and "|" in part.lines[-1] else []
+        marks = _cells(line) if above and "|" in line else []
+        is_table = marks and len(marks) == len(above) and all(map(_DELIMITER.fullmatch, marks))
+        if item and in_paragraph and (item[2] not in (None, "1") or not item[3]):
+            item = None  # a number other than 1 is only a number there
+        if under and isinstance(part, Prose) and in_paragraph:
             part.level = 1 if "=" in under[1] else 2
             self._finish()
         elif isinstance(part, Table) and "|" in line:
-            part.take(line)
-            self._watch(part)
-        elif isinstance(part, Prose) and "|" in line and part.lines and _is_delimiter(line, part.lines[-1]):
-            self._begin_table(part, line)
-        elif self._begin(line, indent):
-            pass
-        elif isinstance(part, Prose):
-            part.take(line.strip() if not line.endswith("  ") else f"{line.strip()}  ")
-            self._watch(part)
-        elif indent >= len(_CODE) and not self._items:
-            self._start(Code([line[len(_CODE) :]], self._place(0)))
-        else:
-            self._start(Prose([line.lstrip()], self._place(indent)))
-
-    def _begin(self, line: str, indent: int) -> bool:
-        """Begin a new part if the line says so."""
-        if fence := _FENCE.match(line):
+            self._add(part, line)
+        elif isinstance(part, Prose) and is_table:
+            head, place = part.lines.pop(), part.place
+            if part.lines:
+                place = place.below(gap=True)
+                self._finish()
+            self._part = Table([head, line], place)
+        elif fence := _FENCE.match(line):
             self._start(_code(fence, self._place(indent)))
         elif _RULE.match(line):
-            self._start(None)
-            self._done.append(Rule(self._place(indent)))
-            self._begun = True
+            self._start(Rule([""], self._place(indent)))
+            self._finish()
         elif heading := _HEADING.match(line):
             text = line[heading.end() :].strip()
             bare = text.rstrip("#")
             text = bare.strip() if not bare or bare[-1].isspace() else text
             self._start(Prose([text], self._place(0), len(heading[1])))
             self._finish()
-        elif item := self._item(line):
+        elif item:
             self._begin_item(item, indent)
+        elif isinstance(part, Prose):
+            self._add(part, line.strip() if not line.endswith("  ") else f"{line.strip()}  ")
+        elif indent >= len(_CODE) and not self._items:
+            self._start(Code([line[len(_CODE) :]], self._place(0)))
         else:
-            return False
-        return True
-
-    def _item(self, line: str) -> re.Match[str] | None:
-        """A line that begins a list item; in a paragraph, a number other than 1 is only a number."""
-        item = _ITEM.match(line)
-        in_paragraph = isinstance(self._part, Prose) and not self._items
-        return None if item and in_paragraph and (item[2] not in (None, "1") or not item[3]) else item
+            self._start(Prose([line.lstrip()], self._place(indent)))
 
     def _begin_item(self, item: re.Match[str], indent: int) -> None:
         gap = self._begun and (self._blank or not self._items)
-        while self._items and indent <= self._items[-1][0] + 1:
-            self._items.pop()
+        before = self._place(indent - 1).lead  # one at the same indent or the next stands beside it
         sign = f"{item[1]} " if item[2] else "• "
-        before = self._before()
         place = Place(before + sign, before + " " * len(sign), gap)
         self._items.append((indent, len(sign)))
         text = item[3] or ""
@@ -371,38 +303,42 @@ class MarkdownReader:
         else:
             self._start(Prose([text], place))
 
-    def _begin_table(self, part: Prose, line: str) -> None:
-        head = part.lines.pop()
-        place = part.place
-        if part.lines:
-            self._finish()
-            place = place.below(gap=True)
-        self._part = Table([head, line], place)
-
-    def _start(self, part: Prose | Code | Table | None) -> None:
-        self._finish()
-        self._part = part
-        self._begun = self._begun or part is not None
-
     def _place(self, indent: int) -> Place:
         """Where a part with this indent stands; the list items it is not in are closed."""
         while self._items and indent <= self._items[-1][0]:
             self._items.pop()
-        before = self._before()
+        before = self._indent + "▌ " * self._quote + " " * sum(width for _, width in self._items)
         return Place(before, before, gap=self._begun)
 
-    def _before(self) -> str:
-        return self._indent + "▌ " * self._quote + " " * sum(width for _, width in self._items)
+    def _start(self, part: Part) -> None:
+        self._finish()
+        self._part, self._begun = part, True
 
-    def _watch(self, part: Prose | Code | Table) -> None:
-        """Close a part that has become long; it goes on in a section of its own."""
-        if part.is_long:
-            self._start(part.next(None if isinstance(part, Code) else " "))
+    def _add(self, part: Part, line: str) -> None:
+        """Add a line; a part that has become longer than what is painted in one go goes on in another section."""
+        part.lines.append(line)
+        many = len(part.lines) >= MOST_LINES and not isinstance(part, Prose)
+        if many or sum(map(len, part.lines)) >= LONGEST:
+            self._go_on(part, None if isinstance(part, Code) else " ")
+
+    def _go_on(self, part: Part, glue: str | None, *lines: str) -> None:
+        """Begin the next section of a part; `glue` is what is between the two, where a line was cut in two."""
+        rest = replace(part, lines=[*lines], place=part.place.below(joined=glue))
+        if isinstance(part, Code) and isinstance(rest, Code):
+            rest.before = (*part.before, *part.lines)[-_LOOK_BACK:]
+        elif isinstance(rest, Table):
+            rest.lines, rest.place, rest.again = part.lines[:2], part.place.below(gap=True), True
+        self._start(rest)
 
     def _finish(self) -> None:
-        if self._part is not None and self._part.close():
-            self._done.append(self._part)
-        self._part = None
+        """Close the open part, unless there is nothing of it to show."""
+        part, self._part = self._part, None
+        if isinstance(part, Code) and not part.fence:  # empty lines do not end it, nor belong to it
+            while part.lines and not part.lines[-1].strip():
+                part.lines.pop()
+        only_head = isinstance(part, Table) and part.again and len(part.lines) == 2
+        if part is not None and part.lines and not only_head:
+            self._done.append(part)
 
 
 def _code(fence: re.Match[str], place: Place) -> Code:
@@ -421,23 +357,12 @@ def _unquoted(line: str, most: int = 99) -> tuple[int, str]:
     return depth, line[start:].removeprefix(" ")
 
 
-def _begins(line: str) -> bool:
-    """Whether a line begins something new wherever it stands."""
-    return not line.strip() or any(pattern.match(line) for pattern in (_FENCE, _RULE, _HEADING, _ITEM))
-
-
-def _is_delimiter(line: str, head: str) -> bool:
-    """Whether a line under this head makes a table of it."""
-    cells = _cells(line)
-    return all(_DELIMITER.fullmatch(cell) for cell in cells) and len(cells) == len(_cells(head)) and "|" in head
-
-
 def _cells(line: str) -> list[str]:
     return _BAR.split(line.strip().removeprefix("|").removesuffix("|"))
 
 
 def _width(cell: Pieces) -> int:
-    return max(1, sum(cell_len(piece.text) for piece in cell))
+    return sum(cell_len(piece.text) for piece in cell)
 
 
 def _shared(wanted: Sequence[int], room: int) -> list[int]:
@@ -451,21 +376,13 @@ def _shared(wanted: Sequence[int], room: int) -> list[int]:
     return widths
 
 
-def _broken(cell: Pieces, width: int) -> Iterator[Pieces]:
-    """A cell's lines."""
-    text = "".join(piece.text for piece in cell)
-    places = [0, *breaks(text, width), len(text)]
-    for start, end in pairwise(places):
-        yield tuple(cut(cell, start, start + len(text[start:end].rstrip())))
-
-
 def _beside(cells: Sequence[Pieces], widths: Sequence[int], aligned: Sequence[str], *, head: bool) -> Pieces:
     """One line of a row of the table."""
     line: list[Piece] = []
     for at, (cell, width, side) in enumerate(zip(cells, widths, aligned, strict=True)):
         if at:
             line.append(Piece(_BETWEEN, "muted"))
-        free = max(0, width - sum(cell_len(piece.text) for piece in cell))
+        free = max(0, width - _width(cell))
         left = {"left": 0, "right": free, "center": free // 2}[side]
         line.append(Piece(" " * left))
         line += [Piece(piece.text, "heading", piece.stress, piece.link) for piece in cell] if head else cell

@@ -18,7 +18,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.strip import Strip
 
-from ecoshell.tui.transcript.blocks import Piece, Row, Section, Tone
+from ecoshell.tui.transcript.blocks import Piece, Section, Tone
 
 MARGIN = 3
 """Cells the sign stands in."""
@@ -67,28 +67,25 @@ class Painter:
         margin = [Segment(sign, self.styles[tone]), blank] if sign else [blank]
         lines: list[PaintedLine] = []
         for row in section.rows(self.inside):
-            lines += self._wrapped(row, [Segment(" " * MARGIN)] if lines else margin)
+            pieces = [
+                replace(one, text=one.text.replace("\t", _TAB)) if "\t" in one.text else one for one in row.pieces
+            ]
+            text = "".join(piece.text for piece in pieces)
+            width = max(0, min(cell_len(row.lead), self.inside - _NARROWEST))
+            leads = [
+                Segment(set_cell_size(lead, width), self.styles["muted"]) for lead in (row.lead, row.hang) if width
+            ]
+            head, glue = [*margin, *leads[:1]], row.joined
+            for start, end in pairwise([0, *breaks(text, self.inside - width), len(text)]):
+                whole = text[start:end]
+                kept = whole.rstrip()
+                shown = cut(pieces, start, start + len(kept))
+                segments = [*head, *(Segment(one.text, self._style(one.tone, one.stress, one.link)) for one in shown)]
+                strip = Strip(segments, sum(segment.cell_length for segment in segments))
+                lines.append(PaintedLine(strip, sum(len(segment.text) for segment in head), glue, row.folds))
+                margin = [Segment(" " * MARGIN)]
+                head, glue = [*margin, *leads[1:]], whole[len(kept) :]
         return lines
-
-    def estimate(self, lines: int, characters: int) -> int:
-        """About how many lines that many lines and characters take."""
-        return lines + characters // self.inside
-
-    def _wrapped(self, row: Row, margin: list[Segment]) -> Iterable[PaintedLine]:
-        pieces = [replace(one, text=one.text.replace("\t", _TAB)) if "\t" in one.text else one for one in row.pieces]
-        text = "".join(piece.text for piece in pieces)
-        width = max(0, min(cell_len(row.lead), self.inside - _NARROWEST))
-        leads = [Segment(set_cell_size(lead, width), self.styles["muted"]) for lead in (row.lead, row.hang) if width]
-        places = [0, *breaks(text, self.inside - width), len(text)]
-        head, glue = [*margin, *leads[:1]], row.joined
-        for start, end in pairwise(places):
-            whole = text[start:end]
-            kept = whole.rstrip()
-            shown = cut(pieces, start, start + len(kept))
-            segments = [*head, *(Segment(one.text, self._style(one.tone, one.stress, one.link)) for one in shown)]
-            strip = Strip(segments, sum(segment.cell_length for segment in segments))
-            yield PaintedLine(strip, sum(len(segment.text) for segment in head), glue, row.folds)
-            head, glue = [Segment(" " * MARGIN), *leads[1:]], whole[len(kept) :]
 
     def _styled(self, tone: Tone, stress: str, link: str) -> Style:
         style = self.styles[tone]
@@ -112,43 +109,36 @@ class Finish:
     filters: Sequence[LineFilter]
     _kept: dict[int, tuple[Strip, Strip]] = field(default_factory=dict[int, tuple[Strip, Strip]], compare=False)
 
-    def line(self, at: int, painted: Strip) -> Strip:
-        """The line at a place in the column, finished; done anew only when it was painted anew."""
+    def line(
+        self, at: int, painted: Strip, spans: Sequence[tuple[int, int, Style]] = (), cursor: Style | None = None
+    ) -> Strip:
+        """The line at a place in the column as it goes to the screen; done anew only when it was painted anew.
+
+        The characters of each span are in its style; -1 stands for the end of the line. With a style for it, the
+        cursor stands at the end of the margin.
+        """
         kept = self._kept.get(at)
-        if kept is not None and kept[0] is painted:
+        special = bool(spans) or cursor is not None
+        if kept is not None and kept[0] is painted and not special:
             return kept[1]
-        finished = self.padded(at, self.extended(painted))
-        if len(self._kept) >= _KEPT:
-            self._kept.clear()
-        self._kept[at] = painted, finished
-        return finished
-
-    def extended(self, painted: Strip) -> Strip:
-        """The line on its background, as wide as the view."""
-        return painted.crop_extend(0, self.width, self.base).apply_style(self.base)
-
-    def padded(self, at: int, strip: Strip) -> Strip:
-        """The line as it goes to the screen; `at` is what a selection knows it by."""
+        strip = painted.crop_extend(0, self.width, self.base).apply_style(self.base)
+        for first, last, style in spans:
+            start = strip.index_to_cell_position(first)
+            end = strip.cell_length if last == -1 else strip.index_to_cell_position(last)
+            chosen = Strip(Segment.apply_style(strip.crop(start, end), post_style=style))
+            strip = Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
+        if cursor is not None:
+            sign = Strip([Segment(CURSOR, self.base + cursor)], 1)
+            strip = Strip.join([strip.crop(0, MARGIN - 1), sign, strip.crop(MARGIN)])
         edge = Strip([Segment(" ", self.base)], 1)
-        strip = Strip.join([edge, strip.apply_offsets(0, at), edge])
+        strip = Strip.join([edge, strip.apply_offsets(0, at), edge])  # a selection knows the line by this
         for one in self.filters:
             strip = strip.apply_filter(one, self.background)
+        if not special:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            self._kept[at] = painted, strip
         return strip
-
-
-def marked(strip: Strip, spans: Iterable[tuple[int, int, Style]]) -> Strip:
-    """The strip with the characters of each span in its style; -1 stands for the end of the line."""
-    for first, last, style in spans:
-        start = strip.index_to_cell_position(first)
-        end = strip.cell_length if last == -1 else strip.index_to_cell_position(last)
-        chosen = Strip(Segment.apply_style(strip.crop(start, end), post_style=style))
-        strip = Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
-    return strip
-
-
-def with_cursor(strip: Strip, style: Style) -> Strip:
-    """The strip with the cursor at the end of its margin."""
-    return Strip.join([strip.crop(0, MARGIN - 1), Strip([Segment(CURSOR, style)], 1), strip.crop(MARGIN)])
 
 
 def cut(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
@@ -173,22 +163,15 @@ def breaks(text: str, width: int) -> list[int]:
         if used and used + solid > width:
             found.append(start)
             used = 0
-        if solid > width:
-            cuts = [0, *_chopped(whole.rstrip(), width)]
-            found += [start + at for at in cuts[1:]]
-            whole = whole[cuts[-1] :]
+        if solid > width:  # the word itself is cut; what is seen as one character stays whole
+            cuts = list(range(width, solid, width)) if whole.isascii() else []
+            taken = 0
+            for at, _, cells in [] if whole.isascii() else split_graphemes(whole.rstrip())[0]:
+                if taken and taken + cells > width:
+                    cuts.append(at)
+                    taken = 0
+                taken += cells
+            found += [start + at for at in cuts]
+            whole = whole[cuts[-1] if cuts else 0 :]
         used += cell_len(whole)
     return found
-
-
-def _chopped(word: str, width: int) -> Iterator[int]:
-    """The places at which a word that is too wide is cut; what is seen as one character stays whole."""
-    if word.isascii():
-        yield from range(width, len(word), width)
-        return
-    used = 0
-    for start, _, cells in split_graphemes(word)[0]:
-        if used and used + cells > width:
-            yield start
-            used = 0
-        used += cells

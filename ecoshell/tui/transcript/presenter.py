@@ -35,16 +35,13 @@ from ecoshell.events.describe import describe, planned_share
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.transcript import event_blocks
-from ecoshell.tui.transcript.blocks import Block, CallRef, rows_of
+from ecoshell.tui.transcript.blocks import Block, Body, CallRef, Piece, row, rows_of
 from ecoshell.tui.transcript.column import BlockColumn
-from ecoshell.tui.transcript.event_blocks import graph
 from ecoshell.untrusted import visible_line
 
 THINKING, WRITING = "◦", "…"
 """Signs of a thought and of an answer that are still arriving."""
 _REASONING = "reasoning"
-
-
 _AGAIN = " It is asked again ("
 """What follows an error after which a model is asked once more, before the number of the attempt."""
 _CHOSEN = re.compile(r"\S+ fits best\.")
@@ -80,15 +77,22 @@ class StreamPresenter:
                     self._column.drop()
                     self.over()
             case Reasoned():
-                self._reason_ended(event)
+                self.reason_ended(event)
             case TextArrived():
                 self._take(event)
-            case Rationale():
-                self._think(event)
             case StepProposed():
-                self.become(event_blocks.proposed(event))
+                self.become(event_blocks.block_of(event))
+            case Rationale() if self._parted:
+                if event.text.strip():
+                    self._column.redraw(replace(event_blocks.rationale(event), name=self._parted))
+            case Rationale() if event.text.strip():
+                self.become(event_blocks.rationale(event))
+            case Rationale():
+                if self._thinking or self._answering:
+                    self._column.drop()
+                    self.over()
 
-    def become(self, block: Block) -> None:
+    def become(self, block: Block | None) -> None:
         """Put a block in the place of what is arriving."""
         self._column.settle(block)
         self.over()
@@ -99,67 +103,50 @@ class StreamPresenter:
         self._thought.clear()
         self._parted = ""
 
-    def stop_reasoning(self) -> None:
-        """Take it that no more is reasoned, and nobody says what it came to."""
-        if self._reasoned:
-            self._reason_ended(Reasoned("".join(self._reasoned), self._reasons))
-
-    def _reason_ended(self, event: Reasoned) -> None:
-        self._reasoned.clear()
-        self._told = 0
-        self._column.settle(event_blocks.reasoned(event), _REASONING)
+    def reason_ended(self, event: Reasoned | None = None) -> None:
+        """Show what was reasoned, or what has arrived of it where nobody says what it came to."""
+        if event is None and self._reasoned:
+            event = Reasoned("".join(self._reasoned), self._reasons)
+        if event is not None:
+            self._reasoned.clear()
+            self._told = 0
+            self._column.settle(event_blocks.reasoned(event), _REASONING)
 
     def _take(self, event: TextArrived) -> None:
-        """Show a piece; of several roles, whose it is."""
+        """Show a piece; of several roles, whose it is; of what is reasoned how much, at ever longer intervals."""
         if event.channel == "reasoning":
-            self._reason(event)
+            self._reasoned.append(event.text)
+            self._reasons = event.role
+            pieces = len(self._reasoned)
+            if pieces - self._told > self._told // 16:
+                self._told = pieces
+                whole = Reasoned("".join(self._reasoned), event.role)
+                self._column.open(event_blocks.reasoned(whole, arriving=True), _REASONING)
             return
         if self._told:
             self._told = 0
             self._column.open(event_blocks.reasoned(Reasoned("".join(self._reasoned), self._reasons)), _REASONING)
-        match event.channel:
-            case "answer":
-                if self._thinking and not self._begins:
-                    # the thought ends here; what it comes to is told after the answer has arrived
-                    self._thoughts += 1
-                    self._parted = f"thought {self._thoughts}"
-                    rows = rows_of("".join(self._thought).strip(), "thought")
-                    self._column.settle(Block(THINKING, "thought", rows, name=self._parted))
-                self._column.stream(event.text, WRITING, "text")
-                self._answering = True
-            case "thought":
-                if self._answering and not self._begins:
-                    return  # what a model says after its answer is told with the thought
-                text = event.text
-                if self._begins:
-                    start = "\n" if self._thinking else ""
-                    role = f"{event.role}  " if event.role in ROLES else ""
-                    text = f"{start}{role}{text.lstrip()}"
-                self._thought.append(text)
-                self._column.stream(text, THINKING, "thought")
+        if event.channel == "answer":
+            if self._thinking and not self._begins:
+                # the thought ends here; what it comes to is told after the answer has arrived
+                self._thoughts += 1
+                self._parted = f"thought {self._thoughts}"
+                rows = rows_of("".join(self._thought).strip(), "thought")
+                self._column.settle(Block(THINKING, "thought", rows, name=self._parted))
+            self._column.stream(event.text, WRITING, "text")
+            self._answering = True
+        elif self._answering and not self._begins:
+            return  # what a model says after its answer is told with the thought
+        else:
+            text = event.text
+            if self._begins:
+                start = "\n" if self._thinking else ""
+                role = f"{event.role}  " if event.role in ROLES else ""
+                text = f"{start}{role}{text.lstrip()}"
+            self._thought.append(text)
+            self._column.stream(text, THINKING, "thought")
         self._thinking = event.channel == "thought"
         self._begins = False
-
-    def _reason(self, event: TextArrived) -> None:
-        """Say how much is reasoned by now, at ever longer intervals."""
-        self._reasoned.append(event.text)
-        self._reasons = event.role
-        pieces = len(self._reasoned)
-        if pieces - self._told > self._told // 16:
-            self._told = pieces
-            whole = Reasoned("".join(self._reasoned), event.role)
-            self._column.open(event_blocks.reasoned(whole, arriving=True), _REASONING)
-
-    def _think(self, event: Rationale) -> None:
-        """Put a whole thought in the place of what has arrived of it."""
-        if self._parted:
-            if event.text.strip():
-                self._column.redraw(replace(event_blocks.rationale(event), name=self._parted))
-        elif event.text.strip():
-            self.become(event_blocks.rationale(event))
-        elif self._thinking or self._answering:
-            self._column.drop()
-            self.over()
 
 
 class EventPresenter:
@@ -189,38 +176,64 @@ class EventPresenter:
         self._branching: Branching | None = None
         """The parallel plan that is under way."""
         self._graphs = 0
+        self._graph_name = ""
+        self._results: dict[CallRef, Block] = {}
         self._judged: dict[CallRef, bool | None] = {}
         self.marks: dict[CallRef, bool | None] = {}
         """What the person said of results; None when it was taken back."""
 
     def show(self, event: Event) -> None:
+        """Tell one event."""
         match event:
-            case TurnStarted() | TurnFinished():
-                self._turned(event)
+            case TurnStarted():
+                self.rest()
+                self._turn, self._plan, self._noted = event.turn, None, ("", "")
+                self._said, self._details = [], []
+                self._arriving.become(event_blocks.question(event.question, attachments=event.attachments))
+            case TurnFinished():
+                self._stop()
+                if self._answer is not None:
+                    self._column.settle(event_blocks.answer(self._answer, event.status))
+                self._close(event_blocks.footer(event, self._answer.role if self._answer else ""))
+                self._names.clear()
+                self._answer = None
             case ToolsOffered() | ToolRegistered(by="agent" | "upfront") | Rationale() if self._account(event):
                 pass
+            case PlanChanged():  # a turn's first plan is told and, of later ones, only what they have come to forbid
+                block = event_blocks.planned(event, self._plan)
+                self._plan = event
+                if block is not None and event.number <= 1:
+                    share = planned_share(event)
+                    self._keep(block, f"plan: {share} tools", (PlanChanged, share))
+                elif block is not None:
+                    self._column.insert(block)
             case Notice() | ErrorHappened() | BudgetSettled():
                 self._trouble(event)
             case TextArrived() | BudgetHeld() | Reasoned() | Rationale() | StepProposed():
                 self._arriving.hear(event)
-            case GraphPlanned() | NodeChanged():
-                self._graph(event)
-            case CallStarted() | CallProgressed() | CallFinished():
-                self._call(event)
+            case GraphPlanned():  # drawn in the place of what was streamed
+                self._end_graph()
+                self._graphs += 1
+                self._branching, self._graph_name = Branching(event), f"graph {self._graphs}"
+                self._arriving.become(event_blocks.graph(self._branching, self._graph_name))
+            case NodeChanged():
+                if self._branching is not None:
+                    self._branching = self._branching.heard(event)
+                    self._column.redraw(event_blocks.graph(self._branching, self._graph_name))
             case CallJudged() | CallMarked():
                 self._judge(event)
-            case PlanChanged():
-                self._planned(event)
             case Answer():
                 self._answer = event
                 self._arriving.over()
                 self._column.open(event_blocks.answer(event))
-            case ApprovalWanted() | ApprovalGiven():
-                self._approval(event)
+            case CallStarted() | CallProgressed() | CallFinished() | ApprovalWanted() | ApprovalGiven():
+                self._call(event)
             case _:
                 block = event_blocks.block_of(event)
-                if block is not None:
-                    self._add(block, closes=isinstance(event, LimitHit))
+                if isinstance(event, LimitHit) and block is not None:
+                    self._close(block)
+                elif block is not None:
+                    self._column.insert(block)
 
     def rest(self) -> None:
         """Take it that nothing is under way, as after the events of a process that is gone."""
@@ -229,92 +242,81 @@ class EventPresenter:
             self._column.settle()
             self._answer = None
 
-    def _approval(self, event: ApprovalWanted | ApprovalGiven) -> None:
-        """Say of a call that it waits, that it runs, or in the end who has denied it; of what holds on, a line."""
-        call = self._calls.get(event.id)
-        if isinstance(event, ApprovalWanted):
-            self._names[event.id] = event.name
-            if call is not None:
-                self._column.open(event_blocks.under_way(call, event_blocks.WAITS), _key(event.id))
-            return
-        if call is not None and event.decision == "no":
-            self._denied[event.id] = event
-            return
-        if call is not None:
-            self._column.open(event_blocks.under_way(call), _key(event.id))
-        if event.decision != "once" or event.arguments is not None:
-            self._add(event_blocks.approval(self._names.get(event.id) or (call.name if call else "the call"), event))
-
-    def _call(self, event: CallStarted | CallProgressed | CallFinished) -> None:
-        if isinstance(event, CallProgressed):
-            if (started := self._calls.get(event.id)) is not None:
-                self._column.open(event_blocks.under_way(started, progress=event.text or "running"), _key(event.id))
-            return
-        if isinstance(event, CallStarted):
-            self._calls[event.id] = event
-            self._column.settle()
-            self._column.open(event_blocks.under_way(event), _key(event.id))
-            return
-        block = event_blocks.call(self._calls.pop(event.id, None), event, self._denied.pop(event.id, None))
-        if not event.refused:
-            block = replace(block, call=CallRef(self._turn, event.id, event.name))
-        self._column.settle(block, _key(event.id))
+    def _call(self, event: CallStarted | CallProgressed | CallFinished | ApprovalWanted | ApprovalGiven) -> None:
+        """Say of a call that it waits, that it runs, or what it came to; of an approval that holds on, a line."""
+        key, call = f"call {event.id}", self._calls.get(event.id)
+        match event:
+            case CallStarted():
+                self._calls[event.id] = event
+                self._column.settle()
+                self._column.open(event_blocks.under_way(event), key)
+            case CallProgressed():
+                if call is not None:
+                    self._column.open(event_blocks.under_way(call, progress=event.text or "running"), key)
+            case CallFinished():
+                block = event_blocks.call(self._calls.pop(event.id, None), event, self._denied.pop(event.id, None))
+                if not event.refused:
+                    ref = CallRef(self._turn, event.id, event.name)
+                    block = self._results[ref] = replace(block, call=ref, name=f"result of {ref}")
+                self._column.settle(block, key)
+            case ApprovalWanted():
+                self._names[event.id] = event.name
+                if call is not None:
+                    self._column.open(event_blocks.under_way(call, event_blocks.WAITS), key)
+            case ApprovalGiven() if call is not None and event.decision == "no":
+                self._denied[event.id] = event
+            case ApprovalGiven():
+                if call is not None:
+                    self._column.open(event_blocks.under_way(call), key)
+                if event.decision != "once" or event.arguments is not None:
+                    name = self._names.get(event.id) or (call.name if call else "the call")
+                    self._column.insert(event_blocks.approval(name, event))
 
     def _judge(self, event: CallJudged | CallMarked) -> None:
         """Show beside a result what the judge says or, where the person has spoken, what they say."""
-        if isinstance(event, CallJudged):
-            call = CallRef(self._turn, event.id, event.name)
-            self._judged[call] = event.helpful
-        else:
-            call = CallRef(event.turn, event.id, event.name)
-            self.marks[call] = event.helpful
-        self._column.judge(call, event_blocks.verdict(self._judged.get(call), self.marks.get(call)))
-
-    def _planned(self, event: PlanChanged) -> None:
-        """Tell of a turn's first plan, and of later ones only what they have come to forbid."""
-        before, self._plan = self._plan, event
-        block = event_blocks.planned(event, before)
-        if block is not None and event.number <= 1:
-            share = planned_share(event)
-            self._keep(block, f"plan: {share} tools", new=self._new(PlanChanged, share))
-        elif block is not None:
-            self._add(block)
+        marked = isinstance(event, CallMarked)
+        call = CallRef(event.turn if marked else self._turn, event.id, event.name)
+        said = self.marks if marked else self._judged
+        said[call] = event.helpful
+        if (block := self._results.get(call)) is not None:
+            verdict = event_blocks.verdict(self._judged.get(call), self.marks.get(call))
+            self._column.redraw(replace(block, judged=True, verdict=verdict))
 
     def _account(self, event: ToolsOffered | ToolRegistered | Rationale) -> bool:
         """Take what is kept account of into one folded block of the turn; says whether it is that."""
-        match event:
-            case ToolsOffered():
-                said = f"{len(event.names)} tools by name"
-                upfront = f", {len(event.upfront)} registered up front" if event.upfront else ""
-                self._keep(
-                    event_blocks.offered(event), f"{said}{upfront}", new=self._new(ToolsOffered, (event.names, upfront))
-                )
-            case ToolRegistered():
-                if event.by != "upfront":  # those are counted in the offer
-                    self._keep(event_blocks.registered(event), f"registered {visible_line(event.name)}", new=True)
-            case Rationale():
-                if not _CHOSEN.fullmatch(event.text):
-                    return False
-                self._column.drop()
-                self._arriving.over()
-                self._details.append(event.text)
+        block = event_blocks.block_of(event)
+        if isinstance(event, ToolsOffered) and block is not None:
+            upfront = f", {len(event.upfront)} registered up front" if event.upfront else ""
+            told = (ToolsOffered, (event.names, upfront))
+            self._keep(block, f"{len(event.names)} tools by name{upfront}", told)
+        elif isinstance(event, ToolRegistered) and block is not None:
+            if event.by != "upfront":  # those are counted in the offer
+                self._keep(block, f"registered {visible_line(event.name)}")
+        elif isinstance(event, Rationale):
+            if not _CHOSEN.fullmatch(event.text):
+                return False
+            self._column.drop()
+            self._arriving.over()
+            self._details.append(event.text)
         return True
 
-    def _new(self, kind: type[Event], told: object) -> bool:
-        """Whether something else was told of this the last time."""
-        before, self._known[kind] = self._known.get(kind), told
-        return before != told
+    def _keep(self, block: Block, said: str, told: tuple[type[Event], object] | None = None) -> None:
+        """Put a line on it into the turn's account, which shows where it is new or no panel tells it.
 
-    def _keep(self, block: Block, said: str, *, new: bool) -> None:
-        """Put a line on it into the turn's account, which shows where it is new or no panel tells it."""
-        self._details.append(block.plain)
-        if not new and self._beside():
-            return
-        fresh = not self._said
+        It is not new where the same was `told` the last time.
+        """
+        self._details.append(block.text())
+        if told is not None:
+            kind, what = told
+            before, self._known[kind] = self._known.get(kind), what
+            if before == what and self._beside():
+                return
         self._said.append(said)
-        account = event_blocks.book(f"account {self._turn}", self._said, self._details)
-        if fresh:
-            self._add(account)
+        head = row(Piece(" · ".join(self._said), "muted"))  # all of it is folded away
+        bodies = (Body("\n".join(self._details), 0, tone="muted", head=head),)
+        account = Block("·", "muted", bodies=bodies, name=f"account {self._turn}")
+        if len(self._said) == 1:
+            self._column.insert(account)
         else:
             self._column.redraw(account)
 
@@ -326,73 +328,38 @@ class EventPresenter:
                 return
         text, name = self._noted
         if isinstance(event, Notice):
-            if name and event.text.partition(_AGAIN)[0] == text.partition(_AGAIN)[0]:
-                self._noted = event.text, name
-                self._column.redraw(replace(event_blocks.notice(event.text), name=name))
-            else:
+            again = name and event.text.partition(_AGAIN)[0] == text.partition(_AGAIN)[0]
+            if not again:
                 self._notes += 1
-                self._noted = event.text, f"note {self._notes}"
-                self._add(replace(event_blocks.notice(event.text), name=self._noted[1]))
+                name = f"note {self._notes}"
+            self._noted = event.text, name
+            show = self._column.redraw if again else self._column.insert
+            show(replace(event_blocks.notice(event.text), name=name))
         elif name and event.message in text:
             self._noted = "", ""
-            self._arriving.stop_reasoning()
+            self._arriving.reason_ended()
             self._column.redraw(replace(event_blocks.error(event), name=name))
             self._column.settle()
             self._arriving.over()
         else:
-            self._add(event_blocks.error(event), closes=True)
-
-    def _graph(self, event: GraphPlanned | NodeChanged) -> None:
-        """Draw a parallel plan in the place of what was streamed, and again whenever a node of it has changed."""
-        if isinstance(event, GraphPlanned):
-            self._end_graph()
-            self._branching, self._graphs = Branching(event), self._graphs + 1
-            self._arriving.become(graph(self._branching, self._graph_name))
-        elif self._branching is not None:
-            self._branching = self._branching.heard(event)
-            self._column.redraw(graph(self._branching, self._graph_name))
+            self._close(event_blocks.error(event))
 
     def _end_graph(self) -> None:
         """Let no node stand as if it went on."""
         if self._branching is not None and not self._branching.settled:
-            self._column.redraw(graph(self._branching.ended(), self._graph_name))
+            self._column.redraw(event_blocks.graph(self._branching.ended(), self._graph_name))
         self._branching = None
-
-    @property
-    def _graph_name(self) -> str:
-        return f"graph {self._graphs}"
-
-    def _turned(self, event: TurnStarted | TurnFinished) -> None:
-        if isinstance(event, TurnFinished):
-            self._stop()
-            if self._answer is not None:
-                self._column.settle(event_blocks.answer(self._answer, event.status))
-            self._add(event_blocks.footer(event, self._answer.role if self._answer else ""), closes=True)
-            self._names.clear()
-            self._answer = None
-            return
-        self.rest()
-        self._turn, self._plan, self._noted = event.turn, None, ("", "")
-        self._said, self._details = [], []
-        self._arriving.become(event_blocks.question(event.question, attachments=event.attachments))
 
     def _stop(self) -> None:
         """Say of what nobody heard the end that it was stopped."""
-        self._arriving.stop_reasoning()
+        self._arriving.reason_ended()
         for started in self._calls.values():
-            self._column.settle(event_blocks.under_way(started, event_blocks.STOPPED), _key(started.id))
+            self._column.settle(event_blocks.under_way(started, event_blocks.STOPPED), f"call {started.id}")
         self._calls.clear()
         self._end_graph()
 
-    def _add(self, block: Block, *, closes: bool = False) -> None:
-        """Put a block below what is done; what is still open stays open, unless this puts an end to it."""
-        if not closes:
-            self._column.insert(block)
-            return
-        self._arriving.stop_reasoning()
+    def _close(self, block: Block) -> None:
+        """Put a block below everything, which ends what is still open."""
+        self._arriving.reason_ended()
         self._column.add(block)
         self._arriving.over()
-
-
-def _key(call: str) -> str:
-    return f"call {call}"

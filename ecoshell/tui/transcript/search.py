@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
 from ecoshell.tui.transcript.blocks import sections_of
-from ecoshell.tui.transcript.column import BlockColumn, BlockItem
-from ecoshell.tui.transcript.painting import PaintedLine, Painter
+from ecoshell.tui.transcript.column import BlockColumn, BlockItem, Spot
+from ecoshell.tui.transcript.painting import PaintedLine
 
 if TYPE_CHECKING:
     from ecoshell.tui.transcript.view import Transcript
@@ -46,14 +47,14 @@ class Search:
     It is found in any case, and over any white space between its words.
     """
 
-    def __init__(self, text: str, column: BlockColumn) -> None:
+    def __init__(self, text: str, column: BlockColumn, begin_at: BlockItem | None) -> None:
         self.text = text.strip()
         self.hits: list[Hit] = []
         self.now = -1
         self.done = False
         self.first_is_known = False
         """Whether the search has come to the block to look in first."""
-        self.begin_at: BlockItem | None = None
+        self.begin_at = begin_at
         """The block to look in first; without one, the first."""
         self._words = text.lower().split()
         self._query = re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
@@ -61,18 +62,17 @@ class Search:
         self._known: dict[tuple[BlockItem, int], tuple[list[PaintedLine], dict[int, list[tuple[int, int, int]]]]] = {}
         """Start, end and number of the hits on each line of the sections on the screen, as they were painted last."""
 
-    @property
-    def current(self) -> Hit | None:
-        return self.hits[self.now] if self.now >= 0 else None
-
     async def run(self) -> AsyncIterator[None]:
         """Look through all blocks; yields whenever it has given the screen its turn, and at the end."""
-        painter = self._column.painter
         paused = perf_counter()
-        for item in list(self._column.items):
-            if painter is None or not self._words:
-                break
-            self.hits += self._hits_in(item, painter)
+        for item in list(self._column.items) if self._words else ():
+            source = item.whole.lower()
+            if all(word in source for word in self._words):  # only then it has to be set
+                laid_out = None if item.block.foldable else item.sections
+                for at, section in enumerate(laid_out or sections_of(item.block, opened=True)):
+                    rows = section.rows(self._column.painter.inside)
+                    found = sum(1 for row in rows for _ in self._query.finditer(row.text))
+                    self.hits += (Hit(item, at, nth) for nth in range(found))
             self.first_is_known |= item is self.begin_at and bool(self.hits)
             if perf_counter() - paused > _SLICE:
                 yield
@@ -98,17 +98,33 @@ class Search:
         hit = self.hits[self.now]
         if hit.item.block.foldable and not hit.item.opened:
             self._column.fold(hit.item, opened=True)
-        top, lines = self._column.section(hit.item, hit.section)
-        begins = [found[0].line for found in self.spans(lines)]
+        top = self._column.line_of(Spot(hit.item, hit.section, 0))  # which paints the section
+        painted = hit.item.painted[hit.section] if hit.section < len(hit.item.painted) else None
+        begins = [found[0].line for found in self._found(painted or [])]
         return top + (begins[min(hit.nth, len(begins) - 1)] if begins else 0)
 
-    def spans(self, lines: Sequence[PaintedLine]) -> Iterator[list[Span]]:
+    def _found(self, lines: Sequence[PaintedLine]) -> Iterator[list[Span]]:
         """The hits in painted lines; one that was wrapped is on several of them."""
         start = 0
         for end in range(1, len(lines) + 1):
-            if end == len(lines) or lines[end].glue is None:
-                yield from _in_row(lines, range(start, end), self._query)
-                start = end
+            if end < len(lines) and lines[end].glue is not None:
+                continue  # it was one with the line before
+            whole = ""
+            begins: list[int] = []
+            for line in lines[start:end]:
+                whole += (line.glue or "") if whole else ""
+                begins.append(len(whole))
+                whole += line.text
+            for hit in self._query.finditer(whole):
+                on: list[Span] = []
+                for at, begin in enumerate(begins, start):
+                    lead = lines[at].lead
+                    first, last = max(hit.start(), begin), min(hit.end(), begin + len(lines[at].text))
+                    if first < last:
+                        on.append(Span(at, first - begin + lead, last - begin + lead))
+                if on:
+                    yield on
+            start = end
 
     def highlights(self, item: BlockItem, section: int, line: int) -> list[tuple[int, int, bool]]:
         """Start and end of every hit on a section's line, and whether it is the one the search is at."""
@@ -117,22 +133,12 @@ class Search:
         if lines is not painted:
             found = dict[int, list[tuple[int, int, int]]]()
             self._known[item, section] = painted, found
-            for nth, hit in enumerate(self.spans(painted)):
+            for nth, hit in enumerate(self._found(painted)):
                 for span in hit:
                     found.setdefault(span.line, []).append((span.start, span.end, nth))
-        now = self.current
+        now = self.hits[self.now] if self.now >= 0 else None
         at = now.nth if now and now.item is item and now.section == section else -1
         return [(start, end, nth == at) for start, end, nth in found.get(line, [])]
-
-    def _hits_in(self, item: BlockItem, painter: Painter) -> Iterator[Hit]:
-        """All hits in a block; it is only set where its source has every word."""
-        source = item.whole.lower()
-        if not all(word in source for word in self._words):
-            return
-        sections = sections_of(item.block, opened=True) if item.block.foldable else item.lay_out(painter)
-        for at, section in enumerate(sections):
-            found = sum(1 for row in section.rows(painter.inside) for _ in self._query.finditer(row.text))
-            yield from (Hit(item, at, nth) for nth in range(found))
 
 
 class SearchBar(Horizontal):
@@ -166,17 +172,15 @@ class SearchBar(Horizontal):
         yield Static("", id="search-count", markup=False)
 
     def on_mount(self) -> None:
-        self.focus_input()
-
-    def focus_input(self) -> None:
         self.query_one(Input).focus()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    @work(exclusive=True)
+    async def on_input_changed(self, event: Input.Changed) -> None:
+        """Begin another search, and go to its first hit as soon as it is known."""
         self._moved = False
-        self._search = self._transcript.search_for(event.value)
-        self.run_worker(self._run(self._search), exclusive=True)
-
-    async def _run(self, search: Search) -> None:
+        column = self._transcript.column
+        spot = column.spot(self._transcript.scroll_offset.y)
+        search = self._search = self._transcript.search = Search(event.value, column, spot.item if spot else None)
         async for _ in search.run():
             if search.hits and not self._moved and search.first_is_known:
                 self.action_move(1)
@@ -190,7 +194,7 @@ class SearchBar(Horizontal):
 
     def action_close(self) -> None:
         """End the search; the transcript stays where it is."""
-        self._transcript.end_search()
+        self._transcript.search = None
         self._transcript.focus()
         self.remove()
 
@@ -199,22 +203,3 @@ class SearchBar(Horizontal):
         more = "" if search.done else " …"
         words = f"{search.now + 1:,} of {len(search.hits):,}{more}" if search.hits else "" if more else "nothing found"
         self.query_one("#search-count", Static).update(words if search.text else "")
-
-
-def _in_row(lines: Sequence[PaintedLine], numbers: range, query: re.Pattern[str]) -> Iterator[list[Span]]:
-    """The hits in lines that were one before they were wrapped."""
-    whole = ""
-    begins: list[int] = []
-    for at in numbers:
-        whole += (lines[at].glue or "") if whole else ""
-        begins.append(len(whole))
-        whole += lines[at].text
-    for hit in query.finditer(whole):
-        on: list[Span] = []
-        for at, begin in zip(numbers, begins, strict=True):
-            start, end = max(hit.start(), begin), min(hit.end(), begin + len(lines[at].text))
-            if start < end:
-                lead = lines[at].lead
-                on.append(Span(at, start - begin + lead, end - begin + lead))
-        if on:
-            yield on

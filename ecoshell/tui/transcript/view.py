@@ -1,6 +1,6 @@
 """The transcript: what was asked, thought, called and answered, as lines that cost nothing while off screen."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic, perf_counter
@@ -10,10 +10,10 @@ from rich.style import Style
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.color import Color
-from textual.events import Blur, Click, Focus, Resize
+from textual.events import Blur, Click, Focus
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.reactive import var
+from textual.reactive import reactive, var
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
@@ -22,7 +22,7 @@ from textual.widget import Widget
 from ecoshell.tui.keys import Hint
 from ecoshell.tui.transcript.blocks import TONES, CallRef
 from ecoshell.tui.transcript.column import BlockColumn, BlockItem, Spot
-from ecoshell.tui.transcript.painting import Finish, Painter, marked, with_cursor
+from ecoshell.tui.transcript.painting import Finish, Painter
 
 if TYPE_CHECKING:
     from ecoshell.tui.transcript.search import Search
@@ -53,8 +53,8 @@ class Transcript(ScrollView, can_focus=True):
         Binding("slash,ctrl+f", "search", "search"),
         Binding("n", "found(1)", "Next hit", show=False),
         Binding("N", "found(-1)", "Hit before", show=False),
-        Binding("ctrl+o", "fold_newest", "Open or fold the newest", show=False),
-        Binding("home", "home", "First line", show=False),
+        Binding("ctrl+o", "fold(True)", "Open or fold the newest", show=False),
+        Binding("home", "stand(0)", "First line", show=False),
         Binding("end", "end", "Last line", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown,space", "page(1)", "Page down", show=False),
@@ -109,6 +109,8 @@ class Transcript(ScrollView, can_focus=True):
         call: CallRef
         helpful: bool
 
+    search: "reactive[Search | None]" = reactive(None)
+    _pointed: var[BlockItem | None] = var(None, bindings=True)
     news = var(False)
     """Whether something has arrived below what is seen, while the view does not follow the end."""
 
@@ -121,48 +123,37 @@ class Transcript(ScrollView, can_focus=True):
         self._anchor: Spot | None = None
         """What stands at the top of the view while it does not follow the end."""
         self._finish = Finish(Style(), 0, Color(0, 0, 0), ())
-        self._pointed: BlockItem | None = None
         self._offered: CallRef | None = None
         """The call that the keys in the footer can mark."""
-        self._search: Search | None = None
-
-    @property
-    def text(self) -> str:
-        return self.column.plain
 
     def clear(self) -> None:
         self._pointed = self._anchor = None
         self._following = True
-        self.end_search()
+        self.search = None
         self.column.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         look = Finish(self.rich_style, self.size.width, self.background_colors[1], self.get_line_filters())
         finish = self._finish = self._finish if self._finish == look else look
-        strips = [self._line(finish, self.scroll_offset.y + y) for y in crop.line_range]
+        pointed = self.column.span(self._cursor) if self._cursor is not None and self.has_focus else range(0)
+        strips: list[Strip] = []
+        for at in (self.scroll_offset.y + y for y in crop.line_range):
+            line = self.column.line(at)
+            marks: list[tuple[int, int, Style]] = []
+            if self.search is not None and (spot := self.column.spot(at)) is not None:
+                for start, end, now in self.search.highlights(*spot):
+                    marks.append((start, end, self._look("hit-now" if now else "hit")))
+            selection = self.text_selection
+            if selection is not None and (span := selection.get_span(at)) is not None:
+                style = self.screen.get_component_rich_style("screen--selection")
+                marks.append((max(span[0], line.lead), span[1], style))
+            strips.append(finish.line(at, line.strip, marks, self._look("cursor") if at in pointed else None))
         if crop.column_span != (0, self.outer_size.width):
             return [strip.crop(*crop.column_span) for strip in strips]
         return strips
 
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.outer_size.width, 1))[0]
-
-    def _line(self, finish: Finish, at: int) -> Strip:
-        line = self.column.line(at)
-        marks = list(self._marks(at, line.lead))
-        pointed = self._cursor is not None and self.has_focus and at in self.column.span(self._cursor)
-        if not marks and not pointed:
-            return finish.line(at, line.strip)
-        strip = marked(finish.extended(line.strip), marks)
-        return finish.padded(at, with_cursor(strip, finish.base + self._look("cursor")) if pointed else strip)
-
-    def _marks(self, at: int, lead: int) -> Iterator[tuple[int, int, Style]]:
-        if self._search is not None and (spot := self.column.spot(at)) is not None:
-            for start, end, now in self._search.highlights(*spot):
-                yield start, end, self._look("hit-now" if now else "hit")
-        selection = self.text_selection
-        if selection is not None and (span := selection.get_span(at)) is not None:
-            yield max(span[0], lead), span[1], self.screen.get_component_rich_style("screen--selection")
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return self.column.selected(selection), "\n"
@@ -173,23 +164,16 @@ class Transcript(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Paint everything in the new colours, which Textual gives the components after it has called this."""
         super().notify_style_update()
-        self.call_later(self._repaint)
+        self.call_later(self.on_resize)
 
-    def on_resize(self, event: Resize) -> None:
-        """Wrap everything at the new width, what is seen at once and the rest when it is looked at."""
-        if not self._repaint():
-            self._show()
-
-    def _repaint(self) -> bool:
-        """Paint anew if the width or the colours have changed; says whether they have."""
+    def on_resize(self) -> None:
+        """Paint at another width or in other colours what is seen at once, and the rest when it is looked at."""
         width, before = self.scrollable_content_region.width, self.column.painter
         painter = Painter({tone: self._look(tone) for tone in TONES}, width)
-        if not width or (before is not None and (before.width, before.styles) == (width, painter.styles)):
-            return False
-        self.column.repaint(painter)
-        self._stale = True
+        if width and (before.width, before.styles) != (width, painter.styles):
+            self.column.repaint(painter)
+            self._stale = True
         self._show()
-        return True
 
     def _look(self, name: str) -> Style:
         """Colour and attributes of a component; the background is the transcript's own."""
@@ -234,6 +218,8 @@ class Transcript(ScrollView, can_focus=True):
     def _show(self) -> None:
         """Show as much as there is: the end, or what stood at the top before."""
         self._due, self._shown_at = False, monotonic()
+        if not self.scrollable_content_region.width:
+            return
         before = (self.scroll_offset.y, self.virtual_size)
         first, height = self.column.catch_up(), self.scrollable_content_region.height
         if self._following:
@@ -297,16 +283,13 @@ class Transcript(ScrollView, can_focus=True):
             self._ahead_due = True
             self.set_timer(_REPAINT, self._paint_ahead)
 
-    def _stand(self, top: int) -> None:
+    def action_stand(self, top: int) -> None:
         """Stand at a line, as exactly as the lines below it allow."""
         self.column.reveal(top, self.scrollable_content_region.height)
         self._fit(top)
         self._following = self.scroll_offset.y >= self.max_scroll_y
         self.news = self.news and not self._following
         self.refresh()
-
-    def action_home(self) -> None:
-        self._stand(0)
 
     def action_end(self) -> None:
         """Go to the last line, and follow it."""
@@ -332,13 +315,13 @@ class Transcript(ScrollView, can_focus=True):
             return
         else:
             item = items[min(max(at + by, 0), len(items) - 1)]
-        self._put_cursor(item)  # as much of it is brought into view as there is room for
+        self._pointed = item  # as much of it is brought into view as there is room for
         self.column.reveal(self.column.span(item).start, len(view))
         lines, view = self.column.span(item), self._view
         if lines.start < view.start or len(lines) > len(view):
-            self._stand(lines.start)
+            self.action_stand(lines.start)
         elif lines.stop > view.stop:
-            self._stand(lines.stop - len(view))
+            self.action_stand(lines.stop - len(view))
         self.refresh()
 
     def action_turn(self, by: int) -> None:
@@ -350,19 +333,18 @@ class Transcript(ScrollView, can_focus=True):
         ahead = items[at + 1 :] if by > 0 else items[:at][::-1]
         found = next((item for item in ahead if item.block.turn), None)
         if found is None:
-            self.action_end() if by > 0 else self.action_home()
+            self.action_end() if by > 0 else self.action_stand(0)
         else:
-            self._put_cursor(found)
-            self._stand(self.column.span(found).start)
+            self._pointed = found
+            self.action_stand(self.column.span(found).start)
 
-    def action_fold(self) -> None:
-        if self._cursor is not None:
-            self._fold(self._cursor)
-
-    def action_fold_newest(self) -> None:
-        found = next((item for item in reversed(self.column.items) if item.block.foldable), None)
-        if found is not None:
-            self._fold(found)
+    def action_fold(self, newest: bool = False) -> None:
+        """Open or fold the block under the cursor, or the newest of which something is folded away."""
+        item = self._cursor
+        if newest:
+            item = next((item for item in reversed(self.column.items) if item.block.foldable), None)
+        if item is not None:
+            self._fold(item)
 
     @property
     def _cursor(self) -> BlockItem | None:
@@ -398,12 +380,8 @@ class Transcript(ScrollView, can_focus=True):
         elif self.column.line(at).folds or item is self._cursor:
             self._fold(item)
         else:
-            self._put_cursor(item)
+            self._pointed = item
             self.refresh()
-
-    def _put_cursor(self, item: BlockItem) -> None:
-        self._pointed = item
-        self.refresh_bindings()
 
     def _fold(self, item: BlockItem) -> None:
         """Open or fold a block, its beginning staying in view."""
@@ -412,38 +390,24 @@ class Transcript(ScrollView, can_focus=True):
             return
         top = self.scroll_offset.y
         self.column.fold(item, opened=not item.opened)
-        self._stand(min(top, self.column.span(item).start))
+        self.action_stand(min(top, self.column.span(item).start))
 
     # -- searching
 
     def action_search(self) -> None:
         from ecoshell.tui.transcript.search import SearchBar  # it is not needed for the first frame
 
-        bars = self.screen.query(SearchBar)
-        if bars:
-            bars.first().focus_input()
+        fields = self.screen.query("SearchBar Input")
+        if fields:
+            fields.first().focus()
         else:
             row = next(node for node in self.screen.children if self in node.walk_children(with_self=True))
             self.screen.mount(SearchBar(self), after=row)
 
-    def search_for(self, text: str) -> "Search":
-        """A new search, its hits shown as they are found."""
-        from ecoshell.tui.transcript.search import Search  # no first frame waits for it
-
-        self._search = Search(text, self.column)
-        if spot := self.column.spot(self.scroll_offset.y):
-            self._search.begin_at = spot.item
-        self.refresh()
-        return self._search
-
-    def end_search(self) -> None:
-        self._search = None
-        self.refresh()
-
     def action_found(self, by: int) -> None:
-        line = self._search.move(by) if self._search else None
+        line = self.search.move(by) if self.search else None
         if line is not None:
             self._following = False
             if line not in self._view:
-                self._stand(max(0, line - len(self._view) // 3))
+                self.action_stand(max(0, line - len(self._view) // 3))
             self.refresh()
