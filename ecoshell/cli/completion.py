@@ -33,11 +33,14 @@ def complete(parser: "CommandLine") -> None:
     """Tell the shell that has asked how its line could go on, and end."""
     import argcomplete
 
-    parser.fill_named(os.environ.get("COMP_LINE", "").split())
+    parser.add_plugins()
+    for name in parser.commands.choices.keys() & {*os.environ.get("COMP_LINE", "").split()}:
+        parser.commands.choices[name].load()
     for named, action in _actions(parser, ""):
-        candidates = next((found for names, found in _CANDIDATES if named & names), None)
-        if candidates is not None:
-            setattr(action, "completer", _completer(candidates))  # noqa: B010 - where argcomplete looks for it
+        for names, found in _CANDIDATES:
+            if named & names:
+                setattr(action, "completer", _completer(found))  # noqa: B010 - where argcomplete looks for it
+                break
     argcomplete.autocomplete(parser, always_complete_options=False)
 
 

@@ -73,11 +73,6 @@ def context(say: Callable[[str], None], *, promised: bool) -> Attachment | None:
         )
     if not heard.head.strip():
         return None
-    return _attachment(heard, say)
-
-
-def _attachment(heard: _Heard, say: Callable[[str], None]) -> Attachment:
-    """The text, which says where it was cut."""
     head, size = heard.head, heard.size
     whole = counted(size, "byte") if heard.ended else f"more than {min(size, MOST):,} bytes"
     if len(head) < size:
@@ -100,8 +95,27 @@ def _attachment(heard: _Heard, say: Callable[[str], None]) -> Attachment:
 
 def _hear(kept: int, *, begins: float | None, ends: float | None) -> _Heard:
     """Read to the end, to MOST bytes or to the time limits, of which None is none; raises OSError."""
-    heard, arrived, began = _Heard(), _arriving(), time.monotonic()
-    limit = begins
+    heard, began, limit = _Heard(), time.monotonic(), begins
+    arrived: queue.Queue[bytes | OSError] = queue.Queue(maxsize=4)
+    descriptor = sys.stdin.fileno()
+
+    def read() -> None:
+        chunk = b"more"
+        while chunk:
+            try:
+                chunk = os.read(descriptor, _CHUNK)
+            except BlockingIOError:  # whoever started this may have left the input without waiting
+                import select
+
+                select.select([descriptor], [], [])
+                continue
+            except OSError as error:
+                arrived.put(error)
+                return
+            arrived.put(chunk)
+
+    # a thread reads, as not every system can wait for a pipe; it ends with us
+    threading.Thread(target=read, daemon=True).start()
     while heard.size <= MOST and not heard.ended:
         left = None if limit is None else max(0.0, began + limit - time.monotonic())
         try:
@@ -115,33 +129,3 @@ def _hear(kept: int, *, begins: float | None, ends: float | None) -> _Heard:
         heard.size += len(chunk)
         heard.ended = not chunk
     return heard
-
-
-def _arriving() -> "queue.Queue[bytes | OSError]":
-    """What comes in, the last piece empty. A thread reads, as not every system can wait for a pipe; it ends with us."""
-    arrived: queue.Queue[bytes | OSError] = queue.Queue(maxsize=4)
-    descriptor = sys.stdin.fileno()
-
-    def read() -> None:
-        chunk = b"more"
-        while chunk:
-            try:
-                chunk = _read(descriptor)
-            except OSError as error:
-                arrived.put(error)
-                return
-            arrived.put(chunk)
-
-    threading.Thread(target=read, daemon=True).start()
-    return arrived
-
-
-def _read(descriptor: int) -> bytes:
-    """The next piece; whoever started this may have left the input without waiting."""
-    while True:
-        try:
-            return os.read(descriptor, _CHUNK)
-        except BlockingIOError:
-            import select
-
-            select.select([descriptor], [], [])
