@@ -42,19 +42,33 @@ def write_settings(file: Path, changes: Changes) -> Settings:
     for _ in range(_TRIES):
         before = read_bytes(target)
         text, settings = changed(file, before, changes)
-        if _replace(target, before, text):
-            return settings
+        try:
+            make_private(target.parent)
+            mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
+            with replacement(target, mode) as fresh:
+                fresh.write(text.encode())
+                if read_bytes(target) != before:
+                    raise _Overtaken
+        except _Overtaken:
+            continue
+        except OSError as error:
+            raise SettingsError(
+                f"{target} cannot be written ({error.strerror}).",
+                kept="It is as it was.",
+                fix=remedy(error, "Make the file and its folder writable."),
+            ) from error
+        return settings
     raise SettingsError(f"{file} is being changed by something else.", kept="Nothing was written.", fix="Try it again.")
 
 
 def changed(file: Path, before: bytes, changes: Changes) -> tuple[str, Settings]:
     """The file's text with the changes made, and the settings it then gives; raises SettingsError."""
-    source = Source.of_bytes(file, before)
+    source = Source(file, before)
     values, settings = checked(file, source, changes)
     given = {path: REMOVED if value is None else _written(path, value, settings) for path, value in values.items()}
     text = changed_text(before.decode("utf-8"), given)
     read = {path: Decimal(repr(value)) if isinstance(value, float) else value for path, value in given.items()}
-    if _filled(Source.of_bytes(file, text.encode()).data) != _filled(_overlaid(source.data, read)):
+    if _filled(Source(file, text.encode()).data) != _filled(_overlaid(source.data, read)):
         raise SettingsError(
             f"{file} is laid out in a way that cannot be changed here.", kept="It is as it was.", fix="Edit it by hand."
         )
@@ -62,24 +76,37 @@ def changed(file: Path, before: bytes, changes: Changes) -> tuple[str, Settings]
 
 
 def checked(file: Path, source: Source, changes: Changes) -> tuple[dict[keys.Path, Any], Settings]:
-    """The values as they are understood, and the settings they give; raises SettingsError for what cannot be taken."""
-    values = {path: REMOVED if typed is None else _read(path, typed) for path, typed in changes.items()}
-    return values, _validated(file, source, _overlaid(source.data, values), changes)
+    """The values as they are understood, and the settings they give.
 
-
-def _read(path: keys.Path, typed: str) -> Any:
-    """What was typed, as the kind of its key has it; one text stands for a list of one. Raises SettingsError."""
+    Raises SettingsError for a change that cannot be taken, else for what was wrong before.
+    """
+    values: dict[keys.Path, Any] = {}
+    for path, typed in changes.items():
+        if typed is None:
+            values[path] = REMOVED
+            continue
+        try:
+            typed.encode()
+        except UnicodeEncodeError:
+            raise SettingsError(
+                f"What was given for {keys.dotted(path)} is not UTF-8 text.", kept="Nothing was written."
+            ) from None
+        known = description_of(path)
+        value = typed if known is not None and known.kind == "text" else value_of(typed)
+        one_of_list = known is not None and known.kind == "list" and isinstance(value, str)
+        values[path] = [value] if one_of_list else value
     try:
-        typed.encode()
-    except UnicodeEncodeError:
-        raise SettingsError(
-            f"What was given for {keys.dotted(path)} is not UTF-8 text.", kept="Nothing was written."
-        ) from None
-    known = description_of(path)
-    if known is not None and known.kind == "text":
-        return typed
-    value = value_of(typed)
-    return [value] if known is not None and known.kind == "list" and isinstance(value, str) else value
+        return values, Settings.model_validate(_overlaid(source.data, values))
+    except ValidationError as error:
+        details = error.errors()
+        for detail in details:
+            at = path_of(detail)
+            for path in changes:  # it is that, or lies below or beside it in the same innermost table
+                beside = len(at) > 1 and at[:-1] == path[:-1]
+                if beside or at[: len(path)] == path or path[: len(at)] == at:
+                    wrong = problem(detail, str(file))
+                    raise SettingsError(wrong.message, kept="Nothing was written.", fix=wrong.fix) from error
+        raise summed_up([problem(detail, source.place(path_of(detail))) for detail in details]) from error
 
 
 def _overlaid(data: Mapping[str, Any], values: Mapping[keys.Path, Any]) -> dict[str, Any]:
@@ -107,22 +134,6 @@ def _filled(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in inside.items() if value != {}}
 
 
-def _validated(file: Path, source: Source, wanted: Mapping[str, Any], changes: Changes) -> Settings:
-    """What the changed tables give; raises for a change that cannot be taken, else for what was wrong before."""
-    try:
-        return Settings.model_validate(wanted)
-    except ValidationError as error:
-        details = error.errors()
-        for detail in details:
-            at = path_of(detail)
-            for path in changes:  # it is that, or lies below or beside it in the same innermost table
-                beside = len(at) > 1 and at[:-1] == path[:-1]
-                if beside or at[: len(path)] == path or path[: len(at)] == at:
-                    wrong = problem(detail, str(file))
-                    raise SettingsError(wrong.message, kept="Nothing was written.", fix=wrong.fix) from error
-        raise summed_up([problem(detail, source.place(path_of(detail))) for detail in details]) from error
-
-
 def _written(path: keys.Path, value: Any, settings: Settings) -> Any:
     """The value as the file should hold it: as the schema has understood it, money and rates as texts."""
     found: Any = settings.model_dump()
@@ -137,26 +148,6 @@ def _written(path: keys.Path, value: Any, settings: Settings) -> Any:
 
 class _Overtaken(Exception):
     """Somebody else wrote the file meanwhile."""
-
-
-def _replace(target: Path, before: bytes, text: str) -> bool:
-    """Put the whole text in the file's place, unless the file has changed since; says whether it did."""
-    try:
-        make_private(target.parent)
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-        with replacement(target, mode) as fresh:
-            fresh.write(text.encode())
-            if read_bytes(target) != before:
-                raise _Overtaken
-    except _Overtaken:
-        return False
-    except OSError as error:
-        raise SettingsError(
-            f"{target} cannot be written ({error.strerror}).",
-            kept="It is as it was.",
-            fix=remedy(error, "Make the file and its folder writable."),
-        ) from error
-    return True
 
 
 def changed_text(text: str, changes: Mapping[keys.Path, Any]) -> str:

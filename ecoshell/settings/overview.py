@@ -9,7 +9,7 @@ from typing import Any, cast
 from ecoshell.errors import SettingsError
 from ecoshell.settings import keys
 from ecoshell.settings.edit import REMOVED, Changes, checked
-from ecoshell.settings.load import DEFAULT, PREFIX, Loaded, Source, read_settings
+from ecoshell.settings.load import DEFAULT, PREFIX, Loaded, Source, read_bytes, read_settings
 from ecoshell.settings.schema import NAMED, Description, descriptions
 
 _PRICE = "price"
@@ -75,7 +75,7 @@ def overview(file: Path, environ: Mapping[str, str], models: Sequence[str] = ())
     if loaded is None:
         return Overview(file, (), problems)
     names = [*loaded.settings.models, *(name for name in models if name not in loaded.settings.models)]
-    return Overview(file, tuple(_rows(loaded, names)), problems, Source.of_file(file))
+    return Overview(file, tuple(_rows(loaded, names)), problems, Source(file, read_bytes(file)))
 
 
 def typed_value(value: Any) -> str:
