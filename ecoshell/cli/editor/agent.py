@@ -7,13 +7,13 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import acp
@@ -26,7 +26,6 @@ from ecoshell.agent.shell import Shell
 from ecoshell.agent.workspace import FILE_BYTES
 from ecoshell.assembly.parts import load_settings, open_store
 from ecoshell.assembly.shell import assemble
-from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import nano_to_usd_text
 from ecoshell.cli.editor.person import EditorPerson, NobodyThere
 from ecoshell.cli.editor.updates import Question, Update, Updates
@@ -48,10 +47,11 @@ from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.secrecy import masked
 from ecoshell.sessions.markdown import fenced
-from ecoshell.sessions.store import SessionInfo
+from ecoshell.sessions.store import SessionStore
 from ecoshell.settings.schema import McpServerSettings, Settings
 from ecoshell.tools.running import in_thread
 
+T = TypeVar("T")
 Block = (
     schema.TextContentBlock
     | schema.ImageContentBlock
@@ -224,7 +224,7 @@ class EditorAgent:
             raise RequestError(_BAD_PARAMETERS, f"There is no page {cursor!r}.")
         with _plainly():
             folder = None if cwd is None else str(_folder(cwd))
-            known = await asyncio.to_thread(_known)
+            known = await asyncio.to_thread(_stored, lambda store: store.list(_LISTED))
         rows = [row for row in known if row.workspace and folder in (None, row.workspace)]
         at = int(cursor or 0)
         return schema.ListSessionsResponse(
@@ -278,14 +278,9 @@ class EditorAgent:
         self, cwd: str, servers: Iterable[McpServer], name: str, *, briefly: bool = False
     ) -> "EditorSession":
         """A session of before, and what has happened in it told; one that is open is opened anew."""
-
-        def look() -> None:  # find would take the beginning of a name
-            with closing(open_store(user_paths())) as store:
-                store.info(name)
-
         with _plainly():
             try:
-                await asyncio.to_thread(look)
+                await asyncio.to_thread(_stored, lambda store: store.info(name))  # find would take a name's beginning
             except UsageError as error:
                 raise RequestError(_NOT_THERE, str(error)) from error
         async with self._loading:
@@ -379,13 +374,11 @@ class EditorSession:
         self.require_free()
         async with self._turn:
             self._cancelled = False
-            asked = _Asked(self._shell.workspace)
-            for block in blocks:
-                asked.take(block)
-            await self._tell(map(self._updates.note, asked.notices))
+            text, attachments, notices = _asked(blocks, self._shell.workspace)
+            await self._tell(map(self._updates.note, notices))
             try:
                 with _plainly():
-                    return await self._carry_out(asked.text, asked.attachments)
+                    return await self._carry_out(text, attachments)
             except (asyncio.CancelledError, RequestError):
                 task = asyncio.current_task()
                 called_off = task is not None and task.cancelling() > 0  # the request itself, as by an editor that goes
@@ -489,6 +482,12 @@ class EditorSession:
         row = await asyncio.to_thread(self._shell.ledger.session_row, self.id)
         spent = row.shown_nano if row else 0
         caps = event.caps if isinstance(event, BudgetChanged) else await self._shell.caps()
+        shown_caps: list[dict[str, str]] = []
+        for cap in caps:
+            amounts = {"limit": cap.limit, "spent": cap.spent, "held": cap.held, "left": cap.left}
+            shown = nano_to_usd_text if cap.unit == "usd" else str
+            texts = {name: shown(value) for name, value in amounts.items()}
+            shown_caps.append({"scope": cap.scope, "unit": cap.unit, **texts})
         await self._send(
             schema.UsageUpdate(
                 session_update="usage_update",
@@ -496,66 +495,55 @@ class EditorSession:
                 size=models.context,
                 # a number, as the protocol has it; what is reckoned with stays whole nano-dollars
                 cost=None if spent is None else schema.Cost(amount=float(nano_to_usd_text(spent)), currency="USD"),
-                field_meta={"ecoshell": {"caps": [*map(_cap, caps)]}},
+                field_meta={"ecoshell": {"caps": shown_caps}},
             )
         )
 
 
-class _Asked:
-    """What a prompt's blocks come to: a question, and what goes along with it."""
+def _asked(blocks: Sequence[Block], workspace: str) -> tuple[str, list[Attachment], list[str]]:
+    """What a prompt's blocks come to: a question, what goes along with it, and what was cut, or is not attached.
 
-    def __init__(self, workspace: str) -> None:
-        self.text = ""
-        self.attachments: list[Attachment] = []
-        self.notices: list[str] = []
-        """What was cut, and what could not be attached."""
-        self._root = os.path.realpath(workspace)
-
-    def take(self, block: Block) -> None:
-        """Take the next block; a file of the workspace that is linked to becomes a mention, which attaches it."""
+    A file of the workspace that is linked to becomes a mention, which attaches it.
+    """
+    root = os.path.realpath(workspace)
+    text, attachments, notices = "", list[Attachment](), list[str]()
+    for block in blocks:
         match block:
             case schema.TextContentBlock():
-                self._add(block.text)
-            case schema.ResourceContentBlock():
-                self._add(self._link(block.uri))
-            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as resource):
-                path, lines = self._inside(resource.uri), resource.uri.partition("#")[2]
-                name = resource.uri if path is None else f"{path}#{lines}" if lines else path
-                self._add(name)
-                self.attachments.append(Attachment(name, self._beginning(name, resource.text)))
+                added = block.text
+            case schema.ResourceContentBlock(uri=added):
+                path = _inside(root, added)
+                if path is not None:
+                    added = f"@{path}" if _PLAIN.fullmatch(path) else f'@"{path}"'
+                elif added.startswith("file:"):
+                    notices.append(f"{added} was not attached: it is not in the workspace.")
+            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents(uri=uri, text=content)):
+                path, lines = _inside(root, uri), uri.partition("#")[2]
+                added = uri if path is None else f"{path}#{lines}" if lines else path
+                data = content.encode("utf-8", "replace")
+                if len(data) > FILE_BYTES:
+                    part = f"the first {FILE_BYTES:,} of {len(data):,} bytes"
+                    notices.append(f"{added} was cut: {part} are attached.")
+                    content = f"{data[:FILE_BYTES].decode('utf-8', 'ignore')}\n[cut: {part}]"
+                attachments.append(Attachment(added, content))
             case _:
-                self.notices.append(f"What is no text was not attached: {block.type}.")
+                notices.append(f"What is no text was not attached: {block.type}.")
+                continue
+        apart = text and not text[-1].isspace() and _WORD.match(added)
+        text += f" {added}" if apart else added
+    return text, attachments, notices
 
-    def _add(self, text: str) -> None:
-        apart = self.text and not self.text[-1].isspace() and _WORD.match(text)
-        self.text += f" {text}" if apart else text
 
-    def _link(self, uri: str) -> str:
-        path = self._inside(uri)
-        if path is None:
-            if uri.startswith("file:"):
-                self.notices.append(f"{uri} was not attached: it is not in the workspace.")
-            return uri
-        return f"@{path}" if _PLAIN.fullmatch(path) else f'@"{path}"'
-
-    def _inside(self, uri: str) -> str | None:
-        """The path of a file, from the workspace on; None for what is not in it."""
-        try:
-            parts = urlsplit(uri)
-            if parts.scheme not in ("", "file") or not parts.path.startswith("/"):
-                return None
-            path = os.path.relpath(os.path.realpath(unquote(parts.path)), self._root)
-        except ValueError:  # no address, or no path
+def _inside(root: str, uri: str) -> str | None:
+    """The path of a file, from the workspace on; None for what is not in it."""
+    try:
+        parts = urlsplit(uri)
+        if parts.scheme not in ("", "file") or not parts.path.startswith("/"):
             return None
-        return None if path == os.pardir or path.startswith(os.pardir + os.sep) else path
-
-    def _beginning(self, name: str, text: str) -> str:
-        data = text.encode("utf-8", "replace")
-        if len(data) <= FILE_BYTES:
-            return text
-        part = f"the first {FILE_BYTES:,} of {len(data):,} bytes"
-        self.notices.append(f"{name} was cut: {part} are attached.")
-        return f"{data[:FILE_BYTES].decode('utf-8', 'ignore')}\n[cut: {part}]"
+        path = os.path.relpath(os.path.realpath(unquote(parts.path)), root)
+    except ValueError:  # no address, or no path
+        return None
+    return None if path == os.pardir or path.startswith(os.pardir + os.sep) else path
 
 
 def _joined(settings: Settings, servers: Iterable[McpServer]) -> Settings:
@@ -587,9 +575,9 @@ def _folder(cwd: str) -> Path:
     return Path(cwd)
 
 
-def _known() -> Sequence[SessionInfo]:
+def _stored(ask: Callable[[SessionStore], T]) -> T:
     with closing(open_store(user_paths())) as store:
-        return store.list(_LISTED)
+        return ask(store)
 
 
 @contextmanager
@@ -608,9 +596,3 @@ def _failed(event: ErrorHappened, code: int = _FAILED) -> RequestError:
     """The error of the protocol that an error is."""
     told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
     return RequestError(code, masked(told), {"kind": event.kind})
-
-
-def _cap(cap: CapState) -> dict[str, str]:
-    amounts = {"limit": cap.limit, "spent": cap.spent, "held": cap.held, "left": cap.left}
-    shown = nano_to_usd_text if cap.unit == "usd" else str
-    return {"scope": cap.scope, "unit": cap.unit, **{name: shown(value) for name, value in amounts.items()}}

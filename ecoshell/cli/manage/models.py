@@ -68,15 +68,24 @@ def run(args: argparse.Namespace) -> int:
         print_json({"rows": [_record(row) for row in rows]})
         return 0
     _print_rows([row for row in rows if row.kind != "hub"], nothing=bool(part))
-    _print_recommended([row for row in rows if row.kind == "hub"])
+    known = {str(one.name): one for one in RECOMMENDED}
+    if pulled := [known[row.name] for row in rows if row.kind == "hub"]:
+        print("\nWorth pulling, with `ecoshell models pull NAME` (sizes are about right):")
+        cells = [(one.name.short, f"{one.download:g} GB", f"{one.memory:g} GB", one.licence) for one in pulled]
+        print_table(("name", "size", "memory", "licence"), cells, right=("size", "memory"))
     if not part:
         print(f"\n{len(everything):,} models are known: `ecoshell models PART` searches their names.")
     return 0
 
 
 def _record(row: ModelRow) -> dict[str, object]:
-    """A row as programs read it; what is not known is left out."""
-    ready = bool(row.ready) and not row.barred
+    """A row as programs read it; what is not known is left out, and what cannot be asked now says why."""
+    ready, why = bool(row.ready) and not row.barred, row.missing
+    if row.barred:
+        why = f"blocked: {row.barred}"
+    elif row.provider in PROVIDERS:
+        why = "no server that has it answers on this machine"
+    unknown = f"whether you are signed in to {row.provider or 'its provider'} is not known here"
     known = {
         "name": row.name,
         "kind": row.kind,
@@ -89,19 +98,10 @@ def _record(row: ModelRow) -> dict[str, object]:
         "price": None if row.price is None else dict(zip(_BUCKETS, _rates(row.price), strict=True)),
         "price_source": (row.price.source if row.price else None) or None,
         "ready": ready,
-        "why": None if ready else _why(row),
+        "why": None if ready else why or unknown,
         "barred": row.barred or None,
     }
     return {key: value for key, value in known.items() if value is not None}
-
-
-def _why(row: ModelRow) -> str:
-    """Why a model cannot be asked now."""
-    if row.barred:
-        return f"blocked: {row.barred}"
-    if row.provider in PROVIDERS:
-        return "no server that has it answers on this machine"
-    return row.missing or f"whether you are signed in to {row.provider or 'its provider'} is not known here"
 
 
 def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
@@ -125,18 +125,6 @@ def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
     for row in rows:
         if row.kind in ("embedded", "file") and row.missing:
             print(f"{row.name}: {row.missing}")
-
-
-def _print_recommended(rows: list[ModelRow]) -> None:
-    if not rows:
-        return
-    known = {str(one.name): one for one in RECOMMENDED}
-    cells = [
-        (one.name.short, f"{one.download:g} GB", f"{one.memory:g} GB", one.licence)
-        for one in (known[row.name] for row in rows)
-    ]
-    print("\nWorth pulling, with `ecoshell models pull NAME` (sizes are about right):")
-    print_table(("name", "size", "memory", "licence"), cells, right=("size", "memory"))
 
 
 def _rates(price: Price) -> tuple[str, str, str]:
@@ -220,7 +208,12 @@ class _Progress:
         if self._live:
             if now - self._told >= _TICK or have == file.size_bytes:
                 self._told, self._open = now, True
-                more = " · checking its SHA-256" if have == file.size_bytes else self._left(done, now)
+                since, had = self._began
+                more = " · checking its SHA-256" if have == file.size_bytes else ""
+                if not more and now - since >= 1 and done > had:  # how fast it comes, and how long it still takes
+                    rate = (done - had) / (now - since)
+                    minutes, seconds = divmod(round((whole - done) / rate), 60)
+                    more = f" · {size(int(rate))}/s · {minutes}:{seconds:02d} left"
                 sys.stderr.write(f"\r\x1b[K{size(done)} of {size(whole)} · {100 * done // whole} %{more}")
                 sys.stderr.flush()
         elif 100 * done // whole >= self._told + _STEP or done == whole:
@@ -232,12 +225,3 @@ class _Progress:
         if self._open:
             sys.stderr.write("\n")
             self._open = False
-
-    def _left(self, done: int, now: float) -> str:
-        """How fast it comes, and how long it still takes."""
-        since, had = self._began or (now, done)
-        if now - since < 1 or done <= had:
-            return ""
-        rate = (done - had) / (now - since)
-        minutes, seconds = divmod(round((self._pull.size_bytes - done) / rate), 60)
-        return f" · {size(int(rate))}/s · {minutes}:{seconds:02d} left"

@@ -81,7 +81,15 @@ def run(args: argparse.Namespace) -> int:
     with closing(ProfileStore(user_paths().profiles_file)) as store:
         store.replace(tool.document.name, datetime.now(UTC).isoformat(timespec="seconds"), runs)
     if args.json:
-        print_json(_record(tool.document.name, args.repeat, rows, profile))
+        # prices are texts, in OpenCATP's units; sizes are bytes, memory is in MB of 2^20, unknown is null
+        measured: list[dict[str, Any]] = []
+        for row in rows:
+            price = None if row.failed else f"{row.run.price():.6e}"
+            took = {"size": row.run.size, "ms": round(row.run.milliseconds, 3), **asdict(row.run.footprint)}
+            measured.append({"input": row.name, **took, "price": price, "failed": row.failed or None})
+        costs = zip(profile.levels, profile.vector.costs, profile.vector.measured, strict=True)
+        levels = [{"size": centre, "price": f"{cost:.6e}", "measured": here} for centre, cost, here in costs]
+        print_json({"tool": tool.document.name, "repeat": args.repeat, "runs": measured, "levels": levels})
     else:
         _print(tool.document.name, rows, profile)
     return 0
@@ -109,21 +117,6 @@ def _given(pairs: Sequence[str]) -> dict[str, Any]:
 def _inputs(patterns: Iterable[str], document: ToolDocument, into: str, given: Mapping[str, Any]) -> list[Input]:
     """The files, smallest first, each as arguments of the tool; raises UsageError."""
     argument, by_path = _argument(document, into, given)
-    files = _files(patterns)
-    inputs: list[Input] = []
-    for file in files:
-        try:
-            size = file.stat().st_size
-            if not by_path and size > _MOST_TEXT:
-                raise UsageError(f"{file} is too large to be given as a text.", fix="Give files of at most 16 MB.")
-            value = str(file) if by_path else file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as failure:
-            raise UsageError(f"{file} cannot be read: {failure}.", fix=_FIX_INPUTS) from failure
-        inputs.append(Input(str(file), size, {**given, argument: value}))
-    return sorted(inputs, key=lambda one: (one.size, one.name))
-
-
-def _files(patterns: Iterable[str]) -> list[Path]:
     found: list[str] = []
     for pattern in patterns:
         named_here = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - it may be absolute
@@ -133,7 +126,17 @@ def _files(patterns: Iterable[str]) -> list[Path]:
         found += files
     names = [*dict.fromkeys(found)]
     _check_count("The number of inputs", len(names), _MOST_INPUTS)
-    return [Path(name) for name in names]
+    inputs: list[Input] = []
+    for file in map(Path, names):
+        try:
+            size = file.stat().st_size
+            if not by_path and size > _MOST_TEXT:
+                raise UsageError(f"{file} is too large to be given as a text.", fix="Give files of at most 16 MB.")
+            value = str(file) if by_path else file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as failure:
+            raise UsageError(f"{file} cannot be read: {failure}.", fix=_FIX_INPUTS) from failure
+        inputs.append(Input(str(file), size, {**given, argument: value}))
+    return sorted(inputs, key=lambda one: (one.size, one.name))
 
 
 def _argument(document: ToolDocument, into: str, given: Mapping[str, Any]) -> tuple[str, bool]:
@@ -183,31 +186,6 @@ async def _measure(tool: Tool, inputs: Sequence[Input], repeat: int) -> list[Row
         failed = next((run.text for run in seen if not run.ok), "")
         rows.append(Row(one.name, ProfiledRun(one.size, milliseconds, Footprint(**medians)), failed))
     return rows
-
-
-def _record(tool: str, repeat: int, rows: Sequence[Row], profile: Profile) -> dict[str, Any]:
-    """Prices are texts, in OpenCATP's units; sizes are bytes, memory is in MB of 2^20, unknown is null."""
-    return {
-        "tool": tool,
-        "repeat": repeat,
-        "runs": [
-            {
-                "input": row.name,
-                "size": row.run.size,
-                "ms": round(row.run.milliseconds, 3),
-                **asdict(row.run.footprint),
-                "price": None if row.failed else f"{row.run.price():.6e}",
-                "failed": row.failed or None,
-            }
-            for row in rows
-        ],
-        "levels": [
-            {"size": centre, "price": f"{cost:.6e}", "measured": measured_here}
-            for centre, cost, measured_here in zip(
-                profile.levels, profile.vector.costs, profile.vector.measured, strict=True
-            )
-        ],
-    }
 
 
 def _print(tool: str, rows: Sequence[Row], profile: Profile) -> None:

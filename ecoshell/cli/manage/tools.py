@@ -14,7 +14,6 @@ from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import local_files
 from ecoshell.models.tokens import counter_for
 from ecoshell.paths import user_paths
-from ecoshell.tools.base import Tool
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
 
@@ -43,8 +42,22 @@ def run(args: argparse.Namespace) -> int:
         sources = [one for one in sources if one[1] is wanted]
     tokenizer = tokenizer_of(settings.model)
     if args.json:
+        # whether sessions begin with every document
         at_once = settings.agent.registration in ("all", "all_text")
-        records = [_record(tool, tokenizer, source, registered=at_once) for source, tool in sources]
+        records: list[dict[str, object]] = []
+        for source, tool in sources:
+            document = tool.document
+            records.append(
+                {
+                    "name": document.name,
+                    "source": source,
+                    "tokens": tokenizer.count(document.as_text()),
+                    "registered": at_once,
+                    "effects": sorted(tool.effects),
+                    "description": document.description,
+                    "parameters": document.parameters,
+                }
+            )
         print_json({"rows": records, "tokenizer": tokenizer.name, "exact": tokenizer.exact})
     elif name is not None:
         print_json(sources[0][1].document.as_function()["function"])
@@ -72,17 +85,3 @@ def tokenizer_of(model: str) -> Tokenizer:
     counter = counter_for(model)
     counter.wait()
     return Tokenizer(counter.name, counter.exact, counter.count)
-
-
-def _record(tool: Tool, tokenizer: Tokenizer, source: str, *, registered: bool) -> dict[str, object]:
-    """A tool as programs read of it; `registered` says whether sessions begin with every document."""
-    document = tool.document
-    return {
-        "name": document.name,
-        "source": source,
-        "tokens": tokenizer.count(document.as_text()),
-        "registered": registered,
-        "effects": sorted(tool.effects),
-        "description": document.description,
-        "parameters": document.parameters,
-    }
