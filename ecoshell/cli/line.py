@@ -114,7 +114,7 @@ class LineShell:
             try:
                 self.standing = await self._shell.standing()
             except EcoshellError as error:  # while nobody can say where the session stands, what was last known stays
-                self._tell(error)
+                EventLines(self._printer).show(ErrorHappened.of(error))
         try:
             if self._ahead:
                 typed = self._ahead.pop(0).strip()
@@ -140,11 +140,8 @@ class LineShell:
             raise  # nobody reads any more
         except Exception as error:  # noqa: BLE001 - the edge of the shell: not even a defect in a command ends it
             self._status = error.exit_status if isinstance(error, EcoshellError) else EXIT_STATUS["error"]
-            self._tell(error)
+            EventLines(self._printer).show(ErrorHappened.of(error))
         return True
-
-    def _tell(self, error: Exception) -> None:
-        EventLines(self._printer).show(ErrorHappened.of(error))
 
     async def _turn(self, question: str, attachments: Sequence[Attachment] = ()) -> bool:
         """Ask and follow the turn to its last event; False when it was stopped and nobody is there to go on."""

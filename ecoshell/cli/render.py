@@ -184,7 +184,7 @@ class EventLines:
         match event:
             case TurnStarted():
                 self._end_branches()
-                self._forget_step()
+                self._reasoned, self._replies = [], []
                 self._thinks, self._plan = ("", ""), None
                 for attached in event.attachments:
                     size = counted(len(attached.text), "character")
@@ -261,10 +261,6 @@ class EventLines:
             self._printer.piece(f"{counted}\n", "dim" if counted else "")
             self._open = ""
 
-    def _forget_step(self) -> None:
-        self._reasoned.clear()
-        self._replies.clear()
-
     def _said(self, text: str) -> bool:
         """Whether this is the reply that was printed last."""
         return (self._replies[-1] if self._replies else "").strip() == text.strip()
@@ -274,7 +270,7 @@ class EventLines:
         line, signs = self._printer.line, self._signs
         match event:
             case StepStarted():
-                self._forget_step()
+                self._reasoned, self._replies = [], []
             case BudgetHeld():
                 who = (event.role, event.model)
                 if self._streaming and event.role in ROLES and who != self._thinks:

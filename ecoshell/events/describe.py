@@ -155,12 +155,6 @@ def _offered(event: ToolsOffered) -> str:
     return f"{text}; up front: {visible_line(', '.join(event.upfront))}" if event.upfront else text
 
 
-def _registered(event: ToolRegistered) -> str:
-    """Nothing of tools that are there from the start: the offer names them."""
-    about = f"{'' if event.exact else 'about '}+{counted(event.tokens, 'token')}"
-    return "" if event.by == "upfront" else f"registered {visible_line(event.name)}  {about}"
-
-
 def _result(event: CallFinished) -> str:
     """An observation: how it went, its beginning, how much more there is, and how long it took."""
     lines = event.observation.strip().splitlines() or ["(nothing)"]
@@ -305,7 +299,12 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     Reasoned: lambda event: (
         f"thought for {words_text(event.text) if event.tokens is None else counted(event.tokens, 'token')}"
     ),
-    ToolRegistered: _registered,
+    # nothing of tools that are there from the start: the offer names them
+    ToolRegistered: lambda event: (
+        f"registered {visible_line(event.name)}  {'' if event.exact else 'about '}+{counted(event.tokens, 'token')}"
+        if event.by != "upfront"
+        else ""
+    ),
     ToolsOffered: _offered,
     ToolUnregistered: lambda event: f"unregistered {visible_line(event.name)}",
     TrustGiven: lambda event: f"{_PARTS['project']} {_TRUSTS[event.decision]}" if event.by == "person" else "",

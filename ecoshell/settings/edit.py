@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from decimal import Decimal
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
@@ -19,7 +20,7 @@ from ecoshell.files import remedy, replacement
 from ecoshell.paths import make_private
 from ecoshell.settings import keys
 from ecoshell.settings.load import Source, path_of, problem, read_bytes, summed_up, value_of
-from ecoshell.settings.schema import Settings, description_of
+from ecoshell.settings.schema import Settings, descriptions, general
 
 if TYPE_CHECKING:
     from tomlkit.container import Container
@@ -65,7 +66,21 @@ def changed(file: Path, before: bytes, changes: Changes) -> tuple[str, Settings]
     """The file's text with the changes made, and the settings it then gives; raises SettingsError."""
     source = Source(file, before)
     values, settings = checked(file, source, changes)
-    given = {path: REMOVED if value is None else _written(path, value, settings) for path, value in values.items()}
+    given, dumped = dict[keys.Path, Any](), settings.model_dump()
+    for path, value in values.items():  # as the schema has understood it, money and rates as texts
+        if value is REMOVED:
+            given[path] = REMOVED
+            continue
+        understood: Any = dumped
+        for part in path:
+            understood = understood[part]
+        if isinstance(understood, tuple):
+            understood = list(cast("tuple[Any, ...]", understood))
+        elif isinstance(understood, float):
+            understood = int(understood) if understood.is_integer() else understood
+        elif not isinstance(understood, (bool, int, str, NoneType)):
+            understood = str(understood)
+        given[path] = understood
     text = changed_text(before.decode("utf-8"), given)
     read = {path: Decimal(repr(value)) if isinstance(value, float) else value for path, value in given.items()}
     if _filled(Source(file, text.encode()).data) != _filled(_overlaid(source.data, read)):
@@ -91,7 +106,7 @@ def checked(file: Path, source: Source, changes: Changes) -> tuple[dict[keys.Pat
             raise SettingsError(
                 f"What was given for {keys.dotted(path)} is not UTF-8 text.", kept="Nothing was written."
             ) from None
-        known = description_of(path)
+        known = descriptions().get(general(path))
         value = typed if known is not None and known.kind == "text" else value_of(typed)
         one_of_list = known is not None and known.kind == "list" and isinstance(value, str)
         values[path] = [value] if one_of_list else value
@@ -132,18 +147,6 @@ def _filled(table: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in table.items()
     }
     return {key: value for key, value in inside.items() if value != {}}
-
-
-def _written(path: keys.Path, value: Any, settings: Settings) -> Any:
-    """The value as the file should hold it: as the schema has understood it, money and rates as texts."""
-    found: Any = settings.model_dump()
-    for part in path:
-        found = found[part]
-    if isinstance(found, tuple):
-        return list(cast("tuple[Any, ...]", found))
-    if isinstance(found, float):
-        return int(found) if found.is_integer() else found
-    return found if isinstance(found, (bool, int, str)) else str(value)
 
 
 class _Overtaken(Exception):

@@ -530,11 +530,6 @@ def descriptions() -> Mapping[tuple[str, ...], Description]:
     return found
 
 
-def description_of(path: tuple[str, ...]) -> Description | None:
-    """The description of a key, also of a single model's or preset's; None for a table and for what is no setting."""
-    return descriptions().get(general(path))
-
-
 def section_words() -> Mapping[str, str]:
     """What each table of the file is about, by its name."""
     import inspect

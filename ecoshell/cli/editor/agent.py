@@ -28,7 +28,7 @@ from ecoshell.assembly.parts import load_settings, open_store
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.money import nano_to_usd_text
 from ecoshell.cli.editor.person import EditorPerson, NobodyThere
-from ecoshell.cli.editor.updates import Question, Update, Updates
+from ecoshell.cli.editor.updates import Question, Updates
 from ecoshell.errors import EcoshellError, ModelMissing, SettingsError, UsageError
 from ecoshell.events import (
     ApprovalWanted,
@@ -116,15 +116,16 @@ class _Lines:
                 message: Any = json.loads(line)
                 if _HALF.search(line):  # which is no text, and cannot be kept
                     message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
-            except (ValueError, RecursionError) as wrong:
-                await self._refuse(RequestError.parse_error({"details": str(wrong)}))
-                continue
-            if isinstance(message, dict):
-                asked = cast("dict[str, Any]", message)
-                if "id" in asked and asked.get("method") not in (None, "session/prompt"):
-                    self._owed.add(repr(asked["id"]))
-                return asked
-            await self._refuse(RequestError.invalid_request({"details": "A message is one JSON object."}))
+            except (ValueError, RecursionError) as failure:
+                wrong = RequestError.parse_error({"details": str(failure)})
+            else:
+                if isinstance(message, dict):
+                    asked = cast("dict[str, Any]", message)
+                    if "id" in asked and asked.get("method") not in (None, "session/prompt"):
+                        self._owed.add(repr(asked["id"]))
+                    return asked
+                wrong = RequestError.invalid_request({"details": "A message is one JSON object."})
+            await self.send({"jsonrpc": "2.0", "id": None, "error": wrong.to_error_obj()})
         while self._owed and not self._over:
             self._paid.clear()
             await self._paid.wait()
@@ -149,9 +150,6 @@ class _Lines:
     async def close(self) -> None:
         """Write no more."""
         self._over = True
-
-    async def _refuse(self, error: RequestError) -> None:
-        await self.send({"jsonrpc": "2.0", "id": None, "error": error.to_error_obj()})
 
     def _read(self, given: int, loop: asyncio.AbstractEventLoop) -> None:
         with suppress(RuntimeError, OSError), open(given, "rb") as file:
@@ -351,9 +349,8 @@ class EditorSession:
             hint = schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=usage)) if usage else None
             if name not in _ELSEWHERE:
                 commands.append(schema.AvailableCommand(name=name, description=about, input=hint))
-        await self._send(
-            schema.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
-        )
+        kind = "available_commands_update"
+        await self._tell([schema.AvailableCommandsUpdate(session_update=kind, available_commands=commands)])
 
     async def replay(self, *, briefly: bool = False) -> None:
         """Tell all that has happened in the session before, or `briefly` what it goes on with, which comes last."""
@@ -389,7 +386,7 @@ class EditorSession:
                 if (mode := self._shell.deps.models.mode) != self._mode:  # a command has changed it
                     self._mode = mode
                     changed = schema.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
-                    await self._send(changed)
+                    await self._tell([changed])
 
     async def cancel(self) -> None:
         """Stop the turn, or the command; its request is answered when that is done."""
@@ -464,13 +461,10 @@ class EditorSession:
             raise NobodyThere from failure
         return answer.outcome.option_id if isinstance(answer.outcome, schema.SelectedPermissionOutcome) else ""
 
-    async def _tell(self, updates: Iterable[Update]) -> None:
+    async def _tell(self, updates: Iterable[Any]) -> None:
         for update in updates:
-            await self._send(update)
-
-    async def _send(self, update: Any) -> None:
-        with suppress(ConnectionError):  # the editor is gone, and everything ends soon
-            await self._client.session_update(self.id, update)
+            with suppress(ConnectionError):  # the editor is gone, and everything ends soon
+                await self._client.session_update(self.id, update)
 
     async def _tell_usage(self, event: BudgetSettled | BudgetChanged) -> None:
         """Tell what is in the context, what the session has cost, and its caps; nothing while no context is known."""
@@ -488,16 +482,15 @@ class EditorSession:
             shown = nano_to_usd_text if cap.unit == "usd" else str
             texts = {name: shown(value) for name, value in amounts.items()}
             shown_caps.append({"scope": cap.scope, "unit": cap.unit, **texts})
-        await self._send(
-            schema.UsageUpdate(
-                session_update="usage_update",
-                used=self._used,
-                size=models.context,
-                # a number, as the protocol has it; what is reckoned with stays whole nano-dollars
-                cost=None if spent is None else schema.Cost(amount=float(nano_to_usd_text(spent)), currency="USD"),
-                field_meta={"ecoshell": {"caps": shown_caps}},
-            )
+        told = schema.UsageUpdate(
+            session_update="usage_update",
+            used=self._used,
+            size=models.context,
+            # a number, as the protocol has it; what is reckoned with stays whole nano-dollars
+            cost=None if spent is None else schema.Cost(amount=float(nano_to_usd_text(spent)), currency="USD"),
+            field_meta={"ecoshell": {"caps": shown_caps}},
         )
+        await self._tell([told])
 
 
 def _asked(blocks: Sequence[Block], workspace: str) -> tuple[str, list[Attachment], list[str]]:

@@ -16,7 +16,7 @@ from ecoshell.budget.holds import CapState
 from ecoshell.budget.ledger import Entry, Ledger
 from ecoshell.budget.money import Amount, about, amount_text, counted, nano_to_usd_text, parse_amount
 from ecoshell.cli.arguments import add_json
-from ecoshell.cli.manage.show import print_json, print_table, seconds_text
+from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import GraphPlanned
 from ecoshell.messages import Usage
@@ -180,19 +180,15 @@ def _print_rows(by: str, rows: Sequence[CostRow]) -> None:
         print("Nothing was spent yet.")
         return
     right = ("spent", "held", "input", "cached", "output", "calls", "seconds")
-    cells = [
-        (
-            row.key or "-",
-            spent_text(row),
-            dollars(row.held_nano),
-            about(f"{row.shown_usage.input:,}", estimated=row.estimate is not None),
-            f"{row.usage.cached:,}",
-            about(f"{row.shown_usage.output:,}", estimated=row.estimate is not None),
-            f"{row.calls:,}",
-            seconds_text(row),
-        )
-        for row in rows
-    ]
+    cells: list[tuple[str, ...]] = []
+    for row in rows:
+        seconds = "unknown" if row.seconds is None else f"{row.seconds:,.1f}"
+        if row.untimed and row.seconds is not None:
+            seconds += f" + {row.untimed} unknown"
+        shown = (f"{count:,}" for count in (row.shown_usage.input, row.shown_usage.output))
+        read, written = (about(text, estimated=row.estimate is not None) for text in shown)
+        money = (spent_text(row), dollars(row.held_nano))
+        cells.append((row.key or "-", *money, read, f"{row.usage.cached:,}", written, f"{row.calls:,}", seconds))
     print_table((by, *right), cells, right=right)
 
 

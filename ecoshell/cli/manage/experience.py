@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -83,7 +82,8 @@ def run(args: argparse.Namespace) -> int:
                 else:
                     file = Path(args.file).expanduser()
                     write_new(file, text, kept="The experience is kept.", mode=0o600)
-                    print(f"{_counted(items)} exported to {file}.", file=sys.stderr)
+                    uses = sum(isinstance(item, Use) for item in items)
+                    print(f"{_counted(uses, len(items) - uses)} exported to {file}.", file=sys.stderr)
             case "import":
                 items = _read(args.file)
                 added = store.add_new(items)
@@ -91,9 +91,9 @@ def run(args: argparse.Namespace) -> int:
                 if args.json:
                     print_json({"imported": added, "known": known})
                 else:
-                    share = f"{added} of " if known else ""
+                    uses, share = sum(isinstance(item, Use) for item in items), f"{added} of " if known else ""
                     there = f"; {known} {'was' if known == 1 else 'were'} there already" if known else ""
-                    print(f"{share}{_counted(items)} imported{there}.")
+                    print(f"{share}{_counted(uses, len(items) - uses)} imported{there}.")
             case "forget":
                 _forget(store, args)
             case _:
@@ -186,7 +186,7 @@ def _forget(store: ExperienceStore, args: argparse.Namespace) -> None:
     if args.json:
         print_json({"forgotten": forgotten.uses, "attempts": forgotten.attempts, "erased": forgotten.erased})
     else:
-        print(f"{_counted_text(forgotten.uses, forgotten.attempts)} forgotten.")
+        print(f"{_counted(forgotten.uses, forgotten.attempts)} forgotten.")
     if not forgotten.erased:
         print(_STILL_THERE, file=sys.stderr)
 
@@ -195,12 +195,7 @@ def _record(kept: Kept[Use] | Kept[Attempt]) -> dict[str, object]:
     return {"id": kept.id if isinstance(kept.item, Use) else f"{ATTEMPTS.sign}{kept.id}", **asdict(kept.item)}
 
 
-def _counted(items: Sequence[Experienced]) -> str:
-    uses = sum(isinstance(item, Use) for item in items)
-    return _counted_text(uses, len(items) - uses)
-
-
-def _counted_text(uses: int, attempts: int) -> str:
+def _counted(uses: int, attempts: int) -> str:
     """How many of both; attempts are named where there are any."""
     both = [counted(uses, "use")] if uses or not attempts else []
     both += [counted(attempts, "attempt")] if attempts else []

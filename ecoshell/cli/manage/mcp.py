@@ -27,7 +27,7 @@ from ecoshell.tools.workspace import workspace_folder
 from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
-    from ecoshell.settings.schema import McpServerSettings, Settings
+    from ecoshell.settings.schema import Settings
 
 _SERVERS = ("mcp", "servers")
 _OTHERS_VARIABLE = re.compile(r"\$\{env:(\w+)\}")
@@ -85,7 +85,12 @@ def run(args: argparse.Namespace) -> int:
         case "test":
             return _test(_one(load_settings(user_paths()), args.name), as_json=args.json)
         case "login":
-            return _login(args.name, as_json=args.json)
+            provider = _one(load_settings(user_paths()), args.name)
+            if not provider.server.may_sign_in:
+                which = "Only servers with a url and no Authorization header are."
+                raise UsageError(f"{args.name} is not signed in to.", fix=which)
+            caller.set(Signs())
+            return _test(provider, provider.sign_in, as_json=args.json)
         case "remove":
             provider = _one(load_settings(user_paths()), args.name)
             write_settings(user_paths().settings_file, {(*_SERVERS, args.name): REMOVED})
@@ -105,25 +110,26 @@ def _list(*, as_json: bool) -> int:
         tools, trusted = f"{len(provider.tools)}" if provider.known else "?", "trusted" if given.trusted else ""
         cells.append((provider.name, how, tools, trusted, "" if given.enabled else "switched off"))
     if as_json:
-        print_json({"rows": [_record(given, provider) for given, provider in rows]})
+        records: list[dict[str, Any]] = []
+        for given, provider in rows:
+            records.append(
+                {
+                    "name": provider.name,
+                    "command": [given.command, *given.args] if given.command else None,
+                    "url": given.url,
+                    "env": sorted(given.env),
+                    "headers": sorted(given.headers),
+                    "trusted": given.trusted,
+                    "enabled": given.enabled,
+                    "tools": [tool.listed.name for tool in provider.tools] if provider.known else None,
+                }
+            )
+        print_json({"rows": records})
     elif not rows:
         print("There is no server. `ecoshell mcp add NAME -- COMMAND …` adds one; docs/mcp.md says more.")
     else:
         print_table(("server", "how", "tools", "", ""), cells)
     return 0
-
-
-def _record(given: "McpServerSettings", provider: McpServer) -> dict[str, Any]:
-    return {
-        "name": provider.name,
-        "command": [given.command, *given.args] if given.command else None,
-        "url": given.url,
-        "env": sorted(given.env),
-        "headers": sorted(given.headers),
-        "trusted": given.trusted,
-        "enabled": given.enabled,
-        "tools": [tool.listed.name for tool in provider.tools] if provider.known else None,
-    }
 
 
 def _add(args: argparse.Namespace) -> int:
@@ -229,18 +235,6 @@ class Signs:
         print(f"To sign in to {server}, open this address:\n{visible_line(address)}", file=sys.stderr)
         await asyncio.to_thread(webbrowser.open, address)
         return True
-
-
-def _login(name: str, *, as_json: bool) -> int:
-    provider = _one(load_settings(user_paths()), name)
-    if not provider.server.may_sign_in:
-        raise UsageError(f"{name} is not signed in to.", fix="Only servers with a url and no Authorization header are.")
-
-    async def sign_in() -> None:
-        caller.set(Signs())
-        await provider.sign_in()
-
-    return _test(provider, sign_in, as_json=as_json)
 
 
 def _test(provider: McpServer, connect: Callable[[], Coroutine[Any, Any, None]] | None = None, *, as_json: bool) -> int:
