@@ -147,7 +147,8 @@ class KeptHistory(FileHistory):
 
     def load_history_strings(self) -> Iterable[str]:
         try:
-            self._require_file()
+            if is_special(self._file):
+                raise OSError(errno.EINVAL, "it is not a file")
             return list(super().load_history_strings())
         except OSError as error:
             self._complain(error)
@@ -155,16 +156,13 @@ class KeptHistory(FileHistory):
 
     def store_string(self, string: str) -> None:
         try:
-            self._require_file()
+            if is_special(self._file):
+                raise OSError(errno.EINVAL, "it is not a file")
             make_private(self._file.parent)
             self._file.touch(mode=0o600)
             super().store_string(string)
         except OSError as error:
             self._complain(error)
-
-    def _require_file(self) -> None:
-        if is_special(self._file):
-            raise OSError(errno.EINVAL, "it is not a file")
 
     def _complain(self, error: OSError) -> None:
         if not self._complained:

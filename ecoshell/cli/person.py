@@ -5,7 +5,8 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 from ecoshell.agent.commands import amount, dollars
 from ecoshell.agent.user_interface import (
@@ -56,12 +57,12 @@ _COST_WORDS: Mapping[str, Literal["go", "always", "model", "answer", "stop"]] = 
 _TRUSTS: Mapping[str, Trust] = _by_word({"yes": "1 y yes", "no": "n no", "later": "l later"})
 
 
-class _Pending(Generic[T]):
-    """A question the core waits with."""
+@dataclass(slots=True)
+class _Pending:
+    """A question the core waits with; it is made while the event loop runs."""
 
-    def __init__(self) -> None:
-        self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self.begun = asyncio.Event()
+    answer: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class LinePerson:
@@ -75,7 +76,7 @@ class LinePerson:
         """`read` shows a prompt and gives what was typed (raises Interrupted, EOFError); `say` prints one line."""
         self._read = read
         self._say = say
-        self._pending: dict[int, _Pending[Any]] = {}
+        self._pending: dict[int, _Pending] = {}
         self._early: set[int] = set()
         """Questions that were asked before their event was read."""
 

@@ -2,11 +2,10 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.commands import dollars, spent_text
@@ -23,7 +22,7 @@ from ecoshell.messages import Usage
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.catp.costs import worth
-from ecoshell.sessions.plans import PlannedTurn, PlannedTurns
+from ecoshell.sessions.plans import PlannedTurns
 from ecoshell.sessions.store import SessionStore
 from ecoshell.untrusted import visible_line
 
@@ -56,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the costs, or reconcile one entry first; raises UsageError and StoreError."""
-    paths, plans = user_paths(), list[PlanCost]()
+    paths, plans = user_paths(), list[tuple[CostRow | None, dict[str, Any]]]()
     rows: Sequence[CostRow] = ()
     with closing(open_ledger(paths, load_settings(paths))) as ledger:
         if args.take_over:
@@ -92,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         except StoreError as error:  # what was spent is told all the same
             print(f"What the apprentice would have saved is not known. {error}", file=sys.stderr)
     if args.json:
-        found = [_row_record(row) for row in rows] + [_plan_record(plan) for plan in plans]
+        found = [*map(_row_record, rows), *(record for _, record in plans)]
         print_json({"rows": found, **_records(caps, unknown, learned)})
         return 0
     if args.by == "plan":
@@ -242,71 +241,48 @@ def _time(entry: Entry) -> str:
 # Parallel plans
 
 
-@dataclass(frozen=True, slots=True)
-class PlanCost:
-    """One turn's plan; what is unknown is None."""
+def _plan_costs(ledger: Ledger, store: SessionStore) -> Iterator[tuple[CostRow | None, dict[str, Any]]]:
+    """Every parallel plan that is kept, the first one first: what its turn has cost, and all as JSON has it.
 
-    turn: PlannedTurn
-    cost: CostRow | None
-    """What the turn has cost; its own key is the session's. None where the ledger has nothing of the turn."""
-    key: str
-    """The session and the turn: `k3f9-2q/3`."""
-    nodes: int
-    performance: float | None
-    cost_nano: int | None
-    """C by the ledger as it stands: a call may have been reconciled since the plan was scored."""
-    quality: float | None
-    """QoP with that cost; None of a plan that was not finished."""
-
-
-def _plan_costs(ledger: Ledger, store: SessionStore) -> Iterator[PlanCost]:
-    """Every parallel plan that is kept, the first one first; raises StoreError."""
+    That are the columns of every row, null where the ledger has nothing of the turn, and its own. Raises StoreError.
+    """
     for session in store.with_any(GraphPlanned):
         costs = ledger.turn_rows(session)
         for number, turn in PlannedTurns(store.past(session)).by_number.items():
             cost, scored = costs.get(number), turn.scored
-            nodes = len(turn.branching.plan.nodes) if turn.branching else 0
-            performance = quality = nano = None
-            if scored is not None:
+            key, quality, nano = f"{session}/{number}", None, None
+            if scored is not None:  # by the ledger as it stands: a call may have been reconciled since
                 if cost and not cost.unpriced and cost.spent_nano is not None and scored.resources_nano is not None:
                     nano = cost.spent_nano + scored.resources_nano
-                performance = scored.performance
-                quality = worth(performance, nano, alpha=scored.alpha, most_nano=scored.most_nano)
-            yield PlanCost(turn, cost, f"{session}/{number}", nodes, performance, nano, quality)
+                quality = worth(scored.performance, nano, alpha=scored.alpha, most_nano=scored.most_nano)
+            columns = _row_record(cost or CostRow(key, None, 0, Usage(), 0, 0))
+            record = {
+                **(columns if cost else dict.fromkeys(columns)),
+                "key": key,
+                "session": session,
+                "turn": number,
+                "question": turn.question,
+                "nodes": len(turn.branching.plan.nodes) if turn.branching else 0,
+                "seconds": turn.seconds,
+                "performance": scored.performance if scored else None,
+                "judged_by": scored.judged_by if scored else "",
+                "cost_usd": _usd(nano),
+                "most_usd": nano_to_usd_text(scored.most_nano) if scored else None,
+                "alpha": scored.alpha if scored else None,
+                "qop": quality,
+            }
+            yield cost, record
 
 
-def _plan_record(plan: PlanCost) -> dict[str, object]:
-    """What JSON says of it: the columns of every row, null where the ledger has nothing of it, and its own."""
-    scored = plan.turn.scored
-    session, _, turn = plan.key.rpartition("/")
-    columns = _row_record(plan.cost or CostRow(plan.key, None, 0, Usage(), 0, 0))
-    return {
-        **(columns if plan.cost else dict.fromkeys(columns)),
-        "key": plan.key,
-        "session": session,
-        "turn": int(turn),
-        "question": plan.turn.question,
-        "nodes": plan.nodes,
-        "seconds": plan.turn.seconds,
-        "performance": plan.performance,
-        "judged_by": scored.judged_by if scored else "",
-        "cost_usd": _usd(plan.cost_nano),
-        "most_usd": nano_to_usd_text(scored.most_nano) if scored else None,
-        "alpha": scored.alpha if scored else None,
-        "qop": plan.quality,
-    }
-
-
-def _print_plans(plans: Sequence[PlanCost]) -> None:
+def _print_plans(plans: Sequence[tuple[CostRow | None, Mapping[str, Any]]]) -> None:
     if not plans:
         print("No parallel plan was made yet: --strategy graph makes them.")
         return
     right = ("nodes", "spent", "seconds", "P", "QoP")
     cells: list[tuple[str, ...]] = []
-    for plan in plans:
-        question = visible_line(plan.turn.question, _QUESTION)
-        spent = "-" if plan.cost is None else spent_text(plan.cost)
-        figures = ((plan.turn.seconds, 1), (plan.performance, 2), (plan.quality, 2))
+    for cost, plan in plans:
+        spent = "-" if cost is None else spent_text(cost)
+        figures = ((plan[name], digits) for name, digits in (("seconds", 1), ("performance", 2), ("qop", 2)))
         known = ("-" if value is None else f"{value:.{digits}f}" for value, digits in figures)
-        cells.append((plan.key, question, f"{plan.nodes:,}", spent, *known))
+        cells.append((plan["key"], visible_line(plan["question"], _QUESTION), f"{plan['nodes']:,}", spent, *known))
     print_table(("plan", "question", *right), cells, right=right)

@@ -165,7 +165,16 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
     there = frozenset[str]() if replace else load_settings(user_paths()).mcp.servers.keys()
     entries: dict[str, Entry] = {}
     left_out: dict[str, str] = {}
-    for called, found in _servers_in(file).items():
+    try:
+        read: Any = json.loads(sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as failure:
+        raise UsageError(f"{file} cannot be read: {failure}", fix="Give a JSON file, such as .mcp.json.") from failure
+    tables = [cast("Entry", read).get(key) for key in ("mcpServers", "servers")] if isinstance(read, dict) else []
+    servers = next((cast("Entry", table) for table in tables if isinstance(table, dict)), None)
+    if servers is None:
+        form = "Give a file as other clients keep it, such as .mcp.json."
+        raise UsageError(f"{file} has no table mcpServers.", fix=form)
+    for called, found in servers.items():
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", called).strip("-")[:40] or "server"
         if name in there or name in entries:
             left_out[called] = f"there is a server {name} already (--replace puts this one in its place)"
@@ -184,18 +193,6 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
     for name, why in left_out.items():
         print(f"{visible_line(name)} is left out: {visible_line(why)}.", file=sys.stderr)
     return 0
-
-
-def _servers_in(file: str) -> Mapping[str, Any]:
-    """What a client's file says of servers, by name; raises UsageError."""
-    try:
-        read: Any = json.loads(sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as failure:
-        raise UsageError(f"{file} cannot be read: {failure}", fix="Give a JSON file, such as .mcp.json.") from failure
-    for key in ("mcpServers", "servers"):
-        if isinstance(read, dict) and isinstance(found := cast("Entry", read).get(key), dict):
-            return cast("Entry", found)
-    raise UsageError(f"{file} has no table mcpServers.", fix="Give a file as other clients keep it, such as .mcp.json.")
 
 
 def _taken_over(found: Any) -> Entry:

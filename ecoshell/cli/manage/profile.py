@@ -116,7 +116,17 @@ def _given(pairs: Sequence[str]) -> dict[str, Any]:
 
 def _inputs(patterns: Iterable[str], document: ToolDocument, into: str, given: Mapping[str, Any]) -> list[Input]:
     """The files, smallest first, each as arguments of the tool; raises UsageError."""
-    argument, by_path = _argument(document, into, given)
+    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    if into and into not in properties:
+        known = ", ".join(properties) or "none"
+        raise UsageError(f"{document.name} has no argument {into!r}.", fix=f"It has: {known}.")
+    each = {name: ToolDocument("", "", {"properties": {name: schema}}) for name, schema in properties.items()}
+    paths = [name for name, alone in each.items() if FILE in signature(alone).takes]
+    texts = [name for name, schema in properties.items() if schema.get("type") == "string"]
+    takes_file = [into] if into else [name for name in (*paths, *texts) if name not in given]
+    if not takes_file:
+        raise UsageError(f"No argument of {document.name} takes a file.", fix="Name one with --into.")
+    argument, by_path = takes_file[0], takes_file[0] in paths  # else it takes the file's text
     found: list[str] = []
     for pattern in patterns:
         named_here = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - it may be absolute
@@ -137,23 +147,6 @@ def _inputs(patterns: Iterable[str], document: ToolDocument, into: str, given: M
             raise UsageError(f"{file} cannot be read: {failure}.", fix=_FIX_INPUTS) from failure
         inputs.append(Input(str(file), size, {**given, argument: value}))
     return sorted(inputs, key=lambda one: (one.size, one.name))
-
-
-def _argument(document: ToolDocument, into: str, given: Mapping[str, Any]) -> tuple[str, bool]:
-    """The argument that takes an input, and whether it takes the file's path and not its text; raises UsageError."""
-    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
-    if into and into not in properties:
-        known = ", ".join(properties) or "none"
-        raise UsageError(f"{document.name} has no argument {into!r}.", fix=f"It has: {known}.")
-    each = {name: ToolDocument("", "", {"properties": {name: schema}}) for name, schema in properties.items()}
-    paths = [name for name, alone in each.items() if FILE in signature(alone).takes]
-    if into:
-        return into, into in paths
-    texts = [name for name, schema in properties.items() if schema.get("type") == "string"]
-    free = [name for name in (*paths, *texts) if name not in given]
-    if not free:
-        raise UsageError(f"No argument of {document.name} takes a file.", fix="Name one with --into.")
-    return free[0], free[0] in paths
 
 
 def _require_leave(tool: Tool, inputs: Sequence[Input], rules: Any) -> None:
