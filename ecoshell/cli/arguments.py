@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -50,10 +51,11 @@ def options_from(args: argparse.Namespace) -> Options:
 def options_to_run(args: argparse.Namespace) -> Options:
     """The same, once the models of a hub that it names are here, or nobody wants to pull them."""
     options = options_from(args)
-    if any(name and name.startswith("hf:") for name in (options.model, *map(options.roles.of, ROLES))):
+    of_hub = [name for name in (options.model, *map(options.roles.of, ROLES)) if name and name.startswith("hf:")]
+    if of_hub and sys.stdin.isatty() and sys.stderr.isatty():  # else the run says how to pull them
         from ecoshell.cli.manage.models import pull_wanted
 
-        pull_wanted(options)
+        pull_wanted(of_hub)
     return options
 
 

@@ -11,7 +11,7 @@ from copy import deepcopy
 from decimal import Decimal
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -21,9 +21,6 @@ from ecoshell.paths import make_private
 from ecoshell.settings import keys
 from ecoshell.settings.load import Source, path_of, problem, read_bytes, summed_up, value_of
 from ecoshell.settings.schema import Settings, descriptions, general
-
-if TYPE_CHECKING:
-    from tomlkit.container import Container
 
 REMOVED = None
 """In the place of a value: the key is taken out, and its default holds again."""
@@ -158,6 +155,7 @@ def changed_text(text: str, changes: Mapping[keys.Path, Any]) -> str:
     import tomllib
 
     import tomlkit  # only whoever writes needs it
+    from tomlkit.items import Comment, Table, Whitespace
 
     mark, body = (_MARK, text[1:]) if text.startswith(_MARK) else ("", text)
     windows = "\r\n" in body
@@ -170,35 +168,27 @@ def changed_text(text: str, changes: Mapping[keys.Path, Any]) -> str:
     for path, value in changes.items():
         if value is None:
             _take_out(document, path)
-        else:
-            _set(document, path, value)
+            continue
+        table: Any = document
+        for depth, part in enumerate(path[:-1], start=1):
+            if not isinstance(table.get(part), dict):
+                table[part] = tomlkit.table(is_super_table=depth < len(path) - 1)
+            table = table[part]
+        if path[-1] in table or not isinstance(table, Table):
+            table[path[-1]] = value
+            continue
+        # a new key goes below the last one; empty lines and comments at the end belong to what comes after the table
+        items = cast("list[Any]", table.value.body)
+        start = len(items)
+        while start and items[start - 1][0] is None and isinstance(items[start - 1][1], (Comment, Whitespace)):
+            start -= 1
+        gap = next((at for at in range(start, len(items)) if isinstance(items[at][1], Whitespace)), start)
+        below = items[gap:]
+        del items[gap:]
+        table.append(path[-1], value)
+        items.extend(below)
     done = tomlkit.dumps(document)
     return mark + (done.replace("\n", "\r\n") if windows else done)
-
-
-def _set(document: "Container", path: keys.Path, value: Any) -> None:
-    """Set a key, in tables that are made where they are missing; a new key goes below the last one of its table."""
-    import tomlkit
-    from tomlkit.items import Comment, Table, Whitespace
-
-    table: Any = document
-    for depth, part in enumerate(path[:-1], start=1):
-        if not isinstance(table.get(part), dict):
-            table[part] = tomlkit.table(is_super_table=depth < len(path) - 1)
-        table = table[part]
-    if path[-1] in table or not isinstance(table, Table):
-        table[path[-1]] = value
-        return
-    # the empty lines and comments at a table's end belong to what comes after it
-    body = cast("list[Any]", table.value.body)
-    start = len(body)
-    while start and body[start - 1][0] is None and isinstance(body[start - 1][1], (Comment, Whitespace)):
-        start -= 1
-    gap = next((at for at in range(start, len(body)) if isinstance(body[at][1], Whitespace)), start)
-    below = body[gap:]
-    del body[gap:]
-    table.append(path[-1], value)
-    body.extend(below)
 
 
 def _take_out(document: Mapping[str, Any], path: keys.Path) -> None:

@@ -153,12 +153,11 @@ class Updates:
 
     # -- texts
 
-    def _chunk(self, kind: type[Chunk], text: str) -> Chunk:
-        self._open = ("", "")
-        self._messages += 1
-        return self._piece(kind, text)
-
-    def _piece(self, kind: type[Chunk], text: str) -> Chunk:
+    def _chunk(self, kind: type[Chunk], text: str, *, whole: bool = True) -> Chunk:
+        """A text, or another piece of the one that arrives."""
+        if whole:
+            self._open = ("", "")
+            self._messages += 1
         update: Any = _CHUNKS[kind]
         content = schema.TextContentBlock(type="text", text=visible(text))
         return kind(session_update=update, content=content, message_id=f"m{self._turn}.{self._messages}")
@@ -184,7 +183,7 @@ class Updates:
             return []
         kind, said = self._said[-1]
         self._said[-1] = (kind, said + text)
-        return [self._piece(kind, text)]
+        return [self._chunk(kind, text, whole=False)]
 
     def _whole(self, event: Rationale | Reasoned | Answer) -> Sequence[Update]:
         """A text that is complete, unless it was told while it arrived."""

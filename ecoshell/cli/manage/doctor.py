@@ -109,7 +109,16 @@ def checked(paths: Paths) -> Iterator[Check]:
         yield Check("terminal", "missing", f"{told}; nothing to draw on", fix)
     for name in ("config", "data", "cache"):
         yield _folder(name, getattr(paths, name))
-    yield _databases(paths)
+    known = ((paths.ledger_file, open_ledger), (paths.sessions_file, open_store))
+    stores = [opening for file, opening in known if file.exists()]
+    found = "ledger and sessions can be written" if stores else "none yet: the first chat makes ledger and sessions"
+    try:
+        for opening in stores:
+            with closing(opening(paths)) as opened:
+                opened.require_writable("Nothing was changed.")
+        yield Check("databases", "ok", found)
+    except EcoshellError as error:
+        yield Check("databases", "wrong", error.message, error.fix)
 
 
 def _packages() -> Iterator[Check]:
@@ -186,18 +195,3 @@ def _folder(name: str, folder: Path) -> Check:
     if free < _LEAST_FREE:
         return Check(f"{name} folder", "missing", f"{folder}: only {size(free)} are free", "Free some space.")
     return Check(f"{name} folder", "ok", f"{folder} ({size(free)} free)")
-
-
-def _databases(paths: Paths) -> Check:
-    """Whether ledger and sessions can be opened and written, where they are there."""
-    known = ((paths.ledger_file, open_ledger), (paths.sessions_file, open_store))
-    there = [opening for file, opening in known if file.exists()]
-    if not there:
-        return Check("databases", "ok", "none yet: the first chat makes ledger and sessions")
-    try:
-        for opening in there:
-            with closing(opening(paths)) as opened:
-                opened.require_writable("Nothing was changed.")
-    except EcoshellError as error:
-        return Check("databases", "wrong", error.message, error.fix)
-    return Check("databases", "ok", "ledger and sessions can be written")

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,12 +15,11 @@ from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.models.base import ModelRow, size
-from ecoshell.models.gguf import HUB, hub_name
+from ecoshell.models.gguf import hub_name
 from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull
 from ecoshell.models.llama import GET_LLAMA, LLAMA
 from ecoshell.models.local_models import hub_file
 from ecoshell.models.servers import PROVIDERS, Servers
-from ecoshell.options import ROLES, Options
 from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible_line
 
@@ -149,17 +149,10 @@ def _pull(repo: str, *, as_json: bool) -> int:
     return 0
 
 
-def pull_wanted(options: Options) -> None:
-    """Before a run: bring the models of the hub that it names and that are not here, where a person agrees.
-
-    Nobody is asked where standard input or error is no terminal; the run then says how to pull them.
-    """
-    names = (options.model, *(options.roles.of(role) for role in ROLES))
-    wanted = [hub_name(name) for name in names if name and name.startswith(HUB)]
-    if not wanted or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return
+def pull_wanted(names: Sequence[str]) -> None:
+    """Before a run: bring the models of the hub that it names and that are not here, where the person agrees."""
     hub = Hub(user_paths().models_folder)
-    for name in dict.fromkeys(wanted):
+    for name in dict.fromkeys(map(hub_name, names)):
         try:
             hub_file(name, user_paths().models_folder)
         except ModelMissing:

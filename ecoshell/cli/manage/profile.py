@@ -34,13 +34,8 @@ _MOST_TEXT = 16 << 20
 _FIX_INPUTS = "Give files of growing size, such as --inputs 'data/*.txt'."
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
-    """A file a tool is run on: its name, its bytes, and the arguments it is given with."""
-
-    name: str
-    size: int
-    arguments: Mapping[str, Any]
+Input = tuple[str, int, Mapping[str, Any]]
+"""A file a tool is run on: its name, its bytes, and the arguments it is given with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,19 +140,19 @@ def _inputs(patterns: Iterable[str], document: ToolDocument, into: str, given: M
             value = str(file) if by_path else file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as failure:
             raise UsageError(f"{file} cannot be read: {failure}.", fix=_FIX_INPUTS) from failure
-        inputs.append(Input(str(file), size, {**given, argument: value}))
-    return sorted(inputs, key=lambda one: (one.size, one.name))
+        inputs.append((str(file), size, {**given, argument: value}))
+    return sorted(inputs, key=lambda one: (one[1], one[0]))
 
 
 def _require_leave(tool: Tool, inputs: Sequence[Input], rules: Any) -> None:
     """Raise UsageError for a tool that may do more than read, unless all its runs are allowed beforehand."""
     name = tool.document.name
-    for one in inputs:
-        judged = rules.judge(Call(name, dict(one.arguments)), tool)
+    for file, _, arguments in inputs:
+        judged = rules.judge(Call(name, dict(arguments)), tool)
         if judged.verdict == "deny":
-            raise UsageError(f"The settings deny {name} on {one.name}: {judged.why}.", fix="See [approval] deny.")
+            raise UsageError(f"The settings deny {name} on {file}: {judged.why}.", fix="See [approval] deny.")
         if judged.always_asks:
-            raise UsageError(f"{name} is not run again and again on {one.name}. {judged.why}")
+            raise UsageError(f"{name} is not run again and again on {file}. {judged.why}")
         if judged.verdict == "ask":
             effects = ", ".join(sorted(tool.effects)) or "nothing"
             raise UsageError(f"{name} may {effects}, and would run again and again.", fix="Say --yes if it may.")
@@ -166,10 +161,10 @@ def _require_leave(tool: Tool, inputs: Sequence[Input], rules: Any) -> None:
 async def _measure(tool: Tool, inputs: Sequence[Input], repeat: int) -> list[Row]:
     """Run the tool on each input; a run before that loads what it needs, and does not count."""
     limits = limits_of(tool)
-    await contained(tool, inputs[0].arguments, limits)
+    await contained(tool, inputs[0][2], limits)
     rows: list[Row] = []
-    for one in inputs:
-        seen = [await contained(tool, one.arguments, limits) for _ in range(repeat)]
+    for name, size, arguments in inputs:
+        seen = [await contained(tool, arguments, limits) for _ in range(repeat)]
         medians: dict[str, float] = {}  # of what is known
         for field in fields(Footprint):
             figures = [getattr(run.footprint, field.name) for run in seen if run.footprint is not None]
@@ -177,7 +172,7 @@ async def _measure(tool: Tool, inputs: Sequence[Input], repeat: int) -> list[Row
                 medians[field.name] = statistics.median(known)
         milliseconds = statistics.median(run.seconds * 1000 for run in seen)
         failed = next((run.text for run in seen if not run.ok), "")
-        rows.append(Row(one.name, ProfiledRun(one.size, milliseconds, Footprint(**medians)), failed))
+        rows.append(Row(name, ProfiledRun(size, milliseconds, Footprint(**medians)), failed))
     return rows
 
 
