@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _team(ledger: Ledger) -> "TeamLedger":
-    """The same, of a team; raises UsageError where it is of one user alone."""
+    """The ledger, where it is a team's; raises UsageError where it is of one user alone."""
     from ecoshell.budget.leases import TeamLedger
 
     if isinstance(ledger, TeamLedger):
