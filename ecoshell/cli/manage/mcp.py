@@ -110,20 +110,19 @@ def _list(*, as_json: bool) -> int:
         tools, trusted = f"{len(provider.tools)}" if provider.known else "?", "trusted" if given.trusted else ""
         cells.append((provider.name, how, tools, trusted, "" if given.enabled else "switched off"))
     if as_json:
-        records: list[dict[str, Any]] = []
-        for given, provider in rows:
-            records.append(
-                {
-                    "name": provider.name,
-                    "command": [given.command, *given.args] if given.command else None,
-                    "url": given.url,
-                    "env": sorted(given.env),
-                    "headers": sorted(given.headers),
-                    "trusted": given.trusted,
-                    "enabled": given.enabled,
-                    "tools": [tool.listed.name for tool in provider.tools] if provider.known else None,
-                }
-            )
+        records: list[dict[str, Any]] = [
+            {
+                "name": provider.name,
+                "command": [given.command, *given.args] if given.command else None,
+                "url": given.url,
+                "env": sorted(given.env),
+                "headers": sorted(given.headers),
+                "trusted": given.trusted,
+                "enabled": given.enabled,
+                "tools": [tool.listed.name for tool in provider.tools] if provider.known else None,
+            }
+            for given, provider in rows
+        ]
         print_json({"rows": records})
     elif not rows:
         print("There is no server. `ecoshell mcp add NAME -- COMMAND …` adds one; docs/mcp.md says more.")

@@ -41,20 +41,18 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         # whether sessions begin with every document
         at_once = settings.agent.registration in ("all", "all_text")
-        records: list[dict[str, object]] = []
-        for source, tool in sources:
-            document = tool.document
-            records.append(
-                {
-                    "name": document.name,
-                    "source": source,
-                    "tokens": count(document.as_text()),
-                    "registered": at_once,
-                    "effects": sorted(tool.effects),
-                    "description": document.description,
-                    "parameters": document.parameters,
-                }
-            )
+        records: list[dict[str, object]] = [
+            {
+                "name": tool.document.name,
+                "source": source,
+                "tokens": count(tool.document.as_text()),
+                "registered": at_once,
+                "effects": sorted(tool.effects),
+                "description": tool.document.description,
+                "parameters": tool.document.parameters,
+            }
+            for source, tool in sources
+        ]
         print_json({"rows": records, "tokenizer": tokenizer, "exact": exact})
     elif name is not None:
         print_json(sources[0][1].document.as_function()["function"])
