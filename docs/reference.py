@@ -45,7 +45,9 @@ def slash_commands() -> Iterator[str]:
 def command_line() -> Iterator[str]:
     """Every command and every option, those of the plugins that come with the program included."""
     parser = build_parser()
-    parser.fill_named(parser.commands.choices)
+    parser.add_plugins()
+    for command in parser.commands.choices.values():
+        command.load()
     yield from _of_parser(parser, "ecoshell")
 
 

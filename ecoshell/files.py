@@ -28,7 +28,14 @@ def replacement(file: Path, mode: int = 0o600) -> Generator[BinaryIO]:
 
     A killed process leaves one or the other, and a temporary that the next replacement removes. Raises OSError.
     """
-    _sweep(file)
+    temporary = re.compile(rf"\.{re.escape(file.name)}\.[0-9a-f]{{12}}")
+    with suppress(OSError):  # what killed processes have left beside the file goes
+        for one in file.parent.iterdir():
+            if temporary.fullmatch(one.name):
+                with suppress(OSError), one.open("rb") as left:
+                    fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its writer lives
+                    if time.time() - os.fstat(left.fileno()).st_mtime > _SETTLED:
+                        one.unlink()
     fresh = file.with_name(f".{file.name}.{os.urandom(6).hex()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -41,18 +48,6 @@ def replacement(file: Path, mode: int = 0o600) -> Generator[BinaryIO]:
             fresh.replace(file)
     finally:
         fresh.unlink(missing_ok=True)
-
-
-def _sweep(file: Path) -> None:
-    """Remove the temporaries that killed processes have left beside the file."""
-    temporary = re.compile(rf"\.{re.escape(file.name)}\.[0-9a-f]{{12}}")
-    with suppress(OSError):
-        for one in file.parent.iterdir():
-            if temporary.fullmatch(one.name):
-                with suppress(OSError), one.open("rb") as left:
-                    fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its writer lives
-                    if time.time() - os.fstat(left.fileno()).st_mtime > _SETTLED:
-                        one.unlink()
 
 
 def is_special(file: Path) -> bool:

@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast
 
@@ -68,86 +68,66 @@ class ToolDocument:
     """Whether a tool array shows it in the short form, for models that take any JSON there."""
 
     def as_function(self) -> dict[str, Any]:
-        """The document in the shape providers take in their tool array, or in the short form of it."""
-        if self.brief:
-            return self._as_brief()
-        return {
-            "type": "function",
-            "function": {"name": self.name, "description": self.description, "parameters": dict(self.parameters)},
-        }
+        """The document in the shape providers take in their tool array, or in the short form of it.
+
+        That has the arguments as a signature: little more than half of the tokens. What an argument is for stands in
+        brackets, and not where a value would: small models copy what stands there. Numbers and switches that may be
+        left out are not named, though a call may hold them: such models fill in whatever they see.
+        """
+        if not self.brief:
+            whole = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+            return {"type": "function", "function": whole}
+        signature: list[str] = []
+        for name, kind, about, rest, optional in self._arguments():
+            if optional and kind in ("integer", "number", "boolean"):
+                continue
+            rest.pop("default", None)
+            written = f"{kind} {json.dumps(rest, ensure_ascii=False)}" if rest else kind
+            first = _CLAUSE_END.split(about, maxsplit=1)[0]
+            signature.append(f"{name}{'?' if optional else ''}: {written}{f' ({first})' if first else ''}")
+        beyond = self._beyond()
+        more = {"schema": beyond} if beyond else {}
+        return {"name": self.name, "description": self.description, "parameters": ", ".join(signature), **more}
 
     @cached_property
     def entry(self) -> str:
         """The document as chat templates print an entry of the tool array: what it weighs there."""
         return json.dumps(self.as_function(), ensure_ascii=False)
 
-    def _as_brief(self) -> dict[str, Any]:
-        """Name, description and the arguments as a signature: little more than half of the tokens.
-
-        What an argument is for stands in brackets, and not where a value would: small models copy what stands there.
-        Numbers and switches that may be left out are not named, though a call may hold them: such models fill in
-        whatever they see.
-        """
-        required: Sequence[str] = self.parameters.get("required") or ()
-        properties: Mapping[str, Any] = self.parameters.get("properties") or {}
-        signature = [
-            _in_signature(name, schema, optional=name not in required)
-            for name, schema in properties.items()
-            if name in required or not _is_switch(schema)
-        ]
-        beyond = {key: value for key, value in self.parameters.items() if key not in _SAID_OTHERWISE}
-        more = {"schema": beyond} if beyond else {}
-        return {"name": self.name, "description": self.description, "parameters": ", ".join(signature), **more}
-
     def as_text(self) -> str:
         """The whole document as it stands in a prompt or in the result of a registration.
 
         One line for the tool and one for each argument says what the JSON schema says, in two thirds of its tokens.
         """
-        required: Sequence[str] = self.parameters.get("required") or ()
-        properties: Mapping[str, Any] = self.parameters.get("properties") or {}
         lines = [f"{self.name}: {self.description}"]
-        lines += [_argument(name, schema, optional=name not in required) for name, schema in properties.items()]
-        beyond = {key: value for key, value in self.parameters.items() if key not in _SAID_OTHERWISE}
-        if beyond:
+        for name, kind, about, rest, optional in self._arguments():
+            schema = [json.dumps(rest, ensure_ascii=False)] if rest else []
+            marks = ", ".join([kind, *(["optional"] if optional else []), *schema])
+            lines.append(f"- {name} ({marks}): {about}" if about else f"- {name} ({marks})")
+        if beyond := self._beyond():
             lines.append(f"Schema: {json.dumps(beyond, ensure_ascii=False)}")
         return "\n".join(lines)
+
+    def _arguments(self) -> Iterator[tuple[str, str, str, dict[str, Any], bool]]:
+        """Each argument: name, type, what it is for, the rest of its schema, and whether it may be left out."""
+        required: Sequence[str] = self.parameters.get("required") or ()
+        properties: Mapping[str, Any] = self.parameters.get("properties") or {}
+        for name, schema in properties.items():
+            rest: dict[str, Any] = dict(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else {}
+            about, kind = rest.pop("description", None), "any"
+            rest.pop("title", None)
+            if isinstance(rest.get("type"), str):
+                kind = str(rest.pop("type"))
+            yield name, kind, str(about or ""), rest, name not in required
+
+    def _beyond(self) -> dict[str, Any]:
+        """What the schema says beside its arguments."""
+        return {key: value for key, value in self.parameters.items() if key not in _SAID_OTHERWISE}
 
 
 _SAID_OTHERWISE = frozenset({"type", "properties", "required", "title", "$schema", "additionalProperties"})
 """Parts of an arguments' schema that the lines of `ToolDocument.as_text` say, or that say nothing to a model."""
-
-
 _CLAUSE_END = re.compile(r"[;.](?:\s|$)")
-
-
-def _argument(name: str, schema: Any, *, optional: bool) -> str:
-    """One argument's line: name, type, whether it may be left out, the rest of its schema, and what it is for."""
-    kind, about, rest = _parts(schema)
-    marks = [kind, *(["optional"] if optional else []), *([json.dumps(rest, ensure_ascii=False)] if rest else [])]
-    return f"- {name} ({', '.join(marks)}): {about}" if about else f"- {name} ({', '.join(marks)})"
-
-
-def _in_signature(name: str, schema: Any, *, optional: bool) -> str:
-    """The same in a signature, shorter: defaults are left out, and of what it is for all but the first clause."""
-    kind, about, rest = _parts(schema)
-    rest.pop("default", None)
-    written = " ".join([kind, *([json.dumps(rest, ensure_ascii=False)] if rest else [])])
-    first = _CLAUSE_END.split(about, maxsplit=1)[0]
-    return f"{name}{'?' if optional else ''}: {written}{f' ({first})' if first else ''}"
-
-
-def _is_switch(schema: Any) -> bool:
-    return _parts(schema)[0] in ("integer", "number", "boolean")
-
-
-def _parts(schema: Any) -> tuple[str, str, dict[str, Any]]:
-    """An argument's type, what it is for, and the rest of its schema."""
-    known: dict[str, Any] = dict(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else {}
-    about, kind = known.get("description"), known.get("type")
-    said = {"description", "title", *(["type"] if isinstance(kind, str) else [])}
-    rest = {key: value for key, value in known.items() if key not in said}
-    return kind if isinstance(kind, str) else "any", str(about or ""), rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +164,6 @@ class Observation:
     def told(self) -> str:
         """All that the model reads."""
         return f"{self.text}\n\n{self.note}" if self.note else self.text
-
-    def noted(self, note: str) -> "Observation":
-        """The same with a note after the text."""
-        return replace(self, note=note)
 
 
 @dataclass(frozen=True, slots=True)

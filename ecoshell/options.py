@@ -25,10 +25,7 @@ SESSIONS = "-"
 
 def role_named(name: str) -> RoleName | None:
     """The role of this name."""
-    for role in ROLES:
-        if role == name:
-            return role
-    return None
+    return next((role for role in ROLES if role == name), None)
 
 
 @dataclass(frozen=True, slots=True)

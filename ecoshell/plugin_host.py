@@ -4,11 +4,11 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from ecoshell.errors import EcoshellError, ToolError, nearest
 from ecoshell.files import NO_ROOM, is_special
@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # not loaded where there is no plugin that gives such a thing
     from ecoshell.tools.workspace import Workspace
 
 T = TypeVar("T")
-P = ParamSpec("P")
 State = Literal["on", "commands", "off"]
 """`commands`: it comes with ecoshell, and gives nothing but commands of the command line until the settings name it."""
 
@@ -71,9 +70,8 @@ class Plugin:
     """Whether that is by its own word, as where something is not installed that it needs."""
     _hooks: Mapping[str, Callable[..., Any]] | None = None
 
-    @property
-    def hooks(self) -> Mapping[str, Callable[..., Any]]:
-        """Its hooks by name; raises whatever its module raises."""
+    def give(self, hook: str, offered: Mapping[str, Any]) -> Any:
+        """What a hook gives, nothing where there is no such hook; raises whatever it raises, or its module."""
         if self._hooks is None:
             from ecoshell.plugins import MARK
 
@@ -83,151 +81,83 @@ class Plugin:
             if strange := next((name for name in found if name not in HOOKS), ""):
                 raise TypeError(f"there is no hook {strange}; did you mean {nearest(strange, HOOKS) or 'tools'}?")
             self._hooks = found
-        return self._hooks
-
-    def give(self, hook: str, offered: Mapping[str, Any]) -> Any:
-        """What a hook gives, nothing where the plugin has no such hook; raises whatever it raises."""
-        if hook not in self.hooks:
+        if hook not in self._hooks:
             return ()
         import inspect
 
-        wanted = inspect.signature(self.hooks[hook]).parameters
+        wanted = inspect.signature(self._hooks[hook]).parameters
         if strange := next((name for name in wanted if name not in offered), ""):
             raise TypeError(f"{hook}() is given {' and '.join(offered) or 'nothing'}, but asks for {strange}")
-        return self.hooks[hook](**{name: offered[name] for name in wanted})
+        return self._hooks[hook](**{name: offered[name] for name in wanted})
 
 
 class Plugins:
     """What plugins add. One that fails, when it is imported or in a hook, is named to `warn` once and left out."""
 
     def __init__(self, found: Sequence[Plugin], warn: Callable[[str], None]) -> None:
-        self.found = found
+        self._found = found
         self._warn = warn
 
     def commands(self, taken: Collection[str]) -> "dict[str, tuple[str, Command]]":
         """The commands of all plugins by their names, each with its plugin's; none of them has a name that is taken."""
-
-        def read(given: Any) -> "Iterator[tuple[str, Command]]":
-            from ecoshell.plugins import Command
-
-            return _each(given, Command)
-
-        return self._gathered("cli_commands", read, taken)
+        return self._gathered("cli_commands", taken)
 
     def tools(
         self, workspace: "Workspace", options: ToolOptions, taken: Collection[str]
     ) -> "tuple[dict[str, tuple[str, Tool]], list[ToolProvider]]":
         """Tools by name, each with its plugin's, and providers."""
-        found = self._gathered(
-            "tools",
-            _tools,
-            {*taken, *META_TOOLS},
-            lambda plugin: {"workspace": workspace, "options": options, "settings": plugin.settings},
-        )
+        found = self._gathered("tools", {*taken, *META_TOOLS}, workspace=workspace, options=options)
         tools = {name: (plugin, one) for name, (plugin, one) in found.items() if not isinstance(one, _Provider)}
         return tools, [one for _, one in found.values() if isinstance(one, _Provider)]
 
     def strategies(self, taken: Collection[str]) -> "dict[str, StrategySpec]":
         """Strategies by name."""
-
-        def read(given: Any) -> "Iterator[tuple[str, StrategySpec]]":
-            from ecoshell.strategies.base import StrategySpec
-
-            return _each(given, StrategySpec)
-
-        found = self._gathered("strategies", read, taken)
+        found: dict[str, tuple[str, StrategySpec]] = self._gathered("strategies", taken)
         return {name: _blamed_strategy(*one) for name, one in found.items()}
 
     def models(self) -> "dict[str, Callable[[str, Price | None], Model]]":
         """What makes models, by the beginning of their names."""
-
-        def read(given: Any) -> "Iterator[tuple[str, Callable[[str, Price | None], Model]]]":
-            for prefix, make in dict(given).items():
-                if not _PREFIX.fullmatch(prefix):
-                    raise ValueError(f"{prefix!r} is no beginning of a model's name, such as 'echo:'")
-                yield prefix, make
-
-        found = self._gathered("models", read, _OURS)
+        found: dict[str, tuple[str, Callable[[str, Price | None], Model]]] = self._gathered("models", _OURS)
         return {prefix: _blamed_model(*one) for prefix, one in found.items()}
 
     def prices(self) -> "dict[str, Price]":
         """Prices by the names of models."""
-
-        def read(given: Any) -> "Iterator[tuple[str, Price]]":
-            from ecoshell.budget.price import Price
-
-            for name, price in dict(given).items():
-                if not isinstance(price, Price):
-                    raise TypeError(f"{name}: {price!r:.60} is no Price")
-                yield str(name), price
-
-        return {name: price for name, (_, price) in self._gathered("prices", read).items()}
+        return {name: price for name, (_, price) in self._gathered("prices").items()}
 
     def judges(self, taken: Collection[str]) -> "dict[str, Callable[[str, Call, Observation], bool | None]]":
         """What says whether a result helped, by name."""
-
-        def read(given: Any) -> "Iterator[tuple[str, Callable[[str, Call, Observation], bool | None]]]":
-            judges: dict[str, Callable[[str, Call, Observation], bool | None]] = dict(given)
-            for name, judge in judges.items():
-                if not _NAME.fullmatch(name) or not callable(judge):
-                    raise ValueError(f"{name!r:.60}: {judge!r:.60} is no judge and its name")
-                yield name, judge
-
-        return {name: _blamed(*one) for name, one in self._gathered("judges", read, taken).items()}
+        return {name: blaming(plugin)(one) for name, (plugin, one) in self._gathered("judges", taken).items()}
 
     def slash_commands(self, taken: Collection[str]) -> "list[SlashCommand[Shell]]":
         """Commands of the chats."""
-
-        def read(given: Any) -> "Iterator[tuple[str, SlashCommand[Shell]]]":
-            from ecoshell.agent.commands import Command as SlashCommand
-
-            kind: type[SlashCommand[Shell]] = SlashCommand
-            return _each(given, kind)
-
-        found = self._gathered("slash_commands", read, taken)
+        found: dict[str, tuple[str, SlashCommand[Shell]]] = self._gathered("slash_commands", taken)
         return [_blamed_command(*one) for one in found.values()]
 
     def theme_folders(self) -> list[Path]:
         """Folders of themes."""
+        return [folder for _, folder in self._gathered("themes").values()]
 
-        def read(given: Any) -> Iterator[tuple[str, Path]]:
-            if given != ():
-                if not Path(given).is_dir():
-                    raise ValueError(f"there is no folder {given}")
-                yield str(given), Path(given)
-
-        return [folder for _, folder in self._gathered("themes", read).values()]
-
-    def _gathered(
-        self,
-        hook: str,
-        read: Callable[[Any], Iterator[tuple[str, T]]],
-        taken: Collection[str] = (),
-        offered: Callable[[Plugin], Mapping[str, Any]] = lambda _: {},
-    ) -> dict[str, tuple[str, T]]:
+    def _gathered(self, hook: str, taken: Collection[str] = (), **offered: Any) -> dict[str, tuple[str, Any]]:
         """What all plugins give by a hook, by name and each with its plugin's; of a plugin all or nothing."""
-        found: dict[str, tuple[str, T]] = {}
-        for plugin in self.found:
+        found: dict[str, tuple[str, Any]] = {}
+        for plugin in self._found:
             if plugin.fault or plugin.state == "off" or (plugin.state == "commands" and hook != "cli_commands"):
                 continue
-            with self._fence(plugin):
-                own: dict[str, tuple[str, T]] = {}
-                for name, one in read(plugin.give(hook, offered(plugin))):
+            own: dict[str, tuple[str, Any]] = {}
+            try:
+                settings = {"settings": plugin.settings} if offered else {}
+                for name, one in _named(hook, plugin.give(hook, offered | settings)):
                     if name in taken or name in found or name in own:
                         raise ValueError(f"there is a {HOOKS[hook]} {name} already")
                     own[name] = plugin.name, one
+            except (Exception, SystemExit) as failure:  # noqa: BLE001 - whatever a stranger's code does, the shell goes on
+                plugin.incomplete = isinstance(failure, EcoshellError)
+                said = str(failure) if plugin.incomplete else f"{type(failure).__name__}: {failure}"
+                plugin.fault = visible_line(said)
+                self._warn(f"The plugin {plugin.name} is left out: {plugin.fault}")
+            else:
                 found |= own
         return found
-
-    @contextmanager
-    def _fence(self, plugin: Plugin) -> Generator[None]:
-        try:
-            yield
-        except (Exception, SystemExit) as failure:  # noqa: BLE001 - whatever a stranger's code does, the shell goes on
-            plugin.incomplete = isinstance(failure, EcoshellError)
-            said = str(failure) if plugin.incomplete else f"{type(failure).__name__}: {failure}"
-            plugin.fault = visible_line(said)
-            self._warn(f"The plugin {plugin.name} is left out: {plugin.fault}")
 
 
 # -- finding them
@@ -240,8 +170,24 @@ def find(
 
     `settings` has the settings of plugins by their names.
     """
+    from importlib.metadata import distributions
+
+    there: list[Plugin] = []
+    seen: set[str] = set()  # of a package that lies on the path twice, the first counts
+    for one in distributions():
+        with suppress(Exception):  # a fence: a package that cannot be read has no plugin
+            if f"[{GROUP}]" in (one.read_text("entry_points.txt") or "") and one.name not in seen:
+                seen.add(one.name)
+                state: State = "commands" if one.name == GROUP else "on"
+                entries = [entry for entry in sorted(one.entry_points) if entry.group == GROUP]
+                there += [Plugin(entry.name, entry.value, state, one) for entry in entries]
+    with suppress(OSError):
+        for entry in sorted(folder.iterdir()):
+            package = (entry / "__init__.py").is_file()
+            if not entry.name.startswith((".", "_")) and (package or entry.suffix == ".py"):
+                there.append(Plugin((entry.name if package else entry.stem).removeprefix("ecoshell_"), entry))
     found: dict[str, Plugin] = {}
-    for plugin in (*_installed(), *_in_folder(folder)):
+    for plugin in there:
         if plugin.name in disabled:
             plugin.state = "off"
         elif plugin.name in enabled:
@@ -269,30 +215,6 @@ def find_for(paths: "Paths") -> list[Plugin]:
     own: dict[str, dict[str, Any]] = {key: value for key, value in both.items() if isinstance(value, dict)}
     enabled, disabled = named.get("enabled", ()), named.get("disabled", ())
     return find(paths.plugins_folder, enabled=enabled, disabled=disabled, settings=own)
-
-
-def _installed() -> Iterator[Plugin]:
-    """Those of installed packages; of one that lies on the path twice, the first."""
-    from importlib.metadata import distributions
-
-    seen: set[str] = set()
-    for one in distributions():
-        with suppress(Exception):  # a fence: a package that cannot be read has no plugin
-            if f"[{GROUP}]" in (one.read_text("entry_points.txt") or "") and one.name not in seen:
-                seen.add(one.name)
-                state: State = "commands" if one.name == GROUP else "on"
-                for entry in sorted(one.entry_points):
-                    if entry.group == GROUP:
-                        yield Plugin(entry.name, entry.value, state, one)
-
-
-def _in_folder(folder: Path) -> Iterator[Plugin]:
-    """Files and packages of a folder, by name."""
-    with suppress(OSError):
-        for entry in sorted(folder.iterdir()):
-            package = (entry / "__init__.py").is_file()
-            if not entry.name.startswith((".", "_")) and (package or entry.suffix == ".py"):
-                yield Plugin((entry.name if package else entry.stem).removeprefix("ecoshell_"), entry)
 
 
 def _imported(place: "Path | str") -> Any:
@@ -326,27 +248,48 @@ def _imported(place: "Path | str") -> Any:
 # -- what they give
 
 
-def _each(given: Iterable[Any], kind: type[T]) -> Iterator[tuple[str, T]]:
-    """Things of a kind with their names; raises for what is none, and for a name that cannot be typed."""
-    for one in given:
-        if not isinstance(one, kind):
-            raise TypeError(f"{one!r:.60} is no {kind.__module__}.{kind.__name__}")
-        name: Any = getattr(one, "name", None)
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r:.60} is no name: it takes small letters, digits, - and _")
-        yield name, one
+def _named(hook: str, given: Any) -> Iterator[tuple[str, Any]]:
+    """Each thing that a hook has given, with its name; raises for what is none, and for a name that cannot be typed."""
+    match hook:
+        case "tools":
+            for one in given:
+                if isinstance(one, Tool):
+                    yield _name_of(one), one
+                elif hasattr(one, "connect"):
+                    yield str(one.name), _Provider(one)
+                else:
+                    mark = ": mark it with @ecoshell.tool" if callable(one) else ""
+                    raise TypeError(f"{getattr(one, '__name__', None) or repr(one)[:60]} is no tool{mark}")
+            return
+        case "themes":
+            if given != () and not Path(given).is_dir():
+                raise ValueError(f"there is no folder {given}")
+            yield from [] if given == () else [(str(given), Path(given))]
+            return
+        case "models" | "prices" | "judges":
+            from ecoshell.budget.price import Price
 
-
-def _tools(given: Iterable[Any]) -> "Iterator[tuple[str, Tool | _Provider]]":
-    """Tools by the names in their documents, and providers by theirs."""
+            for name, one in dict(given).items():
+                if hook == "models" and not _PREFIX.fullmatch(name):
+                    raise ValueError(f"{name!r} is no beginning of a model's name, such as 'echo:'")
+                if hook == "prices" and not isinstance(one, Price):
+                    raise TypeError(f"{name}: {one!r:.60} is no Price")
+                if hook == "judges" and not (_NAME.fullmatch(name) and callable(one)):
+                    raise ValueError(f"{name!r:.60}: {one!r:.60} is no judge and its name")
+                yield str(name), one
+            return
+        case "strategies":
+            from ecoshell.strategies.base import StrategySpec as Kind
+        case "slash_commands":
+            from ecoshell.agent.commands import Command as Kind
+        case _:
+            from ecoshell.plugins import Command as Kind
     for one in given:
-        if isinstance(one, Tool):
-            yield _name_of(one), one
-        elif hasattr(one, "connect"):
-            yield str(one.name), _Provider(one)
-        else:
-            mark = ": mark it with @ecoshell.tool" if callable(one) else ""
-            raise TypeError(f"{getattr(one, '__name__', None) or repr(one)[:60]} is no tool{mark}")
+        if not isinstance(one, Kind):
+            raise TypeError(f"{one!r:.60} is no {Kind.__module__}.{Kind.__name__}")
+        if not isinstance(cast("object", one.name), str) or not _NAME.fullmatch(one.name):
+            raise ValueError(f"{one.name!r:.60} is no name: it takes small letters, digits, - and _")
+        yield one.name, one
 
 
 def _name_of(tool: Tool) -> str:
@@ -422,14 +365,6 @@ def _blamed_model(plugin: str, make: "Callable[[str, Price | None], Model]") -> 
             return model
 
     return made
-
-
-def _blamed(plugin: str, function: Callable[P, T]) -> Callable[P, T]:
-    def called(*args: P.args, **kwargs: P.kwargs) -> T:
-        with blaming(plugin):
-            return function(*args, **kwargs)
-
-    return called
 
 
 def _blamed_command(plugin: str, command: "SlashCommand[Shell]") -> "SlashCommand[Shell]":

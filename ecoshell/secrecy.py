@@ -46,8 +46,24 @@ def begin() -> None:
     _of_environment.clear()
     _of_environment.update(value for value in named if not value.isalpha())  # `postgres` is a password and a word
     _renew()
-    if _own:
-        _hide([name for name in os.environ if SECRET_NAME.search(name)])
+    if not _own:
+        return
+    close_process()
+    names = [name for name in os.environ if SECRET_NAME.search(name)]
+    _taken.update((name, os.environ[name]) for name in names)
+    if sys.platform == "linux":  # where `/proc/PID/environ` would still show them
+        with contextlib.suppress(OSError, AttributeError, ImportError, ValueError):
+            import ctypes
+
+            block = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
+            at, secret = 0, {os.fsencode(name) for name in names}
+            while (place := block[at]) is not None:
+                name, equals, value = ctypes.string_at(place).partition(b"=")
+                if equals and name in secret:
+                    ctypes.memset(place + len(name) + 1, ord(" "), len(value))
+                at += 1
+    for name in names:
+        del os.environ[name]
 
 
 def learn(key: str) -> None:
@@ -73,7 +89,28 @@ def close_process() -> None:
 
 def masked(value: T) -> T:
     """The same without any known key, also in what it consists of; the very same object where there is none in it."""
-    return cast("T", _masked(value)) if _known else value
+    same: Any = value
+    if not _known:
+        return value
+    if isinstance(same, str):
+        for key in _known:
+            if key in same:
+                same = same.replace(key, MARK)
+        return cast("T", same)
+    if isinstance(same, Mapping):
+        mapping = cast("Mapping[Any, Any]", same)
+        clean = [(masked(name), masked(one)) for name, one in mapping.items()]
+        unchanged = all(name is old and one is mapping[old] for (name, one), old in zip(clean, mapping, strict=True))
+        return value if unchanged else cast("T", dict(clean))
+    if type(same) in (list, tuple):
+        items = [masked(one) for one in cast("list[Any]", same)]
+        unchanged = all(one is other for one, other in zip(items, same, strict=True))
+        return value if unchanged else type(same)(items)
+    if dataclasses.is_dataclass(same) and not isinstance(same, type):
+        fields = {field.name: getattr(same, field.name) for field in dataclasses.fields(same) if field.init}
+        changed = {name: clean for name, one in fields.items() if (clean := masked(one)) is not one}
+        return cast("T", dataclasses.replace(same, **changed)) if changed else value
+    return value
 
 
 class MaskedStream:
@@ -108,50 +145,3 @@ class MaskedStream:
 def _renew() -> None:
     global _known  # noqa: PLW0603 - what is masked is one thing in a process, as its environment is
     _known = tuple(sorted((key for key in _found | _of_environment if len(key) >= SHORTEST), key=len, reverse=True))
-
-
-def _masked(value: Any) -> Any:
-    if isinstance(value, str):
-        for key in _known:
-            if key in value:
-                value = value.replace(key, MARK)
-        return value
-    if isinstance(value, Mapping):
-        mapping = cast("Mapping[Any, Any]", value)
-        items = [(_masked(name), _masked(one)) for name, one in mapping.items()]
-        same = all(name is old and one is mapping[old] for (name, one), old in zip(items, mapping, strict=True))
-        return cast("Any", value) if same else dict(items)
-    if type(value) in (list, tuple):
-        items = [_masked(one) for one in cast("list[Any]", value)]
-        return value if all(one is other for one, other in zip(items, value, strict=True)) else type(value)(items)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
-        clean = {name: _masked(one) for name, one in fields.items()}
-        changed = {name: one for name, one in clean.items() if one is not fields[name]}
-        return dataclasses.replace(value, **changed) if changed else value
-    return value
-
-
-def _hide(names: list[str]) -> None:
-    """Take variables out of the environment, and overwrite them where `/proc/PID/environ` would still show them."""
-    close_process()
-    for name in names:
-        _taken[name] = os.environ[name]
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError, ImportError, ValueError):
-            _overwrite({os.fsencode(name) for name in names})
-    for name in names:
-        del os.environ[name]
-
-
-def _overwrite(names: set[bytes]) -> None:
-    """Put blanks in the place of these variables' values in the block the process was started with."""
-    import ctypes
-
-    block = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
-    at = 0
-    while (place := block[at]) is not None:
-        name, equals, value = ctypes.string_at(place).partition(b"=")
-        if equals and name in names:
-            ctypes.memset(place + len(name) + 1, ord(" "), len(value))
-        at += 1

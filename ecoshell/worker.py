@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,34 +107,26 @@ class _Workers:
         if not self._room.acquire(timeout=patience):
             raise ToolError(f"It waited {patience:g} s for others to end: do one thing after another.")
         try:
-            with self._one(once=once) as worker:
+            worker = None
+            while self._idle and worker is None:
+                worker = self._idle.pop()
+                if worker.process.poll() is not None:  # it has ended meanwhile
+                    worker.end()
+                    worker = None
+            try:
+                worker = worker or _Worker()
+            except OSError as error:
+                raise ToolError(f"No process could be started for it: {error.strerror or error}.") from error
+            try:
                 return worker.answer(job, seconds, latest)
+            finally:
+                if once or worker.busy or len(self._idle) >= _KEPT:
+                    worker.end()
+                    self.warm()
+                else:
+                    self._idle.append(worker)
         finally:
             self._room.release()
-
-    @contextlib.contextmanager
-    def _one(self, *, once: bool) -> "Generator[_Worker]":
-        """A process for one job; the next is for it too, but for `once` and where it is still busy afterwards."""
-        worker = self._living()
-        try:
-            yield worker
-        finally:
-            if once or worker.busy or len(self._idle) >= _KEPT:
-                worker.end()
-                self.warm()
-            else:
-                self._idle.append(worker)
-
-    def _living(self) -> "_Worker":
-        while self._idle:
-            worker = self._idle.pop()
-            if worker.alive:
-                return worker
-            worker.end()
-        try:
-            return _Worker()
-        except OSError as error:
-            raise ToolError(f"No process could be started for it: {error.strerror or error}.") from error
 
 
 class _Worker:
@@ -143,12 +135,14 @@ class _Worker:
     def __init__(self) -> None:
         from multiprocessing.connection import Connection
 
+        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+        known = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", "from ecoshell.worker import serve; serve()"],
                 cwd="/",
-                env=_environment(),
+                env=known | {"PYTHONPATH": path, "PYTHONUTF8": "1"},
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -156,10 +150,6 @@ class _Worker:
             )
         self._pipe: Connection[Any, Any] = Connection(ours.detach())
         self._ready = self.busy = False
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
 
     def answer(self, job: bytes, seconds: float, latest: float) -> object:
         """What came of a job that is begun by `latest`; raises ToolError. Where it is `busy` then, it must be ended."""
@@ -193,19 +183,12 @@ class _Worker:
     def end(self) -> None:
         """Kill it; the system may take a second to take back what it held, which nobody waits for."""
         self._pipe.close()
-        self._process.kill()
+        self.process.kill()
         with contextlib.suppress(RuntimeError):  # this process is ending itself
-            threading.Thread(target=self._process.wait, name="worker", daemon=True).start()
+            threading.Thread(target=self.process.wait, name="worker", daemon=True).start()
 
 
 _workers = _Workers()
-
-
-def _environment() -> dict[str, str]:
-    root = str(Path(__file__).parents[1])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    known = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-    return known | {"PYTHONPATH": path, "PYTHONUTF8": "1"}
 
 
 def serve() -> None:
@@ -213,18 +196,27 @@ def serve() -> None:
     from multiprocessing.connection import Connection
 
     _workers.inside = True
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_AS, MEMORY)
+    for what, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, MEMORY)):
+        _, hard = resource.getrlimit(what)
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        with contextlib.suppress(ValueError, OSError):  # a system that does not know it
+            resource.setrlimit(what, (least, least))
     fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
     pipe = Connection(0)
     for name in _PRELOADED:
         importlib.import_module(name)
     pipe.send_bytes(b"ready")
+    flags = fcntl.fcntl(0, fcntl.F_GETFL)
     with contextlib.suppress(EOFError, OSError):  # nobody asks any more
         while True:
             seconds, job = pipe.recv(), pipe.recv_bytes()
-            with _ending(seconds):
-                reply = _done(job)
+            # While it works it ends when the other process does, and soon after the time is up, without any code that
+            # runs for it. Nothing may be sent to and fro meanwhile: that, too, would be a signal, and end it.
+            signal.setitimer(signal.ITIMER_REAL, seconds + 1)
+            fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC)
+            reply = _done(job)
+            fcntl.fcntl(0, fcntl.F_SETFL, flags)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             pipe.send_bytes(reply)
 
 
@@ -238,26 +230,3 @@ def _done(job: bytes) -> bytes:
         return pickle.dumps((False, str(error)))
     except Exception as error:  # noqa: BLE001 - a fence: whatever it is, it is told where it was asked for
         return pickle.dumps((False, f"It failed: {type(error).__name__}: {error}"))
-
-
-@contextlib.contextmanager
-def _ending(seconds: float) -> Generator[None]:
-    """While it lasts, this process ends when the other does, and soon after the time is up; no code has to run for it.
-
-    Nothing may be sent to and fro meanwhile: that, too, would be a signal, and end it.
-    """
-    flags = fcntl.fcntl(0, fcntl.F_GETFL)
-    signal.setitimer(signal.ITIMER_REAL, seconds + 1)
-    fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC)
-    try:
-        yield
-    finally:
-        fcntl.fcntl(0, fcntl.F_SETFL, flags)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _limit(what: int, most: int) -> None:
-    _, hard = resource.getrlimit(what)
-    least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    with contextlib.suppress(ValueError, OSError):  # a system that does not know it
-        resource.setrlimit(what, (least, least))

@@ -318,7 +318,7 @@ class Judged(Guard):
         context.emit(CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note))
         await self._remember(call, seen, verdict, thought, context)
         self.plan.tell(context.emit, f"{call.name} was used")
-        return seen.noted(note)
+        return replace(seen, note=note)
 
     async def _remember(
         self, call: Call, seen: Observation, verdict: "Verdict | None", thought: StepCost, context: CallContext

@@ -2,13 +2,13 @@
 
 import argparse
 import re
+import sys
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import cast
 
 from ecoshell.errors import UsageError
-from ecoshell.options import LATEST, ROLES, Options, RoleModels, RoleName, role_named
+from ecoshell.options import LATEST, ROLES, Options, RoleModels, role_named
 
 _ROLE = "role_"
 """Begins the name under which a role's model is kept while the command line is read."""
@@ -36,7 +36,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     add("--price", metavar="IN,OUT", type=_price, help="the model's price in dollars per million tokens")
     modes = ("single", "umi", "auto")
     add("--mode", choices=modes, help="agent mode: one model; planner, caller and summarizer; or as experience says")
-    add("--role", metavar="ROLE=MODEL", action=_GiveRole, type=_role, help="a role's model in the mode umi; repeatable")
+    add("--role", metavar="ROLE=MODEL", action=_GiveRole, help="a role's model in the mode umi; repeatable")
     how = "react (one path), dfsdt, tot (they backtrack), graph (a parallel plan), or a plugin's"
     add("--strategy", metavar="NAME", help=how)
 
@@ -51,10 +51,11 @@ def options_from(args: argparse.Namespace) -> Options:
 def options_to_run(args: argparse.Namespace) -> Options:
     """The same, once the models of a hub that it names are here, or nobody wants to pull them."""
     options = options_from(args)
-    if any(name and name.startswith("hf:") for name in (options.model, *map(options.roles.of, ROLES))):
+    of_hub = [name for name in (options.model, *map(options.roles.of, ROLES)) if name and name.startswith("hf:")]
+    if of_hub and sys.stdin.isatty() and sys.stderr.isatty():  # else the run says how to pull them
         from ecoshell.cli.manage.models import pull_wanted
 
-        pull_wanted(options)
+        pull_wanted(of_hub)
     return options
 
 
@@ -90,18 +91,14 @@ class _GiveRole(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None
     ) -> None:
-        role, model = cast("tuple[RoleName, str]", values)
+        text = str(values)
+        name, _, model = (part.strip() for part in text.partition("="))
+        if (role := role_named(name)) is None:
+            there = f"There are {', '.join(ROLES)}: --role caller=embedded"
+            raise UsageError(f"--role {text!r} names no role.", fix=there)
+        if not model:
+            raise UsageError(f"--role {text!r} names no model.", fix=f"Try --role {role}=embedded.")
         setattr(namespace, f"{_ROLE}{role}", model)
-
-
-def _role(text: str) -> tuple[RoleName, str]:
-    name, _, model = (part.strip() for part in text.partition("="))
-    role = role_named(name)
-    if role is None:
-        raise UsageError(f"--role {text!r} names no role.", fix=f"There are {', '.join(ROLES)}: --role caller=embedded")
-    if not model:
-        raise UsageError(f"--role {text!r} names no model.", fix=f"Try --role {role}=embedded.")
-    return role, model
 
 
 def _named(text: str) -> str:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ecoshell.api import Agent
@@ -50,7 +51,13 @@ def ask_once(options: Options, words: Sequence[str], *, json: bool, quiet: bool 
     and only errors are told beside the answer.
     """
     report = JsonLines() if json else AnswerOnly(quiet=quiet)
-    person = None if json or quiet or words[-1:] == ["-"] else _person_at_the_terminal()
+    person = None
+    if not (json or quiet or words[-1:] == ["-"]) and all(one and one.isatty() for one in (sys.stdin, sys.stderr)):
+        from ecoshell.cli.inputs import Keyboard
+        from ecoshell.cli.person import LinePerson
+
+        # asked on standard error, so that the answer alone is on standard output
+        person = LinePerson(Keyboard(output=sys.stderr).word, partial(print, file=sys.stderr))
     agent = Agent(user=person, options=options)
     with hangups_interrupt():
         try:
@@ -144,7 +151,13 @@ class AnswerOnly:
     def show(self, event: Event) -> None:
         if isinstance(event, TextArrived):
             if self._growing and event.channel == "answer":
-                self._grow(event.text)
+                text = event.text
+                if not self._open:
+                    self._printed, text = "", text.lstrip()
+                if text:
+                    print(visible(text), end="", flush=True)
+                    self._printed += text
+                    self._open = True
             return
         if self._open:
             print(flush=True)
@@ -164,28 +177,6 @@ class AnswerOnly:
         if outcome.answer and outcome.answer.strip() != self._printed.strip():
             print(visible(outcome.answer), flush=True)
 
-    def _grow(self, text: str) -> None:
-        if not self._open:
-            self._printed, text = "", text.lstrip()
-        if text:
-            print(visible(text), end="", flush=True)
-            self._printed += text
-            self._open = True
-
-
-def _person_at_the_terminal() -> "LinePerson | None":
-    """Whoever sits at the terminal, asked on standard error so that the answer alone is on standard output."""
-    if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stderr)):
-        return None
-    from ecoshell.cli.inputs import Keyboard
-    from ecoshell.cli.person import LinePerson
-
-    return LinePerson(Keyboard(output=sys.stderr).word, _say)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
-
 
 def _complain(text: str) -> None:
-    _say(f"ecoshell: {text}")
+    print(f"ecoshell: {text}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +33,14 @@ def complete(parser: "CommandLine") -> None:
     """Tell the shell that has asked how its line could go on, and end."""
     import argcomplete
 
-    parser.fill_named(os.environ.get("COMP_LINE", "").split())
+    parser.add_plugins()
+    for name in parser.commands.choices.keys() & {*os.environ.get("COMP_LINE", "").split()}:
+        parser.commands.choices[name].load()
     for named, action in _actions(parser, ""):
-        candidates = next((found for names, found in _CANDIDATES if named & names), None)
-        if candidates is not None:
-            setattr(action, "completer", _completer(candidates))  # noqa: B010 - where argcomplete looks for it
+        for names, found in _CANDIDATES:
+            if named & names:
+                setattr(action, "completer", _completer(found))  # noqa: B010 - where argcomplete looks for it
+                break
     argcomplete.autocomplete(parser, always_complete_options=False)
 
 
@@ -97,26 +100,14 @@ def _tools(prefix: str, before: list[str]) -> Iterable[str]:
     return [tool.document.name for _, tool in sources_of(load_settings(paths), paths, ground, lambda _: None)]
 
 
-def _strategies(prefix: str, before: list[str]) -> Iterable[str]:
+def _thinkers(*, judges: bool) -> Iterable[str]:
+    """Strategies, or judges, ours and those of plugins."""
+    from ecoshell.agent.judging import JUDGES
     from ecoshell.assembly.parts import load_settings, plugins_of
     from ecoshell.assembly.shell import STRATEGIES
 
-    paths = user_paths()
-    return [*STRATEGIES, *plugins_of(load_settings(paths), paths, lambda _: None).strategies(STRATEGIES)]
-
-
-def _themes(prefix: str, before: list[str]) -> Iterable[str]:
-    from ecoshell.tui.themes import load_themes
-
-    return [theme.name for theme in load_themes(user_paths()).all]
-
-
-def _judges(prefix: str, before: list[str]) -> Iterable[str]:
-    from ecoshell.agent.judging import JUDGES
-    from ecoshell.assembly.parts import load_settings, plugins_of
-
-    paths = user_paths()
-    return [*JUDGES, *plugins_of(load_settings(paths), paths, lambda _: None).judges(JUDGES)]
+    plugins = plugins_of(load_settings(user_paths()), user_paths(), lambda _: None)
+    return [*JUDGES, *plugins.judges(JUDGES)] if judges else [*STRATEGIES, *plugins.strategies(STRATEGIES)]
 
 
 def _settings(prefix: str, before: list[str]) -> Iterable[str]:
@@ -126,18 +117,23 @@ def _settings(prefix: str, before: list[str]) -> Iterable[str]:
 
     if len(before) % 2 == 0:
         return [one.key for one in descriptions().values() if NAMED not in one.path]
-    if before[-1] in _BY_PLUGINS:
-        return _BY_PLUGINS[before[-1]](prefix, [])
+    match before[-1]:
+        case "tui.theme":
+            from ecoshell.tui.themes import load_themes
+
+            return [theme.name for theme in load_themes(user_paths()).all]
+        case "agent.strategy" | "plan.judge":
+            return _thinkers(judges=before[-1] == "plan.judge")
+        case _:
+            pass
     one = descriptions().get(parted(before[-1]))
     return () if one is None else ("true", "false") if one.kind == "switch" else one.choices
 
 
-_BY_PLUGINS: Mapping[str, Candidates] = {"agent.strategy": _strategies, "plan.judge": _judges, "tui.theme": _themes}
-"""Settings that may name what a plugin brings."""
 _CANDIDATES: tuple[tuple[set[str], Candidates], ...] = (
     ({"--model"}, _models),
     ({"--role"}, _roles),
-    ({"--strategy"}, _strategies),
+    ({"--strategy"}, lambda prefix, before: _thinkers(judges=False)),
     ({"--resume", "--session", "sessions id"}, _sessions),
     ({"tools name", "profile tool", "--tool"}, _tools),
     ({"config pairs"}, _settings),

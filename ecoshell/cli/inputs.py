@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, NoReturn, Protocol, TextIO
+from typing import BinaryIO, NoReturn, TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer
@@ -25,22 +25,6 @@ from ecoshell.paths import make_private
 
 _LONGEST = 64 * 1024
 """Bytes that are taken of what was typed while nobody read."""
-
-
-class Input(Protocol):
-    """A source of lines. Both calls raise Interrupted at Ctrl-C and EOFError at the end."""
-
-    async def question(self, prompt: str) -> str:
-        """A question or a command; kept in the history."""
-        ...
-
-    async def word(self, prompt: str) -> str:
-        """A short decision; not kept."""
-        ...
-
-    def ahead(self) -> list[str]:
-        """Lines that were typed while nobody read: they are messages, and no answer to what is asked next."""
-        ...
 
 
 class Keyboard:
@@ -66,15 +50,30 @@ class Keyboard:
         )
 
     async def question(self, prompt: str) -> str:
+        """A question or a command; kept in the history. Raises Interrupted at Ctrl-C and EOFError at the end."""
         begun, self._begun = self._begun, ""
         return await self._questions.prompt_async(prompt, default=begun)
 
     async def word(self, prompt: str) -> str:
+        """A short decision; not kept. Raises Interrupted and EOFError."""
         return await self._words.prompt_async(prompt)
 
     def ahead(self) -> list[str]:
-        keys = "".join(key.data for key in get_typeahead(self._words.app.input))
-        *lines, self._begun = f"{self._begun}{keys}{_unread(sys.stdin.fileno())}".replace("\r", "\n").split("\n")
+        """Lines that were typed while nobody read: they are messages, and no answer to what is asked next."""
+        typed = self._begun + "".join(key.data for key in get_typeahead(self._words.app.input))
+        if sys.platform != "win32":  # what waits in the terminal, also of a line that is not ended
+            import termios
+
+            terminal = sys.stdin.fileno()
+            before = termios.tcgetattr(terminal)
+            at_once = [*before[:3], before[3] & ~termios.ICANON, *before[4:6], [*before[6]]]
+            at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
+            termios.tcsetattr(terminal, termios.TCSANOW, at_once)
+            try:
+                typed += os.read(terminal, _LONGEST).decode(errors="replace")
+            finally:
+                termios.tcsetattr(terminal, termios.TCSANOW, before)
+        *lines, self._begun = typed.replace("\r", "\n").split("\n")
         return [line for line in lines if line.strip()]
 
 
@@ -87,7 +86,10 @@ class Lines:
         self._warn = warn
 
     async def question(self, prompt: str) -> str:
-        """One line. It blocks, since nothing goes on while a person or a script is waited for."""
+        """One line; raises Interrupted at Ctrl-C and EOFError at the end.
+
+        It blocks, since nothing goes on while a person or a script is waited for.
+        """
         if self._prompts is not None:
             self._prompts.write(prompt)
             self._prompts.flush()
@@ -145,7 +147,8 @@ class KeptHistory(FileHistory):
 
     def load_history_strings(self) -> Iterable[str]:
         try:
-            self._require_file()
+            if is_special(self._file):
+                raise OSError(errno.EINVAL, "it is not a file")
             return list(super().load_history_strings())
         except OSError as error:
             self._complain(error)
@@ -153,37 +156,18 @@ class KeptHistory(FileHistory):
 
     def store_string(self, string: str) -> None:
         try:
-            self._require_file()
+            if is_special(self._file):
+                raise OSError(errno.EINVAL, "it is not a file")
             make_private(self._file.parent)
             self._file.touch(mode=0o600)
             super().store_string(string)
         except OSError as error:
             self._complain(error)
 
-    def _require_file(self) -> None:
-        if is_special(self._file):
-            raise OSError(errno.EINVAL, "it is not a file")
-
     def _complain(self, error: OSError) -> None:
         if not self._complained:
             self._warn(f"the history of what you typed is not kept: {error.strerror or error}")
             self._complained = True
-
-
-def _unread(terminal: int) -> str:
-    """What waits in a terminal, also of a line that is not ended; empty where it cannot be had without waiting."""
-    if sys.platform == "win32":
-        return ""
-    import termios
-
-    before = termios.tcgetattr(terminal)
-    at_once = [*before[:3], before[3] & ~termios.ICANON, *before[4:6], [*before[6]]]
-    at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
-    termios.tcsetattr(terminal, termios.TCSANOW, at_once)
-    try:
-        return os.read(terminal, _LONGEST).decode(errors="replace")
-    finally:
-        termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 def _end_of_input(number: int, frame: FrameType | None) -> NoReturn:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import functools
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -12,7 +13,7 @@ from ecoshell.agent.shell import Shell, Standing
 from ecoshell.agent.user_interface import NonInteractive
 from ecoshell.budget.money import about, amount_text
 from ecoshell.cli.arguments import add_shared_options, options_to_run
-from ecoshell.cli.inputs import Input, KeptHistory, Keyboard, Lines, SlashCompleter
+from ecoshell.cli.inputs import KeptHistory, Keyboard, Lines, SlashCompleter
 from ecoshell.cli.interrupts import Interrupted, hangups_interrupt, stopping
 from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import EventLines, Printer
@@ -47,8 +48,14 @@ async def _chat(options: Options) -> int:
     from ecoshell.assembly.shell import assemble  # builds everything, so it comes when everything is wanted
 
     printer = Printer(sys.stdout)
-    source = _source(printer)
-    talking = sys.stdin.isatty()
+    talking, drawn = sys.stdin.isatty(), sys.stdout.isatty()
+    source: Keyboard | Lines
+    if talking and drawn and printer.steerable:
+        source = Keyboard()
+    else:  # plain lines where the terminal cannot move its cursor
+        prompts = (sys.stdout if drawn else sys.stderr) if talking else None
+        warn = functools.partial(print, "ecoshell:", file=sys.stderr)
+        source = Lines(sys.stdin.buffer, prompts=prompts, warn=warn)
     person = LinePerson(source.word, printer.line) if talking else None
     shell = await assemble(options, person or NonInteractive())
     try:
@@ -57,32 +64,23 @@ async def _chat(options: Options) -> int:
         if isinstance(source, Keyboard):
             history = KeptHistory(user_paths().history_file, line_shell.note)
             completer = SlashCompleter(shell.complete, shell.values)
-            source.equip(history=history, completer=completer, toolbar=line_shell.toolbar)
+            source.equip(history=history, completer=completer, toolbar=lambda: toolbar_text(line_shell.standing))
         return await line_shell.run()
     finally:
         await shell.aclose()
 
 
-def _source(printer: Printer) -> Input:
-    """prompt-toolkit where the terminal can move its cursor, plain lines everywhere else."""
-    if sys.stdin.isatty() and sys.stdout.isatty() and printer.steerable:
-        return Keyboard()
-    shown = sys.stdout if sys.stdout.isatty() else sys.stderr
-    prompts = shown if sys.stdin.isatty() else None
-    return Lines(sys.stdin.buffer, prompts=prompts, warn=lambda text: print(f"ecoshell: {text}", file=sys.stderr))
-
-
 class LineShell:
     """The loop of the line shell: read a line, carry it out, print what happens."""
 
-    def __init__(self, shell: Shell, *, source: Input, printer: Printer, person: LinePerson | None) -> None:
+    def __init__(self, shell: Shell, *, source: Keyboard | Lines, printer: Printer, person: LinePerson | None) -> None:
         """`person` is None when nobody is there to be asked, as with a pipe."""
         self._shell = shell
         self._source = source
         self._printer = printer
         self._prompt = f"{printer.signs.question} "
         self._person = person
-        self._standing: Standing | None = None
+        self.standing: Standing | None = None
         self._stops: set[asyncio.Task[None]] = set()
         self._status = 0
         self._ahead: list[str] = []
@@ -106,10 +104,6 @@ class LineShell:
             self._printer.line(kept, "dim")
         return self._status if self._person is None else 0
 
-    def toolbar(self) -> str:
-        """The budget and the model on one line."""
-        return toolbar_text(self._standing) if self._standing else ""
-
     def note(self, text: str) -> None:
         """Tell the person something that stops nothing."""
         self._printer.line(f"{self._printer.signs.dot} note: {visible_line(text)}", "yellow")
@@ -118,9 +112,9 @@ class LineShell:
         """Take one line; False when the person wants to leave."""
         if self._person is not None:
             try:
-                self._standing = await self._shell.standing()
+                self.standing = await self._shell.standing()
             except EcoshellError as error:  # while nobody can say where the session stands, what was last known stays
-                self._tell(error)
+                EventLines(self._printer).show(ErrorHappened.of(error))
         try:
             if self._ahead:
                 typed = self._ahead.pop(0).strip()
@@ -146,11 +140,8 @@ class LineShell:
             raise  # nobody reads any more
         except Exception as error:  # noqa: BLE001 - the edge of the shell: not even a defect in a command ends it
             self._status = error.exit_status if isinstance(error, EcoshellError) else EXIT_STATUS["error"]
-            self._tell(error)
+            EventLines(self._printer).show(ErrorHappened.of(error))
         return True
-
-    def _tell(self, error: Exception) -> None:
-        EventLines(self._printer).show(ErrorHappened.of(error))
 
     async def _turn(self, question: str, attachments: Sequence[Attachment] = ()) -> bool:
         """Ask and follow the turn to its last event; False when it was stopped and nobody is there to go on."""
@@ -212,8 +203,10 @@ class LineShell:
         stop.add_done_callback(self._stops.discard)
 
 
-def toolbar_text(standing: Standing) -> str:
+def toolbar_text(standing: Standing | None) -> str:
     """What is spent, held and left of each cap, and the model, on one line."""
+    if standing is None:
+        return ""
     parts: list[str] = []
     for cap in standing.caps:
         spent, held, left = (amount_text(value, cap.unit) for value in (cap.spent, cap.held, cap.left))

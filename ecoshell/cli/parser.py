@@ -4,17 +4,14 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ecoshell import __version__
 from ecoshell.cli.arguments import add_shared_options
 from ecoshell.errors import EcoshellError, UsageError, likely
-
-if TYPE_CHECKING:
-    from ecoshell.plugins import Command
 
 _DESCRIPTION = "A chat shell for a tool-using agent that never spends more than it was given."
 _EPILOG = "Without a command, the chat opens. Everything is explained in the README."
@@ -77,13 +74,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Refuse what was typed."""
-        wrong = _CHOICES.fullmatch(message)
+        wrong, options = _CHOICES.fullmatch(message), _OPTION.findall(self.format_usage())
         stranger = message.removeprefix(_UNKNOWN).partition(" ")[0] if message.startswith(_UNKNOWN) else None
-        if wrong:
-            stranger = self._unknown_option_before(wrong["typed"])
+        if wrong and wrong["typed"] in self._typed:  # the word may have been meant for a mistyped option before it
+            before = self._typed[: self._typed.index(wrong["typed"])]
+            strangers = (one for one in before if one.startswith("--") and one.partition("=")[0] not in options)
+            stranger = next(strangers, None)
         if stranger:
             named = stranger.partition("=")[0]
-            raise UsageError(f"There is no option {named}.", fix=likely(named, self._options()))
+            raise UsageError(f"There is no option {named}.", fix=likely(named, options))
         if wrong:
             what, typed = wrong["what"], wrong["typed"]
             told = f"{what} cannot be {typed!r}." if what.startswith("-") else f"There is no {what.lower()} {typed!r}."
@@ -91,29 +90,22 @@ class Parser(argparse.ArgumentParser):
             raise kind(told, fix=likely(typed, re.findall(r"[\w-]+", wrong["choices"])))
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", fix=f"`{self.prog} --help` shows what there is.")
 
+    def load(self) -> None:
+        """Add the arguments, if they are not there yet."""
+        if self.fill is not None:
+            self.fill, fill = None, self.fill
+            fill(self)
+
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - a namespace of another class is never given
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Refuse unknown arguments here, where the right ones are known, and not in the parser above."""
-        if self.fill is not None:
-            self.fill, fill = None, self.fill
-            fill(self)
+        self.load()
         self._typed = tuple(args or ())
         found, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
         if unknown:
             self.error(f"{_UNKNOWN}{' '.join(unknown)}")
         return found, unknown
-
-    def _options(self) -> list[str]:
-        return _OPTION.findall(self.format_usage())
-
-    def _unknown_option_before(self, word: str) -> str | None:
-        """The mistyped option that a word was meant for, when that made the word look like a command."""
-        before = self._typed[: self._typed.index(word)] if word in self._typed else ()
-        known = self._options()
-        return next(
-            (typed for typed in before if typed.startswith("--") and typed.partition("=")[0] not in known), None
-        )
 
 
 class CommandLine(Parser):
@@ -123,7 +115,7 @@ class CommandLine(Parser):
     _has_plugins = False
 
     def format_help(self) -> str:
-        self._add_plugins()
+        self.add_plugins()
         return super().format_help()
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - as its base
@@ -133,30 +125,21 @@ class CommandLine(Parser):
         try:
             return super().parse_known_args(args, namespace)
         except UnknownCommand:
-            self._add_plugins()
+            self.add_plugins()
             return super().parse_known_args(args, namespace)
 
-    def fill_named(self, words: Iterable[str]) -> None:
-        """Add the commands of plugins, and the arguments of the commands that are among the words."""
-        self._add_plugins()
-        for name in self.commands.choices.keys() & {*words}:
-            parser = self.commands.choices[name]
-            if parser.fill is not None:
-                parser.fill, fill = None, parser.fill
-                fill(parser)
-
-    def _add_plugins(self) -> None:
-        """Add the commands of plugins."""
+    def add_plugins(self) -> None:
+        """Add the commands of plugins, once."""
         if self._has_plugins:
             return
         self._has_plugins = True
         from ecoshell.paths import user_paths
-        from ecoshell.plugin_host import Plugins, find_for
+        from ecoshell.plugin_host import Plugins, blaming, find_for
 
         for name, (plugin, command) in Plugins(find_for(user_paths()), warn).commands(self.commands.choices).items():
             parser = self.commands.add_parser(name, help=command.about)
-            parser.set_defaults(run=partial(_run_of_plugin, plugin, command))
-            parser.fill = partial(_fill_of_plugin, plugin, command)
+            parser.set_defaults(run=blaming(plugin)(command.run))
+            parser.fill = blaming(plugin)(command.add_arguments)
 
 
 def build_parser() -> CommandLine:
@@ -188,17 +171,3 @@ def warn(message: str) -> None:
     from ecoshell.cli.fence import told
 
     print(told(EcoshellError(message)), file=sys.stderr)
-
-
-def _fill_of_plugin(plugin: str, command: "Command", parser: Parser) -> None:
-    from ecoshell.plugin_host import blaming
-
-    with blaming(plugin):
-        command.add_arguments(parser)
-
-
-def _run_of_plugin(plugin: str, command: "Command", args: argparse.Namespace) -> int:
-    from ecoshell.plugin_host import blaming
-
-    with blaming(plugin):
-        return command.run(args)

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 from ecoshell.agent.commands import amount, dollars
 from ecoshell.agent.user_interface import (
@@ -56,12 +57,12 @@ _COST_WORDS: Mapping[str, Literal["go", "always", "model", "answer", "stop"]] = 
 _TRUSTS: Mapping[str, Trust] = _by_word({"yes": "1 y yes", "no": "n no", "later": "l later"})
 
 
-class _Pending(Generic[T]):
-    """A question the core waits with."""
+@dataclass(slots=True)
+class _Pending:
+    """A question the core waits with; it is made while the event loop runs."""
 
-    def __init__(self) -> None:
-        self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self.begun = asyncio.Event()
+    answer: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class LinePerson:
@@ -73,8 +74,9 @@ class LinePerson:
 
     def __init__(self, read: Callable[[str], Awaitable[str]], say: Callable[[str], None]) -> None:
         """`read` shows a prompt and gives what was typed (raises Interrupted, EOFError); `say` prints one line."""
-        self._questions = Questions(read, say)
-        self._pending: dict[int, _Pending[Any]] = {}
+        self._read = read
+        self._say = say
+        self._pending: dict[int, _Pending] = {}
         self._early: set[int] = set()
         """Questions that were asked before their event was read."""
 
@@ -102,13 +104,9 @@ class LinePerson:
         self._pending.clear()
         self._early.clear()
 
-    def _of(self, event: Event) -> _Pending[Any]:
-        """The question, whichever of event and call came first."""
-        return self._pending.setdefault(id(event), _Pending())
-
     async def _decided(self, event: Question, interrupted: T) -> T:
         """The decision; `interrupted` when Ctrl-C is typed and nobody reads the events, who could stop the turn."""
-        pending = self._of(event)
+        pending = self._pending.setdefault(id(event), _Pending())
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
@@ -125,9 +123,18 @@ class LinePerson:
 
     async def _ask(self, event: Question) -> None:
         """Ask while the core waits; when it no longer does, because the turn was stopped, the question is withdrawn."""
-        pending = self._of(event)
+        pending = self._pending.setdefault(id(event), _Pending())
         pending.begun.set()
-        task = asyncio.ensure_future(self._questions.decide(event))
+        match event:
+            case ApprovalWanted():
+                asked: Coroutine[Any, Any, object] = self._approval(event)
+            case LimitHit():
+                asked = self._limit(event)
+            case CostWanted():
+                asked = self._cost(event)
+            case TrustWanted():
+                asked = self._trust(event)
+        task = asyncio.ensure_future(asked)
         pending.answer.add_done_callback(lambda _: task.cancel())
         try:
             decided = await task
@@ -138,28 +145,7 @@ class LinePerson:
             if not pending.answer.done():
                 pending.answer.set_result(decided)
 
-
-class Questions:
-    """Asks one thing after another until there is a decision."""
-
-    def __init__(self, read: Callable[[str], Awaitable[str]], say: Callable[[str], None]) -> None:
-        """`read` shows a prompt and gives what was typed (raises Interrupted, EOFError); `say` prints one line."""
-        self._read = read
-        self._say = say
-
-    async def decide(self, wanted: Question) -> Approval | LimitChoice | CostChoice | Trust:
-        """Ask what the core wants decided; raises Interrupted."""
-        match wanted:
-            case ApprovalWanted():
-                return await self.approval(wanted)
-            case LimitHit():
-                return await self.limit(wanted)
-            case CostWanted():
-                return await self.cost(wanted)
-            case TrustWanted():
-                return await self.trust(wanted)
-
-    async def approval(self, wanted: ApprovalWanted) -> Approval:
+    async def _approval(self, wanted: ApprovalWanted) -> Approval:
         """May this call run, and with which arguments?"""
         if wanted.fault:
             self._say(f"! these arguments cannot be used: {visible_line(wanted.fault)}")
@@ -186,7 +172,7 @@ class Questions:
             else:
                 self._say("Type 1, 2, 3, e, n or d.")
 
-    async def trust(self, wanted: TrustWanted) -> Trust:
+    async def _trust(self, wanted: TrustWanted) -> Trust:
         """May the model follow the instructions of this project?"""
         again = ", which has changed" if wanted.changed else ""
         self._say(f"? may the model follow {visible_line(wanted.file)}{again}")
@@ -195,7 +181,7 @@ class Questions:
             self._say("Type 1, n or l.")
         return _TRUSTS[typed]
 
-    async def limit(self, hit: LimitHit) -> LimitChoice:
+    async def _limit(self, hit: LimitHit) -> LimitChoice:
         """What to do at a limit?"""
         self._show_offers(hit.offers)
         prompt = "[r] raise the cap  [m] another model  [a] answer from what there is  [s] stop: "
@@ -203,10 +189,17 @@ class Questions:
             kind, model = await self._choice(hit.offers, prompt, _LIMIT_WORDS, "r, m, a or s")
             if kind != "raise":
                 return LimitChoice(kind, model)
-            if (raised := await self._new_cap(hit)) is not None:
-                return raised
+            proposed = enough_text(hit)
+            hint = f"enter for {proposed}" if proposed else f"such as {'0.50' if hit.unit == 'usd' else '20000tok'}"
+            typed = await self._word(f"New cap for this {hit.scope} ({hint}): ", at_end="") or proposed
+            try:
+                if typed:
+                    parse_amount(typed)
+                    return LimitChoice("raise", typed)
+            except UsageError as error:
+                self._say(visible_line(str(error)))
 
-    async def cost(self, wanted: CostWanted) -> CostChoice:
+    async def _cost(self, wanted: CostWanted) -> CostChoice:
         """May an expensive step go on?"""
         low, high, above = (dollars(nano) for nano in (wanted.low_nano, wanted.high_nano, wanted.threshold_nano))
         self._say(f"? the next step with {visible_line(wanted.model)} costs from {low} to {high} at most")
@@ -255,21 +248,6 @@ class Questions:
             cost = "price unknown" if offer.most_nano is None else f"{dollars(offer.most_nano)} at most"
             size = amount(offer.most_tokens, "tokens")
             self._say(f"  [{number}] {visible_line(offer.name)} ({where}): {cost}, {size} at most{fits}")
-
-    async def _new_cap(self, hit: LimitHit) -> LimitChoice | None:
-        """A cap as typed; an empty line takes the one that is proposed."""
-        proposed = enough_text(hit)
-        example = "0.50" if hit.unit == "usd" else "20000tok"
-        hint = f"enter for {proposed}" if proposed else f"such as {example}"
-        typed = await self._word(f"New cap for this {hit.scope} ({hint}): ", at_end="") or proposed
-        if not typed:
-            return None
-        try:
-            parse_amount(typed)
-        except UsageError as error:
-            self._say(visible_line(str(error)))
-            return None
-        return LimitChoice("raise", typed)
 
     async def _word(self, prompt: str, *, at_end: str, lower: bool = True) -> str:
         """What was typed, trimmed; `at_end` when the input has ended."""

@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ecoshell.agent.workspace import FILE_BYTES
 from ecoshell.budget.money import counted
@@ -32,21 +31,12 @@ def decoded(raw: bytes, warn: Callable[[str], None]) -> str:
         return raw.decode("utf-8", errors="replace")
 
 
-@dataclass(slots=True)
-class _Heard:
-    """What came in: its beginning, and how much it was."""
-
-    head: bytes = b""
-    size: int = 0
-    ended: bool = False
-
-
 def question() -> bytes:
     """All of standard input, however long it takes; raises UsageError for more than MOST bytes."""
-    heard = _hear(MOST, begins=None, ends=None)
-    if not heard.ended:
+    head, _, ended = _hear(MOST, begins=None, ends=None)
+    if not ended:
         raise UsageError(f"The question on standard input has more than {MOST:,} bytes.", fix="Ask a shorter one.")
-    return heard.head
+    return head
 
 
 def context(say: Callable[[str], None], *, promised: bool) -> Attachment | None:
@@ -59,27 +49,21 @@ def context(say: Callable[[str], None], *, promised: bool) -> Attachment | None:
         return None
     limits = (None, None) if promised else (_BEGINS, _ENDS)
     try:
-        heard = _hear(FILE_BYTES, begins=limits[0], ends=limits[1])
+        head, size, ended = _hear(FILE_BYTES, begins=limits[0], ends=limits[1])
     except OSError as error:  # as after nohup, which leaves an input that cannot be read
         if promised:
             raise UsageError(f"Standard input cannot be read ({error.strerror}).") from error
         return None
-    if not heard.size and not heard.ended:
+    if not size and not ended:
         say(f"nothing came on standard input for {_BEGINS:.0f} s, so the question goes without it. {_WHEN_SLOW}")
-    if b"\0" in heard.head:
+    if b"\0" in head:
         raise UsageError(
             "Standard input is binary (it contains NUL bytes), not text, so nothing was asked.",
             fix="Pipe text, or give the question < /dev/null.",
         )
-    if not heard.head.strip():
+    if not head.strip():
         return None
-    return _attachment(heard, say)
-
-
-def _attachment(heard: _Heard, say: Callable[[str], None]) -> Attachment:
-    """The text, which says where it was cut."""
-    head, size = heard.head, heard.size
-    whole = counted(size, "byte") if heard.ended else f"more than {min(size, MOST):,} bytes"
+    whole = counted(size, "byte") if ended else f"more than {min(size, MOST):,} bytes"
     if len(head) < size:
         try:
             head.decode()
@@ -87,22 +71,44 @@ def _attachment(heard: _Heard, say: Callable[[str], None]) -> Attachment:
             if error.reason == "unexpected end of data":  # a character that was cut in two goes
                 head = head[: error.start]
     text = decoded(head, say)
-    if len(head) == size and heard.ended:
+    if len(head) == size and ended:
         say(f"{NAME} goes along with the question: {whole}.")
         return Attachment(NAME, text)
     part = f"the first {len(head):,} of {whole}"
-    if heard.ended or size >= MOST:
+    if ended or size >= MOST:
         say(f"{NAME} goes along with the question, cut: {part}.")
     else:
         say(f"{NAME} had not ended after {_ENDS:.0f} s; {part} go along with the question. {_WHEN_SLOW}")
     return Attachment(NAME, f"{text}\n[cut: {part}]")
 
 
-def _hear(kept: int, *, begins: float | None, ends: float | None) -> _Heard:
-    """Read to the end, to MOST bytes or to the time limits, of which None is none; raises OSError."""
-    heard, arrived, began = _Heard(), _arriving(), time.monotonic()
-    limit = begins
-    while heard.size <= MOST and not heard.ended:
+def _hear(kept: int, *, begins: float | None, ends: float | None) -> tuple[bytes, int, bool]:
+    """Read to the end, to MOST bytes or to the time limits, of which None is none; raises OSError.
+
+    Gives the beginning of what came in, as much as is `kept`, how much it was, and whether it has ended.
+    """
+    head, size, ended, began, limit = b"", 0, False, time.monotonic(), begins
+    arrived: queue.Queue[bytes | OSError] = queue.Queue(maxsize=4)
+    descriptor = sys.stdin.fileno()
+
+    def read() -> None:
+        chunk = b"more"
+        while chunk:
+            try:
+                chunk = os.read(descriptor, _CHUNK)
+            except BlockingIOError:  # whoever started this may have left the input without waiting
+                import select
+
+                select.select([descriptor], [], [])
+                continue
+            except OSError as error:
+                arrived.put(error)
+                return
+            arrived.put(chunk)
+
+    # a thread reads, as not every system can wait for a pipe; it ends with us
+    threading.Thread(target=read, daemon=True).start()
+    while size <= MOST and not ended:
         left = None if limit is None else max(0.0, began + limit - time.monotonic())
         try:
             chunk = arrived.get(timeout=left)
@@ -111,37 +117,7 @@ def _hear(kept: int, *, begins: float | None, ends: float | None) -> _Heard:
         if isinstance(chunk, OSError):
             raise chunk
         limit = ends
-        heard.head += chunk[: kept - len(heard.head)]
-        heard.size += len(chunk)
-        heard.ended = not chunk
-    return heard
-
-
-def _arriving() -> "queue.Queue[bytes | OSError]":
-    """What comes in, the last piece empty. A thread reads, as not every system can wait for a pipe; it ends with us."""
-    arrived: queue.Queue[bytes | OSError] = queue.Queue(maxsize=4)
-    descriptor = sys.stdin.fileno()
-
-    def read() -> None:
-        chunk = b"more"
-        while chunk:
-            try:
-                chunk = _read(descriptor)
-            except OSError as error:
-                arrived.put(error)
-                return
-            arrived.put(chunk)
-
-    threading.Thread(target=read, daemon=True).start()
-    return arrived
-
-
-def _read(descriptor: int) -> bytes:
-    """The next piece; whoever started this may have left the input without waiting."""
-    while True:
-        try:
-            return os.read(descriptor, _CHUNK)
-        except BlockingIOError:
-            import select
-
-            select.select([descriptor], [], [])
+        head += chunk[: kept - len(head)]
+        size += len(chunk)
+        ended = not chunk
+    return head, size, ended

@@ -1,7 +1,7 @@
 """Events as lines of text: what the line shell and `ask` print, for any terminal, pipe or screen reader."""
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import NoReturn, TextIO
 
@@ -106,16 +106,10 @@ class Printer:
 
     def __init__(self, file: TextIO) -> None:
         self._console = _Console(file=file, markup=False, emoji=False, highlight=False, soft_wrap=True)
-
-    @property
-    def steerable(self) -> bool:
+        self.steerable = self._console.is_terminal and not self._console.is_dumb_terminal
         """Whether a terminal is written to that can do more than print."""
-        return self._console.is_terminal and not self._console.is_dumb_terminal
-
-    @property
-    def signs(self) -> Signs:
+        self.signs = FANCY if self.steerable and self._console.encoding.lower().startswith("utf") else PLAIN
         """Signs that can be shown."""
-        return FANCY if self.steerable and self._console.encoding.lower().startswith("utf") else PLAIN
 
     @property
     def width(self) -> int:
@@ -145,73 +139,6 @@ class Printer:
             self._console.clear()
 
 
-class Streamed:
-    """The replies of one step, a line for each."""
-
-    def __init__(self, write: Callable[[str, str], None], sign: str, dot: str) -> None:
-        """`write` prints in a style without ending the line; `sign` stands before each reply, `dot` before the line
-        that says that a model reasons.
-        """
-        self._write = write
-        self._sign = sign
-        self._dot = dot
-        self._reasoned: list[str] = []
-        self._replies: list[str] = []
-        self._open: str = ""
-        """The channel of the reply that is being printed; empty when none is."""
-        self._withheld = False
-
-    def arrive(self, event: TextArrived) -> None:
-        """Print a piece, whose role it is first; nothing of a call, and of what is reasoned only that it is."""
-        if self._open and self._open != event.channel:
-            self.end()  # an answer after a thought, or either after what was reasoned
-        if event.channel == "reasoning":
-            if not self._open:
-                self._write(f"{self._dot} {said_by(event.role)}thinking …", "dim")
-                self._open = event.channel
-            self._reasoned.append(event.text)
-            return
-        text = event.text if self._open else event.text.lstrip()  # models like to begin with a space
-        if self._withheld or not text:
-            return
-        if not self._open:
-            self._withheld = text.startswith(CALL_BEGINS)
-            if self._withheld:
-                return
-            self._write(f"{self._sign} {said_by(event.role)}", "")
-            self._open = event.channel
-            self._replies.append("")
-        self._replies[-1] += text
-        self._write(visible(text), "")
-
-    def end(self) -> None:
-        """Take it that the reply is over."""
-        self._withheld = False
-        if self._open:
-            counted = f" {words_text(''.join(self._reasoned))}" if self._open == "reasoning" else ""
-            self._write(f"{counted}\n", "dim" if counted else "")
-            self._open = ""
-
-    def take_reasoned(self) -> bool:
-        """Whether what a reply was preceded by was told of; asked once for each reply."""
-        told = bool(self._reasoned)
-        self._reasoned.clear()
-        return told
-
-    def forget(self) -> None:
-        """Begin another step."""
-        self._reasoned.clear()
-        self._replies.clear()
-
-    def was(self, text: str) -> bool:
-        """Whether this is what was printed last."""
-        return (self._replies[-1] if self._replies else "").strip() == text.strip()
-
-    def had(self, thought: str) -> bool:
-        """Whether a reply began so; a planner says after its thought who is next."""
-        return any(reply.strip().startswith(thought.strip()) for reply in self._replies)
-
-
 def said_by(role: str) -> str:
     """The words before what a role says, where there are several."""
     return f"{role}: " if role in ROLES else ""
@@ -226,7 +153,13 @@ class EventLines:
         self._signs = printer.signs
         self._streaming = streaming
         self._answers = answers
-        self._streamed = Streamed(printer.piece, self._signs.thought, self._signs.dot)
+        self._open = ""
+        """The channel of the reply that is being printed; empty when none is."""
+        self._withheld = False
+        """Whether what arrives spells a call."""
+        self._reasoned: list[str] = []
+        self._replies: list[str] = []
+        """Of this step."""
         self._thinks = ("", "")
         """The role and the model that were last said to think."""
         self._plan: PlanChanged | None = None
@@ -236,68 +169,108 @@ class EventLines:
         self._branching: Branching | None = None
         """The parallel plan that is under way."""
 
-    def show(self, event: Event) -> None:
-        """Print what there is to say about an event, which may be nothing."""
-        if isinstance(event, TextArrived):
-            if self._streaming:
-                self._streamed.arrive(event)
-            return
-        self._streamed.end()
-        self._tell(event)
-
     def question(self, text: str) -> None:
         """Print a question of the past."""
         self._printer.line(f"{self._signs.question} {visible(text)}", "bold")
 
-    def _tell(self, event: Event) -> None:
+    def show(self, event: Event) -> None:
+        """Print what there is to say about an event, which may be nothing."""
+        line, signs = self._printer.line, self._signs
+        if isinstance(event, TextArrived):
+            if self._streaming:
+                self._arrive(event)
+            return
+        self._end_reply()
         match event:
-            case TurnStarted() | TurnFinished():
-                self._turn(event)
+            case TurnStarted():
+                self._end_branches()
+                self._reasoned, self._replies = [], []
+                self._thinks, self._plan = ("", ""), None
+                for attached in event.attachments:
+                    size = counted(len(attached.text), "character")
+                    line(f"{signs.dot} attached {visible_line(attached.name)} ({size})", "dim")
+            case TurnFinished():
+                self._end_branches()
+                line(summary(event, signs), "green" if event.status == "answered" else "yellow")
             case StepStarted() | BudgetHeld() | Rationale() | Reasoned() | StepProposed():
                 self._thinking(event)
             case PlanChanged() | GraphPlanned() | NodeChanged():
                 self._planned(event)
             case Answer():
-                self._answer(event)
+                sign = f"{signs.bad} partial answer:" if event.partial else signs.answer
+                if event.role in ROLES:
+                    sign = f"{sign.removesuffix(':')} by the {event.role}:"
+                if self._answers and not self._said(event.text):
+                    line(f"{sign} {visible(event.text)}", "bold")
             case CommandRan():
-                line, signs = self._printer.line, self._signs
                 line(f"! {visible_line(event.command)}", "bold")
                 line(visible(event.output), "" if event.ok else "red")
                 ending = f"{signs.good} done" if event.ok else f"{signs.bad} failed"
                 line(f"{ending} {signs.dot} {duration(event.seconds)}", "dim")
-            case Notice() | LimitHit() | ErrorHappened() | BudgetSettled():
-                self._trouble(event)
+            case LimitHit():
+                line(f"{signs.bad} limit: {visible_line(event.message)}", "yellow")
+            case ErrorHappened():
+                message = "" if event.message in self._noted and event.fix else event.message
+                told = " ".join(part for part in (message, event.kept, event.fix) if part)
+                line(f"{signs.bad} error: {visible_line(told)}", "red")
+            case Notice() | BudgetSettled():
+                note = event.text if isinstance(event, Notice) else describe(event)
+                if note and note != self._noted:  # one is told once
+                    line(f"{signs.dot} note: {visible_line(note)}", "yellow")
+                    self._noted = note
             case _ if type(event) in _LOOKS and (told := describe(event)):
                 sign, style = _LOOKS[type(event)]
                 if isinstance(event, CallStarted):
                     told = f"{said_by(event.role)}{told}"
-                if isinstance(event, CallFinished) and not event.ok:
-                    style = "red"
-                if isinstance(event, ModeChosen) and event.after:
-                    style = "yellow"
-                self._printer.line(f"{sign.format(**asdict(self._signs))} {told}", style)
+                failed = isinstance(event, CallFinished) and not event.ok
+                changed = isinstance(event, ModeChosen) and event.after
+                style = "red" if failed else "yellow" if changed else style
+                line(f"{sign.format(**asdict(signs))} {told}", style)
             case _:
                 pass
 
-    def _turn(self, event: TurnStarted | TurnFinished) -> None:
-        """What goes along with a question, and how its turn ended."""
-        self._end_branches()
-        if isinstance(event, TurnFinished):
-            style = "green" if event.status == "answered" else "yellow"
-            self._printer.line(summary(event, self._signs), style)
+    def _arrive(self, event: TextArrived) -> None:
+        """Print a piece, whose role it is first; nothing of a call, and of what is reasoned only that it is."""
+        write, signs = self._printer.piece, self._signs
+        if self._open and self._open != event.channel:
+            self._end_reply()  # an answer after a thought, or either after what was reasoned
+        if event.channel == "reasoning":
+            if not self._open:
+                write(f"{signs.dot} {said_by(event.role)}thinking …", "dim")
+                self._open = event.channel
+            self._reasoned.append(event.text)
             return
-        self._streamed.forget()
-        self._thinks, self._plan = ("", ""), None
-        for attached in event.attachments:
-            size = counted(len(attached.text), "character")
-            self._printer.line(f"{self._signs.dot} attached {visible_line(attached.name)} ({size})", "dim")
+        text = event.text if self._open else event.text.lstrip()  # models like to begin with a space
+        if self._withheld or not text:
+            return
+        if not self._open:
+            self._withheld = text.startswith(CALL_BEGINS)
+            if self._withheld:
+                return
+            write(f"{signs.thought} {said_by(event.role)}")
+            self._open = event.channel
+            self._replies.append("")
+        self._replies[-1] += text
+        write(visible(text))
+
+    def _end_reply(self) -> None:
+        """Take it that the reply that arrives is over."""
+        self._withheld = False
+        if self._open:
+            counted = f" {words_text(''.join(self._reasoned))}" if self._open == "reasoning" else ""
+            self._printer.piece(f"{counted}\n", "dim" if counted else "")
+            self._open = ""
+
+    def _said(self, text: str) -> bool:
+        """Whether this is the reply that was printed last."""
+        return (self._replies[-1] if self._replies else "").strip() == text.strip()
 
     def _thinking(self, event: StepStarted | BudgetHeld | Rationale | Reasoned | StepProposed) -> None:
         """Which of several roles is asked, while somebody watches, what it has thought, and what a search considers."""
         line, signs = self._printer.line, self._signs
         match event:
             case StepStarted():
-                self._streamed.forget()
+                self._reasoned, self._replies = [], []
             case BudgetHeld():
                 who = (event.role, event.model)
                 if self._streaming and event.role in ROLES and who != self._thinks:
@@ -306,13 +279,15 @@ class EventLines:
                 if event.clamped:
                     line(f"{signs.dot} note: the budget allows this reply {event.max_tokens:,} tokens", "yellow")
             case Reasoned():
-                if not self._streamed.take_reasoned():
+                if not self._reasoned:
                     line(f"{signs.dot} {said_by(event.role)}{describe(event)}", "dim")
+                self._reasoned.clear()  # said once for each reply
             case Rationale():
-                if not self._streamed.had(event.text):
+                # a planner says after its thought who is next
+                if not any(reply.strip().startswith(event.text.strip()) for reply in self._replies):
                     line(f"{signs.thought} {said_by(event.role)}{visible_line(event.text)}", "italic")
             case StepProposed():
-                said = "" if self._streamed.was(event.rationale) else f" {signs.dot} {visible_line(event.rationale)}"
+                said = "" if self._said(event.rationale) else f" {signs.dot} {visible_line(event.rationale)}"
                 line(f"{signs.proposed} proposed: {visible_line(event.step)}{said}", "dim")
 
     def _planned(self, event: PlanChanged | GraphPlanned | NodeChanged) -> None:
@@ -326,10 +301,15 @@ class EventLines:
             case GraphPlanned():
                 self._end_branches()
                 self._branching = Branching(event)
-                if signs is FANCY:
-                    self._draw(self._branching)
-                else:
+                if signs is not FANCY:
                     line(f"{signs.thought} {describe(event)}", "italic")
+                    return
+                drawing = Drawing(self._branching)
+                line(f"{signs.thought} {' · '.join(headline(self._branching))}", "italic")
+                for drawn in drawing.lines(self._printer.width - 2, 0, _DRAWN):
+                    line(f"  {''.join(text for text, _ in drawn)}".rstrip(), "dim")
+                if drawing.height > _DRAWN:
+                    line(f"  … {drawing.height - _DRAWN:,} more", "dim")
             case NodeChanged():
                 if told := describe(event):
                     line(f"{signs.dot} {told}", "yellow")
@@ -338,45 +318,11 @@ class EventLines:
                     if self._branching.settled:
                         self._end_branches()
 
-    def _draw(self, branching: Branching) -> None:
-        """A parallel plan before it runs, a line for each node."""
-        line, drawing = self._printer.line, Drawing(branching)
-        line(f"{self._signs.thought} {' · '.join(headline(branching))}", "italic")
-        for drawn in drawing.lines(self._printer.width - 2, 0, _DRAWN):
-            line(f"  {''.join(text for text, _ in drawn)}".rstrip(), "dim")
-        if drawing.height > _DRAWN:
-            line(f"  … {drawing.height - _DRAWN:,} more", "dim")
-
     def _end_branches(self) -> None:
         """What the parallel plan that was under way came to."""
         if self._branching is not None:
             self._printer.line(f"{self._signs.dot} plan: {outcome(self._branching.ended())}", "dim")
             self._branching = None
-
-    def _trouble(self, event: Notice | LimitHit | ErrorHappened | BudgetSettled) -> None:
-        """A note, which is told once; a limit; an error."""
-        signs, line = self._signs, self._printer.line
-        match event:
-            case LimitHit():
-                line(f"{signs.bad} limit: {visible_line(event.message)}", "yellow")
-            case ErrorHappened():
-                message = "" if event.message in self._noted and event.fix else event.message
-                told = " ".join(part for part in (message, event.kept, event.fix) if part)
-                line(f"{signs.bad} error: {visible_line(told)}", "red")
-            case Notice() | BudgetSettled():
-                note = event.text if isinstance(event, Notice) else describe(event)
-                if note and note != self._noted:
-                    line(f"{signs.dot} note: {visible_line(note)}", "yellow")
-                    self._noted = note
-
-    def _answer(self, event: Answer) -> None:
-        if not self._answers:
-            return
-        sign = f"{self._signs.bad} partial answer:" if event.partial else self._signs.answer
-        if event.role in ROLES:
-            sign = f"{sign.removesuffix(':')} by the {event.role}:"
-        if not self._streamed.was(event.text):
-            self._printer.line(f"{sign} {visible(event.text)}", "bold")
 
 
 def summary(event: TurnFinished, signs: Signs) -> str:

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from ecoshell.assembly.viewing import assemble_view
 from ecoshell.cli.arguments import options_from
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.options import Options
-from ecoshell.paths import Paths, user_paths
+from ecoshell.paths import user_paths
 from ecoshell.sessions.export import write_new
 from ecoshell.tui.app import ChatApp
 
@@ -40,7 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Take the picture; raises UsageError for a file that cannot be one or is there, and StoreError."""
-    size, file = _size(args.size), args.file.expanduser()
+    found, file = _SIZE.fullmatch(args.size.strip()), args.file.expanduser()
+    size = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not all(least <= given <= most for least, given, most in zip(_LEAST, size, _MOST, strict=True)):
+        raise UsageError(
+            f"--size {args.size!r} is not a screen of {_LEAST[0]}x{_LEAST[1]} to {_MOST[0]}x{_MOST[1]}.",
+            fix="Give columns and lines, such as 120x36.",
+        )
     if file.suffix.lower() != ".svg":
         raise UsageError(f"{file} is not the name of an SVG file.", fix="Give a name that ends in .svg.")
     if file.exists():  # said before the work; the file is never overwritten in any case
@@ -51,29 +56,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _size(text: str) -> tuple[int, int]:
-    """Columns and lines as typed, such as `120x36`; raises UsageError."""
-    found = _SIZE.fullmatch(text.strip())
-    size = (int(found[1]), int(found[2])) if found else (0, 0)
-    if not all(least <= given <= most for least, given, most in zip(_LEAST, size, _MOST, strict=True)):
-        raise UsageError(
-            f"--size {text!r} is not a screen of {_LEAST[0]}x{_LEAST[1]} to {_MOST[0]}x{_MOST[1]}.",
-            fix="Give columns and lines, such as 120x36.",
-        )
-    return size
-
-
-@dataclass(frozen=True, slots=True)
-class _PicturePaths(Paths):
-    """The person's folders without their draft: what was not sent yet is not for a picture."""
-
-    elsewhere: Path
-
-    @property
-    def draft_file(self) -> Path:
-        return self.elsewhere / "draft.txt"
-
-
 async def _picture(options: Options, size: tuple[int, int]) -> str:
     """The screen of so many columns and lines once it stays the same; asks no model, raises EcoshellError."""
     shell = await assemble_view(options)
@@ -81,10 +63,11 @@ async def _picture(options: Options, size: tuple[int, int]) -> str:
     async def build(_: Options, person: UserInterface) -> "Shell":
         return shell  # it asks nobody anything
 
-    own = user_paths()
+    paths = user_paths()
     try:
         with TemporaryDirectory() as folder:
-            app = ChatApp(options, build=build, paths=_PicturePaths(own.config, own.data, own.cache, Path(folder)))
+            paths.draft_file = Path(folder) / "draft.txt"  # what was not sent yet is not for a picture
+            app = ChatApp(options, build=build, paths=paths)
             async with app.run_test(size=size) as pilot:
                 for area in app.chat.query(TextArea):
                     area.cursor_blink = False  # a picture does not depend on the moment it is taken

@@ -56,6 +56,10 @@ _CHOICES = {
 }
 _COST_CHOICES = {**_CHOICES, "go": "going on", "always": "going on, and not asking again in this session"}
 
+_MARKS = {True: "marked helpful", False: "marked unhelpful", None: "mark removed"}
+_NODE_ENDINGS = frozenset({"failed", "denied", "skipped", "stopped"})
+"""States of a node that are told."""
+
 CALL_BEGINS = ("{", "```", '["', "[SoP]")
 """How a call or a plan begins that a model writes as text; it is shown when it is made, not while it is spelled out."""
 LONGEST_RESULT = 200
@@ -111,11 +115,6 @@ def words_text(text: str) -> str:
     return counted(len(text.split()), "word")
 
 
-def _reasoned(event: Reasoned) -> str:
-    """How long a model thought before its reply; in words where nobody counted tokens."""
-    return f"thought for {words_text(event.text) if event.tokens is None else counted(event.tokens, 'token')}"
-
-
 def _settled(event: BudgetSettled) -> str:
     """What is unusual about a payment: an overrun; or why nobody knows it, what it likely was, and what counts."""
     if event.overrun_nano:
@@ -150,25 +149,10 @@ def turn_sums(event: TurnFinished) -> list[str]:
     return [about(cost, estimated=taken.estimated_nano), counted(event.steps, "step"), duration(event.seconds)]
 
 
-def _told(event: ContextTold) -> str:
-    """Nothing where facts are all that was told; a panel counts those."""
-    return f"told: {context_line(event)}" if any(part.name != "facts" for part in event.parts) else ""
-
-
-def _trusted(event: TrustGiven) -> str:
-    return f"{_PARTS['project']} {_TRUSTS[event.decision]}" if event.by == "person" else ""
-
-
 def _offered(event: ToolsOffered) -> str:
     sizes = f"{event.context_tokens:,} of {counted(event.everything_tokens, 'token')}"
     text = f"{counted(len(event.names), 'tool')} by name, {'' if event.exact else 'about '}{sizes}"
     return f"{text}; up front: {visible_line(', '.join(event.upfront))}" if event.upfront else text
-
-
-def _registered(event: ToolRegistered) -> str:
-    """Nothing of tools that are there from the start: the offer names them."""
-    about = f"{'' if event.exact else 'about '}+{counted(event.tokens, 'token')}"
-    return "" if event.by == "upfront" else f"registered {visible_line(event.name)}  {about}"
 
 
 def _result(event: CallFinished) -> str:
@@ -186,26 +170,11 @@ def _result(event: CallFinished) -> str:
     return f"{'result' if event.ok else 'failed'}: {shown}  {duration(event.seconds)}{cost}"
 
 
-def _judged(event: CallJudged) -> str:
-    why = f": {visible_line(event.reason)}" if event.reason else ""
-    return f"unhelpful{why}" if event.helpful is False else ""
-
-
-def _marked(event: CallMarked) -> str:
-    word = {True: "marked helpful", False: "marked unhelpful", None: "mark removed"}[event.helpful]
-    return f"{word}: {visible_line(event.name)} of turn {event.turn}"
-
-
 def _undone(event: TurnUndone) -> str:
     parts = [f"turn {event.turn} was undone"]
     parts += [f"restored {visible_line(', '.join(event.restored))}"] if event.restored else []
     parts += [f"left alone {visible_line(', '.join(event.kept))}"] if event.kept else []
     return "; ".join(parts)
-
-
-def _compacted(event: Compacted) -> str:
-    by = visible_line(event.model) if event.model else "no model: an extract"
-    return f"compacted by {by}; {event.tokens_before:,} tokens became {event.tokens_after:,}"
 
 
 # -- plans: what a turn's plan allows and has come to forbid, a parallel plan and how its nodes end, what it was worth
@@ -281,14 +250,6 @@ def estimate(plan: GraphPlanned) -> str:
     return f"tools about {price}, {time}"
 
 
-def _changed(event: NodeChanged) -> str:
-    """That a node failed, and why where that is said; nothing of one that stands otherwise."""
-    if event.state not in ("failed", "denied", "skipped", "stopped"):
-        return ""
-    reason = f": {visible_line(event.reason)}" if event.reason else ""
-    return f"{visible_line(event.label)} {event.state}{reason}"
-
-
 def _scored(event: PlanScored) -> str:
     """What a plan was worth: `plan of turn 3: QoP 0.31: P 0.67 by rules, C $0.0021 of $0.05`."""
     quality = "unknown" if event.quality is None else f"{event.quality:.2f}"
@@ -306,27 +267,46 @@ def _scored(event: PlanScored) -> str:
     return f"plan of turn {event.turn}: QoP {quality}: P {performance}, C {cost} of {most}"
 
 
+def _because(what: str, reason: str) -> str:
+    return f"{what}: {visible_line(reason)}" if reason else what
+
+
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     BranchLeft: lambda event: f"{back_to(event)}: {visible_line(event.reason)}",
     BudgetSettled: _settled,
     CallFinished: _result,
-    CallJudged: _judged,
-    CallMarked: _marked,
+    CallJudged: lambda event: _because("unhelpful", event.reason) if event.helpful is False else "",
+    CallMarked: lambda event: f"{_MARKS[event.helpful]}: {visible_line(event.name)} of turn {event.turn}",
     CallProgressed: lambda event: visible_line(event.text),
     CallStarted: lambda event: f"call {visible_line(Call(event.name, event.arguments).signature())}",
-    Compacted: _compacted,
-    ContextTold: _told,
+    Compacted: lambda event: (
+        f"compacted by {visible_line(event.model) or 'no model: an extract'}; "
+        f"{event.tokens_before:,} tokens became {event.tokens_after:,}"
+    ),
+    # nothing where facts are all that was told: a panel counts those
+    ContextTold: lambda event: (
+        f"told: {context_line(event)}" if any(part.name != "facts" for part in event.parts) else ""
+    ),
     CostChosen: lambda event: str(_COST_CHOICES.get(event.choice, event.choice)),
     LimitChosen: lambda event: str(_CHOICES.get(event.choice, event.choice)),
     ModeChosen: lambda event: f"{event.mode} thinks: {visible_line(event.why)}",
     GraphPlanned: _graph,
-    NodeChanged: _changed,
+    NodeChanged: lambda event: (
+        _because(f"{visible_line(event.label)} {event.state}", event.reason) if event.state in _NODE_ENDINGS else ""
+    ),
     PlanChanged: lambda event: plan_news(None, event),
     PlanScored: _scored,
-    Reasoned: _reasoned,
-    ToolRegistered: _registered,
+    Reasoned: lambda event: (
+        f"thought for {words_text(event.text) if event.tokens is None else counted(event.tokens, 'token')}"
+    ),
+    # nothing of tools that are there from the start: the offer names them
+    ToolRegistered: lambda event: (
+        f"registered {visible_line(event.name)}  {'' if event.exact else 'about '}+{counted(event.tokens, 'token')}"
+        if event.by != "upfront"
+        else ""
+    ),
     ToolsOffered: _offered,
     ToolUnregistered: lambda event: f"unregistered {visible_line(event.name)}",
-    TrustGiven: _trusted,
+    TrustGiven: lambda event: f"{_PARTS['project']} {_TRUSTS[event.decision]}" if event.by == "person" else "",
     TurnUndone: _undone,
 }

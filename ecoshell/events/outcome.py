@@ -102,7 +102,10 @@ class Outcome:
             case "limit":
                 return StepsSpent("The turn ended before it was done.", fix="Allow more steps, or ask for less.")
             case "error":
-                return _raised(self._error)
+                event = self._error or ErrorHappened("", "The turn ended without an answer.", fix="Ask again.")
+                found = getattr(errors, event.kind, None)
+                kind = found if isinstance(found, type) and issubclass(found, EcoshellError) else EcoshellError
+                return (BudgetError if kind is LimitReached else kind)(event.message, kept=event.kept, fix=event.fix)
 
     def see(self, event: Event) -> None:
         """Take one event into account."""
@@ -151,12 +154,3 @@ class Outcome:
             refused=self.refused,
             session=self.session,
         )
-
-
-def _raised(event: ErrorHappened | None) -> EcoshellError:
-    """The error that an event tells of, of its own kind."""
-    if event is None:
-        return EcoshellError("The turn ended without an answer.", fix="Ask again.")
-    found = getattr(errors, event.kind, None)
-    kind = found if isinstance(found, type) and issubclass(found, EcoshellError) else EcoshellError
-    return (BudgetError if kind is LimitReached else kind)(event.message, kept=event.kept, fix=event.fix)

@@ -10,19 +10,12 @@ from ecoshell.budget.holds import CapState
 from ecoshell.events import ContextPart, Event, GraphNode, ModelOffer, PlanRow
 from ecoshell.messages import Attachment, Usage
 
-
-def _graph_node(**fields: Any) -> GraphNode:
-    """A node whose lists are tuples again."""
-    values: dict[str, Any] = {name: _revive(name, value) for name, value in fields.items()}
-    return GraphNode(**values)
-
-
 _NESTED: Mapping[str, Callable[..., Any]] = {
     "caps": CapState,
     "attachments": Attachment,
     "offers": ModelOffer,
     "rows": PlanRow,
-    "nodes": _graph_node,
+    "nodes": GraphNode,
     "parts": ContextPart,
 }
 """Fields that hold several values of their own."""
@@ -79,6 +72,8 @@ def _revive(name: str, value: Any) -> Any:
     """Give back the tuples and nested values that JSON turned into lists and objects."""
     if name in ("usage", "estimate"):
         return None if value is None else Usage(**value)
+    if name == "nodes":  # whose lists are tuples, too
+        value = [{below: _revive(below, item) for below, item in one.items()} for one in value]
     if name in _NESTED:
         return tuple(_NESTED[name](**one) for one in value)
     if isinstance(value, list):

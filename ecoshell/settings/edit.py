@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from copy import deepcopy
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from types import NoneType
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -19,10 +20,7 @@ from ecoshell.files import remedy, replacement
 from ecoshell.paths import make_private
 from ecoshell.settings import keys
 from ecoshell.settings.load import Source, path_of, problem, read_bytes, summed_up, value_of
-from ecoshell.settings.schema import Settings, description_of
-
-if TYPE_CHECKING:
-    from tomlkit.container import Container
+from ecoshell.settings.schema import Settings, descriptions, general
 
 REMOVED = None
 """In the place of a value: the key is taken out, and its default holds again."""
@@ -42,19 +40,47 @@ def write_settings(file: Path, changes: Changes) -> Settings:
     for _ in range(_TRIES):
         before = read_bytes(target)
         text, settings = changed(file, before, changes)
-        if _replace(target, before, text):
-            return settings
+        try:
+            make_private(target.parent)
+            mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
+            with replacement(target, mode) as fresh:
+                fresh.write(text.encode())
+                if read_bytes(target) != before:
+                    raise _Overtaken
+        except _Overtaken:
+            continue
+        except OSError as error:
+            raise SettingsError(
+                f"{target} cannot be written ({error.strerror}).",
+                kept="It is as it was.",
+                fix=remedy(error, "Make the file and its folder writable."),
+            ) from error
+        return settings
     raise SettingsError(f"{file} is being changed by something else.", kept="Nothing was written.", fix="Try it again.")
 
 
 def changed(file: Path, before: bytes, changes: Changes) -> tuple[str, Settings]:
     """The file's text with the changes made, and the settings it then gives; raises SettingsError."""
-    source = Source.of_bytes(file, before)
+    source = Source(file, before)
     values, settings = checked(file, source, changes)
-    given = {path: REMOVED if value is None else _written(path, value, settings) for path, value in values.items()}
+    given, dumped = dict[keys.Path, Any](), settings.model_dump()
+    for path, value in values.items():  # as the schema has understood it, money and rates as texts
+        if value is REMOVED:
+            given[path] = REMOVED
+            continue
+        understood: Any = dumped
+        for part in path:
+            understood = understood[part]
+        if isinstance(understood, tuple):
+            understood = list(cast("tuple[Any, ...]", understood))
+        elif isinstance(understood, float):
+            understood = int(understood) if understood.is_integer() else understood
+        elif not isinstance(understood, (bool, int, str, NoneType)):
+            understood = str(understood)
+        given[path] = understood
     text = changed_text(before.decode("utf-8"), given)
     read = {path: Decimal(repr(value)) if isinstance(value, float) else value for path, value in given.items()}
-    if _filled(Source.of_bytes(file, text.encode()).data) != _filled(_overlaid(source.data, read)):
+    if _filled(Source(file, text.encode()).data) != _filled(_overlaid(source.data, read)):
         raise SettingsError(
             f"{file} is laid out in a way that cannot be changed here.", kept="It is as it was.", fix="Edit it by hand."
         )
@@ -62,24 +88,37 @@ def changed(file: Path, before: bytes, changes: Changes) -> tuple[str, Settings]
 
 
 def checked(file: Path, source: Source, changes: Changes) -> tuple[dict[keys.Path, Any], Settings]:
-    """The values as they are understood, and the settings they give; raises SettingsError for what cannot be taken."""
-    values = {path: REMOVED if typed is None else _read(path, typed) for path, typed in changes.items()}
-    return values, _validated(file, source, _overlaid(source.data, values), changes)
+    """The values as they are understood, and the settings they give.
 
-
-def _read(path: keys.Path, typed: str) -> Any:
-    """What was typed, as the kind of its key has it; one text stands for a list of one. Raises SettingsError."""
+    Raises SettingsError for a change that cannot be taken, else for what was wrong before.
+    """
+    values: dict[keys.Path, Any] = {}
+    for path, typed in changes.items():
+        if typed is None:
+            values[path] = REMOVED
+            continue
+        try:
+            typed.encode()
+        except UnicodeEncodeError:
+            raise SettingsError(
+                f"What was given for {keys.dotted(path)} is not UTF-8 text.", kept="Nothing was written."
+            ) from None
+        known = descriptions().get(general(path))
+        value = typed if known is not None and known.kind == "text" else value_of(typed)
+        one_of_list = known is not None and known.kind == "list" and isinstance(value, str)
+        values[path] = [value] if one_of_list else value
     try:
-        typed.encode()
-    except UnicodeEncodeError:
-        raise SettingsError(
-            f"What was given for {keys.dotted(path)} is not UTF-8 text.", kept="Nothing was written."
-        ) from None
-    known = description_of(path)
-    if known is not None and known.kind == "text":
-        return typed
-    value = value_of(typed)
-    return [value] if known is not None and known.kind == "list" and isinstance(value, str) else value
+        return values, Settings.model_validate(_overlaid(source.data, values))
+    except ValidationError as error:
+        details = error.errors()
+        for detail in details:
+            at = path_of(detail)
+            for path in changes:  # it is that, or lies below or beside it in the same innermost table
+                beside = len(at) > 1 and at[:-1] == path[:-1]
+                if beside or at[: len(path)] == path or path[: len(at)] == at:
+                    wrong = problem(detail, str(file))
+                    raise SettingsError(wrong.message, kept="Nothing was written.", fix=wrong.fix) from error
+        raise summed_up([problem(detail, source.place(path_of(detail))) for detail in details]) from error
 
 
 def _overlaid(data: Mapping[str, Any], values: Mapping[keys.Path, Any]) -> dict[str, Any]:
@@ -107,56 +146,8 @@ def _filled(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in inside.items() if value != {}}
 
 
-def _validated(file: Path, source: Source, wanted: Mapping[str, Any], changes: Changes) -> Settings:
-    """What the changed tables give; raises for a change that cannot be taken, else for what was wrong before."""
-    try:
-        return Settings.model_validate(wanted)
-    except ValidationError as error:
-        details = error.errors()
-        for detail in details:
-            at = path_of(detail)
-            for path in changes:  # it is that, or lies below or beside it in the same innermost table
-                beside = len(at) > 1 and at[:-1] == path[:-1]
-                if beside or at[: len(path)] == path or path[: len(at)] == at:
-                    wrong = problem(detail, str(file))
-                    raise SettingsError(wrong.message, kept="Nothing was written.", fix=wrong.fix) from error
-        raise summed_up([problem(detail, source.place(path_of(detail))) for detail in details]) from error
-
-
-def _written(path: keys.Path, value: Any, settings: Settings) -> Any:
-    """The value as the file should hold it: as the schema has understood it, money and rates as texts."""
-    found: Any = settings.model_dump()
-    for part in path:
-        found = found[part]
-    if isinstance(found, tuple):
-        return list(cast("tuple[Any, ...]", found))
-    if isinstance(found, float):
-        return int(found) if found.is_integer() else found
-    return found if isinstance(found, (bool, int, str)) else str(value)
-
-
 class _Overtaken(Exception):
     """Somebody else wrote the file meanwhile."""
-
-
-def _replace(target: Path, before: bytes, text: str) -> bool:
-    """Put the whole text in the file's place, unless the file has changed since; says whether it did."""
-    try:
-        make_private(target.parent)
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-        with replacement(target, mode) as fresh:
-            fresh.write(text.encode())
-            if read_bytes(target) != before:
-                raise _Overtaken
-    except _Overtaken:
-        return False
-    except OSError as error:
-        raise SettingsError(
-            f"{target} cannot be written ({error.strerror}).",
-            kept="It is as it was.",
-            fix=remedy(error, "Make the file and its folder writable."),
-        ) from error
-    return True
 
 
 def changed_text(text: str, changes: Mapping[keys.Path, Any]) -> str:
@@ -164,6 +155,7 @@ def changed_text(text: str, changes: Mapping[keys.Path, Any]) -> str:
     import tomllib
 
     import tomlkit  # only whoever writes needs it
+    from tomlkit.items import Comment, Table, Whitespace
 
     mark, body = (_MARK, text[1:]) if text.startswith(_MARK) else ("", text)
     windows = "\r\n" in body
@@ -176,35 +168,27 @@ def changed_text(text: str, changes: Mapping[keys.Path, Any]) -> str:
     for path, value in changes.items():
         if value is None:
             _take_out(document, path)
-        else:
-            _set(document, path, value)
+            continue
+        table: Any = document
+        for depth, part in enumerate(path[:-1], start=1):
+            if not isinstance(table.get(part), dict):
+                table[part] = tomlkit.table(is_super_table=depth < len(path) - 1)
+            table = table[part]
+        if path[-1] in table or not isinstance(table, Table):
+            table[path[-1]] = value
+            continue
+        # a new key goes below the last one; empty lines and comments at the end belong to what comes after the table
+        items = cast("list[Any]", table.value.body)
+        start = len(items)
+        while start and items[start - 1][0] is None and isinstance(items[start - 1][1], (Comment, Whitespace)):
+            start -= 1
+        gap = next((at for at in range(start, len(items)) if isinstance(items[at][1], Whitespace)), start)
+        below = items[gap:]
+        del items[gap:]
+        table.append(path[-1], value)
+        items.extend(below)
     done = tomlkit.dumps(document)
     return mark + (done.replace("\n", "\r\n") if windows else done)
-
-
-def _set(document: "Container", path: keys.Path, value: Any) -> None:
-    """Set a key, in tables that are made where they are missing; a new key goes below the last one of its table."""
-    import tomlkit
-    from tomlkit.items import Comment, Table, Whitespace
-
-    table: Any = document
-    for depth, part in enumerate(path[:-1], start=1):
-        if not isinstance(table.get(part), dict):
-            table[part] = tomlkit.table(is_super_table=depth < len(path) - 1)
-        table = table[part]
-    if path[-1] in table or not isinstance(table, Table):
-        table[path[-1]] = value
-        return
-    # the empty lines and comments at a table's end belong to what comes after it
-    body = cast("list[Any]", table.value.body)
-    start = len(body)
-    while start and body[start - 1][0] is None and isinstance(body[start - 1][1], (Comment, Whitespace)):
-        start -= 1
-    gap = next((at for at in range(start, len(body)) if isinstance(body[at][1], Whitespace)), start)
-    below = body[gap:]
-    del body[gap:]
-    table.append(path[-1], value)
-    body.extend(below)
 
 
 def _take_out(document: Mapping[str, Any], path: keys.Path) -> None:

@@ -44,9 +44,15 @@ class Loaded:
     settings: Settings
     origins: Mapping[keys.Path, str]
 
-    def rows(self) -> Iterator[Row]:
-        """Every key, in the order of the schema; values that may be keys are not shown."""
-        return self._rows((), self.settings.model_dump())
+    def rows(self, above: keys.Path = (), table: Mapping[str, Any] | None = None) -> Iterator[Row]:
+        """Every key, or those of a table, in the order of the schema; values that may be keys are not shown."""
+        for name, value in (self.settings.model_dump() if table is None else table).items():
+            path = (*above, name)
+            if isinstance(value, dict):
+                yield from self.rows(path, cast("dict[str, Any]", value))
+            else:
+                hidden = path[:2] == ("mcp", "servers") and path[3] in ("env", "headers", "oauth")
+                yield path, HIDDEN if hidden else value, self.origins.get(path, DEFAULT)
 
     @property
     def without_effect(self) -> tuple[str, ...]:
@@ -56,16 +62,6 @@ class Loaded:
             return ()
         said = f'{keys.dotted(key)} = "embeddings" has no effect any more: questions are compared by their words.'
         return (f"{self.origins.get(key, DEFAULT)}: {said}",)
-
-    def _rows(self, above: keys.Path, table: Mapping[str, Any]) -> Iterator[Row]:
-        for name, value in table.items():
-            path = (*above, name)
-            if isinstance(value, dict):
-                yield from self._rows(path, cast("dict[str, Any]", value))
-            elif path[:2] == ("mcp", "servers") and path[3] in ("env", "headers", "oauth"):
-                yield path, HIDDEN, self.origins.get(path, DEFAULT)
-            else:
-                yield path, value, self.origins.get(path, DEFAULT)
 
 
 def load_settings(file: Path, environ: Mapping[str, str]) -> Loaded:
@@ -79,7 +75,7 @@ def load_settings(file: Path, environ: Mapping[str, str]) -> Loaded:
 def read_settings(file: Path, environ: Mapping[str, str]) -> tuple[Loaded | None, tuple[SettingsError, ...]]:
     """The settings, or None and everything that is wrong, in the order of the file."""
     try:
-        source = Source.of_file(file)
+        source = Source(file, read_bytes(file))
     except SettingsError as error:
         return None, (error,)
     strangers = source.add_environment(environ)
@@ -100,30 +96,20 @@ def variables() -> dict[str, keys.Path]:
 class Source:
     """The settings as they were written, before anybody looks whether they are right."""
 
-    def __init__(self, file: Path, data: dict[str, Any], lines: Mapping[keys.Path, int]) -> None:
-        self.data = data
-        self._file = file
-        self._lines = lines
-        self._from_environment: dict[keys.Path, str] = {}
-
-    @classmethod
-    def of_file(cls, file: Path) -> "Source":
-        """The file's content, nothing where there is no file; raises SettingsError when it is no readable TOML."""
-        return cls.of_bytes(file, read_bytes(file))
-
-    @classmethod
-    def of_bytes(cls, file: Path, raw: bytes) -> "Source":
+    def __init__(self, file: Path, raw: bytes) -> None:
         """What the file holds, if it holds these bytes; raises SettingsError when they are no TOML."""
+        self._file = file
+        self._from_environment: dict[keys.Path, str] = {}
         try:
             text = raw.decode("utf-8-sig")
+            self.data: dict[str, Any] = tomllib.loads(text, parse_float=Decimal)
+            self._lines = keys.key_lines(text)
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
             raise SettingsError(f"{file} line {line}: this is not UTF-8.", fix="Save the file as UTF-8.") from error
-        try:
-            return cls(file, tomllib.loads(text, parse_float=Decimal), keys.key_lines(text))
         except tomllib.TOMLDecodeError as error:
             place = _TOML_PLACE.search(str(error))
-            line = place["line"] if place and place["line"] else text.count("\n") + 1
+            line = place["line"] if place and place["line"] else raw.count(b"\n") + 1
             message = _TOML_PLACE.sub("", str(error)).strip().rstrip(".")
             raise SettingsError(
                 f"{file} line {line}: this is not TOML: {message}",
@@ -145,7 +131,15 @@ class Source:
                 near = keys.nearest((name,), [(variable,) for variable in known])
                 fix = f"did you mean {near[0]}?" if near else _SEE_ALL
                 strangers.append(SettingsError(f"{name}: unknown variable", fix=fix))
-            elif _put(self.data, path, value_of(text)):
+                continue
+            table = self.data
+            for part in path[:-1]:
+                below = table.setdefault(part, {})
+                if not isinstance(below, dict):  # there is something else where a table should be
+                    break
+                table = cast("dict[str, Any]", below)
+            else:
+                table[path[-1]] = value_of(text)
                 self._from_environment[path] = name
         return tuple(strangers)
 
@@ -191,17 +185,6 @@ def read_bytes(file: Path) -> bytes:
         ) from error
 
 
-def _put(data: dict[str, Any], path: keys.Path, value: Any) -> bool:
-    """Set a value in nested tables; False when there is something else where a table should be."""
-    for part in path[:-1]:
-        below = data.setdefault(part, {})
-        if not isinstance(below, dict):
-            return False
-        data = cast("dict[str, Any]", below)
-    data[path[-1]] = value
-    return True
-
-
 def path_of(detail: ErrorDetails) -> keys.Path:
     """The key that pydantic complains of, without the place inside a list."""
     path: list[str] = []
@@ -214,14 +197,23 @@ def path_of(detail: ErrorDetails) -> keys.Path:
 
 def problem(detail: ErrorDetails, place: str) -> SettingsError:
     """The error for what pydantic complains of, which was set at this place."""
-    path = path_of(detail)
+    path, kind = path_of(detail), detail["type"]
     key = keys.dotted(path)
-    stray = detail["type"] == "dict_type" and path[0] == "plugins"  # where tables may have any name
-    if detail["type"] == "extra_forbidden" or stray:
+    stray = kind == "dict_type" and path[0] == "plugins"  # where tables may have any name
+    if kind == "extra_forbidden" or stray:
         return SettingsError(f"{place}: unknown key {key}", fix=_fix_of_unknown(path))
-    if detail["type"] == "missing":
+    if kind == "missing":
         return SettingsError(f"{place}: {key} is missing", fix=f"Give {key} too.")
-    return SettingsError(f"{place}: {key} {_demand(detail)}", fix=_SEE_ALL)
+    if kind == "value_error":
+        demand = str(detail.get("ctx", {}).get("error", detail["msg"]))
+    elif kind in ("model_type", "mapping_type"):
+        demand = "must be a table"
+    else:
+        demand = detail["msg"].replace("Input should be", "must be", 1)
+    shown = str(detail["input"]) if isinstance(detail["input"], (int, Decimal, str)) else ""
+    if shown and len(shown) <= _LONGEST_SHOWN and "://" not in shown:  # an address may carry a password
+        demand += f", not {shown!r}"
+    return SettingsError(f"{place}: {key} {demand}", fix=_SEE_ALL)
 
 
 def summed_up(problems: Sequence[SettingsError]) -> SettingsError:
@@ -233,20 +225,6 @@ def summed_up(problems: Sequence[SettingsError]) -> SettingsError:
     return SettingsError(
         first.message, kept=f"{others} more {follow}: `ecoshell config check` lists all.", fix=first.fix
     )
-
-
-def _demand(detail: ErrorDetails) -> str:
-    """What the value must be, and what it is; an address is not repeated, since it may carry a password."""
-    if detail["type"] == "value_error":
-        demand = str(detail.get("ctx", {}).get("error", detail["msg"]))
-    elif detail["type"] in ("model_type", "mapping_type"):
-        demand = "must be a table"
-    else:
-        demand = detail["msg"].replace("Input should be", "must be", 1)
-    shown = str(detail["input"]) if isinstance(detail["input"], (int, Decimal, str)) else ""
-    if not shown or len(shown) > _LONGEST_SHOWN or "://" in shown:
-        return demand
-    return f"{demand}, not {shown!r}"
 
 
 def _fix_of_unknown(path: keys.Path) -> str:

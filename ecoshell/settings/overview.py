@@ -1,7 +1,7 @@
 """Every setting as a person looks at it: value, default, where it comes from, and what typing something changes."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +9,7 @@ from typing import Any, cast
 from ecoshell.errors import SettingsError
 from ecoshell.settings import keys
 from ecoshell.settings.edit import REMOVED, Changes, checked
-from ecoshell.settings.load import DEFAULT, PREFIX, Loaded, Source, read_settings
+from ecoshell.settings.load import DEFAULT, PREFIX, Source, read_bytes, read_settings
 from ecoshell.settings.schema import NAMED, Description, descriptions
 
 _PRICE = "price"
@@ -75,7 +75,28 @@ def overview(file: Path, environ: Mapping[str, str], models: Sequence[str] = ())
     if loaded is None:
         return Overview(file, (), problems)
     names = [*loaded.settings.models, *(name for name in models if name not in loaded.settings.models)]
-    return Overview(file, tuple(_rows(loaded, names)), problems, Source.of_file(file))
+    values, found = loaded.settings.model_dump(), list[SettingRow]()
+
+    def add(*wanted: Description, name: str = NAMED) -> None:
+        for one in wanted:
+            path = tuple(name if part == NAMED else part for part in one.path)
+            value, default = typed_value(_found(values, path)), typed_value(one.default)
+            found.append(SettingRow(path, value, default, loaded.origins.get(path, DEFAULT), one))
+
+    known = descriptions().values()
+    of_preset = [one for one in known if one.path[:4] == ("modes", "umi", "presets", NAMED)]
+    of_model = [one for one in known if one.path[:2] == ("models", NAMED)]
+    for one in known:
+        if NAMED not in one.path:
+            add(one)
+        if one.path == _LAST_BEFORE_PRESETS:
+            for name in loaded.settings.modes.umi.presets:
+                add(*of_preset, name=name)
+    for name in names:
+        priced = _found(values, ("models", name, _PRICE)) is not None
+        shown = of_model if priced else [*(one for one in of_model if _PRICE not in one.path), _WHOLE_PRICE]
+        add(*shown, name=name)
+    return Overview(file, tuple(found), problems, Source(file, read_bytes(file)))
 
 
 def typed_value(value: Any) -> str:
@@ -85,30 +106,6 @@ def typed_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, tuple) else str(value)
-
-
-def _rows(loaded: Loaded, models: Sequence[str]) -> Iterator[SettingRow]:
-    values = loaded.settings.model_dump()
-
-    def rows(*wanted: Description, name: str = NAMED) -> Iterator[SettingRow]:
-        for one in wanted:
-            path = tuple(name if part == NAMED else part for part in one.path)
-            value, default = typed_value(_found(values, path)), typed_value(one.default)
-            yield SettingRow(path, value, default, loaded.origins.get(path, DEFAULT), one)
-
-    known = descriptions().values()
-    of_preset = [one for one in known if one.path[:4] == ("modes", "umi", "presets", NAMED)]
-    of_model = [one for one in known if one.path[:2] == ("models", NAMED)]
-    for one in known:
-        if NAMED not in one.path:
-            yield from rows(one)
-        if one.path == _LAST_BEFORE_PRESETS:
-            for name in loaded.settings.modes.umi.presets:
-                yield from rows(*of_preset, name=name)
-    for name in models:
-        priced = _found(values, ("models", name, _PRICE)) is not None
-        shown = of_model if priced else [*(one for one in of_model if _PRICE not in one.path), _WHOLE_PRICE]
-        yield from rows(*shown, name=name)
 
 
 def _found(values: Mapping[str, Any], path: keys.Path) -> Any:

@@ -60,22 +60,25 @@ class ProjectRules:
         return next((rule.removeprefix(_INSTRUCTIONS) for rule in rules if rule.startswith(_INSTRUCTIONS)), "")
 
     def _read(self) -> dict[str, tuple[str, ...]]:
-        if is_special(self._file):  # a pipe would be waited for
-            raise self._damaged()
         try:
-            content: object = json.loads(self._file.read_bytes())
+            if is_special(self._file):  # a pipe would be waited for
+                raise ValueError("it is no file")
+            table: Any = json.loads(self._file.read_bytes())
+            if not isinstance(table, dict):
+                raise ValueError("it is no table")
+            found: dict[str, tuple[str, ...]] = {}
+            for project, rules in cast("dict[str, Any]", table).items():
+                if not isinstance(rules, list):
+                    raise ValueError("it has no list of rules")
+                found[project] = tuple(map(str, cast("list[Any]", rules)))
+            return found
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise StoreError(f"{self._file} cannot be read ({error.strerror}).", fix="Make it readable.") from error
         except (ValueError, RecursionError) as error:
-            raise self._damaged() from error
-        if not isinstance(content, dict):
-            raise self._damaged()
-        table = cast("dict[str, Any]", content)
-        if not all(isinstance(rules, list) for rules in table.values()):
-            raise self._damaged()
-        return {project: tuple(str(rule) for rule in rules) for project, rules in table.items()}
+            kept, fix = "It was left as it is.", "Move it away to start with no rules."
+            raise StoreError(f"{self._file} is damaged.", kept=kept, fix=fix) from error
 
     def _write(self, everything: dict[str, tuple[str, ...]]) -> None:
         text = json.dumps(everything, indent=2, sort_keys=True) + "\n"
@@ -89,11 +92,6 @@ class ProjectRules:
                 kept="What you said holds until this session ends.",
                 fix=remedy(error, "Make the folder writable and say it again."),
             ) from error
-
-    def _damaged(self) -> StoreError:
-        return StoreError(
-            f"{self._file} is damaged.", kept="It was left as it is.", fix="Move it away to start with no rules."
-        )
 
 
 def _digest(text: str) -> str:

@@ -506,7 +506,21 @@ class Description:
 @cache
 def descriptions() -> Mapping[tuple[str, ...], Description]:
     """Every setting that holds a value, in the order of the schema."""
-    words, found = _words(), dict[tuple[str, ...], Description]()
+    import ast
+    import inspect
+
+    body: list[ast.stmt] = []
+    with suppress(OSError):  # there may be no source to read
+        body = ast.parse(inspect.getsource(sys.modules[__name__])).body
+    words: dict[tuple[str, str], str] = {}  # the text below each field, by class and field
+    for table in (node for node in body if isinstance(node, ast.ClassDef)):
+        for field, below in zip(table.body, table.body[1:], strict=False):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    words[table.name, name] = inspect.cleandoc(text)
+                case _:
+                    pass
+    found: dict[tuple[str, ...], Description] = {}
     for path, table, field in values():
         kind, choices = _kind(field)
         default = None if field.is_required() else field.default
@@ -514,11 +528,6 @@ def descriptions() -> Mapping[tuple[str, ...], Description]:
         text = next((words[one] for one in declared if one in words), "")
         found[path] = Description(path, text, kind, default, choices)
     return found
-
-
-def description_of(path: tuple[str, ...]) -> Description | None:
-    """The description of a key, also of a single model's or preset's; None for a table and for what is no setting."""
-    return descriptions().get(general(path))
 
 
 def section_words() -> Mapping[str, str]:
@@ -541,23 +550,3 @@ def _kind(field: FieldInfo) -> tuple[Kind, tuple[str, ...]]:
     if bare == [bool]:
         return "switch", ("true", "false")
     return ("text" if bare == [str] else "value"), ()
-
-
-def _words() -> Mapping[tuple[str, str], str]:
-    """The text below each field of the schema, by class and field; nothing where there is no source to read."""
-    import ast
-    import inspect
-
-    try:
-        tree = ast.parse(inspect.getsource(sys.modules[__name__]))
-    except OSError:
-        return {}
-    found: dict[tuple[str, str], str] = {}
-    for table in (node for node in tree.body if isinstance(node, ast.ClassDef)):
-        for field, below in zip(table.body, table.body[1:], strict=False):
-            match field, below:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[table.name, name] = inspect.cleandoc(text)
-                case _:
-                    pass
-    return found

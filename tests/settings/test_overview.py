@@ -7,7 +7,7 @@ import pytest
 from ecoshell.errors import SettingsError
 from ecoshell.settings.edit import write_settings
 from ecoshell.settings.overview import Overview, SettingRow, overview
-from ecoshell.settings.schema import Settings, description_of, descriptions, section_words
+from ecoshell.settings.schema import Settings, descriptions, section_words
 
 
 @pytest.fixture
@@ -34,8 +34,7 @@ def test_the_kind_of_a_setting_follows_from_its_type() -> None:
     assert kinds["approval.allow"] == "list"
     assert kinds["budget.session"] == kinds["model"] == kinds["tui.theme"] == "text"
     assert kinds["agent.max_steps"] == kinds["local.threads"] == kinds["models.NAME.price.input"] == "value"
-    registration = description_of(("agent", "registration"))
-    assert registration is not None
+    registration = descriptions()["agent", "registration"]
     assert registration.choices == ("auto", "names", "all", "all_text")
 
 

@@ -7,13 +7,13 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import acp
@@ -26,10 +26,9 @@ from ecoshell.agent.shell import Shell
 from ecoshell.agent.workspace import FILE_BYTES
 from ecoshell.assembly.parts import load_settings, open_store
 from ecoshell.assembly.shell import assemble
-from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import nano_to_usd_text
 from ecoshell.cli.editor.person import EditorPerson, NobodyThere
-from ecoshell.cli.editor.updates import Question, Update, Updates
+from ecoshell.cli.editor.updates import Question, Updates
 from ecoshell.errors import EcoshellError, ModelMissing, SettingsError, UsageError
 from ecoshell.events import (
     ApprovalWanted,
@@ -48,10 +47,11 @@ from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.secrecy import masked
 from ecoshell.sessions.markdown import fenced
-from ecoshell.sessions.store import SessionInfo
+from ecoshell.sessions.store import SessionStore
 from ecoshell.settings.schema import McpServerSettings, Settings
 from ecoshell.tools.running import in_thread
 
+T = TypeVar("T")
 Block = (
     schema.TextContentBlock
     | schema.ImageContentBlock
@@ -116,15 +116,16 @@ class _Lines:
                 message: Any = json.loads(line)
                 if _HALF.search(line):  # which is no text, and cannot be kept
                     message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
-            except (ValueError, RecursionError) as wrong:
-                await self._refuse(RequestError.parse_error({"details": str(wrong)}))
-                continue
-            if isinstance(message, dict):
-                asked = cast("dict[str, Any]", message)
-                if "id" in asked and asked.get("method") not in (None, "session/prompt"):
-                    self._owed.add(repr(asked["id"]))
-                return asked
-            await self._refuse(RequestError.invalid_request({"details": "A message is one JSON object."}))
+            except (ValueError, RecursionError) as failure:
+                wrong = RequestError.parse_error({"details": str(failure)})
+            else:
+                if isinstance(message, dict):
+                    asked = cast("dict[str, Any]", message)
+                    if "id" in asked and asked.get("method") not in (None, "session/prompt"):
+                        self._owed.add(repr(asked["id"]))
+                    return asked
+                wrong = RequestError.invalid_request({"details": "A message is one JSON object."})
+            await self.send({"jsonrpc": "2.0", "id": None, "error": wrong.to_error_obj()})
         while self._owed and not self._over:
             self._paid.clear()
             await self._paid.wait()
@@ -149,9 +150,6 @@ class _Lines:
     async def close(self) -> None:
         """Write no more."""
         self._over = True
-
-    async def _refuse(self, error: RequestError) -> None:
-        await self.send({"jsonrpc": "2.0", "id": None, "error": error.to_error_obj()})
 
     def _read(self, given: int, loop: asyncio.AbstractEventLoop) -> None:
         with suppress(RuntimeError, OSError), open(given, "rb") as file:
@@ -224,7 +222,7 @@ class EditorAgent:
             raise RequestError(_BAD_PARAMETERS, f"There is no page {cursor!r}.")
         with _plainly():
             folder = None if cwd is None else str(_folder(cwd))
-            known = await asyncio.to_thread(_known)
+            known = await asyncio.to_thread(_stored, lambda store: store.list(_LISTED))
         rows = [row for row in known if row.workspace and folder in (None, row.workspace)]
         at = int(cursor or 0)
         return schema.ListSessionsResponse(
@@ -278,14 +276,9 @@ class EditorAgent:
         self, cwd: str, servers: Iterable[McpServer], name: str, *, briefly: bool = False
     ) -> "EditorSession":
         """A session of before, and what has happened in it told; one that is open is opened anew."""
-
-        def look() -> None:  # find would take the beginning of a name
-            with closing(open_store(user_paths())) as store:
-                store.info(name)
-
         with _plainly():
             try:
-                await asyncio.to_thread(look)
+                await asyncio.to_thread(_stored, lambda store: store.info(name))  # find would take a name's beginning
             except UsageError as error:
                 raise RequestError(_NOT_THERE, str(error)) from error
         async with self._loading:
@@ -356,9 +349,8 @@ class EditorSession:
             hint = schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=usage)) if usage else None
             if name not in _ELSEWHERE:
                 commands.append(schema.AvailableCommand(name=name, description=about, input=hint))
-        await self._send(
-            schema.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
-        )
+        kind = "available_commands_update"
+        await self._tell([schema.AvailableCommandsUpdate(session_update=kind, available_commands=commands)])
 
     async def replay(self, *, briefly: bool = False) -> None:
         """Tell all that has happened in the session before, or `briefly` what it goes on with, which comes last."""
@@ -379,13 +371,11 @@ class EditorSession:
         self.require_free()
         async with self._turn:
             self._cancelled = False
-            asked = _Asked(self._shell.workspace)
-            for block in blocks:
-                asked.take(block)
-            await self._tell(map(self._updates.note, asked.notices))
+            text, attachments, notices = _asked(blocks, self._shell.workspace)
+            await self._tell(map(self._updates.note, notices))
             try:
                 with _plainly():
-                    return await self._carry_out(asked.text, asked.attachments)
+                    return await self._carry_out(text, attachments)
             except (asyncio.CancelledError, RequestError):
                 task = asyncio.current_task()
                 called_off = task is not None and task.cancelling() > 0  # the request itself, as by an editor that goes
@@ -396,7 +386,7 @@ class EditorSession:
                 if (mode := self._shell.deps.models.mode) != self._mode:  # a command has changed it
                     self._mode = mode
                     changed = schema.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
-                    await self._send(changed)
+                    await self._tell([changed])
 
     async def cancel(self) -> None:
         """Stop the turn, or the command; its request is answered when that is done."""
@@ -471,13 +461,10 @@ class EditorSession:
             raise NobodyThere from failure
         return answer.outcome.option_id if isinstance(answer.outcome, schema.SelectedPermissionOutcome) else ""
 
-    async def _tell(self, updates: Iterable[Update]) -> None:
+    async def _tell(self, updates: Iterable[Any]) -> None:
         for update in updates:
-            await self._send(update)
-
-    async def _send(self, update: Any) -> None:
-        with suppress(ConnectionError):  # the editor is gone, and everything ends soon
-            await self._client.session_update(self.id, update)
+            with suppress(ConnectionError):  # the editor is gone, and everything ends soon
+                await self._client.session_update(self.id, update)
 
     async def _tell_usage(self, event: BudgetSettled | BudgetChanged) -> None:
         """Tell what is in the context, what the session has cost, and its caps; nothing while no context is known."""
@@ -489,73 +476,67 @@ class EditorSession:
         row = await asyncio.to_thread(self._shell.ledger.session_row, self.id)
         spent = row.shown_nano if row else 0
         caps = event.caps if isinstance(event, BudgetChanged) else await self._shell.caps()
-        await self._send(
-            schema.UsageUpdate(
-                session_update="usage_update",
-                used=self._used,
-                size=models.context,
-                # a number, as the protocol has it; what is reckoned with stays whole nano-dollars
-                cost=None if spent is None else schema.Cost(amount=float(nano_to_usd_text(spent)), currency="USD"),
-                field_meta={"ecoshell": {"caps": [*map(_cap, caps)]}},
-            )
+        shown_caps: list[dict[str, str]] = []
+        for cap in caps:
+            amounts = {"limit": cap.limit, "spent": cap.spent, "held": cap.held, "left": cap.left}
+            shown = nano_to_usd_text if cap.unit == "usd" else str
+            texts = {name: shown(value) for name, value in amounts.items()}
+            shown_caps.append({"scope": cap.scope, "unit": cap.unit, **texts})
+        told = schema.UsageUpdate(
+            session_update="usage_update",
+            used=self._used,
+            size=models.context,
+            # a number, as the protocol has it; what is reckoned with stays whole nano-dollars
+            cost=None if spent is None else schema.Cost(amount=float(nano_to_usd_text(spent)), currency="USD"),
+            field_meta={"ecoshell": {"caps": shown_caps}},
         )
+        await self._tell([told])
 
 
-class _Asked:
-    """What a prompt's blocks come to: a question, and what goes along with it."""
+def _asked(blocks: Sequence[Block], workspace: str) -> tuple[str, list[Attachment], list[str]]:
+    """What a prompt's blocks come to: a question, what goes along with it, and what was cut, or is not attached.
 
-    def __init__(self, workspace: str) -> None:
-        self.text = ""
-        self.attachments: list[Attachment] = []
-        self.notices: list[str] = []
-        """What was cut, and what could not be attached."""
-        self._root = os.path.realpath(workspace)
-
-    def take(self, block: Block) -> None:
-        """Take the next block; a file of the workspace that is linked to becomes a mention, which attaches it."""
+    A file of the workspace that is linked to becomes a mention, which attaches it.
+    """
+    root = os.path.realpath(workspace)
+    text, attachments, notices = "", list[Attachment](), list[str]()
+    for block in blocks:
         match block:
             case schema.TextContentBlock():
-                self._add(block.text)
-            case schema.ResourceContentBlock():
-                self._add(self._link(block.uri))
-            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as resource):
-                path, lines = self._inside(resource.uri), resource.uri.partition("#")[2]
-                name = resource.uri if path is None else f"{path}#{lines}" if lines else path
-                self._add(name)
-                self.attachments.append(Attachment(name, self._beginning(name, resource.text)))
+                added = block.text
+            case schema.ResourceContentBlock(uri=added):
+                path = _inside(root, added)
+                if path is not None:
+                    added = f"@{path}" if _PLAIN.fullmatch(path) else f'@"{path}"'
+                elif added.startswith("file:"):
+                    notices.append(f"{added} was not attached: it is not in the workspace.")
+            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents(uri=uri, text=content)):
+                path, lines = _inside(root, uri), uri.partition("#")[2]
+                added = uri if path is None else f"{path}#{lines}" if lines else path
+                data = content.encode("utf-8", "replace")
+                if len(data) > FILE_BYTES:
+                    part = f"the first {FILE_BYTES:,} of {len(data):,} bytes"
+                    notices.append(f"{added} was cut: {part} are attached.")
+                    content = f"{data[:FILE_BYTES].decode('utf-8', 'ignore')}\n[cut: {part}]"
+                attachments.append(Attachment(added, content))
             case _:
-                self.notices.append(f"What is no text was not attached: {block.type}.")
+                notices.append(f"What is no text was not attached: {block.type}.")
+                continue
+        apart = text and not text[-1].isspace() and _WORD.match(added)
+        text += f" {added}" if apart else added
+    return text, attachments, notices
 
-    def _add(self, text: str) -> None:
-        apart = self.text and not self.text[-1].isspace() and _WORD.match(text)
-        self.text += f" {text}" if apart else text
 
-    def _link(self, uri: str) -> str:
-        path = self._inside(uri)
-        if path is None:
-            if uri.startswith("file:"):
-                self.notices.append(f"{uri} was not attached: it is not in the workspace.")
-            return uri
-        return f"@{path}" if _PLAIN.fullmatch(path) else f'@"{path}"'
-
-    def _inside(self, uri: str) -> str | None:
-        """The path of a file, from the workspace on; None for what is not in it."""
-        try:
-            parts = urlsplit(uri)
-            if parts.scheme not in ("", "file") or not parts.path.startswith("/"):
-                return None
-            path = os.path.relpath(os.path.realpath(unquote(parts.path)), self._root)
-        except ValueError:  # no address, or no path
+def _inside(root: str, uri: str) -> str | None:
+    """The path of a file, from the workspace on; None for what is not in it."""
+    try:
+        parts = urlsplit(uri)
+        if parts.scheme not in ("", "file") or not parts.path.startswith("/"):
             return None
-        return None if path == os.pardir or path.startswith(os.pardir + os.sep) else path
-
-    def _beginning(self, name: str, text: str) -> str:
-        data = text.encode("utf-8", "replace")
-        if len(data) <= FILE_BYTES:
-            return text
-        part = f"the first {FILE_BYTES:,} of {len(data):,} bytes"
-        self.notices.append(f"{name} was cut: {part} are attached.")
-        return f"{data[:FILE_BYTES].decode('utf-8', 'ignore')}\n[cut: {part}]"
+        path = os.path.relpath(os.path.realpath(unquote(parts.path)), root)
+    except ValueError:  # no address, or no path
+        return None
+    return None if path == os.pardir or path.startswith(os.pardir + os.sep) else path
 
 
 def _joined(settings: Settings, servers: Iterable[McpServer]) -> Settings:
@@ -587,9 +568,9 @@ def _folder(cwd: str) -> Path:
     return Path(cwd)
 
 
-def _known() -> Sequence[SessionInfo]:
+def _stored(ask: Callable[[SessionStore], T]) -> T:
     with closing(open_store(user_paths())) as store:
-        return store.list(_LISTED)
+        return ask(store)
 
 
 @contextmanager
@@ -608,9 +589,3 @@ def _failed(event: ErrorHappened, code: int = _FAILED) -> RequestError:
     """The error of the protocol that an error is."""
     told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
     return RequestError(code, masked(told), {"kind": event.kind})
-
-
-def _cap(cap: CapState) -> dict[str, str]:
-    amounts = {"limit": cap.limit, "spent": cap.spent, "held": cap.held, "left": cap.left}
-    shown = nano_to_usd_text if cap.unit == "usd" else str
-    return {"scope": cap.scope, "unit": cap.unit, **{name: shown(value) for name, value in amounts.items()}}

@@ -58,7 +58,7 @@ class EditorPerson:
     """
 
     def __init__(self) -> None:
-        self.ask: Ask = _nobody
+        self.ask: Ask | None = None
         self._nobody = NonInteractive()
         self._told: dict[int, asyncio.Event] = {}
 
@@ -108,6 +108,8 @@ class EditorPerson:
 
     async def _choice(self, event: Question, options: Sequence[Option]) -> str:
         """The id of what is chosen; empty where that is nothing."""
+        if self.ask is None:
+            raise NobodyThere
         told = self._told.setdefault(id(event), asyncio.Event())
         try:
             with suppress(TimeoutError):
@@ -135,7 +137,3 @@ def _ending(chosen: str) -> tuple[Literal["model", "answer", "stop"], str]:
     if chosen.startswith(_MODEL):
         return "model", chosen.removeprefix(_MODEL)
     return "answer" if chosen == "answer" else "stop", ""
-
-
-async def _nobody(event: Question, options: Sequence[PermissionOption]) -> str:
-    raise NobodyThere

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from acp import schema
@@ -91,46 +91,48 @@ class Updates:
         self._asked: list[tuple[Question, str]] = []
         """The questions of this turn that are no calls, with their ids."""
         self._plan: Branching | None = None
-        self._words: Mapping[type[Event], Callable[[Any], Iterable[Update]]] = {
-            TextArrived: self._arrived,
-            StepStarted: self._step,
-            Rationale: self._whole,
-            Reasoned: self._whole,
-            Answer: self._whole,
-            **dict.fromkeys(
-                (BranchLeft, BudgetSettled, Compacted, ModeChosen, Notice, ToolRegistered, TurnUndone), self._noted
-            ),
-            **dict.fromkeys((CallStarted, LimitHit, CostWanted, TrustWanted), self._begun),
-            ApprovalWanted: lambda event: [self._stands(event, "pending", **self._card(event))],
-            ApprovalGiven: self._decided,
-            **dict.fromkeys((LimitChosen, CostChosen, TrustGiven), self._chosen),
-            CallFinished: self._ended,
-            ErrorHappened: lambda event: [self.say(" ".join(filter(None, (event.message, event.kept, event.fix))))],
-            CommandRan: self._ran,
-            GraphPlanned: self._planned,
-            NodeChanged: self._changed,
-            TurnFinished: lambda _: self.settled(),
-        }
-        """What is told of each kind of event; of others nothing is."""
 
     def of(self, event: Event, *, past: bool = False) -> Sequence[Update]:
-        """What to tell of an event; of a `past` one also what the person said."""
-        if isinstance(event, TurnStarted):
-            ended = self.settled()
-            self._turn, self._said, self._plan = event.turn, [], None
-            self._asked.clear()
-            asked = [self._chunk(schema.UserMessageChunk, event.question)] if past else []
-            return [*ended, *asked]
-        words = self._words.get(type(event))
-        return [*words(event)] if words else []
+        """What to tell of an event, often nothing; of a `past` one also what the person said."""
+        updates: Sequence[Update] = []
+        match event:
+            case TurnStarted():
+                ended = self.settled()
+                self._turn, self._said, self._plan = event.turn, [], None
+                self._asked.clear()
+                updates = [*ended, self._chunk(schema.UserMessageChunk, event.question)] if past else ended
+            case TurnFinished():
+                updates = self.settled()
+            case StepStarted():
+                self._open = ("", "")
+                self._said.clear()
+            case TextArrived():
+                updates = self._arrived(event)
+            case Rationale() | Reasoned() | Answer():
+                updates = self._whole(event)
+            case (
+                BranchLeft() | BudgetSettled() | Compacted() | ModeChosen() | Notice() | ToolRegistered() | TurnUndone()
+            ):
+                text = event.text if isinstance(event, Notice) else describe(event)
+                updates = [self.note(text)] if text else []
+            case ErrorHappened():
+                updates = [self.say(" ".join(filter(None, (event.message, event.kept, event.fix))))]
+            case GraphPlanned():
+                self._plan = Branching(event)
+                updates = [_plan_update(self._plan)]
+            case NodeChanged() if self._plan is not None:
+                self._plan = self._plan.heard(event)
+                updates = [_plan_update(self._plan)]
+            case CallStarted(name=name) | CallFinished(name=name) if name == FINISH:
+                pass
+            case _:
+                updates = self._called(event)
+        return updates
 
     def settled(self) -> Sequence[Update]:
         """What to tell once nothing of a turn can go on any more: calls and questions that never ended have failed."""
         self._open = ("", "")
-        left = [
-            schema.ToolCallProgress(session_update="tool_call_update", tool_call_id=one, status="failed")
-            for one in self._pending
-        ]
+        left = [_progress(one, "failed") for one in self._pending]
         self._pending.clear()
         plan, self._plan = self._plan, None
         if plan is not None and not plan.settled:
@@ -151,20 +153,19 @@ class Updates:
 
     # -- texts
 
-    def _chunk(self, kind: type[Chunk], text: str) -> Chunk:
-        self._open = ("", "")
-        self._messages += 1
-        return self._piece(kind, text)
-
-    def _piece(self, kind: type[Chunk], text: str) -> Chunk:
+    def _chunk(self, kind: type[Chunk], text: str, *, whole: bool = True) -> Chunk:
+        """A text, or another piece of the one that arrives."""
+        if whole:
+            self._open = ("", "")
+            self._messages += 1
         update: Any = _CHUNKS[kind]
         content = schema.TextContentBlock(type="text", text=visible(text))
         return kind(session_update=update, content=content, message_id=f"m{self._turn}.{self._messages}")
 
-    def _arrived(self, event: TextArrived) -> Iterator[Update]:
+    def _arrived(self, event: TextArrived) -> Sequence[Update]:
         """A piece of a reply; nothing of a call that is spelled out, nor of what fills in the calls of a plan."""
         if event.node:
-            return
+            return []
         key, text = (event.channel, event.role), event.text
         if self._open != key:
             # what one model says is said to the person, what it reasons and what roles think is not
@@ -173,22 +174,18 @@ class Updates:
             if all(said is not kind for said, _ in self._said):
                 text = text.lstrip()  # models like to begin with a space
             if not text:
-                return
+                return []
             self._open = key
             self._messages += 1
             self._said.append((kind, ""))
             self._withheld = event.channel != "reasoning" and text.startswith(CALL_BEGINS)
-        if not self._withheld:
-            kind, said = self._said[-1]
-            self._said[-1] = (kind, said + text)
-            yield self._piece(kind, text)
+        if self._withheld:
+            return []
+        kind, said = self._said[-1]
+        self._said[-1] = (kind, said + text)
+        return [self._chunk(kind, text, whole=False)]
 
-    def _step(self, event: StepStarted) -> Iterator[Update]:
-        self._open = ("", "")
-        self._said.clear()
-        yield from ()
-
-    def _whole(self, event: Rationale | Reasoned | Answer) -> Iterator[Update]:
+    def _whole(self, event: Rationale | Reasoned | Answer) -> Sequence[Update]:
         """A text that is complete, unless it was told while it arrived."""
         text = event.text.strip()
         if isinstance(event, Answer):
@@ -197,14 +194,10 @@ class Updates:
             told = text.split() in [one.split() for one in (*said, "".join(said))]  # a thought may have come in between
         else:
             kind, told = schema.AgentThoughtChunk, any(said.strip().startswith(text) for _, said in self._said)
-        if text and not told:
-            self._said.append((kind, text))
-            yield self._chunk(kind, text)
-
-    def _noted(self, event: Event) -> Iterator[Update]:
-        text = event.text if isinstance(event, Notice) else describe(event)
-        if text:
-            yield self.note(text)
+        if not text or told:
+            return []
+        self._said.append((kind, text))
+        return [self._chunk(kind, text)]
 
     # -- calls and questions
 
@@ -218,59 +211,52 @@ class Updates:
             self._asked.append((event, known))
         return known
 
-    def _begun(self, event: CallStarted | LimitHit | CostWanted | TrustWanted) -> Iterator[Update]:
-        if isinstance(event, CallStarted) and event.name == FINISH:
-            return
-        id_, status = self._id(event), "in_progress" if isinstance(event, CallStarted) else "pending"
-        self._pending[id_] = status
-        yield schema.ToolCallStart(session_update="tool_call", tool_call_id=id_, status=status, **self._card(event))
-
-    def _decided(self, event: ApprovalGiven) -> Iterator[Update]:
-        """A call that was asked about goes on; a refused one ends by itself."""
-        if event.decision != "no" and self._pending.get(self._id(event)) == "pending":
-            changed = {} if event.arguments is None else {"raw_input": dict(event.arguments)}
-            yield self._stands(event, "in_progress", **changed)
-
-    def _chosen(self, event: LimitChosen | CostChosen | TrustGiven) -> Iterator[Update]:
-        open_ = [id_ for _, id_ in self._asked if id_ in self._pending]
-        if open_:
-            del self._pending[open_[-1]]
-            choice = event.decision if isinstance(event, TrustGiven) else event.choice
-            yield schema.ToolCallProgress(
-                session_update="tool_call_update",
-                tool_call_id=open_[-1],
-                status="completed",
-                content=[_text(f"Chosen: {choice}.")],
-            )
-
-    def _ended(self, event: CallFinished) -> Iterator[Update]:
-        if event.name == FINISH:
-            return
-        content = [*self._diffs(event.changes), _text(fenced(event.observation))]
-        yield self._stands(event, "completed" if event.ok else "failed", content=content)
-        self._pending.pop(self._id(event), None)
-
-    def _ran(self, event: CommandRan) -> Iterator[Update]:
-        self._messages += 1
-        yield schema.ToolCallStart(
-            session_update="tool_call",
-            tool_call_id=f"{self._turn}.ran{self._messages}",
-            title=visible_line(event.command, _TITLE),
-            kind="execute",
-            status="completed" if event.ok else "failed",
-            content=[_text(fenced(event.output))],
-        )
+    def _called(self, event: Event) -> Sequence[Update]:
+        """What to tell of a call, or of a question and what was chosen."""
+        match event:
+            case CallStarted() | LimitHit() | CostWanted() | TrustWanted():
+                id_, status = self._id(event), "in_progress" if isinstance(event, CallStarted) else "pending"
+                self._pending[id_] = status
+                card = self._card(event)
+                return [schema.ToolCallStart(session_update="tool_call", tool_call_id=id_, status=status, **card)]
+            case ApprovalWanted():
+                return [self._stands(event, "pending", **self._card(event))]
+            case ApprovalGiven():  # one that was asked about goes on; a refused one ends by itself
+                if event.decision != "no" and self._pending.get(self._id(event)) == "pending":
+                    changed = {} if event.arguments is None else {"raw_input": dict(event.arguments)}
+                    return [self._stands(event, "in_progress", **changed)]
+            case LimitChosen(choice=chosen) | CostChosen(choice=chosen) | TrustGiven(decision=chosen):
+                if open_ := [id_ for _, id_ in self._asked if id_ in self._pending]:
+                    del self._pending[open_[-1]]
+                    return [_progress(open_[-1], "completed", content=[_text(f"Chosen: {chosen}.")])]
+            case CallFinished():
+                content = [*self._diffs(event.changes), _text(fenced(event.observation))]
+                ended = self._stands(event, "completed" if event.ok else "failed", content=content)
+                self._pending.pop(self._id(event), None)
+                return [ended]
+            case CommandRan():
+                self._messages += 1
+                ran = schema.ToolCallStart(
+                    session_update="tool_call",
+                    tool_call_id=f"{self._turn}.ran{self._messages}",
+                    title=visible_line(event.command, _TITLE),
+                    kind="execute",
+                    status="completed" if event.ok else "failed",
+                    content=[_text(fenced(event.output))],
+                )
+                return [ran]
+            case _:
+                pass
+        return []
 
     def _stands(self, event: Event, status: schema.ToolCallStatus, **more: Any) -> schema.ToolCallProgress:
         id_ = self._id(event)
         self._pending[id_] = status
-        return schema.ToolCallProgress(session_update="tool_call_update", tool_call_id=id_, status=status, **more)
+        return _progress(id_, status, **more)
 
     def _card(self, event: CallStarted | Question) -> dict[str, Any]:
         """What a call or a question looks like."""
         match event:
-            case CallStarted() | ApprovalWanted():
-                return self._call_card(event)
             case LimitHit():
                 return {"title": "A cap is reached", "kind": "other", "content": [_text(visible(event.message))]}
             case CostWanted():
@@ -282,8 +268,8 @@ class Updates:
                 again = ", which has changed" if event.changed else ""
                 title = visible_line(f"May the model follow {event.file}{again}?", _TITLE)
                 return {"title": title, "kind": "read", "content": [_text(fenced(event.text))]}
-
-    def _call_card(self, event: CallStarted | ApprovalWanted) -> dict[str, Any]:
+            case CallStarted() | ApprovalWanted():
+                pass
         tool = self._catalog.tool(event.name) if event.name in self._catalog else None
         paths = () if tool is None else (name for name, what in subjects_of(tool).items() if what is Subject.PATH)
         named = (event.arguments[name] for name in paths if isinstance(event.arguments.get(name), str))
@@ -331,17 +317,6 @@ class Updates:
             for old, new in hunks
         ]
 
-    # -- plans
-
-    def _planned(self, event: GraphPlanned) -> Iterator[Update]:
-        self._plan = Branching(event)
-        yield _plan_update(self._plan)
-
-    def _changed(self, event: NodeChanged) -> Iterator[Update]:
-        if self._plan is not None:
-            self._plan = self._plan.heard(event)
-            yield _plan_update(self._plan)
-
 
 def _plan_update(plan: Branching) -> schema.AgentPlanUpdate:
     """The nodes of a parallel plan as entries; one that failed says so."""
@@ -378,6 +353,10 @@ def _hunks(lines: Sequence[str]) -> list[tuple[str, str]] | None:
         found.append(("\n".join(map(visible, old)), "\n".join(map(visible, new))))
         at += 1
     return found
+
+
+def _progress(id_: str, status: schema.ToolCallStatus, **more: Any) -> schema.ToolCallProgress:
+    return schema.ToolCallProgress(session_update="tool_call_update", tool_call_id=id_, status=status, **more)
 
 
 def _text(text: str) -> schema.ContentToolCallContent:

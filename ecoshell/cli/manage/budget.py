@@ -2,12 +2,11 @@
 
 import argparse
 import re
-from collections.abc import Sequence
 from contextlib import closing
 
 from ecoshell.assembly.parts import load_settings
 from ecoshell.budget.money import amount_text, nano_to_usd_text, parse_amount
-from ecoshell.budget.postgres import OpenLease, Share, TeamServer
+from ecoshell.budget.postgres import TeamServer
 from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import UsageError
@@ -51,14 +50,41 @@ def run(args: argparse.Namespace) -> int:
                 server.add_member(args.person, args.team)
                 said = f"{args.person} may use the ledger{f', in team {args.team}' if args.team else ''}."
             case "close":
-                said = _close(server, args.lease)
+                lease, _, took = args.lease.rpartition("=")
+                if not lease:
+                    form = "Give the lease and what was spent, as `budget show` has it."
+                    raise UsageError(f"{args.lease!r} cannot be read.", fix=form)
+                held = server.close_lease(lease, 0 if took in _ZERO else parse_amount(took).value)
+                if held is None:
+                    raise UsageError(f"There is no open lease {lease}.", fix="`ecoshell budget show` lists them.")
+                said = f"{amount_text(held, 'usd')} are no longer leased."
             case _:
                 pass
         caps, leases = server.caps(), server.open_leases()
     if args.json:
-        print_json({"caps": [_record(cap) for cap in caps]})
+        names = ("limit", "spent", "held", "leased")
+        records: list[dict[str, str]] = []
+        for cap in caps:
+            usd = {f"{name}_usd": nano_to_usd_text(getattr(cap, name)) for name in names}
+            records.append({"scope": cap.scope, "period": cap.period, **usd})
+        print_json({"caps": records})
+        return 0
+    if said:
+        print(said)
+    if not caps:
+        print("No cap is set. Set one: ecoshell budget set team:NAME month 200")
     else:
-        _print(said, caps, leases if args.action == "show" else ())
+        right = ("limit", "spent", "held", "leased", "left")
+        cells: list[tuple[str, ...]] = []
+        for cap in caps:
+            left = max(0, cap.limit - cap.spent - cap.held - cap.leased)
+            amounts = (cap.limit, cap.spent, cap.held, cap.leased, left)
+            cells.append((cap.scope, cap.period, *(amount_text(nano, "usd") for nano in amounts)))
+        print_table(("cap", "of", *right), cells, right=right)
+    if leases and args.action == "show":
+        print("\nLeases:")
+        cells = [(one.id, one.person, one.at, amount_text(one.nano, "usd")) for one in leases]
+        print_table(("lease", "person", "since", "amount"), cells, right=("amount",))
     return 0
 
 
@@ -79,38 +105,3 @@ def _set(server: TeamServer, scope: str, period: str, text: str) -> None:
             f"{amount_text(amount.value, 'usd')}; the cap stays as it was.",
             fix=f"Give at least {least}, which ends all further calls.",
         )
-
-
-def _close(server: TeamServer, text: str) -> str:
-    lease, _, took = text.rpartition("=")
-    if not lease:
-        raise UsageError(f"{text!r} cannot be read.", fix="Give the lease and what was spent, as `budget show` has it.")
-    held = server.close_lease(lease, 0 if took in _ZERO else parse_amount(took).value)
-    if held is None:
-        raise UsageError(f"There is no open lease {lease}.", fix="`ecoshell budget show` lists them.")
-    return f"{amount_text(held, 'usd')} are no longer leased."
-
-
-def _record(cap: Share) -> dict[str, str]:
-    amounts = {"limit": cap.limit, "spent": cap.spent, "held": cap.held, "leased": cap.leased}
-    usd = {f"{name}_usd": nano_to_usd_text(nano) for name, nano in amounts.items()}
-    return {"scope": cap.scope, "period": cap.period, **usd}
-
-
-def _print(said: str, caps: Sequence[Share], leases: Sequence[OpenLease]) -> None:
-    if said:
-        print(said)
-    if not caps:
-        print("No cap is set. Set one: ecoshell budget set team:NAME month 200")
-    else:
-        right = ("limit", "spent", "held", "leased", "left")
-        cells: list[tuple[str, ...]] = []
-        for cap in caps:
-            left = max(0, cap.limit - cap.spent - cap.held - cap.leased)
-            amounts = (cap.limit, cap.spent, cap.held, cap.leased, left)
-            cells.append((cap.scope, cap.period, *(amount_text(nano, "usd") for nano in amounts)))
-        print_table(("cap", "of", *right), cells, right=right)
-    if leases:
-        print("\nLeases:")
-        cells = [(one.id, one.person, one.at, amount_text(one.nano, "usd")) for one in leases]
-        print_table(("lease", "person", "since", "amount"), cells, right=("amount",))

@@ -2,9 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +15,15 @@ from ecoshell.budget.holds import CapState
 from ecoshell.budget.ledger import Entry, Ledger
 from ecoshell.budget.money import Amount, about, amount_text, counted, nano_to_usd_text, parse_amount
 from ecoshell.cli.arguments import add_json
-from ecoshell.cli.manage.show import print_json, print_table, seconds_text
+from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import GraphPlanned
 from ecoshell.messages import Usage
-from ecoshell.paths import Paths, user_paths
+from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.catp.costs import worth
-from ecoshell.sessions.plans import PlannedTurn, PlannedTurns
+from ecoshell.sessions.plans import PlannedTurns
+from ecoshell.sessions.store import SessionStore
 from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
@@ -55,81 +55,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the costs, or reconcile one entry first; raises UsageError and StoreError."""
-    paths = user_paths()
+    paths, plans = user_paths(), list[tuple[CostRow | None, dict[str, Any]]]()
+    rows: Sequence[CostRow] = ()
     with closing(open_ledger(paths, load_settings(paths))) as ledger:
         if args.take_over:
             print(f"{counted(_team(ledger).take_over(), 'call')} brought into the team's ledger.", file=sys.stderr)
         if args.reconcile == "":
             print(f"{counted(_team(ledger).reconcile_leases(), 'lease')} of dead shells ended.", file=sys.stderr)
         elif args.reconcile is not None:
-            entry, actual = _reconciliation(args.reconcile)
-            ledger.reconcile(entry, actual)
-        plans = [*_plan_costs(ledger, paths)] if args.by == "plan" else []
-        rows = () if args.by == "plan" else _rows(ledger, args.by)
-        unknown, caps = ledger.unreconciled(), _caps(ledger, paths, args.session)
-    learned = _learned(paths)
+            entry, equals, actual = args.reconcile.partition("=")
+            if not equals or not (entry.isascii() and entry.isdecimal()):
+                raise UsageError(
+                    f"--reconcile {args.reconcile!r} cannot be read.",
+                    fix="Give the entry's number and what the call cost, such as --reconcile 12=0.0031 or 12=0.",
+                )
+            amount = Amount(0, "usd") if actual.strip() in _ZERO else parse_amount(actual)
+            ledger.reconcile(int(entry[:18]), amount)
+        with closing(open_store(paths)) as store:
+            if args.by == "plan":
+                plans = [*_plan_costs(ledger, store)]
+            elif args.by in _BY_TEAM:
+                rows = _team(ledger).server.costs(args.by)
+            else:
+                rows = ledger.rows(args.by)
+            # the caps over a session's last turn; those of day and month stand without one
+            last_used = next((one.id for one in store.list(1)), "")
+            session = last_used if args.session is None else store.find(args.session)
+        unknown, last = ledger.unreconciled(), ledger.last(session)
+        caps = ledger.caps(session, last.turn if last else 0)
+    learned: list[Agreement] = []
+    if paths.experience_file.is_file():
+        try:
+            with closing(ExperienceStore(paths.experience_file)) as records:
+                learned = agreements(records.predictions())
+        except StoreError as error:  # what was spent is told all the same
+            print(f"What the apprentice would have saved is not known. {error}", file=sys.stderr)
     if args.json:
-        print_json(
-            {
-                "rows": [*map(_row_record, rows), *(plan.record() for plan in plans)],
-                "caps": [_cap_record(cap) for cap in caps],
-                "unreconciled": [_entry_record(entry) for entry in unknown],
-                **({"apprentice": [*map(_agreement_record, learned)]} if learned else {}),
-            }
-        )
+        found = [*map(_row_record, rows), *(record for _, record in plans)]
+        print_json({"rows": found, **_records(caps, unknown, learned)})
+        return 0
+    if args.by == "plan":
+        _print_plans(plans)
     else:
-        if args.by == "plan":
-            _print_plans(plans)
-        else:
-            _print_rows(args.by, rows)
-        _print_caps(caps)
-        _print_unknown(unknown)
-        _print_learned(learned)
+        _print_rows(args.by, rows)
+    _print_rest(caps, unknown, learned)
     return 0
 
 
-def _learned(paths: Paths) -> list[Agreement]:
-    """What an apprentice has come to; what was spent is told also where that cannot be read."""
-    if not paths.experience_file.is_file():
-        return []
-    try:
-        with closing(ExperienceStore(paths.experience_file)) as records:
-            return agreements(records.predictions())
-    except StoreError as error:
-        print(f"What the apprentice would have saved is not known. {error}", file=sys.stderr)
-        return []
-
-
 def _team(ledger: Ledger) -> "TeamLedger":
-    """The same, of a team; raises UsageError where it is of one user alone."""
+    """The ledger, where it is a team's; raises UsageError where it is of one user alone."""
     from ecoshell.budget.leases import TeamLedger
 
     if isinstance(ledger, TeamLedger):
         return ledger
     fix = "Set [budget] ledger, or ECOSHELL_LEDGER, to its address: postgresql://PERSON@HOST/DATABASE."
     raise UsageError("This needs a team's ledger, and there is none.", fix=fix)
-
-
-def _rows(ledger: Ledger, by: Any) -> Sequence[CostRow]:
-    return _team(ledger).server.costs(by) if by in _BY_TEAM else ledger.rows(by)
-
-
-def _caps(ledger: Ledger, paths: Paths, wanted: str | None) -> tuple[CapState, ...]:
-    """The caps over a session's last turn: the session named, or the one last used; day and month stand without one."""
-    with closing(open_store(paths)) as store:
-        session = store.find(wanted) if wanted is not None else next((one.id for one in store.list(1)), "")
-    last = ledger.last(session)
-    return ledger.caps(session, last.turn if last else 0)
-
-
-def _reconciliation(text: str) -> tuple[int, Amount]:
-    entry, equals, actual = text.partition("=")
-    if not equals or not (entry.isascii() and entry.isdecimal()):
-        raise UsageError(
-            f"--reconcile {text!r} cannot be read.",
-            fix="Give the entry's number and what the call cost, such as --reconcile 12=0.0031 or 12=0.",
-        )
-    return int(entry[:18]), Amount(0, "usd") if actual.strip() in _ZERO else parse_amount(actual)
 
 
 def _row_record(row: CostRow) -> dict[str, object]:
@@ -152,27 +132,46 @@ def _row_record(row: CostRow) -> dict[str, object]:
     }
 
 
-def _cap_record(cap: CapState) -> dict[str, object]:
-    """A cap in dollars ends its keys in `_usd`, one in tokens in `_tokens`; the other three are null."""
-    amounts = {"limit": cap.limit, "spent": cap.spent, "held": cap.held}
-    in_usd = cap.unit == "usd"
-    dollars = {f"{name}_usd": _usd(value if in_usd else None) for name, value in amounts.items()}
-    tokens = {f"{name}_tokens": None if in_usd else value for name, value in amounts.items()}
-    return {"scope": cap.scope, **dollars, **tokens}
+def _records(
+    caps: Sequence[CapState], unknown: Sequence[Entry], learned: Sequence[Agreement]
+) -> dict[str, list[dict[str, object]]]:
+    """Caps, calls of which nobody knows what they took, and what an apprentice would have saved.
 
-
-def _entry_record(entry: Entry) -> dict[str, object]:
-    return {
-        "entry": entry.id,
-        "at": _time(entry),
-        "session": entry.session,
-        "model": entry.model,
-        "state": entry.state,
-        "counted_usd": _usd(_counted(entry)),
-        "counted_tokens": entry.held_usage.total,
-        "estimate_usd": _usd(entry.estimate_nano),
-        "estimate_tokens": None if entry.estimate is None else entry.estimate.total,
-    }
+    A cap in dollars ends its keys in `_usd`, one in tokens in `_tokens`; the other three are null.
+    """
+    every_cap: list[dict[str, object]] = []
+    for cap in caps:
+        amounts, in_usd = {"limit": cap.limit, "spent": cap.spent, "held": cap.held}, cap.unit == "usd"
+        usd = {f"{name}_usd": _usd(value if in_usd else None) for name, value in amounts.items()}
+        tokens = {f"{name}_tokens": None if in_usd else value for name, value in amounts.items()}
+        every_cap.append({"scope": cap.scope, **usd, **tokens})
+    entries: list[dict[str, object]] = [
+        {
+            "entry": entry.id,
+            "at": _time(entry),
+            "session": entry.session,
+            "model": entry.model,
+            "state": entry.state,
+            "counted_usd": _usd(_counted(entry)),
+            "counted_tokens": entry.held_usage.total,
+            "estimate_usd": _usd(entry.estimate_nano),
+            "estimate_tokens": None if entry.estimate is None else entry.estimate.total,
+        }
+        for entry in unknown
+    ]
+    saved: list[dict[str, object]] = [
+        {
+            "model": one.model,
+            "tool": one.tool,
+            "uses": one.uses,
+            "alike": one.alike,
+            "lower": round(one.lower, 4),
+            "good": one.good,
+            "would_save_usd": _usd(one.saved_nano),
+        }
+        for one in learned
+    ]
+    return {"caps": every_cap, "unreconciled": entries, **({"apprentice": saved} if saved else {})}
 
 
 def _print_rows(by: str, rows: Sequence[CostRow]) -> None:
@@ -180,85 +179,55 @@ def _print_rows(by: str, rows: Sequence[CostRow]) -> None:
         print("Nothing was spent yet.")
         return
     right = ("spent", "held", "input", "cached", "output", "calls", "seconds")
-    cells = [
-        (
-            row.key or "-",
-            spent_text(row),
-            dollars(row.held_nano),
-            about(f"{row.shown_usage.input:,}", estimated=row.estimate is not None),
-            f"{row.usage.cached:,}",
-            about(f"{row.shown_usage.output:,}", estimated=row.estimate is not None),
-            f"{row.calls:,}",
-            seconds_text(row),
-        )
-        for row in rows
-    ]
+    cells: list[tuple[str, ...]] = []
+    for row in rows:
+        seconds = "unknown" if row.seconds is None else f"{row.seconds:,.1f}"
+        if row.untimed and row.seconds is not None:
+            seconds += f" + {row.untimed} unknown"
+        shown = (f"{count:,}" for count in (row.shown_usage.input, row.shown_usage.output))
+        read, written = (about(text, estimated=row.estimate is not None) for text in shown)
+        money = (spent_text(row), dollars(row.held_nano))
+        cells.append((row.key or "-", *money, read, f"{row.usage.cached:,}", written, f"{row.calls:,}", seconds))
     print_table((by, *right), cells, right=right)
 
 
-def _print_caps(caps: Sequence[CapState]) -> None:
-    if not caps:
-        print("\nNo cap is set.")
-        return
-    right = ("limit", "spent", "held", "left")
-    cells = [
-        (cap.scope, *(amount_text(value, cap.unit) for value in (cap.limit, cap.spent, cap.held, cap.left)))
-        for cap in caps
-    ]
-    print()
-    print_table(("cap", *right), cells, right=right)
-
-
-def _print_unknown(unknown: Sequence[Entry]) -> None:
-    if not unknown:
-        return
-    print("\nNobody knows what these calls took, so under the caps their whole reservation counts:")
-    cells = [
-        (str(entry.id), _time(entry), entry.session, entry.model, entry.state, dollars(_counted(entry)), _likely(entry))
-        for entry in unknown
-    ]
-    head = ("entry", "at", "session", "model", "state", "counted", "likely")
-    print_table(head, cells, right=("entry", "counted", "likely"))
-    print(f"If the provider's bill says otherwise: ecoshell cost --reconcile {unknown[0].id}=0.0031")
-
-
-def _agreement_record(one: Agreement) -> dict[str, object]:
-    """What an apprentice would have saved, by the tool."""
-    shares = {"uses": one.uses, "alike": one.alike, "lower": round(one.lower, 4), "good": one.good}
-    return {"model": one.model, "tool": one.tool, **shares, "would_save_usd": _usd(one.saved_nano)}
-
-
-def _print_learned(learned: Sequence[Agreement]) -> None:
-    if not learned:
-        return
-    saved = dollars(sum(one.saved_nano for one in learned if one.good))
-    print(f"\nThe apprentice makes calls as paid models do; where it is good enough, it would have saved {saved}:")
-    cells = [
-        (
-            one.model,
-            one.tool,
-            f"{one.alike} of {one.uses}",
-            f"{one.lower:.0%}",
-            "yes" if one.good else "no",
-            dollars(one.saved_nano),
-        )
-        for one in learned
-    ]
-    print_table(
-        ("model", "tool", "alike", "at least", "good", "would save"), cells, right=("alike", "at least", "would save")
-    )
+def _print_rest(caps: Sequence[CapState], unknown: Sequence[Entry], learned: Sequence[Agreement]) -> None:
+    """The caps, calls of which nobody knows what they took, and what an apprentice would have saved."""
+    print("" if caps else "\nNo cap is set.")
+    if caps:
+        right = ("limit", "spent", "held", "left")
+        cells: list[tuple[str, ...]] = []
+        for cap in caps:
+            amounts = (cap.limit, cap.spent, cap.held, cap.left)
+            cells.append((cap.scope, *(amount_text(value, cap.unit) for value in amounts)))
+        print_table(("cap", *right), cells, right=right)
+    if unknown:
+        print("\nNobody knows what these calls took, so under the caps their whole reservation counts:")
+        cells = []
+        for entry in unknown:
+            likely = "unknown"
+            if entry.estimate is not None:  # by a tokenizer; its tokens where the price is no other than what counts
+                nano = entry.estimate_nano
+                took = dollars(nano) if nano is not None else counted(entry.estimate.total, "token")
+                likely = about(took, estimated=True)
+            known = (str(entry.id), _time(entry), entry.session, entry.model, entry.state)
+            cells.append((*known, dollars(_counted(entry)), likely))
+        head = ("entry", "at", "session", "model", "state", "counted", "likely")
+        print_table(head, cells, right=("entry", "counted", "likely"))
+        print(f"If the provider's bill says otherwise: ecoshell cost --reconcile {unknown[0].id}=0.0031")
+    if learned:
+        saved = dollars(sum(one.saved_nano for one in learned if one.good))
+        print(f"\nThe apprentice makes calls as paid models do; where it is good enough, it would have saved {saved}:")
+        cells = []
+        for one in learned:
+            good, alike = "yes" if one.good else "no", f"{one.alike} of {one.uses}"
+            cells.append((one.model, one.tool, alike, f"{one.lower:.0%}", good, dollars(one.saved_nano)))
+        head = ("model", "tool", "alike", "at least", "good", "would save")
+        print_table(head, cells, right=("alike", "at least", "would save"))
 
 
 def _counted(entry: Entry) -> int | None:
     return entry.held_nano if entry.usage is None else entry.spent_nano
-
-
-def _likely(entry: Entry) -> str:
-    """What a call took by a tokenizer: its price, or its tokens where that is no other than what is counted."""
-    if entry.estimate is None:
-        return "unknown"
-    nano = entry.estimate_nano
-    return about(dollars(nano) if nano is not None else counted(entry.estimate.total, "token"), estimated=True)
 
 
 def _usd(nano: int | None) -> str | None:
@@ -272,81 +241,48 @@ def _time(entry: Entry) -> str:
 # Parallel plans
 
 
-@dataclass(frozen=True, slots=True)
-class PlanCost:
-    """One turn's plan; what is unknown is None."""
+def _plan_costs(ledger: Ledger, store: SessionStore) -> Iterator[tuple[CostRow | None, dict[str, Any]]]:
+    """Every parallel plan that is kept, the first one first: what its turn has cost, and all as JSON has it.
 
-    turn: PlannedTurn
-    cost: CostRow | None
-    """What the turn has cost; its own key is the session's. None where the ledger has nothing of the turn."""
-    key: str
-    """The session and the turn: `k3f9-2q/3`."""
-
-    @property
-    def nodes(self) -> int:
-        return len(self.turn.branching.plan.nodes) if self.turn.branching else 0
-
-    @property
-    def performance(self) -> float | None:
-        return self.turn.scored and self.turn.scored.performance
-
-    @property
-    def cost_nano(self) -> int | None:
-        """C by the ledger as it stands: a call may have been reconciled since the plan was scored."""
-        scored, cost = self.turn.scored, self.cost
-        if cost is None or cost.unpriced or cost.spent_nano is None or scored is None or scored.resources_nano is None:
-            return None
-        return cost.spent_nano + scored.resources_nano
-
-    @property
-    def quality(self) -> float | None:
-        """QoP with that cost; None of a plan that was not finished."""
-        scored = self.turn.scored
-        if scored is None:
-            return None
-        return worth(scored.performance, self.cost_nano, alpha=scored.alpha, most_nano=scored.most_nano)
-
-    def record(self) -> dict[str, object]:
-        """What JSON says of it: the columns of every row, null where the ledger has nothing of it, and its own."""
-        scored = self.turn.scored
-        session, _, turn = self.key.rpartition("/")
-        columns = _row_record(self.cost or CostRow(self.key, None, 0, Usage(), 0, 0))
-        return {
-            **(columns if self.cost else dict.fromkeys(columns)),
-            "key": self.key,
-            "session": session,
-            "turn": int(turn),
-            "question": self.turn.question,
-            "nodes": self.nodes,
-            "seconds": self.turn.seconds,
-            "performance": self.performance,
-            "judged_by": scored.judged_by if scored else "",
-            "cost_usd": _usd(self.cost_nano),
-            "most_usd": nano_to_usd_text(scored.most_nano) if scored else None,
-            "alpha": scored.alpha if scored else None,
-            "qop": self.quality,
-        }
+    That are the columns of every row, null where the ledger has nothing of the turn, and its own. Raises StoreError.
+    """
+    for session in store.with_any(GraphPlanned):
+        costs = ledger.turn_rows(session)
+        for number, turn in PlannedTurns(store.past(session)).by_number.items():
+            cost, scored = costs.get(number), turn.scored
+            key, quality, nano = f"{session}/{number}", None, None
+            if scored is not None:  # by the ledger as it stands: a call may have been reconciled since
+                if cost and not cost.unpriced and cost.spent_nano is not None and scored.resources_nano is not None:
+                    nano = cost.spent_nano + scored.resources_nano
+                quality = worth(scored.performance, nano, alpha=scored.alpha, most_nano=scored.most_nano)
+            columns = _row_record(cost or CostRow(key, None, 0, Usage(), 0, 0))
+            record = {
+                **(columns if cost else dict.fromkeys(columns)),
+                "key": key,
+                "session": session,
+                "turn": number,
+                "question": turn.question,
+                "nodes": len(turn.branching.plan.nodes) if turn.branching else 0,
+                "seconds": turn.seconds,
+                "performance": scored.performance if scored else None,
+                "judged_by": scored.judged_by if scored else "",
+                "cost_usd": _usd(nano),
+                "most_usd": nano_to_usd_text(scored.most_nano) if scored else None,
+                "alpha": scored.alpha if scored else None,
+                "qop": quality,
+            }
+            yield cost, record
 
 
-def _plan_costs(ledger: Ledger, paths: Paths) -> Iterator[PlanCost]:
-    """Every parallel plan that is kept, the first one first; raises StoreError."""
-    with closing(open_store(paths)) as store:
-        for session in store.with_any(GraphPlanned):
-            costs = ledger.turn_rows(session)
-            for number, turn in PlannedTurns(store.past(session)).by_number.items():
-                yield PlanCost(turn, costs.get(number), f"{session}/{number}")
-
-
-def _print_plans(plans: Sequence[PlanCost]) -> None:
+def _print_plans(plans: Sequence[tuple[CostRow | None, Mapping[str, Any]]]) -> None:
     if not plans:
         print("No parallel plan was made yet: --strategy graph makes them.")
         return
     right = ("nodes", "spent", "seconds", "P", "QoP")
     cells: list[tuple[str, ...]] = []
-    for plan in plans:
-        question = visible_line(plan.turn.question, _QUESTION)
-        spent = "-" if plan.cost is None else spent_text(plan.cost)
-        figures = ((plan.turn.seconds, 1), (plan.performance, 2), (plan.quality, 2))
+    for cost, plan in plans:
+        spent = "-" if cost is None else spent_text(cost)
+        figures = ((plan[name], digits) for name, digits in (("seconds", 1), ("performance", 2), ("qop", 2)))
         known = ("-" if value is None else f"{value:.{digits}f}" for value, digits in figures)
-        cells.append((plan.key, question, f"{plan.nodes:,}", spent, *known))
+        cells.append((plan["key"], visible_line(plan["question"], _QUESTION), f"{plan['nodes']:,}", spent, *known))
     print_table(("plan", "question", *right), cells, right=right)

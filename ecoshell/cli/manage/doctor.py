@@ -62,9 +62,7 @@ class Check:
     fix: str = ""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    add_json(parser)
+add_arguments = add_json
 
 
 def run(args: argparse.Namespace) -> int:
@@ -88,14 +86,39 @@ def checked(paths: Paths) -> Iterator[Check]:
     yield from _packages()
     yield _told_by("llama.cpp", _LLAMA, GET_LLAMA)
     yield _told_by("GPU", _NVIDIA, "Models run on the processor.")
-    yield _embedded()
-    settings, check = _settings(paths)
-    yield check
-    yield from _models(settings, paths)
-    yield _terminal()
+    try:
+        path = embedded_path()
+        yield Check("embedded model", "ok", f"{path} ({size(path.stat().st_size)})")
+    except ModelMissing as error:
+        yield Check("embedded model", "missing", error.message, error.fix)
+    loaded, problems = read_settings(paths.settings_file, os.environ)
+    if loaded is None:
+        told = "; ".join(one.message for one in problems)
+        yield Check("settings", "wrong", told, f"{problems[0].fix} `ecoshell config check` lists all.")
+    else:
+        there = "" if paths.settings_file.exists() else " (not there: every setting has its default)"
+        yield Check("settings", "ok", f"{paths.settings_file}{there}")
+    yield from _models(loaded.settings if loaded else None, paths)
+    name, (columns, lines) = os.environ.get("TERM", ""), shutil.get_terminal_size()
+    colour = "no colour (NO_COLOR)" if os.environ.get("NO_COLOR") else os.environ.get("COLORTERM") or "colours by TERM"
+    told = f"{name or 'none'}, {columns} x {lines}, {sys.stdout.encoding}, {colour}"
+    if sys.stdin.isatty() and sys.stderr.isatty() and name not in ("", "dumb"):
+        yield Check("terminal", "ok", told)
+    else:
+        fix = "`ecoshell line` and `ecoshell ask` work here."
+        yield Check("terminal", "missing", f"{told}; nothing to draw on", fix)
     for name in ("config", "data", "cache"):
         yield _folder(name, getattr(paths, name))
-    yield _databases(paths)
+    known = ((paths.ledger_file, open_ledger), (paths.sessions_file, open_store))
+    stores = [opening for file, opening in known if file.exists()]
+    found = "ledger and sessions can be written" if stores else "none yet: the first chat makes ledger and sessions"
+    try:
+        for opening in stores:
+            with closing(opening(paths)) as opened:
+                opened.require_writable("Nothing was changed.")
+        yield Check("databases", "ok", found)
+    except EcoshellError as error:
+        yield Check("databases", "wrong", error.message, error.fix)
 
 
 def _packages() -> Iterator[Check]:
@@ -134,23 +157,6 @@ def _told_by(name: str, program: str, fix: str) -> Check:
     return Check(name, "ok", ", ".join(done.stdout.split("\n")).strip(", "))
 
 
-def _embedded() -> Check:
-    try:
-        path = embedded_path()
-    except ModelMissing as error:
-        return Check("embedded model", "missing", error.message, error.fix)
-    return Check("embedded model", "ok", f"{path} ({size(path.stat().st_size)})")
-
-
-def _settings(paths: Paths) -> tuple[Settings | None, Check]:
-    loaded, problems = read_settings(paths.settings_file, os.environ)
-    if loaded is None:
-        told = "; ".join(one.message for one in problems)
-        return None, Check("settings", "wrong", told, f"{problems[0].fix} `ecoshell config check` lists all.")
-    there = "" if paths.settings_file.exists() else " (not there: every setting has its default)"
-    return loaded.settings, Check("settings", "ok", f"{paths.settings_file}{there}")
-
-
 def _models(settings: Settings | None, paths: Paths) -> Iterator[Check]:
     """The session's model, keys and servers."""
     keys = Keys()
@@ -172,16 +178,6 @@ def _models(settings: Settings | None, paths: Paths) -> Iterator[Check]:
     yield Check("servers", "ok" if told else "missing", told or "none answers on this machine")
 
 
-def _terminal() -> Check:
-    name, (columns, lines) = os.environ.get("TERM", ""), shutil.get_terminal_size()
-    drawn = sys.stdin.isatty() and sys.stderr.isatty() and name not in ("", "dumb")
-    colour = "no colour (NO_COLOR)" if os.environ.get("NO_COLOR") else os.environ.get("COLORTERM") or "colours by TERM"
-    told = f"{name or 'none'}, {columns} x {lines}, {sys.stdout.encoding}, {colour}"
-    if drawn:
-        return Check("terminal", "ok", told)
-    return Check("terminal", "missing", f"{told}; nothing to draw on", "`ecoshell line` and `ecoshell ask` work here.")
-
-
 def _folder(name: str, folder: Path) -> Check:
     """Whether the folder, or the one it would be made in, can be written to, and how much room there is."""
     there = next(one for one in (folder, *folder.parents) if one.exists())
@@ -199,18 +195,3 @@ def _folder(name: str, folder: Path) -> Check:
     if free < _LEAST_FREE:
         return Check(f"{name} folder", "missing", f"{folder}: only {size(free)} are free", "Free some space.")
     return Check(f"{name} folder", "ok", f"{folder} ({size(free)} free)")
-
-
-def _databases(paths: Paths) -> Check:
-    """Whether ledger and sessions can be opened and written, where they are there."""
-    known = ((paths.ledger_file, open_ledger), (paths.sessions_file, open_store))
-    there = [opening for file, opening in known if file.exists()]
-    if not there:
-        return Check("databases", "ok", "none yet: the first chat makes ledger and sessions")
-    try:
-        for opening in there:
-            with closing(opening(paths)) as opened:
-                opened.require_writable("Nothing was changed.")
-    except EcoshellError as error:
-        return Check("databases", "wrong", error.message, error.fix)
-    return Check("databases", "ok", "ledger and sessions can be written")

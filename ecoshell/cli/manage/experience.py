@@ -3,13 +3,12 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ecoshell.budget.money import nano_to_usd_text
+from ecoshell.budget.money import counted, nano_to_usd_text
 from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import UsageError
@@ -64,16 +63,41 @@ def _kept(text: str) -> tuple[str, int]:
 
 def run(args: argparse.Namespace) -> int:
     """Carry out one action; raises UsageError and StoreError."""
-    actions: dict[str, Callable[[ExperienceStore, argparse.Namespace], None]] = {
-        "list": _list,
-        "show": _show,
-        "export": _export,
-        "import": _import,
-        "forget": _forget,
-        "train": _train,
-    }
     with closing(ExperienceStore(user_paths().experience_file)) as store:
-        actions[args.action](store, args)
+        match args.action:
+            case "list":
+                _list(store, args)
+            case "show":
+                record = _record(_numbered(store, *args.id))
+                if args.json:
+                    print_json(record)
+                    return 0
+                for name, value in record.items():
+                    print(f"{name:<14} {visible(str(value))}" if value is not None else f"{name:<14} unknown")
+            case "export":
+                items = [*store.uses(), *store.attempts()]
+                text = "".join(f"{to_line(item)}\n" for item in items)
+                if args.file in (None, "-"):
+                    sys.stdout.write(text)
+                else:
+                    file = Path(args.file).expanduser()
+                    write_new(file, text, kept="The experience is kept.", mode=0o600)
+                    uses = sum(isinstance(item, Use) for item in items)
+                    print(f"{_counted(uses, len(items) - uses)} exported to {file}.", file=sys.stderr)
+            case "import":
+                items = _read(args.file)
+                added = store.add_new(items)
+                known = len(items) - added
+                if args.json:
+                    print_json({"imported": added, "known": known})
+                else:
+                    uses, share = sum(isinstance(item, Use) for item in items), f"{added} of " if known else ""
+                    there = f"; {known} {'was' if known == 1 else 'were'} there already" if known else ""
+                    print(f"{share}{_counted(uses, len(items) - uses)} imported{there}.")
+            case "forget":
+                _forget(store, args)
+            case _:
+                _train(store, args)
     return 0
 
 
@@ -84,20 +108,29 @@ def _list(store: ExperienceStore, args: argparse.Namespace) -> None:
     kept = store.find(ATTEMPTS, choice, args.limit) if args.attempts else store.find(USES, choice, args.limit)
     if args.json:
         print_json({"rows": [_record(one) for one in kept]})
-    elif not kept:
+        return
+    if not kept:
         noun = ATTEMPTS.noun if args.attempts else USES.noun
         print(_NONE_YET if choice == Choice() else f"No {noun} is like that.")
-    else:
-        print_table(_ATTEMPT_HEAD if args.attempts else _USE_HEAD, map(_cells, kept))
-
-
-def _show(store: ExperienceStore, args: argparse.Namespace) -> None:
-    kept = _numbered(store, *args.id)
-    if args.json:
-        print_json(_record(kept))
         return
-    for name, value in _record(kept).items():
-        print(f"{name:<14} {visible(str(value))}" if value is not None else f"{name:<14} unknown")
+    cells: list[tuple[str, ...]] = []
+    for one in kept:
+        item = one.item
+        try:
+            when = datetime.fromisoformat(item.at).astimezone().strftime("%Y-%m-%d %H:%M")
+        except (ValueError, OverflowError):  # it is no time, or not known
+            when = visible_line(item.at)
+        if isinstance(item, Attempt):
+            outcome = _OUTCOMES.get(item.outcome, visible_line(item.outcome))
+            middle, nano = (visible_line(item.mode), outcome, visible_line(item.models)), item.price_nano
+        else:
+            middle = (item.tool, _SIGNS[item.helpful], item.judged_by)
+            nano = None if item.step_nano is None else item.price_nano + item.step_nano
+        price = "unknown" if nano is None else f"${nano_to_usd_text(nano)}"
+        tokens = (f"{item.tokens:,}",) if isinstance(item, Attempt) else ()
+        end = (price, *tokens, f"{item.seconds:.2f}", visible_line(item.query, _QUERY_SHOWN))
+        cells.append((str(_record(one)["id"]), when, *middle, *end))
+    print_table(_ATTEMPT_HEAD if args.attempts else _USE_HEAD, cells)
 
 
 def _numbered(store: ExperienceStore, kind: str, number: int) -> Kept[Use] | Kept[Attempt]:
@@ -105,68 +138,42 @@ def _numbered(store: ExperienceStore, kind: str, number: int) -> Kept[Use] | Kep
     return store.one(ATTEMPTS, number) if kind == "attempt" else store.one(USES, number)
 
 
-def _export(store: ExperienceStore, args: argparse.Namespace) -> None:
-    items = [*store.uses(), *store.attempts()]
-    text = "".join(f"{to_line(item)}\n" for item in items)
-    if args.file in (None, "-"):
-        sys.stdout.write(text)
-        return
-    file = Path(args.file).expanduser()
-    write_new(file, text, kept="The experience is kept.", mode=0o600)
-    print(f"{_counted(*_parted(items))} exported to {file}.", file=sys.stderr)
-
-
-def _import(store: ExperienceStore, args: argparse.Namespace) -> None:
-    items = _read(args.file)
-    added = store.add_new(items)
-    known = len(items) - added
-    if args.json:
-        print_json({"imported": added, "known": known})
-    else:
-        share = f"{added} of " if known else ""
-        there = f"; {known} {'was' if known == 1 else 'were'} there already" if known else ""
-        print(f"{share}{_counted(*_parted(items))} imported{there}.")
-
-
-def _parted(items: Sequence[Experienced]) -> tuple[int, int]:
-    """How many are uses, and how many attempts."""
-    uses = sum(isinstance(item, Use) for item in items)
-    return uses, len(items) - uses
-
-
 def _read(name: str) -> list[Experienced]:
-    """What a file holds, or standard input for a dash."""
+    """What a file holds, or standard input for a dash, without what is not kept of what was experienced elsewhere."""
     try:
         if name == "-":
-            return _redacted(from_lines(sys.stdin.buffer, "standard input"))
-        with Path(name).expanduser().open("rb") as lines:
-            return _redacted(from_lines(lines, name))
+            items = [*from_lines(sys.stdin.buffer, "standard input")]
+        else:
+            with Path(name).expanduser().open("rb") as lines:
+                items = [*from_lines(lines, name)]
     except OSError as failure:
         raise UsageError(
             f"{name} cannot be read: {failure.strerror}.", kept="Nothing was imported.", fix="Give a JSON Lines file."
         ) from failure
-
-
-def _redacted(items: Iterable[Experienced]) -> list[Experienced]:
-    """What is kept of what was experienced elsewhere."""
     environ = secret_variables(os.environ)
-
-    def clean(item: Experienced) -> Experienced:
+    clean: list[Experienced] = []
+    for item in items:
         query = beginning(item.query, environ, QUERY)
         if isinstance(item, Attempt):
-            return replace(item, query=query)
-        arguments, result = beginning(item.arguments, environ, ARGUMENTS), beginning(item.result, environ, RESULT)
-        return replace(item, query=query, arguments=arguments, result=result)
-
-    return [*map(clean, items)]
+            clean.append(replace(item, query=query))
+        else:
+            arguments, result = beginning(item.arguments, environ, ARGUMENTS), beginning(item.result, environ, RESULT)
+            clean.append(replace(item, query=query, arguments=arguments, result=result))
+    return clean
 
 
 def _forget(store: ExperienceStore, args: argparse.Namespace) -> None:
+    before = args.before
+    if before:  # as the store compares it
+        try:
+            before = datetime.fromisoformat(before).astimezone(UTC).isoformat(timespec="seconds")
+        except (ValueError, OverflowError) as failure:
+            raise UsageError(f"--before {before!r} is no date.", fix="Give one such as 2026-11-21.") from failure
     choice = Choice(
         ids=tuple(number for kind, number in args.ids if kind == "use"),
         attempts=tuple(number for kind, number in args.ids if kind == "attempt"),
         tool=args.tool,
-        before=_time(args.before),
+        before=before,
     )
     if choice == Choice() and not args.all:
         raise UsageError("Nothing is named that is to be forgotten.", fix="Give numbers, --tool, --before or --all.")
@@ -184,48 +191,15 @@ def _forget(store: ExperienceStore, args: argparse.Namespace) -> None:
         print(_STILL_THERE, file=sys.stderr)
 
 
-def _time(text: str) -> str:
-    """A date or a time as the store compares it; raises UsageError."""
-    if not text:
-        return ""
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError) as failure:
-        raise UsageError(f"--before {text!r} is no date.", fix="Give one such as 2026-11-21.") from failure
-
-
 def _record(kept: Kept[Use] | Kept[Attempt]) -> dict[str, object]:
     return {"id": kept.id if isinstance(kept.item, Use) else f"{ATTEMPTS.sign}{kept.id}", **asdict(kept.item)}
 
 
-def _cells(kept: Kept[Use] | Kept[Attempt]) -> tuple[str, ...]:
-    item = kept.item
-    begin = f"{_record(kept)['id']}", _when(item.at)
-    end = f"{item.seconds:.2f}", visible_line(item.query, _QUERY_SHOWN)
-    if isinstance(item, Attempt):
-        outcome, models = _OUTCOMES.get(item.outcome, visible_line(item.outcome)), visible_line(item.models)
-        return (*begin, visible_line(item.mode), outcome, models, _price(item.price_nano), f"{item.tokens:,}", *end)
-    cost = None if item.step_nano is None else item.price_nano + item.step_nano
-    return (*begin, item.tool, _SIGNS[item.helpful], item.judged_by, _price(cost), *end)
-
-
-def _price(nano: int | None) -> str:
-    return "unknown" if nano is None else f"${nano_to_usd_text(nano)}"
-
-
-def _when(at: str) -> str:
-    """In local time; as it is when it is no time, and empty when it is not known."""
-    try:
-        return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError):
-        return visible_line(at)
-
-
 def _counted(uses: int, attempts: int) -> str:
     """How many of both; attempts are named where there are any."""
-    counted = [f"{uses:,} use{'' if uses == 1 else 's'}"] if uses or not attempts else []
-    counted += [f"{attempts:,} attempt{'' if attempts == 1 else 's'}"] if attempts else []
-    return " and ".join(counted)
+    both = [counted(uses, "use")] if uses or not attempts else []
+    both += [counted(attempts, "attempt")] if attempts else []
+    return " and ".join(both)
 
 
 def _train(store: ExperienceStore, args: argparse.Namespace) -> None:

@@ -27,7 +27,7 @@ from ecoshell.tools.workspace import workspace_folder
 from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
-    from ecoshell.settings.schema import McpServerSettings, Settings
+    from ecoshell.settings.schema import Settings
 
 _SERVERS = ("mcp", "servers")
 _OTHERS_VARIABLE = re.compile(r"\$\{env:(\w+)\}")
@@ -85,7 +85,12 @@ def run(args: argparse.Namespace) -> int:
         case "test":
             return _test(_one(load_settings(user_paths()), args.name), as_json=args.json)
         case "login":
-            return _login(args.name, as_json=args.json)
+            provider = _one(load_settings(user_paths()), args.name)
+            if not provider.server.may_sign_in:
+                which = "Only servers with a url and no Authorization header are."
+                raise UsageError(f"{args.name} is not signed in to.", fix=which)
+            caller.set(Signs())
+            return _test(provider, provider.sign_in, as_json=args.json)
         case "remove":
             provider = _one(load_settings(user_paths()), args.name)
             write_settings(user_paths().settings_file, {(*_SERVERS, args.name): REMOVED})
@@ -105,25 +110,25 @@ def _list(*, as_json: bool) -> int:
         tools, trusted = f"{len(provider.tools)}" if provider.known else "?", "trusted" if given.trusted else ""
         cells.append((provider.name, how, tools, trusted, "" if given.enabled else "switched off"))
     if as_json:
-        print_json({"rows": [_record(given, provider) for given, provider in rows]})
+        records: list[dict[str, Any]] = [
+            {
+                "name": provider.name,
+                "command": [given.command, *given.args] if given.command else None,
+                "url": given.url,
+                "env": sorted(given.env),
+                "headers": sorted(given.headers),
+                "trusted": given.trusted,
+                "enabled": given.enabled,
+                "tools": [tool.listed.name for tool in provider.tools] if provider.known else None,
+            }
+            for given, provider in rows
+        ]
+        print_json({"rows": records})
     elif not rows:
         print("There is no server. `ecoshell mcp add NAME -- COMMAND …` adds one; docs/mcp.md says more.")
     else:
         print_table(("server", "how", "tools", "", ""), cells)
     return 0
-
-
-def _record(given: "McpServerSettings", provider: McpServer) -> dict[str, Any]:
-    return {
-        "name": provider.name,
-        "command": [given.command, *given.args] if given.command else None,
-        "url": given.url,
-        "env": sorted(given.env),
-        "headers": sorted(given.headers),
-        "trusted": given.trusted,
-        "enabled": given.enabled,
-        "tools": [tool.listed.name for tool in provider.tools] if provider.known else None,
-    }
 
 
 def _add(args: argparse.Namespace) -> int:
@@ -159,7 +164,16 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
     there = frozenset[str]() if replace else load_settings(user_paths()).mcp.servers.keys()
     entries: dict[str, Entry] = {}
     left_out: dict[str, str] = {}
-    for called, found in _servers_in(file).items():
+    try:
+        read: Any = json.loads(sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as failure:
+        raise UsageError(f"{file} cannot be read: {failure}", fix="Give a JSON file, such as .mcp.json.") from failure
+    tables = [cast("Entry", read).get(key) for key in ("mcpServers", "servers")] if isinstance(read, dict) else []
+    servers = next((cast("Entry", table) for table in tables if isinstance(table, dict)), None)
+    if servers is None:
+        form = "Give a file as other clients keep it, such as .mcp.json."
+        raise UsageError(f"{file} has no table mcpServers.", fix=form)
+    for called, found in servers.items():
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", called).strip("-")[:40] or "server"
         if name in there or name in entries:
             left_out[called] = f"there is a server {name} already (--replace puts this one in its place)"
@@ -178,18 +192,6 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
     for name, why in left_out.items():
         print(f"{visible_line(name)} is left out: {visible_line(why)}.", file=sys.stderr)
     return 0
-
-
-def _servers_in(file: str) -> Mapping[str, Any]:
-    """What a client's file says of servers, by name; raises UsageError."""
-    try:
-        read: Any = json.loads(sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as failure:
-        raise UsageError(f"{file} cannot be read: {failure}", fix="Give a JSON file, such as .mcp.json.") from failure
-    for key in ("mcpServers", "servers"):
-        if isinstance(read, dict) and isinstance(found := cast("Entry", read).get(key), dict):
-            return cast("Entry", found)
-    raise UsageError(f"{file} has no table mcpServers.", fix="Give a file as other clients keep it, such as .mcp.json.")
 
 
 def _taken_over(found: Any) -> Entry:
@@ -229,18 +231,6 @@ class Signs:
         print(f"To sign in to {server}, open this address:\n{visible_line(address)}", file=sys.stderr)
         await asyncio.to_thread(webbrowser.open, address)
         return True
-
-
-def _login(name: str, *, as_json: bool) -> int:
-    provider = _one(load_settings(user_paths()), name)
-    if not provider.server.may_sign_in:
-        raise UsageError(f"{name} is not signed in to.", fix="Only servers with a url and no Authorization header are.")
-
-    async def sign_in() -> None:
-        caller.set(Signs())
-        await provider.sign_in()
-
-    return _test(provider, sign_in, as_json=as_json)
 
 
 def _test(provider: McpServer, connect: Callable[[], Coroutine[Any, Any, None]] | None = None, *, as_json: bool) -> int:

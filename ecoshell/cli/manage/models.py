@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,12 +15,11 @@ from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.models.base import ModelRow, size
-from ecoshell.models.gguf import HUB, hub_name
+from ecoshell.models.gguf import hub_name
 from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull
 from ecoshell.models.llama import GET_LLAMA, LLAMA
 from ecoshell.models.local_models import hub_file
 from ecoshell.models.servers import PROVIDERS, Servers
-from ecoshell.options import ROLES, Options
 from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible_line
 
@@ -68,15 +68,24 @@ def run(args: argparse.Namespace) -> int:
         print_json({"rows": [_record(row) for row in rows]})
         return 0
     _print_rows([row for row in rows if row.kind != "hub"], nothing=bool(part))
-    _print_recommended([row for row in rows if row.kind == "hub"])
+    known = {str(one.name): one for one in RECOMMENDED}
+    if pulled := [known[row.name] for row in rows if row.kind == "hub"]:
+        print("\nWorth pulling, with `ecoshell models pull NAME` (sizes are about right):")
+        cells = [(one.name.short, f"{one.download:g} GB", f"{one.memory:g} GB", one.licence) for one in pulled]
+        print_table(("name", "size", "memory", "licence"), cells, right=("size", "memory"))
     if not part:
         print(f"\n{len(everything):,} models are known: `ecoshell models PART` searches their names.")
     return 0
 
 
 def _record(row: ModelRow) -> dict[str, object]:
-    """A row as programs read it; what is not known is left out."""
-    ready = bool(row.ready) and not row.barred
+    """A row as programs read it; what is not known is left out, and what cannot be asked now says why."""
+    ready, why = bool(row.ready) and not row.barred, row.missing
+    if row.barred:
+        why = f"blocked: {row.barred}"
+    elif row.provider in PROVIDERS:
+        why = "no server that has it answers on this machine"
+    unknown = f"whether you are signed in to {row.provider or 'its provider'} is not known here"
     known = {
         "name": row.name,
         "kind": row.kind,
@@ -89,19 +98,10 @@ def _record(row: ModelRow) -> dict[str, object]:
         "price": None if row.price is None else dict(zip(_BUCKETS, _rates(row.price), strict=True)),
         "price_source": (row.price.source if row.price else None) or None,
         "ready": ready,
-        "why": None if ready else _why(row),
+        "why": None if ready else why or unknown,
         "barred": row.barred or None,
     }
     return {key: value for key, value in known.items() if value is not None}
-
-
-def _why(row: ModelRow) -> str:
-    """Why a model cannot be asked now."""
-    if row.barred:
-        return f"blocked: {row.barred}"
-    if row.provider in PROVIDERS:
-        return "no server that has it answers on this machine"
-    return row.missing or f"whether you are signed in to {row.provider or 'its provider'} is not known here"
 
 
 def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
@@ -127,18 +127,6 @@ def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
             print(f"{row.name}: {row.missing}")
 
 
-def _print_recommended(rows: list[ModelRow]) -> None:
-    if not rows:
-        return
-    known = {str(one.name): one for one in RECOMMENDED}
-    cells = [
-        (one.name.short, f"{one.download:g} GB", f"{one.memory:g} GB", one.licence)
-        for one in (known[row.name] for row in rows)
-    ]
-    print("\nWorth pulling, with `ecoshell models pull NAME` (sizes are about right):")
-    print_table(("name", "size", "memory", "licence"), cells, right=("size", "memory"))
-
-
 def _rates(price: Price) -> tuple[str, str, str]:
     return (plain(price.rates.input), plain(price.rates.cached_input), plain(price.rates.output))
 
@@ -161,17 +149,10 @@ def _pull(repo: str, *, as_json: bool) -> int:
     return 0
 
 
-def pull_wanted(options: Options) -> None:
-    """Before a run: bring the models of the hub that it names and that are not here, where a person agrees.
-
-    Nobody is asked where standard input or error is no terminal; the run then says how to pull them.
-    """
-    names = (options.model, *(options.roles.of(role) for role in ROLES))
-    wanted = [hub_name(name) for name in names if name and name.startswith(HUB)]
-    if not wanted or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return
+def pull_wanted(names: Sequence[str]) -> None:
+    """Before a run: bring the models of the hub that it names and that are not here, where the person agrees."""
     hub = Hub(user_paths().models_folder)
-    for name in dict.fromkeys(wanted):
+    for name in dict.fromkeys(map(hub_name, names)):
         try:
             hub_file(name, user_paths().models_folder)
         except ModelMissing:
@@ -220,7 +201,12 @@ class _Progress:
         if self._live:
             if now - self._told >= _TICK or have == file.size_bytes:
                 self._told, self._open = now, True
-                more = " · checking its SHA-256" if have == file.size_bytes else self._left(done, now)
+                since, had = self._began
+                more = " · checking its SHA-256" if have == file.size_bytes else ""
+                if not more and now - since >= 1 and done > had:  # how fast it comes, and how long it still takes
+                    rate = (done - had) / (now - since)
+                    minutes, seconds = divmod(round((whole - done) / rate), 60)
+                    more = f" · {size(int(rate))}/s · {minutes}:{seconds:02d} left"
                 sys.stderr.write(f"\r\x1b[K{size(done)} of {size(whole)} · {100 * done // whole} %{more}")
                 sys.stderr.flush()
         elif 100 * done // whole >= self._told + _STEP or done == whole:
@@ -232,12 +218,3 @@ class _Progress:
         if self._open:
             sys.stderr.write("\n")
             self._open = False
-
-    def _left(self, done: int, now: float) -> str:
-        """How fast it comes, and how long it still takes."""
-        since, had = self._began or (now, done)
-        if now - since < 1 or done <= had:
-            return ""
-        rate = (done - had) / (now - since)
-        minutes, seconds = divmod(round((self._pull.size_bytes - done) / rate), 60)
-        return f" · {size(int(rate))}/s · {minutes}:{seconds:02d} left"

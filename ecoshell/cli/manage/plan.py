@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import sys
-from typing import Any
 
 from ecoshell.agent.command_list import plan_table, standing_text
 from ecoshell.agent.mode import unpriced
@@ -31,10 +30,16 @@ def run(args: argparse.Namespace) -> int:
     plan = asyncio.run(_planned(options_from(args), question))
     if plan.inputs.fault:
         print(visible(plan.inputs.fault), file=sys.stderr)
+    told = plan.event()
     if args.json:
-        print_json(_record(plan))
+        # whole nano-dollars or tokens, as `unit` says; without a cap it is null, as `fault` is without one
+        same = ("mode", "cap", "reserved", "budget", "enforced", "planned_cost", "low", "high")
+        of_row = ("tool", "value", "chance", "cost", "spread", "bound", "planned", "state", "why")
+        record = {name: getattr(told, name) for name in same}
+        record |= {"unit": "nano_usd" if told.unit == "usd" else "tokens", "fault": plan.inputs.fault or None}
+        rows = [{name: getattr(row, name) for name in of_row} for row in plan.priced.plan.rows]
+        print_json({**record, "rows": rows})
     else:
-        told = plan.event()
         rows = sorted(plan.priced.plan.rows, key=lambda row: -row.value * row.chance)
         print(f"{standing_text(told)}\n\n{plan_table(rows, told.unit, enforced=told.enforced)}")
     return 0
@@ -51,22 +56,3 @@ async def _planned(options: Options, question: str) -> TurnPlan:
         return plan
     finally:
         await shell.aclose()
-
-
-def _record(plan: TurnPlan) -> dict[str, Any]:
-    """Amounts are whole nano-dollars or tokens, as `unit` says; without a cap it is null, as `fault` is without one."""
-    told = plan.event()
-    fields = ("tool", "value", "chance", "cost", "spread", "bound", "planned", "state", "why")
-    return {
-        "mode": told.mode,
-        "unit": "nano_usd" if told.unit == "usd" else "tokens",
-        "cap": told.cap,
-        "reserved": told.reserved,
-        "budget": told.budget,
-        "enforced": told.enforced,
-        "planned_cost": told.planned_cost,
-        "low": told.low,
-        "high": told.high,
-        "fault": plan.inputs.fault or None,
-        "rows": [{name: getattr(row, name) for name in fields} for row in plan.priced.plan.rows],
-    }

@@ -114,10 +114,28 @@ def run(args: argparse.Namespace) -> int:
 
 def _record(plugin: Plugin) -> dict[str, Any]:
     """What is known of a plugin; one that is not switched off is loaded, and asked for what it brings."""
+    from ecoshell.agent.command_list import COMMANDS
+    from ecoshell.agent.judging import JUDGES
+    from ecoshell.assembly.shell import STRATEGIES
+    from ecoshell.cli.parser import COMMANDS as OURS
+
     state, brings = plugin.state, dict[str, list[str]]()
     if state != "off":
         plugin.state = "on"
-        brings = _asked(Plugins([plugin], lambda _: None))
+        workspace, plugins = Workspace(workspace_folder()), Plugins([plugin], lambda _: None)
+        taken = [tool.document.name for tool in builtin_tools(workspace)]
+        tools, providers = plugins.tools(workspace, ToolOptions(), taken)
+        given = {
+            "tools": [*tools, *(provider.name for provider in providers)],
+            "strategies": [*plugins.strategies(STRATEGIES)],
+            "models": [*plugins.models()],
+            "prices": [*plugins.prices()],
+            "judges": [*plugins.judges(JUDGES)],
+            "slash_commands": [command.name for command in plugins.slash_commands(COMMANDS.names)],
+            "cli_commands": [*plugins.commands(OURS)],
+            "themes": [file.stem for folder in plugins.theme_folders() for file in sorted(folder.glob("*.toml"))],
+        }
+        brings = {hook: names for hook, names in given.items() if names}
     version = plugin.package.version if plugin.package else None
     return {
         "name": plugin.name,
@@ -127,29 +145,6 @@ def _record(plugin: Plugin) -> dict[str, Any]:
         "brings": brings,
         "error": plugin.fault or None,
     }
-
-
-def _asked(plugins: Plugins) -> dict[str, list[str]]:
-    """What the plugins give by each hook they have, by name."""
-    from ecoshell.agent.command_list import COMMANDS
-    from ecoshell.agent.judging import JUDGES
-    from ecoshell.assembly.shell import STRATEGIES
-    from ecoshell.cli.parser import COMMANDS as OURS
-
-    workspace = Workspace(workspace_folder())
-    taken = [tool.document.name for tool in builtin_tools(workspace)]
-    tools, providers = plugins.tools(workspace, ToolOptions(), taken)
-    given = {
-        "tools": [*tools, *(provider.name for provider in providers)],
-        "strategies": [*plugins.strategies(STRATEGIES)],
-        "models": [*plugins.models()],
-        "prices": [*plugins.prices()],
-        "judges": [*plugins.judges(JUDGES)],
-        "slash_commands": [command.name for command in plugins.slash_commands(COMMANDS.names)],
-        "cli_commands": [*plugins.commands(OURS)],
-        "themes": [file.stem for folder in plugins.theme_folders() for file in sorted(folder.glob("*.toml"))],
-    }
-    return {hook: names for hook, names in given.items() if names}
 
 
 def _state(record: dict[str, Any]) -> str:

@@ -34,13 +34,8 @@ _MOST_TEXT = 16 << 20
 _FIX_INPUTS = "Give files of growing size, such as --inputs 'data/*.txt'."
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
-    """A file a tool is run on: its name, its bytes, and the arguments it is given with."""
-
-    name: str
-    size: int
-    arguments: Mapping[str, Any]
+Input = tuple[str, int, Mapping[str, Any]]
+"""A file a tool is run on: its name, its bytes, and the arguments it is given with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +76,15 @@ def run(args: argparse.Namespace) -> int:
     with closing(ProfileStore(user_paths().profiles_file)) as store:
         store.replace(tool.document.name, datetime.now(UTC).isoformat(timespec="seconds"), runs)
     if args.json:
-        print_json(_record(tool.document.name, args.repeat, rows, profile))
+        # prices are texts, in OpenCATP's units; sizes are bytes, memory is in MB of 2^20, unknown is null
+        measured: list[dict[str, Any]] = []
+        for row in rows:
+            price = None if row.failed else f"{row.run.price():.6e}"
+            took = {"size": row.run.size, "ms": round(row.run.milliseconds, 3), **asdict(row.run.footprint)}
+            measured.append({"input": row.name, **took, "price": price, "failed": row.failed or None})
+        costs = zip(profile.levels, profile.vector.costs, profile.vector.measured, strict=True)
+        levels = [{"size": centre, "price": f"{cost:.6e}", "measured": here} for centre, cost, here in costs]
+        print_json({"tool": tool.document.name, "repeat": args.repeat, "runs": measured, "levels": levels})
     else:
         _print(tool.document.name, rows, profile)
     return 0
@@ -108,22 +111,17 @@ def _given(pairs: Sequence[str]) -> dict[str, Any]:
 
 def _inputs(patterns: Iterable[str], document: ToolDocument, into: str, given: Mapping[str, Any]) -> list[Input]:
     """The files, smallest first, each as arguments of the tool; raises UsageError."""
-    argument, by_path = _argument(document, into, given)
-    files = _files(patterns)
-    inputs: list[Input] = []
-    for file in files:
-        try:
-            size = file.stat().st_size
-            if not by_path and size > _MOST_TEXT:
-                raise UsageError(f"{file} is too large to be given as a text.", fix="Give files of at most 16 MB.")
-            value = str(file) if by_path else file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as failure:
-            raise UsageError(f"{file} cannot be read: {failure}.", fix=_FIX_INPUTS) from failure
-        inputs.append(Input(str(file), size, {**given, argument: value}))
-    return sorted(inputs, key=lambda one: (one.size, one.name))
-
-
-def _files(patterns: Iterable[str]) -> list[Path]:
+    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    if into and into not in properties:
+        known = ", ".join(properties) or "none"
+        raise UsageError(f"{document.name} has no argument {into!r}.", fix=f"It has: {known}.")
+    each = {name: ToolDocument("", "", {"properties": {name: schema}}) for name, schema in properties.items()}
+    paths = [name for name, alone in each.items() if FILE in signature(alone).takes]
+    texts = [name for name, schema in properties.items() if schema.get("type") == "string"]
+    takes_file = [into] if into else [name for name in (*paths, *texts) if name not in given]
+    if not takes_file:
+        raise UsageError(f"No argument of {document.name} takes a file.", fix="Name one with --into.")
+    argument, by_path = takes_file[0], takes_file[0] in paths  # else it takes the file's text
     found: list[str] = []
     for pattern in patterns:
         named_here = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - it may be absolute
@@ -133,35 +131,28 @@ def _files(patterns: Iterable[str]) -> list[Path]:
         found += files
     names = [*dict.fromkeys(found)]
     _check_count("The number of inputs", len(names), _MOST_INPUTS)
-    return [Path(name) for name in names]
-
-
-def _argument(document: ToolDocument, into: str, given: Mapping[str, Any]) -> tuple[str, bool]:
-    """The argument that takes an input, and whether it takes the file's path and not its text; raises UsageError."""
-    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
-    if into and into not in properties:
-        known = ", ".join(properties) or "none"
-        raise UsageError(f"{document.name} has no argument {into!r}.", fix=f"It has: {known}.")
-    each = {name: ToolDocument("", "", {"properties": {name: schema}}) for name, schema in properties.items()}
-    paths = [name for name, alone in each.items() if FILE in signature(alone).takes]
-    if into:
-        return into, into in paths
-    texts = [name for name, schema in properties.items() if schema.get("type") == "string"]
-    free = [name for name in (*paths, *texts) if name not in given]
-    if not free:
-        raise UsageError(f"No argument of {document.name} takes a file.", fix="Name one with --into.")
-    return free[0], free[0] in paths
+    inputs: list[Input] = []
+    for file in map(Path, names):
+        try:
+            size = file.stat().st_size
+            if not by_path and size > _MOST_TEXT:
+                raise UsageError(f"{file} is too large to be given as a text.", fix="Give files of at most 16 MB.")
+            value = str(file) if by_path else file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as failure:
+            raise UsageError(f"{file} cannot be read: {failure}.", fix=_FIX_INPUTS) from failure
+        inputs.append((str(file), size, {**given, argument: value}))
+    return sorted(inputs, key=lambda one: (one[1], one[0]))
 
 
 def _require_leave(tool: Tool, inputs: Sequence[Input], rules: Any) -> None:
     """Raise UsageError for a tool that may do more than read, unless all its runs are allowed beforehand."""
     name = tool.document.name
-    for one in inputs:
-        judged = rules.judge(Call(name, dict(one.arguments)), tool)
+    for file, _, arguments in inputs:
+        judged = rules.judge(Call(name, dict(arguments)), tool)
         if judged.verdict == "deny":
-            raise UsageError(f"The settings deny {name} on {one.name}: {judged.why}.", fix="See [approval] deny.")
+            raise UsageError(f"The settings deny {name} on {file}: {judged.why}.", fix="See [approval] deny.")
         if judged.always_asks:
-            raise UsageError(f"{name} is not run again and again on {one.name}. {judged.why}")
+            raise UsageError(f"{name} is not run again and again on {file}. {judged.why}")
         if judged.verdict == "ask":
             effects = ", ".join(sorted(tool.effects)) or "nothing"
             raise UsageError(f"{name} may {effects}, and would run again and again.", fix="Say --yes if it may.")
@@ -170,10 +161,10 @@ def _require_leave(tool: Tool, inputs: Sequence[Input], rules: Any) -> None:
 async def _measure(tool: Tool, inputs: Sequence[Input], repeat: int) -> list[Row]:
     """Run the tool on each input; a run before that loads what it needs, and does not count."""
     limits = limits_of(tool)
-    await contained(tool, inputs[0].arguments, limits)
+    await contained(tool, inputs[0][2], limits)
     rows: list[Row] = []
-    for one in inputs:
-        seen = [await contained(tool, one.arguments, limits) for _ in range(repeat)]
+    for name, size, arguments in inputs:
+        seen = [await contained(tool, arguments, limits) for _ in range(repeat)]
         medians: dict[str, float] = {}  # of what is known
         for field in fields(Footprint):
             figures = [getattr(run.footprint, field.name) for run in seen if run.footprint is not None]
@@ -181,33 +172,8 @@ async def _measure(tool: Tool, inputs: Sequence[Input], repeat: int) -> list[Row
                 medians[field.name] = statistics.median(known)
         milliseconds = statistics.median(run.seconds * 1000 for run in seen)
         failed = next((run.text for run in seen if not run.ok), "")
-        rows.append(Row(one.name, ProfiledRun(one.size, milliseconds, Footprint(**medians)), failed))
+        rows.append(Row(name, ProfiledRun(size, milliseconds, Footprint(**medians)), failed))
     return rows
-
-
-def _record(tool: str, repeat: int, rows: Sequence[Row], profile: Profile) -> dict[str, Any]:
-    """Prices are texts, in OpenCATP's units; sizes are bytes, memory is in MB of 2^20, unknown is null."""
-    return {
-        "tool": tool,
-        "repeat": repeat,
-        "runs": [
-            {
-                "input": row.name,
-                "size": row.run.size,
-                "ms": round(row.run.milliseconds, 3),
-                **asdict(row.run.footprint),
-                "price": None if row.failed else f"{row.run.price():.6e}",
-                "failed": row.failed or None,
-            }
-            for row in rows
-        ],
-        "levels": [
-            {"size": centre, "price": f"{cost:.6e}", "measured": measured_here}
-            for centre, cost, measured_here in zip(
-                profile.levels, profile.vector.costs, profile.vector.measured, strict=True
-            )
-        ],
-    }
 
 
 def _print(tool: str, rows: Sequence[Row], profile: Profile) -> None:

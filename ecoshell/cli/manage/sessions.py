@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -33,23 +32,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry out one action; raises UsageError for an unknown session and StoreError."""
-    actions: dict[str, Callable[[SessionStore, argparse.Namespace], None]] = {
-        "list": _list,
-        "show": _show,
-        "export": _export,
-        "rename": _rename,
-        "delete": _delete,
-    }
     with closing(open_store(user_paths())) as store:
-        actions[args.action](store, args)
+        if args.action == "list":
+            _list(store, args.limit, as_json=args.json)
+            return 0
+        session = store.find(args.id)
+        match args.action:
+            case "show":
+                sys.stdout.write(_document(store, session, "json" if args.json else "md"))
+            case "export":
+                wanted = args.format or ("json" if args.json or str(args.file).endswith(".json") else "md")
+                text = _document(store, session, wanted)
+                if args.file is None:
+                    sys.stdout.write(text)
+                else:
+                    file = Path(args.file).expanduser()
+                    write_new(file, text)
+                    print(f"Session {session} was exported to {file}.", file=sys.stderr)
+            case "rename":
+                store.rename(session, " ".join(args.title))
+                if args.json:
+                    print_json(_record(store.info(session)))
+                else:
+                    print(f"Session {session} is now called {store.title(session)!r}.")
+            case _:
+                _delete(store, session, args)
     return 0
 
 
-def _list(store: SessionStore, args: argparse.Namespace) -> None:
-    if args.limit < 1:
-        raise UsageError(f"--limit {args.limit} lists nothing.", fix="Give a whole number, such as 20.")
-    sessions = store.list(args.limit)
-    if args.json:
+def _list(store: SessionStore, limit: int, *, as_json: bool) -> None:
+    if limit < 1:
+        raise UsageError(f"--limit {limit} lists nothing.", fix="Give a whole number, such as 20.")
+    sessions = store.list(limit)
+    if as_json:
         print_json({"rows": [_record(session) for session in sessions]})
     elif not sessions:
         print("There are no sessions yet. `ecoshell` begins one.")
@@ -58,44 +73,17 @@ def _list(store: SessionStore, args: argparse.Namespace) -> None:
         print_table(("session", "last used", "title", "model"), rows)
 
 
-def _show(store: SessionStore, args: argparse.Namespace) -> None:
-    sys.stdout.write(_document(store, store.find(args.id), "json" if args.json else "md"))
-
-
-def _export(store: SessionStore, args: argparse.Namespace) -> None:
-    session = store.find(args.id)
-    wanted = args.format or ("json" if args.json or str(args.file).endswith(".json") else "md")
-    text = _document(store, session, wanted)
-    if args.file is None:
-        sys.stdout.write(text)
-        return
-    file = Path(args.file).expanduser()
-    write_new(file, text)
-    print(f"Session {session} was exported to {file}.", file=sys.stderr)
-
-
-def _rename(store: SessionStore, args: argparse.Namespace) -> None:
-    session = store.find(args.id)
-    store.rename(session, " ".join(args.title))
+def _delete(store: SessionStore, session: str, args: argparse.Namespace) -> None:
+    if session != args.id:
+        whole = f"ecoshell sessions delete {session}"
+        raise UsageError(f"Deleting needs the whole id of the session: {session}.", fix=whole)
+    title = store.title(session)
+    store.delete(session)
+    undo_log(user_paths()).forget_session(session)
     if args.json:
-        print_json(_record(store.info(session)))
+        print_json({"deleted": session})
     else:
-        print(f"Session {session} is now called {store.title(session)!r}.")
-
-
-def _delete(store: SessionStore, args: argparse.Namespace) -> None:
-    found = store.find(args.id)
-    if found != args.id:
-        raise UsageError(
-            f"Deleting needs the whole id of the session: {found}.", fix=f"ecoshell sessions delete {found}"
-        )
-    title = store.title(found)
-    store.delete(found)
-    undo_log(user_paths()).forget_session(found)
-    if args.json:
-        print_json({"deleted": found})
-    else:
-        print(f"Session {found} ({title or 'no question yet'}) was deleted.")
+        print(f"Session {session} ({title or 'no question yet'}) was deleted.")
 
 
 def _document(store: SessionStore, session: str, wanted: str) -> str:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from ecoshell.budget.costs import CostRow
 from ecoshell.untrusted import visible_line
 
 _UNWRAPPED = 10_000
@@ -15,12 +14,6 @@ _UNWRAPPED = 10_000
 def print_json(value: Any) -> None:
     """One JSON value, indented, in ASCII."""
     print(json.dumps(value, indent=2))
-
-
-def seconds_text(row: CostRow) -> str:
-    """How long calls took, and of how many of them nobody knows."""
-    seconds = "unknown" if row.seconds is None else f"{row.seconds:,.1f}"
-    return seconds if not row.untimed or row.seconds is None else f"{seconds} + {row.untimed} unknown"
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()) -> None:

@@ -1,8 +1,7 @@
 """`ecoshell tools`: what an agent can be given, and what each document costs in tokens."""
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 
 from ecoshell.assembly.parts import load_settings, sources_of, tool_named
 from ecoshell.budget.money import counted
@@ -14,17 +13,7 @@ from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import local_files
 from ecoshell.models.tokens import counter_for
 from ecoshell.paths import user_paths
-from ecoshell.tools.base import Tool
 from ecoshell.tools.workspace import Workspace, workspace_folder
-
-
-@dataclass(frozen=True, slots=True)
-class Tokenizer:
-    """How a document's tokens are counted, and whether that is how the model counts."""
-
-    name: str
-    exact: bool
-    count: Callable[[str], int]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,48 +30,41 @@ def run(args: argparse.Namespace) -> int:
     if name is not None:
         wanted = tool_named(name, [tool for _, tool in sources])
         sources = [one for one in sources if one[1] is wanted]
-    tokenizer = tokenizer_of(settings.model)
+    tokenizer, exact, count = "", True, None
+    with suppress(ModelError):  # the list is of use without the model
+        if files := local_files(settings.model):
+            tokenizer, count = settings.model, LocalModel(files.base).count
+    if count is None:  # the best estimate there is
+        counter = counter_for(settings.model)
+        counter.wait()
+        tokenizer, exact, count = counter.name, counter.exact, counter.count
     if args.json:
+        # whether sessions begin with every document
         at_once = settings.agent.registration in ("all", "all_text")
-        records = [_record(tool, tokenizer, source, registered=at_once) for source, tool in sources]
-        print_json({"rows": records, "tokenizer": tokenizer.name, "exact": tokenizer.exact})
+        records: list[dict[str, object]] = [
+            {
+                "name": tool.document.name,
+                "source": source,
+                "tokens": count(tool.document.as_text()),
+                "registered": at_once,
+                "effects": sorted(tool.effects),
+                "description": tool.document.description,
+                "parameters": tool.document.parameters,
+            }
+            for source, tool in sources
+        ]
+        print_json({"rows": records, "tokenizer": tokenizer, "exact": exact})
     elif name is not None:
         print_json(sources[0][1].document.as_function()["function"])
     else:
-        tokens = "tokens" if tokenizer.exact else "≈ tokens"
+        tokens = "tokens" if exact else "≈ tokens"
         rows: list[tuple[str, ...]] = []
         everything = 0
         for _, tool in sources:
-            count, effects = tokenizer.count(tool.document.as_text()), ", ".join(sorted(tool.effects)) or "-"
-            everything += count
-            rows.append((tool.document.name, f"{count:,}", effects, tool.document.description))
+            size, effects = count(tool.document.as_text()), ", ".join(sorted(tool.effects)) or "-"
+            everything += size
+            rows.append((tool.document.name, f"{size:,}", effects, tool.document.description))
         print_table(("tool", tokens, "effects", "what it does"), rows, right=(tokens,))
-        known, size = counted(len(rows), "tool"), counted(everything, "token")
-        print(f"\n{known}, {size} if all were registered, counted by {tokenizer.name}.")
+        known, tokens = counted(len(rows), "tool"), counted(everything, "token")
+        print(f"\n{known}, {tokens} if all were registered, counted by {tokenizer}.")
     return 0
-
-
-def tokenizer_of(model: str) -> Tokenizer:
-    """The model's own tokenizer where it is at hand, else the best estimate."""
-    try:
-        if files := local_files(model):
-            return Tokenizer(model, exact=True, count=LocalModel(files.base).count)
-    except ModelError:
-        pass  # the list is of use without the model
-    counter = counter_for(model)
-    counter.wait()
-    return Tokenizer(counter.name, counter.exact, counter.count)
-
-
-def _record(tool: Tool, tokenizer: Tokenizer, source: str, *, registered: bool) -> dict[str, object]:
-    """A tool as programs read of it; `registered` says whether sessions begin with every document."""
-    document = tool.document
-    return {
-        "name": document.name,
-        "source": source,
-        "tokens": tokenizer.count(document.as_text()),
-        "registered": registered,
-        "effects": sorted(tool.effects),
-        "description": document.description,
-        "parameters": document.parameters,
-    }

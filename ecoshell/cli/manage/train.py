@@ -28,6 +28,16 @@ A module has `RECIPE`, `add_arguments(parser)`, `estimate(args, recipe)`, and `t
 what was made as a mapping for JSON, with the rows of the curve as `curve`; `args.out` is its folder.
 """
 
+_NUMBERS: Mapping[str, str] = {
+    "steps": "steps of the optimizer",
+    "batch": "examples of a step",
+    "rate": "the highest learning rate",
+    "tokens": "the most tokens computed at once",
+    "every": "steps between checkpoints",
+    "seed": "what chance begins with",
+}
+"""The numbers of a recipe that may be given."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The methods and what they take."""
@@ -43,17 +53,11 @@ def _fill(module: str, parser: argparse.ArgumentParser) -> None:
     method = import_module(module)
     usual: Recipe = method.RECIPE
 
-    def number(name: str, default: float, about: str) -> None:
-        kind = type(default)
-        parser.add_argument(name, type=partial(_positive, kind), default=default, metavar="N", help=about)
-
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder; one that is there is gone on with")
-    number("--steps", usual.steps, f"steps of the optimizer (default: {usual.steps})")
-    number("--batch", usual.batch, f"examples of a step (default: {usual.batch})")
-    number("--rate", usual.rate, f"the highest learning rate (default: {usual.rate:g})")
-    number("--tokens", usual.tokens, f"the most tokens computed at once (default: {usual.tokens})")
-    number("--every", usual.every, f"steps between checkpoints (default: {usual.every})")
-    number("--seed", usual.seed, f"what chance begins with (default: {usual.seed})")
+    for name, about in _NUMBERS.items():
+        default: float = getattr(usual, name)
+        text, kind = f"{about} (default: {default:g})", partial(_positive, type(default))
+        parser.add_argument(f"--{name}", type=kind, default=default, metavar="N", help=text)
     parser.add_argument("--dry-run", action="store_true", help="tell what it would take, and train nothing")
     method.add_arguments(parser)
 
@@ -73,8 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.action:
         raise UsageError("Nothing is named that could be trained.", fix=f"There are {', '.join(METHODS)}.")
     method = import_module(METHODS[args.action][0])
-    numbers = {name: getattr(args, name) for name in ("steps", "batch", "rate", "tokens", "every", "seed")}
-    recipe = replace(method.RECIPE, **numbers)
+    recipe = replace(method.RECIPE, **{name: getattr(args, name) for name in _NUMBERS})
     if args.dry_run:
         foreseen = method.estimate(args, recipe)
         if args.json:
