@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from agent_play import finish, register, say
@@ -16,6 +18,8 @@ from ecoshell.tools.builtin.processes import Finished, Watchdog, run_process
 STARTER = """
 import asyncio, os, sys
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 from ecoshell.tools.builtin.processes import run_process
 
 command = ["/bin/sh", "-c", "exec 3>life; trap '' TERM; (sleep 300) & echo up >&3; sleep 300; sleep 300"]
@@ -88,7 +92,8 @@ async def test_programs_run_though_the_watchdog_was_killed_and_the_next_one_is_w
 async def test_programs_run_where_there_can_be_no_watchdog(tmp_path, monkeypatch):
     watchdog = Watchdog()
     monkeypatch.setattr("ecoshell.tools.builtin.processes.watchdog", watchdog)
-    monkeypatch.setattr("ecoshell.tools.builtin.processes._started", lambda: None)
+    none = SimpleNamespace(DEVNULL=subprocess.DEVNULL, PIPE=subprocess.PIPE, Popen=Mock(side_effect=OSError))
+    monkeypatch.setattr("ecoshell.tools.builtin.processes.subprocess", none)
     assert (await ran(tmp_path, "/bin/echo", "one")).output == "one\n"
 
 
