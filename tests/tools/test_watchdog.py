@@ -18,8 +18,6 @@ from ecoshell.tools.builtin.processes import Finished, Watchdog, run_process
 STARTER = """
 import asyncio, os, sys
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import Mock
 from ecoshell.tools.builtin.processes import run_process
 
 command = ["/bin/sh", "-c", "exec 3>life; trap '' TERM; (sleep 300) & echo up >&3; sleep 300; sleep 300"]
