@@ -19,7 +19,6 @@ would first have to be parsed, and written anew for it.
 import difflib
 import functools
 import math
-import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -202,18 +201,26 @@ def _by_float(function: Callable[[float], float], value: Number) -> Number:
     return _rounded(Decimal(0) if tiny else Decimal(repr(found)))
 
 
+_Function = tuple[Callable[..., Number], int, int]
+"""With the fewest and the most arguments it takes."""
+
+
+def _unary(apply: Callable[[Number], Number]) -> _Function:
+    return apply, 1, 1
+
+
 _FLOATS = ("cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
-_FUNCTIONS: dict[str, tuple[Callable[..., Number], int, int]] = {
-    "sqrt": (lambda value: _whole(Decimal(value).sqrt()), 1, 1),
-    "√": (lambda value: _whole(Decimal(value).sqrt()), 1, 1),
-    "exp": (lambda value: Decimal(value).exp(), 1, 1),
-    "ln": (lambda value: Decimal(value).ln(), 1, 1),
+_FUNCTIONS: dict[str, _Function] = {
+    "sqrt": _unary(lambda value: _whole(Decimal(value).sqrt())),
+    "√": _unary(lambda value: _whole(Decimal(value).sqrt())),
+    "exp": _unary(lambda value: Decimal(value).exp()),
+    "ln": _unary(lambda value: Decimal(value).ln()),
     "log": (_log, 1, 2),
-    "log10": (_log, 1, 1),
-    "log2": (lambda value: _log(value, 2), 1, 1),
-    "abs": (lambda value: -value if value < 0 else value, 1, 1),
-    "floor": (_floor, 1, 1),
-    "ceil": (lambda value: -_floor(-value), 1, 1),
+    "log10": _unary(_log),
+    "log2": _unary(lambda value: _log(value, 2)),
+    "abs": _unary(lambda value: -value if value < 0 else value),
+    "floor": _unary(_floor),
+    "ceil": _unary(lambda value: -_floor(-value)),
     "round": (_round, 1, 2),
     "min": (min, 2, 99),
     "max": (max, 2, 99),
@@ -223,18 +230,16 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Number], int, int]] = {
     "mod": (_modulo, 2, 2),
     "gcd": (lambda *values: math.gcd(*_counts(*values)), 2, 99),
     "lcm": (lambda *values: math.lcm(*_counts(*values)), 2, 9),
-    "factorial": (_factorial, 1, 1),
+    "factorial": _unary(_factorial),
     "comb": (_comb, 2, 2),
-    "radians": (lambda value: _rounded(value * _PI / 180), 1, 1),
-    "degrees": (lambda value: _rounded(value * 180 / _PI), 1, 1),
-    **{name: (functools.partial(_by_float, getattr(math, name)), 1, 1) for name in _FLOATS},
+    "radians": _unary(lambda value: _rounded(value * _PI / 180)),
+    "degrees": _unary(lambda value: _rounded(value * 180 / _PI)),
+    **{name: _unary(functools.partial(_by_float, getattr(math, name))) for name in _FLOATS},
 }
-"""With the fewest and the most arguments each takes."""
-
 _SUM, _PRODUCT, _SIGN, _POWER = 1, 2, 3, 4
 _SIGNS: dict[str, tuple[int, int, Callable[[Number, Number], Number]]] = {
-    "+": (_SUM, _PRODUCT, operator.add),
-    "-": (_SUM, _PRODUCT, operator.sub),
+    "+": (_SUM, _PRODUCT, lambda left, right: left + right),
+    "-": (_SUM, _PRODUCT, lambda left, right: left - right),
     "*": (_PRODUCT, _SIGN, _multiply),
     "of": (_PRODUCT, _SIGN, _multiply),
     "/": (_PRODUCT, _SIGN, _divide),
