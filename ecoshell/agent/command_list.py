@@ -232,7 +232,8 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
         tools = [(tool.document.name, tool.document.description) for tool in providers[argument].tools]
         parts = [table(("tool", "what it does"), tools), f"{argument} is {providers[argument].status}."]
         server = shell.deps.providers.servers.get(argument)
-        for what, known in (("resource", server.resources), ("template", server.templates)) if server else ():
+        lists = server.lists if server else None
+        for what, known in (("resource", lists.resources), ("template", lists.templates)) if lists else ():
             if known:
                 some = ", ".join(f"@{argument}:{address}" for address in known[:_RESOURCES])
                 parts.insert(1, f"{counted(len(known), what)}, such as {some}")

@@ -466,10 +466,6 @@ async def _stdio(server: Mapping[str, Any], flooded: Callable[[str], None]) -> A
             with contextlib.suppress(ConnectionError):  # it ended, which `hear` is told too
                 await sink.drain()
 
-    async def ended() -> None:
-        while process.get_returncode() is None:  # noqa: ASYNC110 - Process.wait also waits for what it has started
-            await asyncio.sleep(0.02)
-
     talking = [asyncio.create_task(hear()), asyncio.create_task(speak())]
     try:
         yield read, write
@@ -477,7 +473,9 @@ async def _stdio(server: Mapping[str, Any], flooded: Callable[[str], None]) -> A
         sink.close()
         for sent in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ended(), _GRACE)
+                async with asyncio.timeout(_GRACE):
+                    while process.get_returncode() is None:  # noqa: ASYNC110 - Process.wait also waits for what it has started
+                        await asyncio.sleep(0.02)
             with contextlib.suppress(ProcessLookupError):  # what it has started may outlive it
                 os.killpg(pid, sent)
         for task in talking:
