@@ -218,7 +218,7 @@ class Shell:
         """With what a session goes on that was there before."""
 
     def _forget(self, session: str) -> None:
-        self.deps.workspace.undo.forget_session(session)
+        self.deps.workspace.undo.forget(session)
         self.deps.providers.forget_session(session)
 
     @property

@@ -91,7 +91,7 @@ def _delete(store: SessionStore, args: argparse.Namespace) -> None:
         )
     title = store.title(found)
     store.delete(found)
-    undo_log(user_paths()).forget_session(found)
+    undo_log(user_paths()).forget(found)
     if args.json:
         print_json({"deleted": found})
     else:
