@@ -132,25 +132,22 @@ class FetchTool:
         async with client, client.stream("GET", target, headers=headers, extensions=extensions) as response:
             if response.has_redirect_location:
                 return response.headers["Location"]
-            return await self._read(url, response)
-
-    async def _read(self, url: "httpx.URL", response: "httpx.Response") -> Page:
-        kind = response.headers.get("Content-Type", "text/plain").partition(";")[0].strip().lower()
-        if not (kind.startswith("text/") or kind in HTML | _TEXT or kind.endswith(("+json", "+xml"))):
-            raise ToolError(f"{url} is {kind[:80]}, which is not text; use run_command to download it.")
-        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-        if encoding not in ("identity", "", *_WINDOW_BITS):
-            raise ToolError(f"{url} came in the encoding {encoding[:80]!r}, which is not read here.")
-        most, body = self._options.fetch_bytes, bytearray()
-        async for chunk in response.aiter_raw():
-            body += chunk
-            if len(body) > most:
-                break
-        try:
-            text, cut = await asyncio.to_thread(_text, bytes(body), encoding, response.charset_encoding, most)
-        except zlib.error as error:
-            raise ToolError(f"{url} is not in the encoding that it says it is in ({encoding}): {error}.") from error
-        return Page(str(url), kind, text, cut, response.status_code, response.reason_phrase)
+            kind = response.headers.get("Content-Type", "text/plain").partition(";")[0].strip().lower()
+            if not (kind.startswith("text/") or kind in HTML | _TEXT or kind.endswith(("+json", "+xml"))):
+                raise ToolError(f"{url} is {kind[:80]}, which is not text; use run_command to download it.")
+            encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+            if encoding not in ("identity", "", *_WINDOW_BITS):
+                raise ToolError(f"{url} came in the encoding {encoding[:80]!r}, which is not read here.")
+            most, body = self._options.fetch_bytes, bytearray()
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > most:
+                    break
+            try:
+                text, cut = await asyncio.to_thread(_text, bytes(body), encoding, response.charset_encoding, most)
+            except zlib.error as error:
+                raise ToolError(f"{url} is not in the encoding that it says it is in ({encoding}): {error}.") from error
+            return Page(str(url), kind, text, cut, response.status_code, response.reason_phrase)
 
 
 @functools.cache

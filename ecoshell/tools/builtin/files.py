@@ -138,8 +138,22 @@ class FileTools:
         file = self._workspace.read_text(path, self._options.file_bytes)
         if "\r\n" in file.text and old not in file.text:  # a model writes \n, whatever the file's line ends are
             old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
-        if (found := file.text.count(old)) != 1:
-            raise ToolError(_not_unique(file.text, old, found, file.name))
+        found = file.text.count(old)
+        if found > 1:
+            places = itertools.islice(re.finditer(re.escape(old), file.text), 5)
+            lines = ", ".join(str(file.text.count("\n", 0, place.start()) + 1) for place in places)
+            raise ToolError(
+                f"`old` occurs {found} times in {file.name} (lines {lines}); "
+                "give more of the text around the one meant."
+            )
+        if not found:
+            wanted = next((line for line in old.splitlines() if line.strip()), old)
+            near: list[str] = []
+            with contextlib.suppress(ToolError):  # long lines take long to compare
+                known = [line.rstrip("\r") for line in file.text.split("\n", _COMPARED)[:_COMPARED]]
+                near = in_worker(difflib.get_close_matches, wanted, known, 1, seconds=_COMPARING)
+            hint = f" The nearest line is: {near[0]}" if near else " Use read_file to see what it says."
+            raise ToolError(f"`old` does not occur in {file.name}.{hint}")
         return file, file.text.replace(old, new), file.text.index(old)
 
     def _text(self, path: str) -> str | None:
@@ -188,17 +202,3 @@ def _behind(text: str, lines: int, known: int = 0, at: int = 0) -> int:
 def _lines(text: str) -> str:
     count = line_count(text)
     return "1 line" if count == 1 else f"{count} lines"
-
-
-def _not_unique(text: str, old: str, found: int, name: str) -> str:
-    if found:
-        places = itertools.islice(re.finditer(re.escape(old), text), 5)
-        lines = ", ".join(str(text.count("\n", 0, place.start()) + 1) for place in places)
-        return f"`old` occurs {found} times in {name} (lines {lines}); give more of the text around the one meant."
-    wanted = next((line for line in old.splitlines() if line.strip()), old)
-    near: list[str] = []
-    with contextlib.suppress(ToolError):  # long lines take long to compare
-        lines = [line.rstrip("\r") for line in text.split("\n", _COMPARED)[:_COMPARED]]
-        near = in_worker(difflib.get_close_matches, wanted, lines, 1, seconds=_COMPARING)
-    hint = f" The nearest line is: {near[0]}" if near else " Use read_file to see what it says."
-    return f"`old` does not occur in {name}.{hint}"

@@ -40,7 +40,16 @@ class SearchTools:
         """Search files for a word, text or pattern (find, grep) and show where it occurs."""
         if not 0 < len(text) <= _PATTERN:
             raise ToolError(f"`text` must have 1 to {_PATTERN} characters, not {len(text)}.")
-        lines = list(itertools.islice(self._found(path, _compiled(text, regex=regex)), _SHOWN + 1))
+        import regex as regexes  # it keeps a time limit, if not with every pattern
+
+        flags = regexes.MULTILINE | (0 if any(map(str.isupper, text)) else regexes.IGNORECASE)
+        try:
+            pattern = regexes.compile(text if regex else regexes.escape(text), flags)
+        except (regexes.error, RecursionError) as error:
+            raise ToolError(
+                f"{text!r} is not a regular expression: {error}. Leave `regex` out to search for plain text."
+            ) from error
+        lines = list(itertools.islice(self._found(path, pattern), _SHOWN + 1))
         if not lines:
             instead = "; list_files shows what is there."
             if not self._workspace.resolve(path).is_dir():
@@ -99,19 +108,6 @@ class SearchTools:
                 if b"\0" not in data and len(data) <= self._options.file_bytes:  # else it is binary, or too large
                     name = entry.path if folder == "." else f"{folder}/{entry.path}"
                     yield from _shown(name, data.decode(errors="replace"), pattern)
-
-
-def _compiled(text: str, *, regex: bool) -> Any:
-    """The pattern, by the `regex` library, which keeps a time limit, if not with every pattern."""
-    import regex as regexes
-
-    flags = regexes.MULTILINE | (0 if any(map(str.isupper, text)) else regexes.IGNORECASE)
-    try:
-        return regexes.compile(text if regex else regexes.escape(text), flags)
-    except (regexes.error, RecursionError) as error:
-        raise ToolError(
-            f"{text!r} is not a regular expression: {error}. Leave `regex` out to search for plain text."
-        ) from error
 
 
 def _shown(name: str, text: str, pattern: Any) -> Iterator[str]:
