@@ -206,16 +206,17 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
         tools = [(tool.document.name, tool.document.description) for tool in providers[argument].tools]
         parts = [table(("tool", "what it does"), tools), f"{argument} is {providers[argument].status}."]
         server = shell.deps.providers.servers.get(argument)
-        if server is not None:
-            for what, known in (("resource", server.resources), ("template", server.templates)):
-                if known:
-                    some = ", ".join(f"@{argument}:{address}" for address in known[:_RESOURCES])
-                    parts.insert(1, f"{counted(len(known), what)}, such as {some}")
-            prompts = [(f"/{argument}:{one.name} {' '.join(one.arguments)}", one.description) for one in server.prompts]
-            if prompts:
-                parts.insert(1, table(("prompt", "what it asks"), prompts))
+        lists = server.lists if server else None
+        for what, known in (("resource", lists.resources), ("template", lists.templates)) if lists else ():
+            if known:
+                some = ", ".join(f"@{argument}:{address}" for address in known[:_RESOURCES])
+                parts.insert(1, f"{counted(len(known), what)}, such as {some}")
+        listed = lists.prompts if lists else ()
+        prompts = [(f"/{argument}:{one.name} {' '.join(one.arguments)}", one.description) for one in listed]
+        if prompts:
+            parts.insert(1, table(("prompt", "what it asks"), prompts))
         return Printed("\n\n".join(parts))
-    prompts = {name: len(server.prompts) for name, server in shell.deps.providers.servers.items()}
+    prompts = {name: len(server.lists.prompts) for name, server in shell.deps.providers.servers.items()}
     rows = [
         (one.name, str(len(one.tools)) if one.known else "?", str(prompts.get(one.name, 0)), one.status)
         for one in providers.values()

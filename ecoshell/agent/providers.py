@@ -114,13 +114,13 @@ class ProviderFollower:
         for match in self.mentions(question):
             server = match["server"] or match["quoted_server"]
             address = match["quoted"] or match["plain"]
-            if address not in self.servers[server].resources:
+            if address not in self.servers[server].lists.resources:
                 address = match["quoted"] or address.rstrip(_TRAILING)
             name = f"{server}:{address}"
             if any(one.name.startswith(f"{name} ") for one in found.attachments):
                 continue
             try:
-                if address in self.servers[server].templates:
+                if address in self.servers[server].lists.templates:
                     raise ToolError(f"it has places to fill in, such as {address[address.find('{') :]}")
                 seen = await self.servers[server].read(address)
                 if not seen.ok:
@@ -137,7 +137,7 @@ class ProviderFollower:
     def prompt_names(self) -> "Iterator[tuple[str, Prompt]]":
         """The questions that servers have ready, as they are asked: `/server:prompt`."""
         for server in self.servers.values():
-            for prompt in server.prompts:
+            for prompt in server.lists.prompts:
                 yield f"/{server.name}:{prompt.name}", prompt
 
     async def prompted(self, line: str) -> str | None:

@@ -218,7 +218,7 @@ class Shell:
         """With what a session goes on that was there before."""
 
     def _forget(self, session: str) -> None:
-        self.deps.workspace.undo.forget_session(session)
+        self.deps.workspace.undo.forget(session)
         self.deps.providers.forget_session(session)
 
     @property
@@ -355,7 +355,7 @@ class Shell:
     async def mentionable(self) -> list[str]:
         """The same, and the resources and templates that servers have listed, as `server:address`."""
         servers = self.deps.providers.servers.values()
-        listed = ((one.name, address) for one in servers for address in (*one.resources, *one.templates))
+        listed = ((one.name, address) for one in servers for address in (*one.lists.resources, *one.lists.templates))
         return [*await self.files(), *(f"{name}:{address}" for name, address in listed)]
 
     async def stop(self) -> None:

@@ -86,30 +86,14 @@ class Subject(Enum):
     """The whole new text of the file that the call names; no pattern is about it."""
 
 
-@runtime_checkable
-class Declaring(Protocol):
-    """A tool that says which of its arguments approval rules look at; what others would do, no rule can tell."""
-
-    @property
-    def subjects(self) -> Mapping[str, Subject]: ...
-
-
 def subjects_of(tool: Tool) -> Mapping[str, Subject]:
-    """The arguments that a tool declares, by name; empty where it declares none."""
-    return tool.subjects if isinstance(tool, Declaring) else {}
-
-
-@runtime_checkable
-class Limited(Protocol):
-    """A tool that states what one call of it may take; others get UNSTATED."""
-
-    @property
-    def limits(self) -> Limits: ...
+    """The arguments, by name, that a tool declares in its `subjects` for approval rules; empty where it has none."""
+    return getattr(tool, "subjects", {})
 
 
 def limits_of(tool: Tool, unstated: Limits = UNSTATED) -> Limits:
-    """The limits a tool states, or those for tools that state none."""
-    stated: object = tool.limits if isinstance(tool, Limited) else None
+    """What one call may take, as a tool states it in its `limits`, or the limits of tools that state none."""
+    stated: object = getattr(tool, "limits", None)
     return stated if isinstance(stated, Limits) else unstated
 
 

@@ -69,29 +69,26 @@ class FunctionTool:
         """`preview` takes the function's arguments and gives, as a unified diff, what a run would change in files."""
         self._function = function
         self._preview = preview
+        self._document: ToolDocument | None = None
         self.limits = limits or Limits()
         self.name = name or function.__name__
         self.effects: frozenset[Effect] = frozenset(effects)
         self.price_nano = price_nano
 
     @property
-    def description(self) -> str:
-        """What the tool does, in one line."""
-        return (inspect.getdoc(self._function) or "").partition("\n")[0]
-
-    @property
     def document(self) -> ToolDocument:
         """What registering the tool tells a model."""
+        if self._document is None:
+            description = (inspect.getdoc(self._function) or "").partition("\n")[0]
+            self._document = ToolDocument(self.name, description, parameters_of(self._function))
         return self._document
 
     @cached_property
-    def _document(self) -> ToolDocument:
-        return ToolDocument(self.name, self.description, parameters_of(self._function))
-
-    @cached_property
     def subjects(self) -> Mapping[str, Subject]:
-        """The arguments that approval rules look at."""
-        return subjects_in(self._function)
+        """The arguments that say what they stand for, with a Subject in their `Annotated`."""
+        hints = get_type_hints(self._function, include_extras=True)
+        found = {name: _subject(hints[name]) for name in inspect.signature(self._function).parameters if name in hints}
+        return {name: subject for name, subject in found.items() if subject is not None}
 
     def preview(self, arguments: Mapping[str, Any]) -> str:
         """What a run would change in files; empty when it cannot be told, as when the run would fail."""
@@ -137,10 +134,10 @@ class WorkerTool(FunctionTool):
     """
 
     async def _outcome(self, arguments: Mapping[str, Any]) -> Observation:
-        return await in_thread(lambda: self._in_worker(self._checked(arguments)))
+        def work() -> tuple[Observation, float | None, float | None]:
+            return in_worker(_told, self.name, self._function, self._checked(arguments), self.limits)
 
-    def _in_worker(self, checked: dict[str, Any]) -> Observation:
-        found, start_mb, most_mb = in_worker(_told, self.name, self._function, checked, self.limits)
+        found, start_mb, most_mb = await in_thread(work)
         worked(start_mb, most_mb)
         return found
 
@@ -168,9 +165,14 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in _NAMED:
             raise TypeError(f"{function.__name__}: a tool takes arguments by name, so not {parameter}")
-        properties[name] = _property(hints.get(name, str), parameter.default)
+        kind, description = split_annotation(hints.get(name, str))
+        properties[name] = _type_schema(kind)
+        if description:
+            properties[name]["description"] = description
         if parameter.default is inspect.Parameter.empty:
             required.append(name)
+        elif parameter.default is not None:
+            properties[name]["default"] = parameter.default
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
@@ -185,27 +187,10 @@ def split_annotation(annotation: Any) -> tuple[Any, str]:
     return inner, next((extra for extra in extras if isinstance(extra, str)), "")
 
 
-def subjects_in(function: Callable[..., Any]) -> dict[str, Subject]:
-    """The parameters that say what they stand for, with a Subject in their `Annotated`."""
-    hints = get_type_hints(function, include_extras=True)
-    found = {name: _subject(hints[name]) for name in inspect.signature(function).parameters if name in hints}
-    return {name: subject for name, subject in found.items() if subject is not None}
-
-
 def _subject(annotation: Any) -> Subject | None:
     """What is said anywhere in an annotation, such as of the items of a list."""
     within = (part if isinstance(part, Subject) else _subject(part) for part in get_args(annotation))
     return next((subject for subject in within if subject is not None), None)
-
-
-def _property(annotation: Any, default: Any) -> dict[str, Any]:
-    inner, description = split_annotation(annotation)
-    found = _type_schema(inner)
-    if description:
-        found["description"] = description
-    if default is not inspect.Parameter.empty and default is not None:
-        found["default"] = default
-    return found
 
 
 def _type_schema(annotation: Any) -> dict[str, Any]:

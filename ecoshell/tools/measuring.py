@@ -87,8 +87,16 @@ async def following(pid: int) -> AsyncGenerator[None]:
         yield
         return
     meter.programs = True
+
+    async def keep_looking() -> None:  # what it took between the last look and its end is not seen
+        pause = _FIRST_LOOK
+        while True:
+            await asyncio.sleep(pause)
+            await _look(meter, pid)
+            pause = min(2 * pause, _LAST_LOOK)
+
     await _look(meter, pid)
-    looking = asyncio.create_task(_keep_looking(meter, pid))
+    looking = asyncio.create_task(keep_looking())
     try:
         yield
     finally:
@@ -121,15 +129,6 @@ async def _footprint(meter: Meter) -> Footprint:
     started = meter.gpu_start_mb
     grown = None if ended is None or started is None else max(0.0, ended - started)
     return Footprint(meter.start_mb, instant, started, grown)
-
-
-async def _keep_looking(meter: Meter, pid: int) -> None:
-    """Look at a program again and again; what it took between the last look and its end is not seen."""
-    pause = _FIRST_LOOK
-    while True:
-        await asyncio.sleep(pause)
-        await _look(meter, pid)
-        pause = min(2 * pause, _LAST_LOOK)
 
 
 async def _look(meter: Meter, pid: int) -> None:

@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -30,10 +30,15 @@ _STATUS = ("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-
 
 async def files_of(root: Path) -> list[str]:
     """Files below `root` by their paths in it, at most MOST, and the folders they are in, which end in a slash."""
-    listed = await _from_git(root)
-    if listed is None:
-        return await asyncio.to_thread(lambda: _with_folders(itertools.islice(_walked(root), MOST)))
-    return await asyncio.to_thread(lambda: _with_folders(itertools.islice(_present(root, listed), MOST)))
+    listed = await git(root, *_FILES, seconds=_LISTING_SECONDS)
+
+    def found() -> list[str]:
+        names = _walked(root) if listed is None else _present(root, listed)
+        files = list(itertools.islice(names, MOST))
+        folders = {f"{folder}/" for path in files for folder in PurePosixPath(path).parents if folder.name}
+        return sorted([*files, *folders])
+
+    return await asyncio.to_thread(found)
 
 
 async def top_of(root: Path, seconds: float) -> dict[str, list[str]]:
@@ -42,27 +47,24 @@ async def top_of(root: Path, seconds: float) -> dict[str, list[str]]:
     What git ignores and what hides is left out. Of each at most MOST are looked at; a folder for which the time was up
     seems empty.
     """
-    listed = await _from_git(root, seconds)
-    if listed is None:
-        return await asyncio.to_thread(_scanned, root, time.monotonic() + seconds)
-    return await asyncio.to_thread(lambda: _branched(itertools.islice(_present(root, listed), MOST)))
+    listed = await git(root, *_FILES, seconds=seconds)
+    until = time.monotonic() + seconds
 
+    def found() -> dict[str, list[str]]:
+        if listed is None:
+            names = _names_in(root, until)
+            return {name: _names_in(root / name, until) if name.endswith("/") else [] for name in names}
+        top: dict[str, dict[str, None]] = {}
+        for path in itertools.islice(_present(root, listed), MOST):
+            name, slash, rest = path.partition("/")
+            inner, deeper, _ = rest.partition("/")
+            if not name.startswith(".") and not inner.startswith("."):
+                below = top.setdefault(name + slash, {})
+                if inner:
+                    below[inner + deeper] = None
+        return {name: sorted(top[name]) for name in sorted(top)}
 
-def _branched(paths: Iterable[str]) -> dict[str, list[str]]:
-    """The first two levels of these paths."""
-    top: dict[str, dict[str, None]] = {}
-    for path in paths:
-        name, slash, rest = path.partition("/")
-        inner, deeper, _ = rest.partition("/")
-        if not name.startswith(".") and not inner.startswith("."):
-            below = top.setdefault(name + slash, {})
-            if inner:
-                below[inner + deeper] = None
-    return {name: sorted(top[name]) for name in sorted(top)}
-
-
-def _scanned(root: Path, until: float) -> dict[str, list[str]]:
-    return {name: _names_in(root / name, until) if name.endswith("/") else [] for name in _names_in(root, until)}
+    return await asyncio.to_thread(found)
 
 
 def _names_in(folder: Path, until: float) -> list[str]:
@@ -78,15 +80,10 @@ def _names_in(folder: Path, until: float) -> list[str]:
     )
 
 
-async def _from_git(root: Path, seconds: float = _LISTING_SECONDS) -> list[str] | None:
-    """What git knows or would add; None where there is no repository, no git, or no answer in time."""
-    listed = await git(root, *_FILES, seconds=seconds)
-    return None if listed is None else listed.split("\0")[:-1]
-
-
-def _present(root: Path, listed: Iterable[str]) -> Iterator[str]:
-    """Those that are there, as git also lists what was deleted and not committed, and that can be typed and shown."""
-    return (path for path in dict.fromkeys(listed) if path.isprintable() and (root / path).is_file())
+def _present(root: Path, listed: str) -> Iterator[str]:
+    """What git lists, as far as it is there, as it also lists what was deleted and not committed, and can be typed."""
+    names = dict.fromkeys(listed.split("\0")[:-1])
+    return (path for path in names if path.isprintable() and (root / path).is_file())
 
 
 def _walked(root: Path) -> Iterator[str]:
@@ -96,12 +93,6 @@ def _walked(root: Path) -> Iterator[str]:
             path = (Path(base) / name).relative_to(root).as_posix()
             if not name.startswith(".") and path.isprintable():
                 yield path
-
-
-def _with_folders(files: Iterable[str]) -> list[str]:
-    found = list(files)
-    folders = {f"{folder}/" for path in found for folder in PurePosixPath(path).parents if folder.name}
-    return sorted([*found, *folders])
 
 
 # -- git

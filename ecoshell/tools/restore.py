@@ -60,7 +60,7 @@ def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Resto
         made = {folder for of_file in by_file.values() for write in of_file for folder in write.folders}
         for folder in sorted(made, key=lambda name: -name.count("/")):
             with suppress(ToolError, UsageError):  # one that cannot be removed may stay
-                Workspace(Path(root)).remove_empty(folder)
+                Workspace(Path(root)).remove(folder, folder=True)
     restored = tuple(path for path, outcome in outcomes.items() if outcome == "restored")
     kept = tuple(path for path, outcome in outcomes.items() if outcome in ("kept", "changed"))
     return Restored(restored, kept, tuple(changed))

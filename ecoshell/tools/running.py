@@ -54,8 +54,13 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
             running.cancel()
             await asyncio.wait([running], timeout=GRACE)
     if not in_time:
-        lasting, runs_on = bool(tool.effects & LASTING), not running.done()
-        text = stopped(name, limits.seconds, lasting=lasting, runs_on=runs_on)
+        text = f"{name} was stopped: it took longer than {limits.seconds:g} s."
+        if not running.done():
+            text += " It does not let itself be ended: it runs on, and what comes of it is dropped."
+        if tool.effects & LASTING:
+            text += " What it had changed by then stays: look at that before you call it again."
+        else:
+            text += " Give it less to do, or go on without it."
         return Observation(text, ok=False, seconds=time.monotonic() - started)
     if running.cancelled():
         raise ToolError(f"{name} failed: it called itself off.")
@@ -103,14 +108,6 @@ async def in_thread(work: Callable[[], T]) -> T:
     threading.Thread(target=run, name="tool", daemon=True).start()
     await told.wait()
     return outcome.result()
-
-
-def stopped(name: str, seconds: float, *, lasting: bool, runs_on: bool = False) -> str:
-    """What the model reads of a tool that took too long; `lasting` says that it may have changed something."""
-    ended = " It does not let itself be ended: it runs on, and what comes of it is dropped." if runs_on else ""
-    left = "What it had changed by then stays: look at that before you call it again."
-    advice = left if lasting else "Give it less to do, or go on without it."
-    return f"{name} was stopped: it took longer than {seconds:g} s.{ended} {advice}"
 
 
 def truncation_mark(shown: int, total: int | None, what: str = "characters") -> str:

@@ -12,7 +12,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -78,7 +78,8 @@ class UndoLog:
         self._folder = folder
         self._owner = owner
         self._turns = turns
-        self._file_bytes = file_bytes
+        self.file_bytes = file_bytes
+        """The size of the largest file that is kept."""
         self._total_bytes = total_bytes
         self._lock = threading.Lock()
         self._session = ""
@@ -86,11 +87,6 @@ class UndoLog:
         self._known: dict[str, str] = {}
         """Files of the turn of the moment, each with why its first state is lost; empty where it is kept."""
         self._lost: list[str] = []
-
-    @property
-    def file_bytes(self) -> int:
-        """The size of the largest file that is kept."""
-        return self._file_bytes
 
     def enter(self, session: str, turn: int) -> str:
         """From now on writes belong to this turn of this session; gives the name its copies are found by."""
@@ -145,25 +141,50 @@ class UndoLog:
             return said
 
     def writes(self, session: str, copies: str) -> tuple[Kept, ...]:
-        """The writes of a turn, in order; none when it made none or its copies are no longer there."""
-        return tuple(_read_index(self._place(session, copies) / _INDEX))
+        """The writes of a turn, in order; none when it made none or its copies are no longer there.
+
+        A line that was being written when the process was killed, or that is damaged, is left out.
+        """
+        file = self._place(session, copies) / _INDEX
+        try:
+            lines = b"" if is_special(file) else file.read_bytes()
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise StoreError(f"{file} cannot be read: {error.strerror}.", kept="Nothing was undone.") from error
+        found: list[Kept] = []
+        for line in lines.splitlines():
+            try:
+                record: dict[str, Any] = json.loads(line)
+                kept = replace(Kept(**record), folders=tuple(map(str, record["folders"])))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                continue
+            if {*map(type, (kept.root, kept.path, kept.copy, kept.after, kept.lost))} == {str}:
+                found.append(kept)
+        return tuple(found)
 
     def copy(self, session: str, copies: str, kept: Kept) -> bytes:
         """What the file held; raises OSError when the copy is gone."""
         return (self._place(session, copies) / kept.copy).read_bytes()
 
-    def forget(self, session: str, copies: str) -> None:
-        """Remove the copies of one turn."""
+    def forget(self, session: str, copies: str = "") -> None:
+        """Remove the copies of one turn, or all of a session, as when it is deleted."""
         shutil.rmtree(self._place(session, copies), ignore_errors=True)
-
-    def forget_session(self, session: str) -> None:
-        """Remove all copies of a session, as when it is deleted."""
-        shutil.rmtree(self._folder / session, ignore_errors=True)
 
     def _keep(self, before: Before, after: str) -> None:
         place = self._place(self._session, self._copies)
         if not self._known or not place.is_dir():
-            self._begin(place)
+            make_private(self._folder)
+            place.parent.mkdir(mode=0o700, exist_ok=True)
+            oldest = time.time() - _OUTDATED
+            for folder in self._folder.iterdir():
+                if folder.name != self._session and folder.stat().st_mtime < oldest:
+                    shutil.rmtree(folder, ignore_errors=True)
+            earlier = self._turn_folders(place.parent)
+            for folder in earlier[: max(0, len(earlier) - self._turns + 1)]:
+                shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir(mode=0o700)
         lost, copy = self._known.get(before.path, ""), ""
         if before.path not in self._known and before.data is not None:
             lost = self._too_large(place, len(before.data))
@@ -180,24 +201,10 @@ class UndoLog:
             self._lost.append(f"/undo will not restore {before.path}: {lost}.")
         self._known[before.path] = lost
 
-    def _begin(self, place: Path) -> None:
-        """Make room for the turn's copies."""
-        make_private(self._folder)
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        oldest = time.time() - _OUTDATED
-        for folder in self._folder.iterdir():
-            if folder.name != self._session and folder.stat().st_mtime < oldest:
-                shutil.rmtree(folder, ignore_errors=True)
-        earlier = self._turn_folders(place.parent)
-        for folder in earlier[: max(0, len(earlier) - self._turns + 1)]:
-            shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(mode=0o700)
-
     def _too_large(self, place: Path, size: int) -> str:
         """Why a copy of this size cannot be kept; makes room by removing those of the oldest turns."""
-        if size > self._file_bytes:
-            return f"it was larger than {self._file_bytes:,} bytes"
+        if size > self.file_bytes:
+            return f"it was larger than {self.file_bytes:,} bytes"
         folders = self._turn_folders(place.parent)
         sizes = {folder: sum(file.stat().st_size for file in folder.iterdir()) for folder in folders}
         used = sum(sizes.values())
@@ -227,21 +234,3 @@ def _add(file: Path, data: bytes) -> None:
     """Add bytes to a file, which is its owner's alone from before the first."""
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as opened:
         opened.write(data)
-
-
-def _read_index(file: Path) -> Iterator[Kept]:
-    """The lines of an index, without one that was being written when the process was killed, or that is damaged."""
-    try:
-        lines = b"" if is_special(file) else file.read_bytes()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(f"{file} cannot be read: {error.strerror}.", kept="Nothing was undone.") from error
-    for line in lines.splitlines():
-        try:
-            record: dict[str, Any] = json.loads(line)
-            kept = replace(Kept(**record), folders=tuple(map(str, record["folders"])))
-        except (ValueError, TypeError, KeyError, RecursionError):
-            continue
-        if {*map(type, (kept.root, kept.path, kept.copy, kept.after, kept.lost))} == {str}:
-            yield kept

@@ -3,7 +3,6 @@
 import contextlib
 import difflib
 import errno
-import itertools
 import os
 import secrets
 import stat
@@ -117,7 +116,7 @@ class Workspace:
     def reading(self, path: str) -> Generator[tuple[BinaryIO, str]]:
         """Open a regular file to read bytes from; also yields its shown name."""
         real = self.resolve(path)
-        with self._told(path), self._parent(real) as parent:
+        with self._told(path), self._descend(real.parent) as parent:
             self._require_regular(real, parent)
             file = os.fdopen(os.open(real.name, _READ, dir_fd=parent), "rb")
         with file:
@@ -162,10 +161,17 @@ class Workspace:
             folder for folder in reversed(real.parents) if folder.is_relative_to(self.root) and not folder.exists()
         ]
         folders = tuple(map(self.name, above))  # which this makes
-        with self._told(path), self._parent(real, create=True) as parent:
-            mode = self._mode_of(real, parent)
+        with self._told(path), self._descend(real.parent, create=True) as parent:
+            mode = held = None
+            with contextlib.suppress(FileNotFoundError):  # there is none yet
+                mode = stat.S_IMODE(self._require_regular(real, parent).st_mode)
+                if not os.access(real.name, os.W_OK, dir_fd=parent, effective_ids=True):
+                    raise PermissionError(errno.EACCES, "it is read-only")
             if self._undo is not None:
-                self._undo.keep(self._before(real, parent, mode, folders), data)
+                if mode is not None:  # of one too large to be kept only so much is read that this shows
+                    with os.fdopen(os.open(real.name, _READ, dir_fd=parent), "rb") as file:
+                        held = file.read(self._undo.file_bytes + 1)
+                self._undo.keep(Before(str(self.root), self.name(real), held, mode, folders), data)
             self._replace(real, data, mode, parent)
         return self.name(real)
 
@@ -182,19 +188,16 @@ class Workspace:
     def put_back(self, path: str, data: bytes, mode: int | None) -> None:
         """Give a file the content and the mode it had; nothing is kept of what it is now."""
         real = self.resolve(path)
-        with self._told(path), self._parent(real, create=True) as parent:
+        with self._told(path), self._descend(real.parent, create=True) as parent:
             self._replace(real, data, mode, parent)
 
-    def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
+    def remove(self, path: str, *, folder: bool = False) -> None:
+        """Remove a file, or a folder if nothing is in it; what is not there need not be removed."""
         real = self.resolve(path)
-        with self._told(path), contextlib.suppress(FileNotFoundError), self._parent(real) as parent:
-            os.unlink(real.name, dir_fd=parent)
-
-    def remove_empty(self, folder: str) -> None:
-        """Remove a folder, if it is there and nothing is in it."""
-        real = self.resolve(folder)
-        with self._told(folder), contextlib.suppress(FileNotFoundError), self._parent(real) as parent:
+        with self._told(path), contextlib.suppress(FileNotFoundError), self._descend(real.parent) as parent:
+            if not folder:
+                os.unlink(real.name, dir_fd=parent)
+                return
             try:
                 os.rmdir(real.name, dir_fd=parent)
             except OSError as error:
@@ -226,24 +229,6 @@ class Workspace:
                 os.unlink(temporary, dir_fd=parent)
                 raise
 
-    def _before(self, real: Path, parent: int, mode: int | None, folders: tuple[str, ...]) -> Before:
-        """What the file is now; of one too large to be kept only so much that this shows."""
-        data = None
-        if mode is not None and self._undo is not None:
-            with os.fdopen(os.open(real.name, _READ, dir_fd=parent), "rb") as file:
-                data = file.read(self._undo.file_bytes + 1)
-        return Before(str(self.root), self.name(real), data, mode, folders)
-
-    def _mode_of(self, real: Path, parent: int) -> int | None:
-        """The mode of the file that will be replaced; None when there is none yet."""
-        try:
-            found = self._require_regular(real, parent)
-        except FileNotFoundError:
-            return None
-        if not os.access(real.name, os.W_OK, dir_fd=parent, effective_ids=True):
-            raise PermissionError(errno.EACCES, "it is read-only")
-        return stat.S_IMODE(found.st_mode)
-
     def _require_regular(self, real: Path, parent: int) -> os.stat_result:
         if real == self.root:
             raise IsADirectoryError(errno.EISDIR, "a folder")
@@ -255,17 +240,14 @@ class Workspace:
         return found
 
     @contextlib.contextmanager
-    def _parent(self, real: Path, *, create: bool = False) -> Generator[int]:
-        folder = self.root if real == self.root else real.parent
-        with self._descend(folder, create=create) as descriptor:
-            yield descriptor
-
-    @contextlib.contextmanager
     def _descend(self, folder: Path, *, create: bool = False) -> Generator[int]:
-        """The descriptor of a resolved folder, reached one component at a time without following links."""
+        """The descriptor of a resolved folder, reached one component at a time without following links.
+
+        In the place of the one that the workspace itself is in, it is the workspace.
+        """
         descriptor = os.open(self.root, _DIRECTORY)
         try:
-            for part in folder.relative_to(self.root).parts:
+            for part in () if folder == self.root.parent else folder.relative_to(self.root).parts:
                 if create:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(part, dir_fd=descriptor)
@@ -290,19 +272,19 @@ class Workspace:
     def _nearest(self, path: str) -> list[str]:
         wanted = Path(path).name.casefold()
         by_name: dict[str, list[str]] = {}
-        for name in itertools.islice(self._names(), _NEAREST_WALK):
-            by_name.setdefault(Path(name).name.casefold(), []).append(name)
-        stems = {name: paths for name, paths in by_name.items() if Path(name).stem == wanted}
-        near = [*stems]
+        room = _NEAREST_WALK
+        for folder, folders, files in os.walk(self.root):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            names = sorted([*files, *folders])[:room]
+            for name in names:
+                by_name.setdefault(name.casefold(), []).append(self.name(Path(folder) / name))
+            room -= len(names)
+            if not room:
+                break
+        near = [name for name in by_name if Path(name).stem == wanted]
         with contextlib.suppress(ToolError):  # thousands of long names take long to compare
             near += in_worker(difflib.get_close_matches, wanted, list(by_name), seconds=_NEAREST_SECONDS)
         return [path for name in dict.fromkeys(near) for path in by_name[name]][:3]
-
-    def _names(self) -> Iterator[str]:
-        for folder, folders, files in os.walk(self.root):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in sorted([*files, *folders]):
-                yield self.name(Path(folder) / name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,16 +296,10 @@ class Entry:
     folder: int
     status: os.stat_result
     depth: int
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder itself, not a link to one."""
-        return stat.S_ISDIR(self.status.st_mode)
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it is a regular file."""
-        return stat.S_ISREG(self.status.st_mode)
+    is_folder: bool
+    """Whether it is a folder itself, not a link to one."""
+    is_file: bool
+    """Whether it is a regular file."""
 
     def open(self) -> BinaryIO:
         """Open the entry for reading; valid only until the walk goes on. Raises OSError when it became a link."""
@@ -345,7 +321,8 @@ def walk(descriptor: int, depth: int | None = None) -> Iterator[Entry]:
                 status = os.stat(name, dir_fd=here, follow_symlinks=False)
             except FileNotFoundError:  # gone since the folder was read
                 continue
-            yield Entry(f"{base}/{name}".removeprefix("./"), name, here, status, level + 1)
+            is_folder, is_file = stat.S_ISDIR(status.st_mode), stat.S_ISREG(status.st_mode)
+            yield Entry(f"{base}/{name}".removeprefix("./"), name, here, status, level + 1, is_folder, is_file)
         inner = depth is None or level + 1 < depth
         folders[:] = sorted(set(folders) - HIDDEN - CLOSED) if inner else []
 

@@ -16,7 +16,7 @@ from ecoshell.errors import ToolError, UsageError, nearest
 from ecoshell.messages import Effect, Observation
 from ecoshell.plugins import hookimpl
 from ecoshell.tools.base import Limits, Subject, ToolOptions
-from ecoshell.tools.builtin.fetch import FetchTool, Page
+from ecoshell.tools.builtin.fetch import HTML, FetchTool, Page
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import in_thread, truncation_mark
 from ecoshell.untrusted import visible_line
@@ -80,7 +80,7 @@ class WebTools:
     ) -> Observation:
         """Extract parts of a web page: its links, tables or headings, or what a CSS selector finds."""
         page = await self._page(url)
-        if not page.is_html:
+        if page.kind not in HTML:
             raise ToolError(f"{page.address} is {page.kind[:80]}, not a page of HTML; web_fetch shows its text.")
         seconds, most = self._options.fetch_seconds, self._characters
         found = await in_thread(

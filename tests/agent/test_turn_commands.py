@@ -226,7 +226,7 @@ async def test_what_a_killed_process_wrote_is_taken_back_by_the_next(play, home,
 
 async def test_a_file_too_large_to_restore_is_told_in_the_turn(play, home):
     async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
-        shell.deps.workspace.undo._file_bytes = 3
+        shell.deps.workspace.undo.file_bytes = 3
         events = await turn(shell)
         assert "/undo will not restore notes.txt" in of(events, Notice)[0].text
 

@@ -4,6 +4,8 @@ import os
 import signal
 import tracemalloc
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -228,11 +230,12 @@ def test_any_lines_are_those_of_the_text(lines: list[str], size: int, data: st.D
     last = data.draw(st.integers(first, max(first, len(known))))
     if not known:
         return
-    with patch.object(files_module, "_SLICE", size):
-        assert files_module._page(text, len(known), first, last, 10_000).text.startswith(
-            "".join(known[first - 1 : last])
-        )
-        cut = files_module._page(text, len(known), first, last, 100).text
+    with patch.object(files_module, "_SLICE", size), TemporaryDirectory() as folder:
+        workspace = Workspace(Path(folder))
+        workspace.write_text("a", text)
+        wide, narrow = (FileTools(workspace, ToolOptions(output_characters=room + 200)) for room in (10_000, 100))
+        assert wide.read_file("a", first, last).text.startswith("".join(known[first - 1 : last]))
+        cut = narrow.read_file("a", first, last).text
     wanted = known[first - 1 : last]
     fits = [length for length in itertools.accumulate(map(len, wanted)) if length <= 100]
     assert cut.startswith("".join(wanted)[: fits[-1] if fits else 100])

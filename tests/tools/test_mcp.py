@@ -498,7 +498,7 @@ async def test_tools_of_odd_names_are_left_out(opened):
     async with opened(hostile("names")) as server:
         await server.connect()
         assert [tool.listed.name for tool in server.tools] == ["good"]
-        assert len(server.left_out) == 3
+        assert len(server.lists.left_out) == 3
 
 
 async def test_a_tool_that_was_changed_is_told_once_and_not_run_meanwhile(opened):

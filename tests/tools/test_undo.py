@@ -201,7 +201,7 @@ def test_a_disk_that_is_full_for_copies_does_not_stop_a_write_to_another(ground,
 def test_copies_are_for_their_owner_and_go_with_their_session(ground, log, tmp_path):
     ground.write_text("a.txt", "x")
     assert (tmp_path / "undo").stat().st_mode & 0o077 == 0
-    log.forget_session(SESSION)
+    log.forget(SESSION)
     assert list((tmp_path / "undo").iterdir()) == []
 
 

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from agent_play import finish, register, say
@@ -88,7 +90,8 @@ async def test_programs_run_though_the_watchdog_was_killed_and_the_next_one_is_w
 async def test_programs_run_where_there_can_be_no_watchdog(tmp_path, monkeypatch):
     watchdog = Watchdog()
     monkeypatch.setattr("ecoshell.tools.builtin.processes.watchdog", watchdog)
-    monkeypatch.setattr("ecoshell.tools.builtin.processes._started", lambda: None)
+    none = SimpleNamespace(DEVNULL=subprocess.DEVNULL, PIPE=subprocess.PIPE, Popen=Mock(side_effect=OSError))
+    monkeypatch.setattr("ecoshell.tools.builtin.processes.subprocess", none)
     assert (await ran(tmp_path, "/bin/echo", "one")).output == "one\n"
 
 

@@ -249,7 +249,7 @@ def _test(provider: McpServer, connect: Callable[[], Coroutine[Any, Any, None]] 
         rows = [(tool.document.name, ", ".join(sorted(tool.effects)), tool.document.description) for tool in tools]
         print_table(("tool", "effects", "what it does"), rows)
         print(f"\n{counted(len(tools), 'tool')} in {seconds:.1f} s; {provider.status}.")
-    for why in provider.left_out:
+    for why in provider.lists.left_out:
         print(f"Left out: {visible_line(why)}", file=sys.stderr)
     return 1 if error else 0
 

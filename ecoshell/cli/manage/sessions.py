@@ -79,7 +79,7 @@ def _delete(store: SessionStore, session: str, args: argparse.Namespace) -> None
         raise UsageError(f"Deleting needs the whole id of the session: {session}.", fix=whole)
     title = store.title(session)
     store.delete(session)
-    undo_log(user_paths()).forget_session(session)
+    undo_log(user_paths()).forget(session)
     if args.json:
         print_json({"deleted": session})
     else:

@@ -1,12 +1,12 @@
 """calculate and convert_units: arithmetic as people and models write it, exact where it can be and bounded always.
 
     sum      product (("+" | "-") product)*          a percentage on the right is of the left: 200 + 15% is 230
-    product  sign (("*" | "/" | "//" | "%") sign)*   also x × · ÷ "times" "divided by" "mod" "of"; a product's sign may
-                                                     be left out before a name or a bracket: 2(3 + 4), 2 pi
-    sign     ("+" | "-") sign | power
-    power    postfix (("^" | "**") sign)?            from the right: 2^3^2 is 2^9
-    postfix  primary ("!" | "²" | "³" | "°" | "%")*  "%" is a percentage where nothing follows that it could divide
-    primary  number | constant | "(" sum ")" | function "(" sum ("," sum)* ")" | function postfix
+    product  operand (("*" | "/" | "//" | "%") operand)*  also x × · ÷ "times" "divided by" "mod" "of"; a product's sign
+                                                     may be left out before a name or a bracket: 2(3 + 4), 2 pi
+    power    operand ("^" | "**") operand            from the right: 2^3^2 is 2^9; binds before a sign: -2^2 is -4
+    operand  ("+" | "-") operand | value ("!" | "²" | "³" | "°" | "%")*
+                                                     "%" is a percentage where nothing follows that it could divide
+    value    number | constant | "(" sum ")" | function "(" sum ("," sum)* ")" | function operand
 
 Numbers may have an exponent, a 0x in front, or underscores; commas between groups of three digits are taken as
 separators where the expression calls no function. Whole numbers stay exact up to about 3,900 digits and decimals up to
@@ -20,8 +20,7 @@ import difflib
 import functools
 import math
 import re
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import (
     Context,
@@ -47,7 +46,7 @@ _PLAIN_EXPONENTS = range(-7, 21)
 """Of ten: the decimals that are shown without an exponent."""
 _LONGEST = 2_000
 _DEEPEST = 100
-"""Of `_sum` and `_sign` inside one another; a bracket takes two."""
+"""Brackets, signs in front and functions inside one another."""
 
 
 def calculate(
@@ -76,7 +75,7 @@ def evaluate(text: str) -> Result:
     traps = [DivisionByZero, InvalidOperation, Overflow]
     with localcontext(Context(prec=_DIGITS, Emax=999_999_999, Emin=-999_999_999, traps=traps)) as context:
         try:
-            value = _Reader(_normal(text)).result()
+            value = _Reader(text).result()
             if isinstance(value, int) and value.bit_length() > _LARGEST_BITS:
                 value = _rounded(+Decimal(value))
             exact = not context.flags[Inexact]
@@ -193,17 +192,13 @@ def _round(value: Number, places: Number = 0) -> Number:
         return _whole(Decimal(value).quantize(Decimal(1).scaleb(-places), "ROUND_HALF_UP"))
 
 
-def _by_float(function: Callable[[float], float]) -> Callable[[Number], Number]:
-    """A function the decimal module lacks, computed in double precision."""
-
-    def apply(value: Number) -> Number:
-        found = function(float(value))
-        if not math.isfinite(found):
-            raise OverflowError
-        tiny = abs(found) < 1e-15 < abs(value)  # sin(pi) is 0, not what pi's own rounding leaves
-        return _rounded(Decimal(0) if tiny else Decimal(repr(found)))
-
-    return apply
+def _by_float(function: Callable[[float], float], value: Number) -> Number:
+    """What a function gives that the decimal module lacks, in double precision."""
+    found = function(float(value))
+    if not math.isfinite(found):
+        raise OverflowError
+    tiny = abs(found) < 1e-15 < abs(value)  # sin(pi) is 0, not what pi's own rounding leaves
+    return _rounded(Decimal(0) if tiny else Decimal(repr(found)))
 
 
 _Function = tuple[Callable[..., Number], int, int]
@@ -239,17 +234,21 @@ _FUNCTIONS: dict[str, _Function] = {
     "comb": (_comb, 2, 2),
     "radians": _unary(lambda value: _rounded(value * _PI / 180)),
     "degrees": _unary(lambda value: _rounded(value * 180 / _PI)),
-    **{name: _unary(_by_float(getattr(math, name))) for name in _FLOATS},
+    **{name: _unary(functools.partial(_by_float, getattr(math, name))) for name in _FLOATS},
 }
-
-_PRODUCT_SIGNS: dict[str, Callable[[Number, Number], Number]] = {
-    "*": _multiply,
-    "of": _multiply,
-    "/": _divide,
-    "//": _floor_divide,
-    "%": _modulo,
-    "mod": _modulo,
+_SUM, _PRODUCT, _SIGN, _POWER = 1, 2, 3, 4
+_SIGNS: dict[str, tuple[int, int, Callable[[Number, Number], Number]]] = {
+    "+": (_SUM, _PRODUCT, lambda left, right: left + right),
+    "-": (_SUM, _PRODUCT, lambda left, right: left - right),
+    "*": (_PRODUCT, _SIGN, _multiply),
+    "of": (_PRODUCT, _SIGN, _multiply),
+    "/": (_PRODUCT, _SIGN, _divide),
+    "//": (_PRODUCT, _SIGN, _floor_divide),
+    "%": (_PRODUCT, _SIGN, _modulo),
+    "mod": (_PRODUCT, _SIGN, _modulo),
+    "^": (_POWER, _SIGN, _power),
 }
+"""How strongly each binds, and how strongly at least what belongs to it on its right."""
 
 
 # -- reading
@@ -280,16 +279,6 @@ _TOKEN = re.compile(rf"\s*({_NUMBER}|{_NAME}|//|\S)", re.ASCII)
 _IS_NUMBER, _IS_NAME = re.compile(_NUMBER, re.ASCII).fullmatch, re.compile(_NAME, re.ASCII).fullmatch
 
 
-def _normal(text: str) -> str:
-    """The expression in the one notation the reader knows."""
-    text = text.lower()
-    for wording, sign in _WORDING:
-        text = wording.sub(sign, text)
-    if not _CALL.search(text):
-        text = _GROUPED.sub(lambda group: group[0].replace(",", ""), text)
-    return text.strip()
-
-
 @dataclass(frozen=True, slots=True)
 class _Percent:
     """A percentage not yet taken of anything."""
@@ -298,59 +287,49 @@ class _Percent:
 
 
 class _Reader:
-    """Works the value out while reading, by recursive descent; one method for each rule of the grammar."""
+    """Works the value out while reading, by precedence climbing."""
 
     def __init__(self, text: str) -> None:
-        if not text:
+        text = text.lower()
+        for wording, sign in _WORDING:
+            text = wording.sub(sign, text)
+        if not _CALL.search(text):
+            text = _GROUPED.sub(lambda group: group[0].replace(",", ""), text)
+        if not text.strip():
             raise ToolError("The expression is empty: give something such as 17 * 23.")
-        self._tokens: list[str] = [*_TOKEN.findall(text), "", ""]
+        self._tokens: list[str] = [*_TOKEN.findall(text.strip()), "", ""]
         """The texts, and two empty ones that stand for the end."""
         self._at = 0
-        self._depth = 0
 
     def result(self) -> Number:
-        value = self._sum()
+        value = _number(self._expression(_SUM, 0))
         if self._next:
             raise self._unexpected("a sign")
         return value
 
-    def _sum(self) -> Number:
-        with self._deeper():
-            value = _number(self._product())
-            while sign := self._accept("+", "-"):
-                right = self._product()
-                if isinstance(right, _Percent):
-                    right = _divide(_multiply(value, right.number), 100)
-                value = value + right if sign == "+" else value - right
-            return value
-
-    def _product(self) -> Number | _Percent:
-        value = self._sign()
+    def _expression(self, least: int, depth: int) -> Number | _Percent:
+        """An operand, and what the signs behind it make of it that bind at least so strongly."""
+        value = self._operand(depth)
         while True:
-            if sign := self._accept(*_PRODUCT_SIGNS):
-                apply = _PRODUCT_SIGNS[sign]
-            elif self._next == "(" or _IS_NAME(self._next):
-                apply = _multiply
-            else:
+            omitted = self._next == "(" or (_IS_NAME(self._next) and self._next not in _SIGNS)
+            sign = "*" if omitted else self._next
+            if sign not in _SIGNS or _SIGNS[sign][0] < least:
                 return value
-            value = apply(_number(value), _number(self._sign()))
+            binds, right_binds, apply = _SIGNS[sign]
+            self._at += not omitted
+            left, right = _number(value), self._expression(right_binds, depth)
+            if isinstance(right, _Percent) and binds == _SUM:
+                right = _divide(_multiply(left, right.number), 100)
+            value = apply(left, _number(right))
 
-    def _sign(self) -> Number | _Percent:
-        with self._deeper():
-            sign = self._accept("+", "-")
-            if not sign:
-                return self._power()
-            value = _number(self._sign())
+    def _operand(self, depth: int) -> Number | _Percent:
+        """A value with the signs that belong to it alone."""
+        if depth > _DEEPEST:
+            raise ToolError("The expression is nested too deeply.")
+        if sign := self._accept("+", "-"):
+            value = _number(self._expression(_SIGN, depth + 1))
             return -value if sign == "-" else value
-
-    def _power(self) -> Number | _Percent:
-        base = self._postfix()
-        if not self._accept("^"):
-            return base
-        return _power(_number(base), _number(self._sign()))
-
-    def _postfix(self) -> Number | _Percent:
-        value = self._primary()
+        value = self._value(depth)
         while sign := self._accept("²", "³", "!", "°"):
             if sign == "!":
                 value = _factorial(value)
@@ -358,16 +337,12 @@ class _Reader:
                 value = _rounded(value * _PI / 180)
             else:
                 value = _power(value, 2 if sign == "²" else 3)
-        if self._next == "%" and not self._starts_operand(self._tokens[self._at + 1]):
-            self._accept("%")
-            return _Percent(value)
-        return value
+        after = self._tokens[self._at + 1] if self._next else ""
+        divides = after == "(" or _IS_NUMBER(after) or (_IS_NAME(after) and after not in _SIGNS)
+        return _Percent(value) if not divides and self._accept("%") else value
 
-    def _primary(self) -> Number:
-        if self._accept("("):
-            value = self._sum()
-            self._close()
-            return value
+    def _value(self, depth: int) -> Number:
+        """A number, a constant, a function of its arguments, or what is in brackets."""
         token = self._next
         if _IS_NUMBER(token):
             self._at += 1
@@ -377,42 +352,33 @@ class _Reader:
             return int(digits) if digits.isdigit() else getcontext().create_decimal(digits)
         if self._accept(*_CONSTANTS):
             return _rounded(_CONSTANTS[token])
-        if self._accept(*_FUNCTIONS):
-            return self._applied(token)
-        if _IS_NAME(token):
+        named = self._accept(*_FUNCTIONS)
+        if self._accept("("):
+            values = [_number(self._expression(_SUM, depth + 1))]
+            while named and self._accept(","):
+                values.append(_number(self._expression(_SUM, depth + 1)))
+            if not self._accept(")"):
+                raise self._unexpected("a closing bracket")
+            if not named:
+                return values[0]
+        elif named and self._next not in ("+", "-"):  # sqrt 16
+            values = [_number(self._operand(depth + 1))]
+        elif _IS_NAME(token) and not named:
             raise ToolError(
                 f"{token} is not known here, and files are not read: write the numbers themselves, or use run_python, "
                 f"which can read a file. Known are pi, e and tau, and the functions {', '.join(_FUNCTIONS)}."
             )
-        raise self._unexpected("a number")
-
-    def _applied(self, name: str) -> Number:
-        function, least, most = _FUNCTIONS[name]
-        values: list[Number] = []
-        if self._accept("("):
-            values.append(self._sum())
-            while self._accept(","):
-                values.append(self._sum())
-            self._close()
-        else:  # sqrt 16
-            with self._deeper():
-                values.append(_number(self._postfix()))
+        else:
+            raise self._unexpected("a number")
+        function, least, most = _FUNCTIONS[named]
         if not least <= len(values) <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"
-            raise ToolError(f"{name} takes {wanted} argument(s), not {len(values)}.")
+            raise ToolError(f"{named} takes {wanted} argument(s), not {len(values)}.")
         return function(*values)
-
-    def _close(self) -> None:
-        if not self._accept(")"):
-            raise self._unexpected("a closing bracket")
 
     @property
     def _next(self) -> str:
         return self._tokens[self._at]
-
-    @staticmethod
-    def _starts_operand(token: str) -> bool:
-        return token == "(" or bool(_IS_NUMBER(token) or (_IS_NAME(token) and token not in ("mod", "of")))
 
     def _accept(self, *texts: str) -> str:
         """Take the next token if it is one of these; says which, or nothing."""
@@ -421,14 +387,6 @@ class _Reader:
             return ""
         self._at += 1
         return found
-
-    @contextmanager
-    def _deeper(self) -> Generator[None]:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise ToolError("The expression is nested too deeply.")
-        yield
-        self._depth -= 1
 
     def _unexpected(self, wanted: str) -> ToolError:
         read = " ".join(self._tokens[: self._at][-8:])
@@ -477,19 +435,23 @@ def convert_units(
 ) -> str:
     """Convert a quantity between units: miles to km, kg to pounds, Fahrenheit to Celsius, hours to minutes."""
     registry = _registry()
+    parts, said = [(value, from_unit)], f"{value.strip()} {from_unit.strip()}"
     try:
-        parts = [(evaluate(value).text, from_unit)]
-        said = f"{value.strip()} {from_unit.strip()}"
-    except ToolError:
-        parts, said = _quantities(value), value.strip()
-        if not parts:
+        evaluate(value)
+    except ToolError:  # it may bring its own units, such as 2 feet 7 inches
+        parts, said = _QUANTITY.findall(value), value.strip()
+        if not parts or len(value) > _LONGEST_UNIT or _QUANTITY.sub("", value):
             raise
     from pint.errors import PintError
 
     found = Decimal(0)
     for text, name in parts:
         number = Decimal(evaluate(text).text)
-        source, target = _units(registry, name, to_unit)
+        units = [_DEGREES.sub("", unit.strip().casefold()) for unit in (name, to_unit)]
+        if all(unit in _TEMPERATURES for unit in units):  # a lone C, F or K may be something else beside another unit
+            source, target = (registry.Unit(_TEMPERATURES[unit]) for unit in units)
+        else:
+            source, target = _unit(registry, name), _unit(registry, to_unit)
         try:
             found += registry.Quantity(number, source).to(target).magnitude
         except PintError as error:
@@ -501,18 +463,6 @@ def convert_units(
     return f"{said} {'=' if exact else '≈'} {_plain(shown.normalize())} {to_unit.strip()}"
 
 
-def _quantities(value: str) -> list[tuple[str, str]]:
-    """The numbers and units of a value that brings its own, such as 2 feet 7 inches; none of any other value."""
-    parts, place = list[tuple[str, str]](), 0
-    while place < len(value):
-        part = _QUANTITY.match(value, place)
-        if part is None or len(value) > _LONGEST_UNIT:
-            return []
-        parts.append((part[1], part[2]))
-        place = part.end()
-    return parts
-
-
 @functools.cache
 def _registry() -> Any:
     """Pint's units, counted in decimals so that what is exact by definition comes out exact."""
@@ -522,35 +472,21 @@ def _registry() -> Any:
     return registry(non_int_type=Decimal)
 
 
-def _units(registry: Any, *names: str) -> list[Any]:
-    """The units of these names; a lone C, F or K is a temperature where all of them can be."""
-    keys = [_DEGREES.sub("", name.strip().casefold()) for name in names]
-    if all(key in _TEMPERATURES for key in keys):
-        return [registry.Unit(_TEMPERATURES[key]) for key in keys]
-    return [_unit(registry, name) for name in names]
-
-
 def _unit(registry: Any, name: str) -> Any:
     if len(name) > _LONGEST_UNIT or not _UNIT.fullmatch(name):
         raise ToolError(f"{name[:_LONGEST_UNIT]!r} is not a unit.")
-    for spelling in _spellings(name.strip()):
+    name = name.strip()
+    lower = name.lower()
+    spellings = [name, lower]  # pint is strict about case, and joins words with underscores
+    if " " in name:
+        spellings.insert(0, lower.replace(" ", "_"))
+    if found := _UNIT_POWER.fullmatch(lower):
+        spellings.insert(0, f"{found[1]}**{found[2]}")
+    for spelling in [*filter(None, [_ALIASES.get(lower)]), *spellings]:
         try:
             return registry.Unit(spelling)
         except Exception:  # noqa: BLE001 - a fence: pint's parser raises whatever its tokenizer does
             continue
     known: list[str] = list(registry)
-    near = difflib.get_close_matches(name.strip().lower().replace(" ", "_"), known, n=3)
-    raise ToolError(f"No unit is called {name.strip()}." + (f" Nearest: {', '.join(near)}." if near else ""))
-
-
-def _spellings(name: str) -> Iterator[str]:
-    """How pint may know the unit; it is strict about case, and joins words with underscores."""
-    lower = name.lower()
-    if lower in _ALIASES:
-        yield _ALIASES[lower]
-    if found := _UNIT_POWER.fullmatch(lower):
-        yield f"{found[1]}**{found[2]}"
-    if " " in name:
-        yield lower.replace(" ", "_")
-    yield name
-    yield lower
+    near = difflib.get_close_matches(lower.replace(" ", "_"), known, n=3)
+    raise ToolError(f"No unit is called {name}." + (f" Nearest: {', '.join(near)}." if near else ""))

@@ -3,6 +3,7 @@
 import bisect
 import difflib
 import itertools
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
@@ -84,8 +85,8 @@ def _body(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
 
 def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Opcode]]:
     """Changes with the lines around them; only what lies between the first and the last change is compared."""
-    head = sum(1 for _ in itertools.takewhile(_same, zip(old, new, strict=False)))
-    tail = sum(1 for _ in itertools.takewhile(_same, zip(reversed(old[head:]), reversed(new[head:]), strict=False)))
+    head = sum(1 for _ in itertools.takewhile(bool, map(operator.eq, old, new)))
+    tail = sum(1 for _ in itertools.takewhile(bool, map(operator.eq, reversed(old[head:]), reversed(new[head:]))))
     begin, behind = min(head, _CONTEXT), min(tail, _CONTEXT)
     start, end_old, end_new = head - begin, len(old) - tail + behind, len(new) - tail + behind
     counts = Counter(old[start:end_old])
@@ -97,10 +98,6 @@ def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Opcode]]:
     matcher = difflib.SequenceMatcher(None, old[start:end_old], new[start:end_new], autojunk=False)
     for group in matcher.get_grouped_opcodes(_CONTEXT):
         yield [(kind, i + start, j + start, k + start, m + start) for kind, i, j, k, m in group]
-
-
-def _same(pair: tuple[str, str]) -> bool:
-    return pair[0] == pair[1]
 
 
 def _range(start: int, stop: int) -> str:

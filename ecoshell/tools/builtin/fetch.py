@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import httpx
 
 _REDIRECTS = 5
-_HTML = frozenset({"text/html", "application/xhtml+xml"})
+HTML = frozenset({"text/html", "application/xhtml+xml"})
+"""The media types of pages."""
 _TEXT = frozenset(
     {"application/json", "application/xml", "application/javascript", "application/yaml", "application/toml"}
 )
@@ -58,11 +59,6 @@ class Page:
     status: int
     reason: str
 
-    @property
-    def is_html(self) -> bool:
-        """Whether it is a page of HTML."""
-        return self.kind in _HTML
-
 
 class FetchTool:
     """The reader of web pages."""
@@ -84,9 +80,10 @@ class FetchTool:
 
     async def readable(self, page: Page) -> str:
         """What there is to read on a page; raises ToolError where that takes too long or too much memory."""
-        if not page.is_html:
+        if page.kind not in HTML:
             return page.text
-        return await in_thread(lambda: in_worker(readable_text, page.text, seconds=self._options.fetch_seconds))
+        seconds = min(_READING_SECONDS, self._options.fetch_seconds)
+        return await in_thread(lambda: in_worker(readable_text, page.text, seconds=seconds))
 
     async def page(self, url: str, *, redirects: int = _REDIRECTS) -> Page:
         """What an address answers, also with an error; so many redirects are followed. Raises ToolError for what is
@@ -96,7 +93,13 @@ class FetchTool:
 
         try:
             async with asyncio.timeout(self._options.fetch_seconds):
-                return await self._followed(_web_address(url), redirects)
+                address = _web_address(url)
+                for _ in range(redirects + 1):  # followed by hand: every address on the way is checked
+                    found = await self._fetch(address)
+                    if isinstance(found, Page):
+                        return found
+                    address = _web_address(str(address.join(found)))
+                raise ToolError(f"It redirects more than {redirects} times, and at last to {address}.")
         except httpx.InvalidURL as error:
             raise ToolError(f"{url} is not a web address: {error}.") from error
         except (TimeoutError, httpx.TimeoutException) as error:
@@ -104,21 +107,15 @@ class FetchTool:
         except httpx.HTTPError as error:
             raise ToolError(f"{url} could not be fetched: {error or type(error).__name__}.") from error
 
-    async def _followed(self, url: "httpx.URL", redirects: int) -> Page:
-        """Fetch, following redirects by hand: every address on the way is checked."""
-        for _ in range(redirects + 1):
-            found = await self._fetch(url)
-            if isinstance(found, Page):
-                return found
-            url = _web_address(str(url.join(found)))
-        raise ToolError(f"It redirects more than {redirects} times, and at last to {url}.")
-
     async def _fetch(self, url: "httpx.URL") -> Page | str:
         """One request: the page, or where it redirects to."""
+        import urllib.request  # half a megabyte that no open chat needs before a page is fetched
+
         import httpx
 
         target, headers, extensions = url, dict(_HEADERS), dict[str, str]()
-        proxy = _proxy_for(url)
+        proxies = {} if urllib.request.proxy_bypass(url.host) else urllib.request.getproxies()
+        proxy = proxies.get(url.scheme) or proxies.get("all")
         if proxy is None:  # connect to the very address that was checked, under the host's name
             address = await checked_address(url.host, url.port or 443, allow_private=self._options.allow_private)
             target = url.copy_with(host=address)
@@ -135,25 +132,22 @@ class FetchTool:
         async with client, client.stream("GET", target, headers=headers, extensions=extensions) as response:
             if response.has_redirect_location:
                 return response.headers["Location"]
-            return await self._read(url, response)
-
-    async def _read(self, url: "httpx.URL", response: "httpx.Response") -> Page:
-        kind = response.headers.get("Content-Type", "text/plain").partition(";")[0].strip().lower()
-        if not (kind.startswith("text/") or kind in _HTML | _TEXT or kind.endswith(("+json", "+xml"))):
-            raise ToolError(f"{url} is {kind[:80]}, which is not text; use run_command to download it.")
-        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-        if encoding not in ("identity", "", *_WINDOW_BITS):
-            raise ToolError(f"{url} came in the encoding {encoding[:80]!r}, which is not read here.")
-        most, body = self._options.fetch_bytes, bytearray()
-        async for chunk in response.aiter_raw():
-            body += chunk
-            if len(body) > most:
-                break
-        try:
-            text, cut = await asyncio.to_thread(_text, bytes(body), encoding, response.charset_encoding, most)
-        except zlib.error as error:
-            raise ToolError(f"{url} is not in the encoding that it says it is in ({encoding}): {error}.") from error
-        return Page(str(url), kind, text, cut, response.status_code, response.reason_phrase)
+            kind = response.headers.get("Content-Type", "text/plain").partition(";")[0].strip().lower()
+            if not (kind.startswith("text/") or kind in HTML | _TEXT or kind.endswith(("+json", "+xml"))):
+                raise ToolError(f"{url} is {kind[:80]}, which is not text; use run_command to download it.")
+            encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+            if encoding not in ("identity", "", *_WINDOW_BITS):
+                raise ToolError(f"{url} came in the encoding {encoding[:80]!r}, which is not read here.")
+            most, body = self._options.fetch_bytes, bytearray()
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > most:
+                    break
+            try:
+                text, cut = await asyncio.to_thread(_text, bytes(body), encoding, response.charset_encoding, most)
+            except zlib.error as error:
+                raise ToolError(f"{url} is not in the encoding that it says it is in ({encoding}): {error}.") from error
+            return Page(str(url), kind, text, cut, response.status_code, response.reason_phrase)
 
 
 @functools.cache
@@ -179,43 +173,28 @@ def _web_address(text: str) -> "httpx.URL":
     return url
 
 
-def _proxy_for(url: "httpx.URL") -> str | None:
-    """The proxy the environment names for this address."""
-    import urllib.request  # half a megabyte that no open chat needs before a page is fetched
-
-    if urllib.request.proxy_bypass(url.host):
-        return None
-    proxies = urllib.request.getproxies()
-    return proxies.get(url.scheme) or proxies.get("all")
-
-
 def _text(body: bytes, encoding: str, charset: str | None, most: int) -> tuple[str, bool]:
-    """At most `most` bytes of a body as text, and whether there was more; raises zlib.error."""
-    unpacked = _unpacked(body[:most], encoding, most + 1) if encoding in _WINDOW_BITS else body
-    cut = len(body) > most or len(unpacked) > most
-    return _decoded(unpacked[:most], charset), cut
+    """At most `most` bytes of a body as text, and whether there was more; raises zlib.error.
 
-
-def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
-    """The first bytes of a compressed body, which may have been cut off itself."""
-    *others, last = _WINDOW_BITS[encoding]
-    for bits in others:
-        try:
-            return zlib.decompressobj(bits).decompress(body, most)
+    The text is in the charset of the header, else the one the page names, else UTF-8; so too where it is unknown.
+    """
+    unpacked = body
+    for bits in _WINDOW_BITS.get(encoding, ()):
+        try:  # the body may have been cut off itself
+            unpacked = zlib.decompressobj(bits).decompress(body[:most], most + 1)
+            break
         except zlib.error:
-            continue
-    return zlib.decompressobj(last).decompress(body, most)
-
-
-def _decoded(body: bytes, charset: str | None) -> str:
-    """The text in the charset of the header, else the one the page names, else UTF-8; so too where it is unknown."""
-    if charset is None and (named := _META_CHARSET.search(body[:2048])):
+            if bits == _WINDOW_BITS[encoding][-1]:
+                raise
+    cut = len(body) > most or len(unpacked) > most
+    shown = unpacked[:most]
+    if charset is None and (named := _META_CHARSET.search(shown[:2048])):
         charset = named[1].decode("ascii")
     try:
         codec = codecs.lookup(charset or "utf-8").name
-        return body.decode(codec if _CHARSETS.fullmatch(codec) else "utf-8", errors="replace")
+        return shown.decode(codec if _CHARSETS.fullmatch(codec) else "utf-8", errors="replace"), cut
     except (LookupError, UnicodeError, ValueError):  # a charset nobody knows
-        return body.decode(errors="replace")
+        return shown.decode(errors="replace"), cut
 
 
 # -- addresses
@@ -237,6 +216,7 @@ _LOCAL_NAME = re.compile(
 """Names that only a local network knows; one without a dot is looked up among them first."""
 _NUMBER = re.compile(r"(.*\.)?(0x[0-9a-f]*|[0-9]+)", re.DOTALL)
 """A host whose last part is a number is an address to some clients, in whichever way it is written."""
+_PRIVATE = "{} is on this machine or its local network, which fetch_url does not reach."
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
@@ -256,9 +236,14 @@ def require_public_name(host: str) -> None:
     try:
         public = is_public(ip_address(name))
     except ValueError:
-        public = not _LOCAL_NAME.fullmatch(name) if not _NUMBER.fullmatch(name) else _is_public_number(name)
+        public = not _LOCAL_NAME.fullmatch(name)
+        if _NUMBER.fullmatch(name):  # `2130706433`, `127.1`, `0x7f.1` and the like; what nobody can read is not public
+            try:
+                public = is_public(IPv4Address(socket.inet_aton(name)))
+            except OSError:
+                public = False
     if not public:
-        raise _private(host)
+        raise ToolError(_PRIVATE.format(host))
 
 
 async def checked_address(host: str, port: int, *, allow_private: bool) -> str:
@@ -269,20 +254,8 @@ async def checked_address(host: str, port: int, *, allow_private: bool) -> str:
         raise ToolError(f"{host} cannot be found on the network: {error}.") from error
     addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
     if not allow_private and not all(is_public(ip_address(address)) for address in addresses):
-        raise _private(host)
+        raise ToolError(_PRIVATE.format(host))
     return addresses[0]
-
-
-def _is_public_number(name: str) -> bool:
-    """Whether `2130706433`, `127.1`, `0x7f.1` and the like are a public address; what nobody can read is none."""
-    try:
-        return is_public(IPv4Address(socket.inet_aton(name)))
-    except OSError:
-        return False
-
-
-def _private(host: str) -> ToolError:
-    return ToolError(f"{host} is on this machine or its local network, which fetch_url does not reach.")
 
 
 # -- what a page says
@@ -296,12 +269,8 @@ _LEAST_SHARE = 0.2
 def readable_text(html: str) -> str:
     """The main text of a page under its title; of a page without one, all its text.
 
-    Works in a worker process. Raises ToolError where that takes too long or too much memory; may block.
+    Belongs in a worker process, as it may take any time and memory.
     """
-    return in_worker(_readable, html, seconds=_READING_SECONDS)
-
-
-def _readable(html: str) -> str:
     from lxml.etree import LxmlError, ParserError  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
     from readability import Document  # heavy
     from readability.readability import Unparseable

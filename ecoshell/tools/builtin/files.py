@@ -77,7 +77,22 @@ class FileTools:
         last = lines if end_line is None else min(end_line, lines)
         if last < start_line:
             raise ToolError(f"`end_line` {end_line} is before `start_line` {start_line}.")
-        return _page(file.text, lines, start_line, last, self._options.output_characters - _MARK_ROOM)
+        # those lines that fit whole, and how to read on; one line that does not fit alone is cut
+        text, characters = file.text, self._options.output_characters - _MARK_ROOM
+        begin = _behind(text, start_line - 1)
+        end = len(text) if last == lines else _behind(text, last, start_line - 1, begin)
+        total = end - begin
+        if total <= characters and last == lines:
+            return Observation(text[begin:end])
+        if total <= characters:  # a model that asked for ten lines is to know that there are more
+            mark = f"[lines {start_line} to {last} of {lines}; go on with start_line={last + 1}]"
+            return Observation(f"{text[begin:end]}{mark}")
+        cut = text.rfind("\n", begin, begin + characters) + 1
+        shown = text[begin:cut] if cut else text[begin : begin + characters] + "\n"
+        until = start_line + max(text.count("\n", begin, cut), 1) - 1
+        more = f" Lines {start_line} to {until} of {lines}."
+        more += f" Go on with start_line={until + 1}." if until < last else ""
+        return Observation(f"{shown}{truncation_mark(min(len(shown), total), total)}{more}", truncated=True)
 
     def write_file(
         self, path: FilePath, content: Annotated[str, "The whole new text of the file.", Subject.CONTENT]
@@ -123,8 +138,22 @@ class FileTools:
         file = self._workspace.read_text(path, self._options.file_bytes)
         if "\r\n" in file.text and old not in file.text:  # a model writes \n, whatever the file's line ends are
             old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
-        if (found := file.text.count(old)) != 1:
-            raise ToolError(_not_unique(file.text, old, found, file.name))
+        found = file.text.count(old)
+        if found > 1:
+            places = itertools.islice(re.finditer(re.escape(old), file.text), 5)
+            lines = ", ".join(str(file.text.count("\n", 0, place.start()) + 1) for place in places)
+            raise ToolError(
+                f"`old` occurs {found} times in {file.name} (lines {lines}); "
+                "give more of the text around the one meant."
+            )
+        if not found:
+            wanted = next((line for line in old.splitlines() if line.strip()), old)
+            near: list[str] = []
+            with contextlib.suppress(ToolError):  # long lines take long to compare
+                known = [line.rstrip("\r") for line in file.text.split("\n", _COMPARED)[:_COMPARED]]
+                near = in_worker(difflib.get_close_matches, wanted, known, 1, seconds=_COMPARING)
+            hint = f" The nearest line is: {near[0]}" if near else " Use read_file to see what it says."
+            raise ToolError(f"`old` does not occur in {file.name}.{hint}")
         return file, file.text.replace(old, new), file.text.index(old)
 
     def _text(self, path: str) -> str | None:
@@ -148,35 +177,14 @@ class FileTools:
 
 
 def _line(entry: Entry) -> str:
-    name = _named(str(entry.path))
+    """What is shown of an entry; a name with control characters is quoted, so that none passes for two entries."""
+    paths = (str(entry.path), str(entry.target()))
+    name, target = (repr(path) if any(character < " " for character in path) else path for path in paths)
     if entry.is_folder:
         return f"{name}/" + ("  (not entered)" if entry.name in CLOSED else "")
-    if target := entry.target():
-        return f"{name} -> {_named(str(target))}"
+    if target:
+        return f"{name} -> {target}"
     return f"{name}  {entry.status.st_size} bytes" if entry.is_file else f"{name}  (not a file)"
-
-
-def _named(path: str) -> str:
-    """A path on one line: quoted when it has control characters, so that no name passes for two entries."""
-    return repr(path) if any(character < " " for character in path) else path
-
-
-def _page(text: str, lines: int, first: int, last: int, characters: int) -> Observation:
-    """Those of all lines that fit whole, and how to read on; one line that does not fit alone is cut."""
-    begin = _behind(text, first - 1)
-    end = len(text) if last == lines else _behind(text, last, first - 1, begin)
-    total = end - begin
-    if total <= characters and last < lines:  # a model that asked for ten lines is to know that there are more
-        shown = f"[lines {first} to {last} of {lines}; go on with start_line={last + 1}]"
-        return Observation(f"{text[begin:end]}{shown}")
-    if total <= characters:
-        return Observation(text[begin:end])
-    cut = text.rfind("\n", begin, begin + characters) + 1
-    shown = text[begin:cut] if cut else text[begin : begin + characters] + "\n"
-    until = first + max(text.count("\n", begin, cut), 1) - 1
-    more = f" Lines {first} to {until} of {lines}."
-    more += f" Go on with start_line={until + 1}." if until < last else ""
-    return Observation(f"{shown}{truncation_mark(min(len(shown), total), total)}{more}", truncated=True)
 
 
 def _behind(text: str, lines: int, known: int = 0, at: int = 0) -> int:
@@ -194,17 +202,3 @@ def _behind(text: str, lines: int, known: int = 0, at: int = 0) -> int:
 def _lines(text: str) -> str:
     count = line_count(text)
     return "1 line" if count == 1 else f"{count} lines"
-
-
-def _not_unique(text: str, old: str, found: int, name: str) -> str:
-    if found:
-        places = itertools.islice(re.finditer(re.escape(old), text), 5)
-        lines = ", ".join(str(text.count("\n", 0, place.start()) + 1) for place in places)
-        return f"`old` occurs {found} times in {name} (lines {lines}); give more of the text around the one meant."
-    wanted = next((line for line in old.splitlines() if line.strip()), old)
-    near: list[str] = []
-    with contextlib.suppress(ToolError):  # long lines take long to compare
-        lines = [line.rstrip("\r") for line in text.split("\n", _COMPARED)[:_COMPARED]]
-        near = in_worker(difflib.get_close_matches, wanted, lines, 1, seconds=_COMPARING)
-    hint = f" The nearest line is: {near[0]}" if near else " Use read_file to see what it says."
-    return f"`old` does not occur in {name}.{hint}"

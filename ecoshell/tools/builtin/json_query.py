@@ -41,7 +41,12 @@ class JsonTool:
         if path:
             file = self._workspace.read_text(path, self._options.file_bytes)
             name, source = file.name, file.text
-        data = _parsed(source, name)
+        try:
+            data = json.loads(source.removeprefix("\ufeff"))
+        except json.JSONDecodeError as error:
+            raise ToolError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
+        except (RecursionError, ValueError) as error:  # nested too deeply, or a number of too many digits
+            raise ToolError(f"{name} cannot be read as JSON: {error}.") from error
         if (found := _search(query, data)) is not None:
             return json.dumps(found, ensure_ascii=False)
         # the value of the only path that ends so, where it was asked for as if it stood at the top; else what there is
@@ -55,15 +60,6 @@ class JsonTool:
             outline = [*paths[:_OUTLINED], *(["…"] if len(paths) > _OUTLINED else [])]
             told = f"{name} holds {clip(', '.join(outline), _OUTLINE)[0]}"
         return f"Nothing was found. {told}."
-
-
-def _parsed(source: str, name: str) -> Any:
-    try:
-        return json.loads(source.removeprefix("\ufeff"))
-    except json.JSONDecodeError as error:
-        raise ToolError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
-    except (RecursionError, ValueError) as error:  # nested too deeply, or a number of too many digits
-        raise ToolError(f"{name} cannot be read as JSON: {error}.") from error
 
 
 def _paths(data: Any) -> Iterator[str]:

@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,23 +106,31 @@ async def run_process(
     process group has been ended, as it is when this process is killed. Raises ToolError if it cannot be started.
     """
     output = OutputWindow(window)
-    async with _pipe() as (reader, write_end):
+    read_end, write_end = os.pipe()  # of our own: asyncio's would wait for every descendant that still holds the other
+    reader = asyncio.StreamReader(limit=_CHUNK)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(read_end, "rb", buffering=0))
+
+    async def drain() -> None:
+        while data := await reader.read(_CHUNK):
+            output.feed(data)
+
+    in_time = True
+    try:
         process = await _start(command, folder, environment, given, write_end)
         with watchdog.watching(process.pid):
-            in_time = await _see_out(process, asyncio.create_task(_drain(reader, output)), seconds)
-    return Finished(process.returncode or 0, output.text(), output.truncated, timed_out=not in_time)
-
-
-async def _see_out(process: asyncio.subprocess.Process, reading: asyncio.Task[None], seconds: float) -> bool:
-    """Wait for the end of a program, and bring it about after `seconds`; whether it ended by itself."""
-    try:
-        async with asyncio.timeout(seconds), following(process.pid):
-            await process.wait()
-    except TimeoutError:
-        return False
+            reading = asyncio.create_task(drain())
+            try:
+                async with asyncio.timeout(seconds), following(process.pid):
+                    await process.wait()
+            except TimeoutError:
+                in_time = False
+            finally:
+                await _end(process, reading)
     finally:
-        await _end(process, reading)
-    return True
+        transport.close()
+    return Finished(process.returncode or 0, output.text(), output.truncated, timed_out=not in_time)
 
 
 async def _start(
@@ -153,25 +161,6 @@ async def _start(
         raise ToolError(f"{command[0]} could not be started: {error}.") from error
     finally:
         os.close(write_end)
-
-
-@contextlib.asynccontextmanager
-async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
-    """A pipe of our own: asyncio's would wait for every descendant that still holds the other end."""
-    read_end, write_end = os.pipe()
-    reader = asyncio.StreamReader(limit=_CHUNK)
-    protocol = asyncio.StreamReaderProtocol(reader)
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(read_end, "rb", buffering=0))
-    try:
-        yield reader, write_end
-    finally:
-        transport.close()
-
-
-async def _drain(reader: asyncio.StreamReader, output: OutputWindow) -> None:
-    while data := await reader.read(_CHUNK):
-        output.feed(data)
 
 
 async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[None]) -> None:
@@ -233,7 +222,20 @@ class Watchdog:
         when it has started. Where no watchdog can be started, the command is given as it is.
         """
         if self._program is None or self._program.poll() is not None:  # one that was killed; the next knows all groups
-            self._program = _started()
+            self._program = None
+            system, nothing = {"PATH": os.defpath}, subprocess.DEVNULL
+            with contextlib.suppress(OSError):  # in a session of its own, which no signal from a terminal reaches
+                self._program = subprocess.Popen(
+                    ["/bin/sh", "-c", _SCRIPT],
+                    cwd="/",
+                    env=system,
+                    stdin=subprocess.PIPE,
+                    stdout=nothing,
+                    stderr=nothing,
+                    start_new_session=True,
+                )
+                if self._program.stdin is not None:
+                    os.set_blocking(self._program.stdin.fileno(), False)
             self._say("".join(f"+ {group}\n" for group in self._groups))
         if self._program is None or self._program.stdin is None:
             return command, output
@@ -254,21 +256,6 @@ class Watchdog:
         if lines and self._program is not None and self._program.stdin is not None:
             with contextlib.suppress(OSError):  # it was killed meanwhile, or stopped for so long that the pipe is full
                 os.write(self._program.stdin.fileno(), lines.encode())
-
-
-def _started() -> subprocess.Popen[bytes] | None:
-    """A watchdog in a session of its own, which no signal from a terminal reaches; None where there can be none."""
-    nothing, system = subprocess.DEVNULL, {"PATH": os.defpath}
-    command = ["/bin/sh", "-c", _SCRIPT]
-    try:
-        program = subprocess.Popen(
-            command, cwd="/", env=system, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True
-        )
-    except OSError:
-        return None
-    if program.stdin is not None:
-        os.set_blocking(program.stdin.fileno(), False)
-    return program
 
 
 watchdog = Watchdog()

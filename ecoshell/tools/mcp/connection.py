@@ -40,7 +40,7 @@ Asked = Callable[[Record, Caller], Awaitable[Record]]
 
 
 class Connection:
-    """A server that is being talked with; `start` connects, and a connection that is not `alive` never lives again."""
+    """A server that is being talked with; `start` connects, and a connection that has `ended` never lives again."""
 
     def __init__(self, process: Process, told: Callable[[Record], None], asked: Asked) -> None:
         self.about = ""
@@ -96,10 +96,6 @@ class Connection:
             raise
         return connection
 
-    @property
-    def alive(self) -> bool:
-        return not self.ended
-
     async def carry_out(self, order: Record) -> Observation:
         """What the server answers to a call, a `prompt` or a `read`, as the helper has them; the caller of the moment
         is told how far it has come. Cancelling this cancels it. Raises ToolError where the connection ends.
@@ -123,26 +119,21 @@ class Connection:
         self._end("it was closed")
         if self._process.stdin is not None:
             self._process.stdin.close()
-        if not await self._is_over(_ENDING):
+        for patience in (_ENDING, 1.0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), patience)
+                break
             # Process.kill would reap one that has just ended, and asyncio, which waits for it too, would complain
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
-            await self._is_over(1.0)
         for question in self._questions.values():
             question.cancel()
         for reader in self._readers:  # what a server left behind may hold the pipes for ever
             reader.cancel()
         await asyncio.wait(self._readers)
 
-    async def _is_over(self, seconds: float) -> bool:
-        try:
-            await asyncio.wait_for(self._process.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
-
     def _write(self, record: Record) -> None:
-        if self.alive and self._process.stdin is not None and not self._process.stdin.is_closing():
+        if not self.ended and self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
     async def _read(self) -> None:

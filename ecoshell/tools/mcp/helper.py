@@ -34,7 +34,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -116,7 +116,8 @@ class Bridge:
         """The server's list is said to have changed."""
         self._read: set[str] = set()
         """Addresses of resources whose changes the server tells."""
-        self._listening: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None]
+        """Hears of changes, once it is connected."""
         self._over = asyncio.Event()
         """The server sends nothing any more, or too much."""
         self._why = "it ended"
@@ -148,7 +149,8 @@ class Bridge:
 
     async def _talk(self, server: Mapping[str, Any]) -> str:
         from mcp import Client
-        from mcp_types import Implementation, ResourceUpdatedNotification
+        from mcp_types import Implementation, ListRootsResult, ResourceUpdatedNotification, Root
+        from pydantic import FileUrl
 
         async def heard(message: object) -> None:
             match message:
@@ -159,28 +161,30 @@ class Bridge:
                 case _:
                     pass
 
+        async def list_roots(context: Any) -> Any:
+            return ListRootsResult(roots=[Root(uri=FileUrl(Path(root).as_uri())) for root in server["roots"]])
+
         about = Implementation(name="ecoshell", version=__version__)
         try:
             transport = self._watched(self._http(server) if "url" in server else _stdio(server, self._fail))
-            answers = _Answers(self._ask, server["roots"])
             async with Client(
                 transport,
                 message_handler=heard,
                 client_info=about,
                 cache=None,
-                elicitation_callback=answers.elicit,
-                sampling_callback=answers.sample,
-                list_roots_callback=answers.list_roots if server["roots"] else None,
+                elicitation_callback=self._elicit,
+                sampling_callback=self._sample,
+                list_roots_callback=list_roots if server["roots"] else None,
             ) as client:
                 self._client = client
                 self._write(await _lists(client))
-                self._listen()
+                self._listening = asyncio.create_task(self._listen())
                 following = asyncio.create_task(self._follow(client))
                 try:
                     await self._over.wait()
                 finally:
                     following.cancel()
-                    self._stop_listening()
+                    self._listening.cancel()
             return self._why
         except asyncio.CancelledError:
             raise
@@ -196,31 +200,23 @@ class Bridge:
                 self._write(await _lists(client))
             await asyncio.sleep(_RELIST_PAUSE)
 
-    def _listen(self) -> None:
+    async def _listen(self) -> None:
         """Hear of changes from now on, of the resources that were read too; a server of before 2026 tells unasked."""
         from mcp.client.subscriptions import ResourceUpdated
 
-        async def listen() -> None:
-            with contextlib.suppress(Exception):  # then it says so in the other way, or never
-                async with self._client.listen(
-                    tools_list_changed=True,
-                    prompts_list_changed=True,
-                    resources_list_changed=True,
-                    resource_subscriptions=sorted(self._read),
-                ) as events:
-                    self._stale.set()  # what changed before it listened is told by nobody
-                    async for event in events:
-                        if isinstance(event, ResourceUpdated):
-                            self._tell_update(event.uri)
-                        else:
-                            self._stale.set()
-
-        self._stop_listening()
-        self._listening = asyncio.create_task(listen())
-
-    def _stop_listening(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
+        with contextlib.suppress(Exception):  # then it says so in the other way, or never
+            async with self._client.listen(
+                tools_list_changed=True,
+                prompts_list_changed=True,
+                resources_list_changed=True,
+                resource_subscriptions=sorted(self._read),
+            ) as events:
+                self._stale.set()  # what changed before it listened is told by nobody
+                async for event in events:
+                    if isinstance(event, ResourceUpdated):
+                        self._tell_update(event.uri)
+                    else:
+                        self._stale.set()
 
     async def _watch(self, address: str) -> None:
         """Have the server tell when a resource changes, where it can."""
@@ -231,7 +227,8 @@ class Bridge:
             return
         self._read.add(address)
         if self._client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            self._listen()
+            self._listening.cancel()
+            self._listening = asyncio.create_task(self._listen())
         else:
             with contextlib.suppress(Exception):  # it is read all the same
                 await self._client.subscribe_resource(address)  # pyright: ignore[reportDeprecated] - what they have
@@ -280,7 +277,7 @@ class Bridge:
         if "read" in order:
             await self._watch(order["read"])
             resource = await self._client.read_resource(order["read"])
-            return "\n".join(_contents(one, keep) for one in resource.contents), True
+            return "\n".join(_part(one, keep) for one in resource.contents), True
         if "complete" in order:
             prompt = PromptReference(type="ref/prompt", name=order["complete"])
             argument = {"name": order["argument"], "value": order["begun"]}
@@ -355,17 +352,61 @@ class Bridge:
                 if not clock.expired() and clock.when() is None:
                     clock.reschedule(loop.time() + left)
 
+    async def _elicit(self, context: Any, params: Any) -> Any:
+        from mcp_types import ElicitResult
+
+        wanted = {"visit": params.url} if params.mode == "url" else {"form": params.requested_schema}
+        most = _LONGEST_ADDRESS if params.mode == "url" else _MOST_FORM
+        if len(json.dumps(wanted)) > most:
+            return ElicitResult(action="decline")
+        answer = await self._ask({**wanted, "message": params.message[:MOST_TEXT]})
+        return ElicitResult(action=answer.get("action", "decline"), content=answer.get("content"))
+
+    async def _sample(self, context: Any, params: Any) -> Any:
+        from mcp_types import INVALID_REQUEST, CreateMessageResult, ErrorData, TextContent
+
+        said = [("system", params.system_prompt)] if params.system_prompt else []
+        for message in params.messages:
+            blocks = message.content_as_list
+            if any(block.type != "text" for block in blocks):
+                return ErrorData(code=INVALID_REQUEST, message="Only texts can be sampled from.")
+            said.append((message.role, "\n".join(block.text for block in blocks)))
+        if sum(len(text) for _, text in said) > MOST_TEXT:
+            return ErrorData(code=INVALID_REQUEST, message=f"Only {MOST_TEXT:,} characters can be sampled from.")
+        answer = await self._ask({"sample": said, "most": params.max_tokens})
+        if "text" not in answer:
+            return ErrorData(code=INVALID_REQUEST, message=answer.get("error", "It was declined."))
+        content = TextContent(type="text", text=answer["text"])
+        reason = "maxTokens" if answer["cut"] else "endTurn"
+        return CreateMessageResult(role="assistant", content=content, model=answer["model"], stop_reason=reason)
+
     @asynccontextmanager
     async def _watched(self, transport: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
-        async with transport as (read, write):
-            yield _Watched(read, self._see, self._over.set), write
+        """A transport whose messages are counted, and whose end is noticed: the SDK tells it only those who wait."""
+        import anyio
 
-    def _see(self, message: object) -> None:
-        """Count what the server sends."""
-        self._messages += 1
-        self._garbage += isinstance(message, Exception)
-        if self._messages > _MOST_MESSAGES or self._garbage > _MOST_GARBAGE:
-            self._fail("it sent a flood of messages")
+        heard, shown = anyio.create_memory_object_stream[Any](0)
+
+        async def pass_on(read: Any) -> None:
+            try:
+                async with read, heard:
+                    async for message in read:
+                        self._messages += 1
+                        self._garbage += isinstance(message, Exception)
+                        if self._messages > _MOST_MESSAGES or self._garbage > _MOST_GARBAGE:
+                            self._fail("it sent a flood of messages")
+                        await heard.send(message)
+            except anyio.BrokenResourceError:  # the SDK reads no more
+                pass
+            finally:
+                self._over.set()
+
+        async with transport as (read, write):
+            passing = asyncio.create_task(pass_on(read))
+            try:
+                yield shown, write
+            finally:
+                passing.cancel()
 
     def _fail(self, why: str) -> None:
         """End the connection, and with it every call."""
@@ -384,48 +425,6 @@ class Bridge:
     def _write(self, record: Mapping[str, Any]) -> None:
         self._wire.write(json.dumps(record).encode() + b"\n")
         self._wire.flush()
-
-
-class _Answers:
-    """What a server may ask of its client, as the SDK calls for it."""
-
-    def __init__(self, ask: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]], roots: Sequence[str]) -> None:
-        self._ask = ask
-        self._roots = roots
-
-    async def list_roots(self, context: Any) -> Any:
-        from mcp_types import ListRootsResult, Root
-        from pydantic import FileUrl
-
-        return ListRootsResult(roots=[Root(uri=FileUrl(Path(root).as_uri())) for root in self._roots])
-
-    async def elicit(self, context: Any, params: Any) -> Any:
-        from mcp_types import ElicitResult
-
-        wanted = {"visit": params.url} if params.mode == "url" else {"form": params.requested_schema}
-        most = _LONGEST_ADDRESS if params.mode == "url" else _MOST_FORM
-        if len(json.dumps(wanted)) > most:
-            return ElicitResult(action="decline")
-        answer = await self._ask({**wanted, "message": params.message[:MOST_TEXT]})
-        return ElicitResult(action=answer.get("action", "decline"), content=answer.get("content"))
-
-    async def sample(self, context: Any, params: Any) -> Any:
-        from mcp_types import INVALID_REQUEST, CreateMessageResult, ErrorData, TextContent
-
-        said = [("system", params.system_prompt)] if params.system_prompt else []
-        for message in params.messages:
-            blocks = message.content_as_list
-            if any(block.type != "text" for block in blocks):
-                return ErrorData(code=INVALID_REQUEST, message="Only texts can be sampled from.")
-            said.append((message.role, "\n".join(block.text for block in blocks)))
-        if sum(len(text) for _, text in said) > MOST_TEXT:
-            return ErrorData(code=INVALID_REQUEST, message=f"Only {MOST_TEXT:,} characters can be sampled from.")
-        answer = await self._ask({"sample": said, "most": params.max_tokens})
-        if "text" not in answer:
-            return ErrorData(code=INVALID_REQUEST, message=answer.get("error", "It was declined."))
-        content = TextContent(type="text", text=answer["text"])
-        reason = "maxTokens" if answer["cut"] else "endTurn"
-        return CreateMessageResult(role="assistant", content=content, model=answer["model"], stop_reason=reason)
 
 
 @asynccontextmanager
@@ -467,10 +466,6 @@ async def _stdio(server: Mapping[str, Any], flooded: Callable[[str], None]) -> A
             with contextlib.suppress(ConnectionError):  # it ended, which `hear` is told too
                 await sink.drain()
 
-    async def ended() -> None:
-        while process.get_returncode() is None:  # noqa: ASYNC110 - Process.wait also waits for what it has started
-            await asyncio.sleep(0.02)
-
     talking = [asyncio.create_task(hear()), asyncio.create_task(speak())]
     try:
         yield read, write
@@ -478,7 +473,9 @@ async def _stdio(server: Mapping[str, Any], flooded: Callable[[str], None]) -> A
         sink.close()
         for sent in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ended(), _GRACE)
+                async with asyncio.timeout(_GRACE):
+                    while process.get_returncode() is None:  # noqa: ASYNC110 - Process.wait also waits for what it has started
+                        await asyncio.sleep(0.02)
             with contextlib.suppress(ProcessLookupError):  # what it has started may outlive it
                 os.killpg(pid, sent)
         for task in talking:
@@ -486,55 +483,19 @@ async def _stdio(server: Mapping[str, Any], flooded: Callable[[str], None]) -> A
         process.close()
 
 
-class _Watched:
-    """What a server sends, shown to `see`; and when it ends, which the SDK tells only those who wait for an answer."""
-
-    def __init__(self, stream: Any, see: Callable[[object], None], over: Callable[[], None]) -> None:
-        self._stream = stream
-        self._see = see
-        self._over = over
-
-    async def __aenter__(self) -> "_Watched":
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *failure: object) -> bool | None:
-        self._over()
-        return await self._stream.__aexit__(*failure)
-
-    def __aiter__(self) -> "_Watched":
-        return self
-
-    async def __anext__(self) -> Any:
-        message = await self._stream.__anext__()
-        self._see(message)
-        return message
-
-    async def receive(self) -> Any:
-        return await self._stream.receive()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    @property
-    def last_context(self) -> Any:
-        """The sender's context, where the stream carries that."""
-        return getattr(self._stream, "last_context", None)
-
-
 async def _lists(client: "Client") -> dict[str, Any]:
     """What the server has, as the shell is told of it; only a list of tools that cannot be read is a failure."""
     has, info = client.server_capabilities, client.server_info
     only_others = has.tools is None and (has.prompts is not None or has.resources is not None)
     tools = [] if only_others else await _pages("tools", client.list_tools)
-    prompts, resources, templates = list[Any](), list[Any](), list[Any]()
-    with contextlib.suppress(Exception):
-        prompts = await _pages("prompts", client.list_prompts) if has.prompts is not None else []
-    with contextlib.suppress(Exception):
-        resources = await _pages("resources", client.list_resources) if has.resources is not None else []
-    with contextlib.suppress(Exception):
-        listed = client.list_resource_templates
-        templates = await _pages("resource_templates", listed) if has.resources is not None else []
+    others: dict[str, list[Any]] = {"prompts": [], "resources": [], "resource_templates": []}
+    for what, fetch, there in (
+        ("prompts", client.list_prompts, has.prompts),
+        ("resources", client.list_resources, has.resources),
+        ("resource_templates", client.list_resource_templates, has.resources),
+    ):
+        with contextlib.suppress(Exception):
+            others[what] = await _pages(what, fetch) if there is not None else []
     found = {
         "tools": [
             {
@@ -551,10 +512,10 @@ async def _lists(client: "Client") -> dict[str, Any]:
                 "description": prompt.description or prompt.title or "",
                 "arguments": [[one.name, bool(one.required)] for one in prompt.arguments or ()],
             }
-            for prompt in prompts
+            for prompt in others["prompts"]
         ],
-        "resources": [str(resource.uri) for resource in resources],
-        "templates": [template.uri_template for template in templates],
+        "resources": [str(resource.uri) for resource in others["resources"]],
+        "templates": [template.uri_template for template in others["resource_templates"]],
         "completes": has.completions is not None,
         "about": f"{info.name} {info.version}"[:_LONGEST_MESSAGE] if info is not None else "",
     }
@@ -611,7 +572,8 @@ def _keeper(folder: str | None) -> Keep:
 
 
 def _part(block: Any, keep: Keep) -> str:
-    match block.type:
+    """A part of a result or a prompt, or of a resource, as a text."""
+    match getattr(block, "type", ""):
         case "text":
             return block.text
         case "image" | "audio":
@@ -619,12 +581,9 @@ def _part(block: Any, keep: Keep) -> str:
         case "resource_link":
             return f"[{block.name}: {block.uri}]"
         case _:
-            return _contents(block.resource, keep)
-
-
-def _contents(resource: Any, keep: Keep) -> str:
-    text = getattr(resource, "text", None)
-    return text if text is not None else keep(f"resource {resource.uri}", resource.mime_type, resource.blob)
+            resource = getattr(block, "resource", block)
+            text = getattr(resource, "text", None)
+            return text if text is not None else keep(f"resource {resource.uri}", resource.mime_type, resource.blob)
 
 
 def _words(failure: BaseException) -> str:

@@ -6,11 +6,12 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import Effect, Message, Observation, ToolDocument
+from ecoshell.messages import Effect, Message, Observation
 from ecoshell.tools.base import Caller, Limits
 from ecoshell.tools.mcp.connection import Connection, Record
 from ecoshell.tools.mcp.servers import (
@@ -52,20 +53,15 @@ class McpServer:
         """`folder` has the cached lists, `characters` is what a tool may say in one observation, and `files` where
         images and the like are kept now."""
         self.server = server
+        self.name = server.name
         self.limits = Limits(connecting + server.seconds + _THINKING, characters)
         """Of one call, for which the server may have to be started first; `server.seconds` it may take itself."""
-        self.left_out: tuple[str, ...] = ()
-        """What of its list cannot be used, in words."""
         self._cache = CachedLists(folder, server)
         self._sign_in = KeptSignIn(server)
         self._files = files
         self._patience = connecting
-        self._tools: tuple[McpTool, ...] | None = None
-        """None until the cached list was read."""
-        self._resources: tuple[str, ...] = ()
-        self._templates: tuple[str, ...] = ()
-        self._prompts: tuple[Prompt, ...] = ()
-        self._completes = False
+        self._lists: Lists | None = None
+        """None until the cached lists were read."""
         self._updated: set[str] = set()
         """Resources that have changed since they were read."""
         self._known = False
@@ -80,31 +76,17 @@ class McpServer:
         """Why the last sign-in could not be kept."""
 
     @property
-    def name(self) -> str:
-        return self.server.name
+    def lists(self) -> "Lists":
+        """What it lists, as far as that is known now; may block the first time."""
+        if self._lists is None:
+            cached = self._cache.read()
+            self._known = cached is not None
+            self._take(cached or {})
+        return cast("Lists", self._lists)
 
     @property
     def tools(self) -> Sequence["McpTool"]:
-        if self._tools is None:
-            lists = self._cache.read()
-            self._take(lists or {})
-            self._known = lists is not None
-        return self._tools or ()
-
-    @property
-    def resources(self) -> Sequence[str]:
-        """The addresses of the resources it lists; it may have more."""
-        return self._resources if self.known else ()
-
-    @property
-    def templates(self) -> Sequence[str]:
-        """Addresses of resources with places to fill in, as `notes://{day}`."""
-        return self._templates if self.known else ()
-
-    @property
-    def prompts(self) -> Sequence[Prompt]:
-        """The questions it has ready."""
-        return self._prompts if self.known else ()
+        return self.lists.tools
 
     @property
     def known(self) -> bool:
@@ -112,7 +94,7 @@ class McpServer:
 
     @property
     def status(self) -> str:
-        if self._connection is not None and self._connection.alive:
+        if self._connection is not None and not self._connection.ended:
             return f"connected to {visible_line(self._connection.about)}" if self._connection.about else "connected"
         if self._fault:
             return f"failed: {self._fault}"
@@ -173,9 +155,9 @@ class McpServer:
 
     async def values(self, prompt: str, argument: str, begun: str, given: Mapping[str, str]) -> Sequence[str]:
         """What an argument that begins so could be, as the server knows it, given others; raises ToolError."""
-        if not self._completes:
+        if not self.lists.completes:
             return ()
-        if self._connection is None or not self._connection.alive:
+        if self._connection is None or self._connection.ended:
             if not self._background:
                 self.warm()
             await asyncio.wait(self._background)  # who asks may give up at the next key: the server comes all the same
@@ -226,7 +208,7 @@ class McpServer:
 
     async def _living(self, *, anew: bool = False) -> Connection:
         async with self._connecting:
-            if self._connection is not None and self._connection.alive:
+            if self._connection is not None and not self._connection.ended:
                 return self._connection
             if self._connection is not None:
                 self._note_failure(self._connection.ended)
@@ -274,39 +256,51 @@ class McpServer:
 
     def _take(self, lists: Record) -> None:
         """Have the tools of these lists; those that are as they were stay the very same."""
-        before = {tool.listed.name: tool for tool in self._tools or ()}
-        found, self.left_out = listed(self.name, lists.get("tools", ()))
-        self._resources, self._templates = typable(lists.get("resources")), typable(lists.get("templates"))
-        self._prompts, self._completes = prompts_of(lists.get("prompts")), lists.get("completes") is True
+        before = {tool.listed.name: tool for tool in self._lists.tools} if self._lists is not None else {}
+        found, left_out = listed(self.name, lists.get("tools", ()))
         after = [before.get(one.name) or McpTool(self, one) for one in found]
         pairs = zip(after, found, strict=True)
-        self._tools = tuple(tool if tool.listed == one else McpTool(self, one) for tool, one in pairs)
+        self._lists = Lists(
+            tuple(tool if tool.listed == one else McpTool(self, one) for tool, one in pairs),
+            left_out,
+            typable(lists.get("resources")),
+            typable(lists.get("templates")),
+            prompts_of(lists.get("prompts")),
+            lists.get("completes") is True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What a server lists."""
+
+    tools: tuple["McpTool", ...]
+    left_out: tuple[str, ...]
+    """What of its tools cannot be used, in words."""
+    resources: tuple[str, ...]
+    """The addresses of its resources; it may have more."""
+    templates: tuple[str, ...]
+    """Addresses of resources with places to fill in, as `notes://{day}`."""
+    prompts: tuple[Prompt, ...]
+    """The questions it has ready."""
+    completes: bool
+    """Whether it knows what arguments of prompts could be."""
 
 
 class McpTool:
     """A tool of a server, under the server's name and its own: `time.get_current_time`."""
 
+    price_nano = 0
+
     def __init__(self, owner: McpServer, listed: Listed) -> None:
         self.listed = listed
+        self.document = listed.document
+        believed = listed.read_only and owner.server.trusted
+        self.effects: frozenset[Effect] = frozenset(("read",) if believed else ("read", "write", "network"))
+        self.limits = owner.limits
         self.told = False
         """Whether the model was told that the tool takes other arguments by now."""
         self._owner = owner
-
-    @property
-    def document(self) -> ToolDocument:
-        return self.listed.document
-
-    @property
-    def effects(self) -> frozenset[Effect]:
-        return self.listed.effects(trusted=self._owner.server.trusted)
-
-    @property
-    def price_nano(self) -> int:
-        return 0
-
-    @property
-    def limits(self) -> Limits:
-        return self._owner.limits
 
     def warm(self) -> None:
         """Have the server connected by the time the tool is called."""

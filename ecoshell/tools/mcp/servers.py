@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from ecoshell.errors import ToolError
 from ecoshell.files import is_special, replacement
-from ecoshell.messages import Effect, ToolDocument
+from ecoshell.messages import ToolDocument
 from ecoshell.paths import make_private
 from ecoshell.secrecy import SECRET_NAME, environ, learn
 
@@ -90,7 +90,14 @@ class Server:
 
         Raises ToolError for a variable that is not set.
         """
-        for name, value in self._named():
+        named = [*self.env.items(), *self.headers.items(), *pairwise(self.command)]
+        parted = [*self.command]
+        with suppress(ValueError):  # it is no address
+            address = urlsplit(self.url)
+            named.append(("PASSWORD", address.password or ""))
+            parted += address.query.split("&")
+        named += ((text.partition("=")[0], text.partition("=")[2]) for text in parted)
+        for name, value in named:
             if SECRET_NAME.search(name.lstrip("-").replace("-", "_")) or name.lower().endswith("authorization"):
                 for key in (_filled(value), _filled(value).rpartition(" ")[2]):  # without `Bearer` and the like
                     if not key.startswith("--"):  # the next option
@@ -100,20 +107,6 @@ class Server:
             return {"url": _filled(self.url), "headers": _filled_table(self.headers), "roots": roots}
         started = {"command": [*map(_filled, self.command)], "env": _filled_table(self.env), "cwd": self.cwd or None}
         return {**started, "roots": [self.workspace] if self.workspace else []}
-
-    def _named(self) -> Iterator[tuple[str, str]]:
-        """What it is given under a name: variables, headers, options, and what its address has."""
-        yield from (*self.env.items(), *self.headers.items(), *pairwise(self.command))
-        yield from (_parted(word) for word in self.command)
-        with suppress(ValueError):  # it is no address
-            parts = urlsplit(self.url)
-            yield "PASSWORD", parts.password or ""
-            yield from (_parted(pair) for pair in parts.query.split("&"))
-
-
-def _parted(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    return name, value
 
 
 def _filled_table(table: Mapping[str, str]) -> dict[str, str]:
@@ -141,11 +134,6 @@ class Listed:
     document: ToolDocument
     read_only: bool
     """Whether the server says that it only reads: a hint, which is no better than the server."""
-
-    def effects(self, *, trusted: bool) -> frozenset[Effect]:
-        """What a run may do, as far as the server is believed."""
-        only_reads = self.read_only and trusted
-        return frozenset({"read"}) if only_reads else frozenset({"read", "write", "network"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +223,15 @@ class _Plain:
             return {}
         known = cast("dict[str, Any]", schema)
         if "$ref" in known:
+            target: Any = None  # nothing for a reference that leads elsewhere
+            reference = known["$ref"]
+            if isinstance(reference, str) and reference.startswith("#"):
+                self._take(len(reference))
+                target = self._root
+                for part in reference[1:].split("/")[1:]:
+                    target = cast("dict[str, Any]", target).get(part) if isinstance(target, dict) else None
             beside = {key: value for key, value in known.items() if key != "$ref"}
-            known = {**self._target(known["$ref"]), **beside}
+            known = {**(cast("dict[str, Any]", target) if isinstance(target, dict) else {}), **beside}
             self._take(len(known))
             if "$ref" in known:  # a reference to a reference, which may go round
                 return self.of(known, depth + 1)
@@ -271,16 +266,6 @@ class _Plain:
         self._room -= characters
         if self._room < 0:
             raise ValueError("its schema is too long")
-
-    def _target(self, reference: Any) -> dict[str, Any]:
-        """What a reference within the schema stands for; nothing for one that leads elsewhere."""
-        found: Any = self._root
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            return {}
-        self._take(len(reference))
-        for part in reference[1:].split("/")[1:]:
-            found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 class CachedLists:
@@ -321,7 +306,9 @@ class KeptSignIn:
     def read(self) -> Mapping[str, Any] | None:
         """What was kept; None where there is nothing, or no keyring. Its tokens are masked from now on."""
         with suppress(Exception):  # backends are third-party code found by entry points; a broken one is no keyring
-            held = json.loads(self._ring().get_password(_KEYRING, self._name) or "null")
+            import keyring  # looks for backends, which is slow
+
+            held = json.loads(keyring.get_password(_KEYRING, self._name) or "null")
             if isinstance(held, dict) and cast("dict[str, Any]", held)["url"] == self._url:
                 return self._learned(cast("dict[str, Any]", held)["state"])
         return None
@@ -330,7 +317,9 @@ class KeptSignIn:
         """Keep this, or say why that cannot be: then it holds until the server is closed. Empty where it is kept."""
         self._learned(state)
         try:
-            self._ring().set_password(_KEYRING, self._name, json.dumps({"url": self._url, "state": state}))
+            import keyring
+
+            keyring.set_password(_KEYRING, self._name, json.dumps({"url": self._url, "state": state}))
         except Exception as failure:  # noqa: BLE001 - as above
             return " ".join(str(failure).split()) or type(failure).__name__
         return ""
@@ -338,7 +327,9 @@ class KeptSignIn:
     def forget(self) -> None:
         """Keep nothing."""
         with suppress(Exception):
-            self._ring().delete_password(_KEYRING, self._name)
+            import keyring
+
+            keyring.delete_password(_KEYRING, self._name)
 
     @staticmethod
     def _learned(state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -347,9 +338,3 @@ class KeptSignIn:
         for secret in filter(None, secrets):
             learn(secret)
         return state
-
-    @staticmethod
-    def _ring() -> Any:
-        import keyring  # looks for backends, which is slow
-
-        return keyring

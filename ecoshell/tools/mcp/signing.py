@@ -63,7 +63,7 @@ class SignIn:
             ),
             self,
             redirect_handler=self._visit,
-            callback_handler=self._answer,
+            callback_handler=lambda: asyncio.wait_for(self._came, _PATIENCE),
             client_metadata_url=self._given.get("metadata_url"),
         )
         inner = provider.async_auth_flow
@@ -121,9 +121,6 @@ class SignIn:
         self._came = asyncio.get_running_loop().create_future()
         if (await self._ask({"visit": address, "message": "Sign in."})).get("action") != "accept":
             raise RuntimeError("nobody has signed in; `ecoshell mcp login` does it")
-
-    async def _answer(self) -> "AuthorizationCodeResult":
-        return await asyncio.wait_for(self._came, _PATIENCE)
 
     async def get_tokens(self) -> "OAuthToken | None":
         """The tokens that were kept, with what the SDK needs to renew them."""
