@@ -251,7 +251,7 @@ def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
     )
 
 
-def _folds(examples: Sequence[_Example]) -> list[tuple[Any, Any]]:
+def _folds(examples: Sequence[_Example]) -> list[tuple[list[int], list[int]]]:
     """Rows to learn from and rows to test on, in equal shares of both kinds.
 
     All uses of a question stand in one fold, so that no fold is tested on what it has seen, unless there are too few
@@ -261,7 +261,9 @@ def _folds(examples: Sequence[_Example]) -> list[tuple[Any, Any]]:
     kinds, questions = [int(example.helpful) for example in examples], [example.query for example in examples]
     options = {"n_splits": _FOLDS, "shuffle": True, "random_state": _SEED}
     if len({*questions}) >= 2 * _FOLDS:
-        folds: list[tuple[Any, Any]] = [*selection.StratifiedGroupKFold(**options).split(kinds, kinds, questions)]
+        folds: list[tuple[list[int], list[int]]] = [
+            *selection.StratifiedGroupKFold(**options).split(kinds, kinds, questions)
+        ]
         if all(len(held) and len({kinds[row] for row in learnt}) == 2 for learnt, held in folds):
             return folds
     return [*selection.StratifiedKFold(**options).split(kinds, kinds)]
