@@ -322,7 +322,13 @@ def by_rules(query: str, call: Call, observation: Observation) -> Verdict:
         return _failed(call, message)
     if not said.is_json and (_NO_OUTPUT.search(said.text) or _PLACE_EMPTY.match(said.text)):
         return Verdict(None, "", "it had nothing to show", sure=False)  # which may be just as it should be
-    if not _nothing(said):
+    if said.is_json:
+        nothing = empty(said.value)
+    else:  # no text, a heading alone, or words that say so
+        heading = said.text.endswith(":") and said.text.count("\n") <= 1
+        empty_words = _UNFINISHED.search(said.text) or _NOTHING.match(said.text)
+        nothing = len(said.text) <= _BRIEF and bool(not said.text or heading or empty_words)
+    if not nothing:
         return Verdict(True, "rules", "it gave a result", sure=False)
     # a tool that by its name does something, rather than look something up, may well say nothing
     words = (word.lower() for word in _NAME_WORDS.findall(call.name))
@@ -349,17 +355,6 @@ def _failed(call: Call, message: str) -> Verdict:
     if mistaken:
         return Verdict(None, "", f"the call was wrong, not the tool: {shown}")
     return Verdict(False, "rules", f"it failed: {shown}" if shown else "it failed")
-
-
-def _nothing(said: Payload) -> bool:
-    """Whether a result is empty: no text, null, nothing but empty lists, or words that say so."""
-    if said.is_json:
-        return empty(said.value)
-    text = said.text
-    if len(text) > _BRIEF:
-        return False
-    heading_alone = text.endswith(":") and text.count("\n") <= 1
-    return not text or heading_alone or bool(_UNFINISHED.search(text) or _NOTHING.match(text))
 
 
 def _gist(text: str) -> str:

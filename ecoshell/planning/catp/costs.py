@@ -7,7 +7,7 @@ The setting `[plan] resource_price` says what one is worth in dollars.
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
@@ -303,12 +303,14 @@ def _times(ratio: Decimal) -> str:
 def cost_table(runs: Mapping[str, Sequence[ProfiledRun]]) -> CostTable:
     """The costs of several tools, by size levels of all that they were run on."""
     levels = size_levels([run.size for some in runs.values() for run in some])
-
-    def vectors(figure: Callable[[ProfiledRun], Decimal]) -> dict[str, CostVector]:
-        found = {tool: cost_vector([(run.size, figure(run)) for run in some], levels) for tool, some in runs.items()}
-        return {tool: vector for tool, vector in found.items() if vector is not None}
-
-    return CostTable(levels, vectors(ProfiledRun.price), vectors(lambda run: _number(run.milliseconds)))
+    prices: dict[str, CostVector] = {}
+    times: dict[str, CostVector] = {}
+    for tool, some in runs.items():
+        price = cost_vector([(run.size, run.price()) for run in some], levels)
+        time = cost_vector([(run.size, _number(run.milliseconds)) for run in some], levels)
+        if price is not None and time is not None:
+            prices[tool], times[tool] = price, time
+    return CostTable(levels, prices, times)
 
 
 VERSION = 1

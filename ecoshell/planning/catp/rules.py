@@ -150,8 +150,8 @@ class Rules:
             if self.delivers(self._counted(state.groups, state.sinks)):
                 permitted.append((("end", 0), None))
             if len(state.groups) < self._problem.max_nodes:
-                for number in self._usable_classes(state.left):
-                    after = state._replace(tool=number, left=_less(state.left, number), had=self._none)
+                for number, left in self._tools_left(state.left):
+                    after = state._replace(tool=number, left=left, had=self._none)
                     permitted.append((("tool", number), after))
         else:
             tool, begun = self.classes[state.tool], state.task or any(state.had)
@@ -172,8 +172,14 @@ class Rules:
             ways.append((choice, after, tokens + (0 if after is None else self.distance(after))))
         return ways
 
-    def _usable_classes(self, left: Counts) -> list[int]:
-        return [number for number in range(len(self.classes)) if not left or left[number]]
+    def _tools_left(self, left: Counts) -> list[tuple[int, Counts]]:
+        """The classes of which a tool may still come, each with what is left after it."""
+        numbers = range(len(self.classes))
+        return [
+            (number, tuple(n - (at == number) for at, n in enumerate(left)))
+            for number in numbers
+            if not left or left[number]
+        ]
 
     def missing(self, needs: tuple[str, ...], counts: Counts, *, task: bool) -> str:
         """The first of these needs that results, counted by group, and what the user gave do not meet; or none."""
@@ -232,10 +238,9 @@ class Rules:
         """The nodes that may come next: the tokens of each, and where the plan stands then."""
         return [
             (2 + tokens, after)
-            for number in self._usable_classes(standing.left)
+            for number, left in self._tools_left(standing.left)
             for tokens, after in self._endings(
-                standing._replace(left=_less(standing.left, number)),
-                _Begun(number, self._none, False, standing.sinks, standing.spare),
+                standing._replace(left=left), _Begun(number, self._none, False, standing.sinks, standing.spare)
             )
         ]
 
@@ -270,10 +275,6 @@ class Rules:
 
 def _masked(counts: Counts, usable: tuple[bool, ...]) -> list[int]:
     return [n if use else 0 for n, use in zip(counts, usable, strict=True)]
-
-
-def _less(left: Counts, number: int) -> Counts:
-    return tuple(n - (at == number) for at, n in enumerate(left))
 
 
 def _uses(signature: Signature, given: Iterable[str]) -> bool:
