@@ -134,8 +134,9 @@ class PlanSnapshot:
         return tightest, foreseen, tuple(shown[:MOST_ROWS])
 
     def _paid_of(self, cost: Expected) -> int:
-        """What of a use is paid already, if it comes next: no more of what was thought than thinking of it takes."""
-        return min(self.ahead.amount(cost.unit), cost.next_thought)
+        """What of a use is paid already, if it comes next: no more of what was thought than the step takes that comes
+        first, which registers the tool or calls it."""
+        return min(self.ahead.amount(cost.unit), cost.registering or cost.step)
 
     def _plan(
         self, unit: Unit, found: RemainingBudget | None, costs: Mapping[str, Expected], beyond: Collection[str]
@@ -391,7 +392,7 @@ class TurnPlan:
             strict=self._strict,
             hour_nano=deps.settings.hour_nano or 0,
             uses=dict(self._task.uses),
-            registered=self._tools.registered,
+            registered=frozenset(self._tools.registered),
             inputs=self.inputs,
             task=self._task.copy(),
             tools=self._tools.copy(),
@@ -409,7 +410,7 @@ class TurnPlan:
         self._thinking.see(event)
         match event:
             case ToolRegistered():
-                self._tools.register(event.name)
+                self._tools.registered.add(event.name)
                 self._known.add(event.name)
                 if event.by != "upfront":
                     self._pending = f"{event.name} was registered"
@@ -417,7 +418,7 @@ class TurnPlan:
                 told = self._told_forbidden.items()
                 self._told_forbidden = {call: names for call, names in told if not call or call in event.path}
                 if event.unregistered:
-                    self._tools.unregister(event.unregistered)
+                    self._tools.registered.difference_update(event.unregistered)
                     self._pending = "a branch was left"
             case _:
                 pass

@@ -209,19 +209,17 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
     Documents up front are always those of the likeliest tools, however long they are. A plan that leaves names must
     save a margin against showing everything, and may not be dearer than that with bad luck either.
     """
-
-    def forecast(presentation: Presentation) -> Forecast:
-        return Forecast(rates, work, under(presentation, candidates))
-
     whole = _whole(policy, candidates)
-    everything = forecast(whole).everything(whole)
+    everything = Forecast(rates, work, under(whole, candidates)).everything(whole)
     if policy.registration in ("all", "all_text"):
         return Decision(everything, (everything,), "Every tool is registered, as asked.")
     shown = {"grow": (GROW,), "stable": (STABLE,), "auto": (GROW, STABLE)}[policy.presentation]
     needed = sum([one.tokens for one in under(whole, candidates)])
     possible = policy.whole and (policy.room is None or needed <= policy.room)
     again = everything.cost * policy.forgotten
-    plans = [plan for way in shown for plan in forecast(way).by_name(way, policy, again)]
+    plans: list[Plan] = []
+    for way in shown:
+        plans += Forecast(rates, work, under(way, candidates)).by_name(way, policy, again)
     best = min(plans, key=attrgetter("cost"))
     if policy.registration == "names":
         return Decision(best, tuple(plans), f"Names only, as asked; presentation {best.presentation.name}.")
@@ -266,14 +264,24 @@ class Forecast:
         """
         every, calls = self.candidates, self.work.calls
         meta = self._common() + self.carry(_meta_tokens(presentation), calls)
-        hidden, upfront, chosen = _Sums.of(every), 0, set[str]()
+        hidden, upfront, chosen = _Sums().plus(every), 0, set[str]()
         usual = self._registration_step(presentation, hidden, upfront) + again
+        groups: list[list[Candidate]] = [[]]
+        room = policy.room
+        for one in sorted(every, key=attrgetter("chance"), reverse=True) if policy.registration != "names" else ():
+            if room is not None and one.tokens > room:
+                continue
+            room = None if room is None else room - one.tokens
+            if groups[-1] and groups[-1][0].chance == one.chance:
+                groups[-1].append(one)
+            else:
+                groups.append([one])
         plans: list[Plan] = []
-        for added in [()] if policy.registration == "names" else _likeliest(every, policy.room):
+        for added in groups:
             for one in added:
                 chosen.add(one.name)
                 upfront += one.tokens
-            hidden = hidden.less(_Sums.of(added))
+            hidden = hidden.plus(added, sign=-1)
             step = self._registration_step(presentation, hidden, upfront)
             fixed = meta + self.carry(upfront + hidden.name_tokens, calls)
             late = self.carry(hidden.likely_tokens, calls)
@@ -318,46 +326,23 @@ class _Sums:
     `likely_tokens` are those of documents, each counted by its chance.
     """
 
-    needed: Decimal
-    variance: Decimal
-    likely_tokens: Decimal
-    name_tokens: int
-    words_tokens: int
+    needed: Decimal = Decimal(0)
+    variance: Decimal = Decimal(0)
+    likely_tokens: Decimal = Decimal(0)
+    name_tokens: int = 0
+    words_tokens: int = 0
 
-    @classmethod
-    def of(cls, candidates: Iterable[Candidate]) -> "_Sums":
-        needed = variance = likely = Decimal(0)
-        names = words = 0
+    def plus(self, candidates: Iterable[Candidate], sign: int = 1) -> "_Sums":
+        """With these tools, too; with a `sign` of −1, without them."""
+        needed, variance, likely = self.needed, self.variance, self.likely_tokens
+        names, words = self.name_tokens, self.words_tokens
         for one in candidates:
-            needed += one.chance
-            variance += one.chance * (1 - one.chance)
-            likely += one.chance * one.tokens
-            names += one.name_tokens
-            words += one.words_tokens
-        return cls(needed, variance, likely, names, words)
-
-    def less(self, others: "_Sums") -> "_Sums":
-        return _Sums(
-            self.needed - others.needed,
-            self.variance - others.variance,
-            self.likely_tokens - others.likely_tokens,
-            self.name_tokens - others.name_tokens,
-            self.words_tokens - others.words_tokens,
-        )
-
-
-def _likeliest(candidates: Sequence[Candidate], room: int | None) -> list[list[Candidate]]:
-    """Nothing, and then the likeliest that have room, those of the same chance together."""
-    groups: list[list[Candidate]] = [[]]
-    for one in sorted(candidates, key=attrgetter("chance"), reverse=True):
-        if room is not None and one.tokens > room:
-            continue
-        room = None if room is None else room - one.tokens
-        if groups[-1] and groups[-1][0].chance == one.chance:
-            groups[-1].append(one)
-        else:
-            groups.append([one])
-    return groups
+            needed += sign * one.chance
+            variance += sign * one.chance * (1 - one.chance)
+            likely += sign * one.chance * one.tokens
+            names += sign * one.name_tokens
+            words += sign * one.words_tokens
+        return _Sums(needed, variance, likely, names, words)
 
 
 def _whole(policy: Policy, candidates: Sequence[Candidate]) -> Presentation:

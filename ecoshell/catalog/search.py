@@ -75,9 +75,21 @@ class Ranker:
             self._tools.setdefault(server, []).append(name)
         self._index: sqlite3.Connection | None = None
 
-    def rank(self, query: str, limit: int | None = None) -> list[tuple[str, float]]:
+    def rank(
+        self, query: str, limit: int | None = None, *, weights: Sequence[float] = _WEIGHTS
+    ) -> list[tuple[str, float]]:
         """Names of tools that share a word with the question, with BM25 scores, best first; ties in catalog order."""
-        return self._ranked(query, _WEIGHTS, limit)
+        query = query[:_MOST_CHARACTERS]
+        shown = (term for sign, terms in _SIGNS if sign.search(query) for term in terms)
+        terms = list(islice(dict.fromkeys((*shown, *_terms(query))), _MOST_TERMS))
+        if not terms:
+            return []
+        match = " OR ".join(f'"{term}"' for term in terms)
+        with self._lock:
+            if self._index is None:
+                self._index = _build(self._documents)
+            rows = self._index.execute(_SELECT, (*weights, match, -1 if limit is None else limit)).fetchall()
+        return [(self._documents[int(row)].name, float(score)) for row, score in rows]
 
     def search(self, request: str) -> list[str]:
         """Names of the tools that may serve a request, best first; none where no tool shares a word with it.
@@ -86,10 +98,10 @@ class Ranker:
         one tool of a server fits, its others may be needed, too, so they are named, each a little later than the last.
         """
         request = request[:_MOST_CHARACTERS]
-        scores = dict(self._ranked(request, _SEARCH_WEIGHTS))
+        scores = dict(self.rank(request, weights=_SEARCH_WEIGHTS))
         sentences = _SENTENCE.split(request)[:_MOST_SENTENCES]
         if len(sentences) > 1:
-            parts = [dict(self._ranked(sentence, _SEARCH_WEIGHTS)) for sentence in sentences]
+            parts = [dict(self.rank(sentence, weights=_SEARCH_WEIGHTS)) for sentence in sentences]
             scores = {name: score + max(part.get(name, 0.0) for part in parts) for name, score in scores.items()}
         servers: dict[str, list[str]] = {}
         for name in sorted(scores, key=scores.__getitem__, reverse=True):
@@ -104,26 +116,23 @@ class Ranker:
                 worth[name] = max(own, _OF_BEST * best) * _NEXT**place
         return sorted(worth, key=worth.__getitem__, reverse=True)
 
-    def _ranked(self, query: str, weights: Sequence[float], limit: int | None = None) -> list[tuple[str, float]]:
-        query = query[:_MOST_CHARACTERS]
-        shown = (term for sign, terms in _SIGNS if sign.search(query) for term in terms)
-        terms = list(islice(dict.fromkeys((*shown, *_terms(query))), _MOST_TERMS))
-        if not terms:
-            return []
-        match = " OR ".join(f'"{term}"' for term in terms)
-        with self._lock:
-            if self._index is None:
-                self._index = _build(self._documents)
-            rows = self._index.execute(_SELECT, (*weights, match, -1 if limit is None else limit)).fetchall()
-        return [(self._documents[int(row)].name, float(score)) for row, score in rows]
-
     def chances(self, query: str) -> dict[str, float]:
         """How likely each tool is to be used for this question, from its fit and the number of tools; in catalog order.
 
         A task is expected to use `TOOLS_PER_TASK` tools of any pool, drawn by the square of their scores; the weaker
         these are, the more draws are random, as many a tool is used that shares no word with the question.
         """
-        weights = self._weights(dict(self.rank(query)))
+        scores = dict(self.rank(query))
+        by_server: dict[str, list[float]] = {}
+        for document in self._documents:
+            by_server.setdefault(document.server, []).append(scores.get(document.name, 0.0))
+        best_two = {server: [*sorted(found, reverse=True), 0.0][:2] for server, found in by_server.items() if server}
+        weights: list[float] = []
+        for document in self._documents:  # its own score and, for less, the best one among its server's other tools
+            own = scores.get(document.name, 0.0)
+            best, second = best_two.get(document.server, (0.0, 0.0))
+            beside = second if own == best else best
+            weights.append(own**_SHARPNESS + _SERVER_SHARE * beside**_SHARPNESS)
         strong = (1 - _RANDOM_SHARE) / (sum(weights) + _WEAK_SCORE**_SHARPNESS)
         even = (1 - strong * sum(weights)) / max(1, len(weights))
         shares = [strong * weight + even for weight in weights]
@@ -138,20 +147,6 @@ class Ranker:
             document.name: min(_SUREST, 1 - math.exp(-draws * share))
             for document, share in zip(self._documents, shares, strict=True)
         }
-
-    def _weights(self, scores: Mapping[str, float]) -> list[float]:
-        """The evidence for each tool: its own score and, for less, the best one among its server's other tools."""
-        by_server: dict[str, list[float]] = {}
-        for document in self._documents:
-            by_server.setdefault(document.server, []).append(scores.get(document.name, 0.0))
-        best_two = {server: [*sorted(found, reverse=True), 0.0][:2] for server, found in by_server.items() if server}
-        weights: list[float] = []
-        for document in self._documents:
-            own = scores.get(document.name, 0.0)
-            best, second = best_two.get(document.server, (0.0, 0.0))
-            beside = second if own == best else best
-            weights.append(own**_SHARPNESS + _SERVER_SHARE * beside**_SHARPNESS)
-        return weights
 
 
 def shortlist(query: str, ranker: Ranker, sizes: Mapping[str, int], room: int) -> tuple[str, ...]:

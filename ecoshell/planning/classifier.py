@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, cast
@@ -193,9 +193,21 @@ def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
 
     Raises UsageError when there are too few of either kind, or scikit-learn is not installed.
     """
+    import numpy as np
+
     judges = _EVERYBODY if all_judged else frozenset({"you"})
     judged = [use for use in uses if use.helpful is not None and use.judged_by in judges]
-    examples = [example for use in judged[-MOST:] if (example := _example(use)) is not None]
+    examples: list[_Example] = []
+    for use in judged[-MOST:]:
+        arguments: Any = {}
+        with suppress(ValueError, RecursionError):  # they may have been shortened too far to be read
+            arguments = json.loads(use.arguments)
+        call = Call(use.tool, cast("Mapping[str, Any]", arguments) if isinstance(arguments, dict) else {})
+        seen = Observation(use.result, use.ok)
+        ruled = by_rules(use.query, call, seen)
+        if judgeable(ruled):
+            found = features(use.query, call, seen)
+            examples.append(_Example(use.query, found, bool(use.helpful), ruled.helpful))
     kinds = [example.helpful for example in examples]
     if min(kinds.count(True), kinds.count(False)) < LEAST:
         what, more = "judged", "."
@@ -207,19 +219,24 @@ def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
             fix=f"In the chat, go to a result and press + or - to mark it{more}",
         )
     folds = _folds(examples)
-    matrix, wanted = _matrix(examples), [int(example.helpful) for example in examples]
-    rows: list[tuple[float, float, float]] = []
+    sparse: Any = import_module("scipy.sparse")
+    model = _sklearn("linear_model").LogisticRegression(max_iter=1000, class_weight="balanced", random_state=_SEED)
+    places = [place for example in examples for place in example.features]
+    values = [value for example in examples for value in example.features.values()]
+    starts = [0, *accumulate(len(example.features) for example in examples)]
+    matrix: Any = sparse.csr_matrix((values, places, starts), shape=(len(examples), DIMENSIONS))
+    wanted: Any = np.array(kinds)
+    ruled_right: Any = np.array([example.ruled is example.helpful for example in examples])
+    rows: list[tuple[float, ...]] = []
     for learnt, held in folds:
-        model = _fitted(matrix[learnt], [wanted[row] for row in learnt])
-        said = [bool(value) for value in model.predict(matrix[held])]
-        common = 2 * sum(wanted[row] for row in learnt) >= len(learnt)
-        truth = [examples[row].helpful for row in held]
-        ruled = [examples[row].ruled for row in held]
-        rows.append((_share(said, truth), _share(ruled, truth), _share([common] * len(held), truth)))
+        said = model.fit(matrix[learnt], wanted[learnt]).predict(matrix[held])
+        common = 2 * wanted[learnt].sum() >= len(learnt)
+        right = (said == wanted[held], ruled_right[held], wanted[held] == common)
+        rows.append(tuple(float(one.mean()) for one in right))
     by_classifier, by_the_rules, by_majority = (
         Accuracy(fmean(column), pstdev(column)) for column in zip(*rows, strict=True)
     )
-    model = _fitted(matrix, wanted)
+    model.fit(matrix, wanted)
     weights = {place: round(float(weight), 6) for place, weight in enumerate(model.coef_[0].tolist())}
     kept = {place: weight for place, weight in weights.items() if abs(weight) > _NEGLIGIBLE}
     return Training(
@@ -234,19 +251,6 @@ def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
     )
 
 
-def _example(use: Use) -> _Example | None:
-    """A use as the classifier sees it; None for one that says nothing about its tool."""
-    arguments: Any = {}
-    with suppress(ValueError, RecursionError):  # they may have been shortened too far to be read
-        arguments = json.loads(use.arguments)
-    call = Call(use.tool, cast("Mapping[str, Any]", arguments) if isinstance(arguments, dict) else {})
-    seen = Observation(use.result, use.ok)
-    ruled = by_rules(use.query, call, seen)
-    if not judgeable(ruled):
-        return None
-    return _Example(use.query, features(use.query, call, seen), bool(use.helpful), ruled.helpful)
-
-
 def _folds(examples: Sequence[_Example]) -> list[tuple[list[int], list[int]]]:
     """Rows to learn from and rows to test on, in equal shares of both kinds.
 
@@ -254,38 +258,15 @@ def _folds(examples: Sequence[_Example]) -> list[tuple[list[int], list[int]]]:
     questions for that.
     """
     selection = _sklearn("model_selection")
-    kinds = [int(example.helpful) for example in examples]
+    kinds, questions = [int(example.helpful) for example in examples], [example.query for example in examples]
     options = {"n_splits": _FOLDS, "shuffle": True, "random_state": _SEED}
-    if len({example.query for example in examples}) >= 2 * _FOLDS:
-        grouped = selection.StratifiedGroupKFold(**options)
-        folds = _rows(grouped.split(kinds, kinds, [example.query for example in examples]))
-        if all(held and len({kinds[row] for row in learnt}) == 2 for learnt, held in folds):
+    if len({*questions}) >= 2 * _FOLDS:
+        folds: list[tuple[list[int], list[int]]] = [
+            *selection.StratifiedGroupKFold(**options).split(kinds, kinds, questions)
+        ]
+        if all(len(held) and len({kinds[row] for row in learnt}) == 2 for learnt, held in folds):
             return folds
-    return _rows(selection.StratifiedKFold(**options).split(kinds, kinds))
-
-
-def _rows(split: Any) -> list[tuple[list[int], list[int]]]:
-    return [(learnt.tolist(), held.tolist()) for learnt, held in split]
-
-
-def _matrix(examples: Sequence[_Example]) -> Any:
-    """One sparse row of features for each example."""
-    sparse: Any = import_module("scipy.sparse")
-    places = [place for example in examples for place in example.features]
-    values = [value for example in examples for value in example.features.values()]
-    starts = [0]
-    for example in examples:
-        starts.append(starts[-1] + len(example.features))
-    return sparse.csr_matrix((values, places, starts), shape=(len(examples), DIMENSIONS))
-
-
-def _fitted(matrix: Any, wanted: Sequence[int]) -> Any:
-    model = _sklearn("linear_model").LogisticRegression(max_iter=1000, class_weight="balanced", random_state=_SEED)
-    return model.fit(matrix, wanted)
-
-
-def _share(said: Sequence[bool | None], truth: Sequence[bool]) -> float:
-    return sum(told is right for told, right in zip(said, truth, strict=True)) / len(truth)
+    return [*selection.StratifiedKFold(**options).split(kinds, kinds)]
 
 
 def _sklearn(part: str) -> Any:

@@ -213,14 +213,30 @@ def _encoded(text: str) -> tuple[str, bool] | None:
 
 
 def failing(value: Any, depth: int = 0) -> str:
-    """What went wrong, when a JSON value says so of itself or of every single thing it reports on; else empty."""
-    if isinstance(value, Mapping) and (told := _flagged(_lowered(value))):
-        return told
+    """What went wrong, when a JSON value says so of itself or of every single thing it reports on; else empty.
+
+    An object says so by an `error`, by `"success": false`, by a `status` that is a failure. A number as an `error` is a
+    measurement, and one beside results is no more than a note.
+    """
+    if isinstance(value, Mapping):
+        known, told, failed = _lowered(value), "", False
+        has_results = any(known.get(name) for name in _RESULTS)
+        for error in (known[name] for name in _ERRORS if name in known):
+            said = error.strip().lower() not in _NO_ERROR if isinstance(error, str) else error is True
+            if said or (_is_nested(error) and error and not has_results):
+                told, failed = "" if error is True else str(error), True
+                break
+        states = {str(known.get(name, "")).lower() for name in _STATES}
+        codes = [known[name] for name in _CODES if type(known.get(name)) is int]
+        failed = failed or any(known.get(name) is False for name in _SUCCESSES) or known.get("iserror") is True
+        if failed or states & _FAILED or any(400 <= code < 600 for code in codes):
+            more = (known[name] for name in _MESSAGES if isinstance(known.get(name), str))
+            return " ".join(part for part in (told, next(more, "")) if part) or "it says so itself"
     parts = children(value)
     if depth == _DEEPEST or not parts or not all(_is_nested(part) and part for part in parts):
         return ""
-    told = [failing(part, depth + 1) for part in parts]
-    return told[0] if all(told) else ""
+    found = [failing(part, depth + 1) for part in parts]
+    return found[0] if all(found) else ""
 
 
 def empty(value: Any) -> bool:
@@ -255,32 +271,8 @@ def children(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def _flagged(known: Mapping[str, Any]) -> str:
-    """What went wrong by an object's flags: an `error`, `"success": false`, a `status` that is a failure.
-
-    A number as an `error` is a measurement, and one beside results is no more than a note.
-    """
-    has_results = any(known.get(name) for name in _RESULTS)
-    for error in (known[name] for name in _ERRORS if name in known):
-        told = error.strip().lower() not in _NO_ERROR if isinstance(error, str) else error is True
-        if told or (_is_nested(error) and error and not has_results):
-            return _message(known, "" if error is True else str(error))
-    refused = any(known.get(name) is False for name in _SUCCESSES)
-    states = {str(known.get(name, "")).lower() for name in _STATES}
-    codes = [known[name] for name in _CODES if type(known.get(name)) is int]
-    if refused or known.get("iserror") is True or states & _FAILED or any(400 <= code < 600 for code in codes):
-        return _message(known, "")
-    return ""
-
-
 def _is_nested(value: Any) -> bool:
     return isinstance(value, (Mapping, list))
-
-
-def _message(known: Mapping[str, Any], told: str) -> str:
-    """The words an object has for its failure."""
-    more = (known[name] for name in _MESSAGES if isinstance(known.get(name), str))
-    return " ".join(part for part in (told, next(more, "")) if part) or "it says so itself"
 
 
 def _lowered(value: Any) -> dict[str, Any]:
@@ -312,28 +304,33 @@ def by_rules(query: str, call: Call, observation: Observation) -> Verdict:
     if observation.refused:
         return Verdict(None, "", "the call was not run")
     said = Payload.of(observation)
+    message = failing(said.value)[:_BRIEF] if said.is_json else ""
     if said.failed:
-        return _failed(call, (failing(said.value)[:_BRIEF] if said.is_json else "") or _gist(said.text))
+        return _failed(call, message or _gist(said.text))
     if observation.changes:
         return Verdict(True, "rules", "it changed files")
-    message = _failure(said)
-    if not message:
-        return _read(call, said)
-    if not said.is_json and _may_be_wanted(query, call, said.text):
-        return Verdict(None, "", "it reads like an error, which may be what was asked for", sure=False)
-    return _failed(call, message)
-
-
-def _read(call: Call, said: Payload) -> Verdict:
-    """The verdict on a result that tells of no failure.
-
-    Without output all may be just as it should be; and a tool that by its name does something, rather than look
-    something up, may well say nothing.
-    """
+    if not said.is_json:
+        shown = len(said.text) <= _SHORT and _ERROR.match(said.text)
+        marked = len(said.text) <= _BRIEF and _MARKED.search(said.text)
+        if _TRACE.match(said.text) or shown or marked:  # errors may be what was asked about, or be in a file
+            given = json.dumps(list(call.arguments.values()), ensure_ascii=False, default=str)
+            from_file = "\n" in said.text and any(map(_A_FILE.search, call.arguments))
+            if from_file or _ABOUT_ERRORS.search(f"{query} {given}"):
+                return Verdict(None, "", "it reads like an error, which may be what was asked for", sure=False)
+            message = _gist(said.text)
+    if message:
+        return _failed(call, message)
     if not said.is_json and (_NO_OUTPUT.search(said.text) or _PLACE_EMPTY.match(said.text)):
-        return Verdict(None, "", "it had nothing to show", sure=False)
-    if not _nothing(said):
+        return Verdict(None, "", "it had nothing to show", sure=False)  # which may be just as it should be
+    if said.is_json:
+        nothing = empty(said.value)
+    else:  # no text, a heading alone, or words that say so
+        heading = said.text.endswith(":") and said.text.count("\n") <= 1
+        empty_words = _UNFINISHED.search(said.text) or _NOTHING.match(said.text)
+        nothing = len(said.text) <= _BRIEF and bool(not said.text or heading or empty_words)
+    if not nothing:
         return Verdict(True, "rules", "it gave a result", sure=False)
+    # a tool that by its name does something, rather than look something up, may well say nothing
     words = (word.lower() for word in _NAME_WORDS.findall(call.name))
     if next((word for word in words if word in _ACTING or word in _ASKING), "") in _ACTING:
         return Verdict(None, "", "it did something and had nothing to say", sure=False)
@@ -341,52 +338,23 @@ def _read(call: Call, said: Payload) -> Verdict:
 
 
 def _failed(call: Call, message: str) -> Verdict:
+    """The verdict on a failure.
+
+    The caller is to blame and can correct it where the arguments do not fit, or name what is not there.
+    """
     shown = " ".join(message.split())[:_SHOWN]
-    if _mistake(call, message):
+    absent = bool(_ABSENT.search(message))
+    named = absent and any(re.search(rf"[`'\"]{re.escape(name)}[`'\"]", message) for name in call.arguments)
+    if named or _PROGRAM.search(message) or _ILL_FORMED.search(message):
+        mistaken = True
+    elif _OUTAGE.search(message):
+        mistaken = False
+    else:
+        given = (value for value in texts(dict(call.arguments)) if len(value) > 1)
+        mistaken = bool(_WRONG_VALUE.search(message)) or (absent and any(value in message for value in given))
+    if mistaken:
         return Verdict(None, "", f"the call was wrong, not the tool: {shown}")
     return Verdict(False, "rules", f"it failed: {shown}" if shown else "it failed")
-
-
-def _may_be_wanted(query: str, call: Call, text: str) -> bool:
-    """Whether a text that reads like an error may be the answer: errors were asked about, or it is a file's."""
-    given = json.dumps(list(call.arguments.values()), ensure_ascii=False, default=str)
-    from_file = "\n" in text and any(map(_A_FILE.search, call.arguments))
-    return from_file or bool(_ABOUT_ERRORS.search(f"{query} {given}"))
-
-
-def _failure(said: Payload) -> str:
-    """What went wrong, where a result says so though the call was reported as done; empty for any other result."""
-    if said.is_json:
-        return failing(said.value)[:_BRIEF]
-    if _TRACE.match(said.text):
-        return _gist(said.text)
-    shown = len(said.text) <= _SHORT and bool(_ERROR.match(said.text))
-    marked = len(said.text) <= _BRIEF and bool(_MARKED.search(said.text))
-    return _gist(said.text) if shown or marked else ""
-
-
-def _mistake(call: Call, message: str) -> bool:
-    """Whether the caller is to blame and can correct it: arguments that do not fit, or name what is not there."""
-    if _PROGRAM.search(message) or _ILL_FORMED.search(message):
-        return True
-    absent = bool(_ABSENT.search(message))
-    if absent and any(re.search(rf"[`'\"]{re.escape(name)}[`'\"]", message) for name in call.arguments):
-        return True
-    if _OUTAGE.search(message):
-        return False
-    given = (value for value in texts(dict(call.arguments)) if len(value) > 1)
-    return bool(_WRONG_VALUE.search(message)) or (absent and any(value in message for value in given))
-
-
-def _nothing(said: Payload) -> bool:
-    """Whether a result is empty: no text, null, nothing but empty lists, or words that say so."""
-    if said.is_json:
-        return empty(said.value)
-    text = said.text
-    if len(text) > _BRIEF:
-        return False
-    heading_alone = text.endswith(":") and text.count("\n") <= 1
-    return not text or heading_alone or bool(_UNFINISHED.search(text) or _NOTHING.match(text))
 
 
 def _gist(text: str) -> str:

@@ -2,8 +2,9 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import mul
 from typing import TYPE_CHECKING
 
 from ecoshell.budget.money import Unit, amount_text, rounded_up
@@ -94,27 +95,25 @@ class PastAttempts:
 
     def evidence(self, cosines: "NDArray[np.float64]", models: Mapping[str, str]) -> dict[str, ModeEvidence]:
         """What is known of each mode in `models`, which says who would play in it: of others nothing follows."""
-        return {mode: _weighed(self._counted.get((mode, played), ()), cosines) for mode, played in models.items()}
-
-
-def _weighed(counted: Sequence[_Counted], cosines: "NDArray[np.float64]") -> ModeEvidence:
-    if not counted:
-        return NOTHING_KNOWN
-    weights = [math.exp(SHARPNESS * (float(cosines[place]) - 1)) for place, _, _ in counted]
-    total = math.fsum(weights)
-
-    def summed(values: Iterable[float]) -> float:
-        return math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
-
-    prices = [row.price_nano for _, _, row in counted if row.price_nano is not None]
-    return ModeEvidence(
-        attempts=len(counted),
-        weight=total,
-        answered_weight=summed(answered for _, answered, _ in counted),
-        price_nano=summed(prices) / total if len(prices) == len(counted) else None,
-        tokens=summed(row.tokens for _, _, row in counted) / total,
-        seconds=summed(row.seconds for _, _, row in counted) / total,
-    )
+        found: dict[str, ModeEvidence] = {}
+        for mode, played in models.items():
+            counted = self._counted.get((mode, played))
+            if not counted:
+                found[mode] = NOTHING_KNOWN
+                continue
+            rows = [row for _, _, row in counted]
+            weights = [math.exp(SHARPNESS * (float(cosines[place]) - 1)) for place, _, _ in counted]
+            total = math.fsum(weights)
+            prices = [row.price_nano for row in rows if row.price_nano is not None]
+            found[mode] = ModeEvidence(
+                attempts=len(rows),
+                weight=total,
+                answered_weight=math.fsum(map(mul, weights, (answered for _, answered, _ in counted))),
+                price_nano=math.fsum(map(mul, weights, prices)) / total if len(prices) == len(rows) else None,
+                tokens=math.fsum(map(mul, weights, (row.tokens for row in rows))) / total,
+                seconds=math.fsum(map(mul, weights, (row.seconds for row in rows))) / total,
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,18 +141,15 @@ def choose(evidence: Mapping[str, ModeEvidence], hour_nano: int = 0) -> ModeChoi
     if len(known) < len(CANDIDATES):
         others = " and ".join(mode for mode in CANDIDATES if mode not in known)
         return ModeChoice(first, f"{others} was not tried with these models yet, and is where {first} gives up")
-    costs, unit = _costs(known, hour_nano)
+    waiting = {mode: hour_nano * one.seconds / _HOUR for mode, one in known.items()}
+    prices = {mode: one.price_nano for mode, one in known.items() if one.price_nano is not None}
+    unit: Unit = "usd"
+    if len(prices) == len(known) and any(prices[mode] + waiting[mode] > 0 for mode in known):
+        costs = {mode: max(1.0, prices[mode] + waiting[mode]) for mode in known}
+    else:
+        costs, unit = {mode: max(1.0, one.tokens) for mode, one in known.items()}, "tokens"
     best = max(known, key=lambda mode: known[mode].success / costs[mode])
     ranked = (best, *(mode for mode in known if mode != best))
     shown = {mode: amount_text(rounded_up(round(costs[mode])), unit) for mode in ranked}
     told = (f"{mode} answers {known[mode].success:.0%} for about {shown[mode]}" for mode in ranked)
     return ModeChoice(best, f"of questions like this one {', '.join(told)}")
-
-
-def _costs(known: Mapping[str, ModeEvidence], hour_nano: int) -> tuple[dict[str, float], Unit]:
-    """What an attempt is expected to cost in each mode, above 0, in one unit for all."""
-    waiting = {mode: hour_nano * one.seconds / _HOUR for mode, one in known.items()}
-    prices = {mode: one.price_nano for mode, one in known.items() if one.price_nano is not None}
-    if len(prices) == len(known) and any(prices[mode] + waiting[mode] > 0 for mode in known):
-        return {mode: max(1.0, prices[mode] + waiting[mode]) for mode in known}, "usd"
-    return {mode: max(1.0, one.tokens) for mode, one in known.items()}, "tokens"

@@ -43,7 +43,7 @@ from ecoshell.files import remedy
 from ecoshell.messages import Call
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
 from ecoshell.sessions.mermaid import flowchart
-from ecoshell.sessions.plans import Branching, branchings
+from ecoshell.sessions.plans import branchings
 from ecoshell.sessions.store import SessionInfo
 from ecoshell.untrusted import visible_line
 
@@ -81,11 +81,12 @@ def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None, *, 
     if session is not None:
         blocks.append(f"Session {code(session.id)}, begun {iso_time(session.created)} in {code(session.workspace)}")
     for at, event in events:
-        blocks.extend(
-            _graph_blocks(next(plans))
-            if isinstance(event, GraphPlanned)
-            else _turn_blocks(at, event) or _call_blocks(event) or _line(event)
-        )
+        if isinstance(event, GraphPlanned):
+            branching = next(plans)
+            head = f"Plan of branches{', repaired' if branching.plan.repaired else ''}: {code(branching.plan.text)}"
+            blocks += [head, fenced(flowchart(branching), "mermaid")]
+        else:
+            blocks += _turn_blocks(at, event) or _call_blocks(event) or _line(event)
     return "\n\n".join(blocks) + "\n"
 
 
@@ -189,13 +190,6 @@ def _call_blocks(event: Event) -> tuple[str, ...]:
         case _:
             pass
     return found
-
-
-def _graph_blocks(branching: Branching) -> tuple[str, ...]:
-    """A parallel plan in its language and drawn."""
-    plan = branching.plan
-    head = f"Plan of branches{', repaired' if plan.repaired else ''}: {code(plan.text)}"
-    return (head, fenced(flowchart(branching), "mermaid"))
 
 
 def _line(event: Event) -> tuple[str, ...]:

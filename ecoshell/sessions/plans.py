@@ -80,23 +80,17 @@ def branchings(events: Iterable[Event], *, running: bool = False) -> list[Branch
     found: list[Branching] = []
     for event in events:
         match event:
-            case GraphPlanned():
-                _end(found)
-                found.append(Branching(event))
+            case GraphPlanned() | TurnStarted() | TurnFinished():
+                found[-1:] = [one.ended() for one in found[-1:]]
+                if isinstance(event, GraphPlanned):
+                    found.append(Branching(event))
             case NodeChanged() if found:
                 found[-1] = found[-1].heard(event)
-            case TurnStarted() | TurnFinished():
-                _end(found)
             case _:
                 pass
     if not running:
-        _end(found)
+        found[-1:] = [one.ended() for one in found[-1:]]
     return found
-
-
-def _end(found: list[Branching]) -> None:
-    if found:
-        found[-1] = found[-1].ended()
 
 
 @dataclass(slots=True)
@@ -119,25 +113,6 @@ class PlannedTurn:
     """What it took; None as long as that."""
     scored: PlanScored | None = None
     """The plan's last score."""
-
-    def hear(self, event: Event) -> None:
-        """Take one event of the turn into account."""
-        match event:
-            case GraphPlanned():
-                self.branching = Branching(event)
-            case NodeChanged() if self.branching is not None:
-                self.branching = self.branching.heard(event)
-                if event.call:
-                    self.calls[event.label] = event.call
-            case CallFinished(refused=""):
-                self.runs[event.id] = event
-            case CallJudged():
-                self.verdicts[event.id] = event
-            case TurnFinished():
-                self.status, self.seconds = event.status, event.seconds
-                self.branching = self.branching and self.branching.ended()
-            case _:
-                pass
 
 
 class PlannedTurns:
@@ -164,11 +139,24 @@ class PlannedTurns:
                         turn.marks[event.id] = event.helpful
             case PlanScored() if event.turn in self.by_number:
                 self.by_number[event.turn].scored = event
-            case _ if self._open is not None:
-                self._open.hear(event)
-                if isinstance(event, GraphPlanned):
-                    self.by_number[self._open.turn] = self._open
-                elif isinstance(event, TurnFinished):
-                    self._open = None
+            case _ if (turn := self._open) is not None:
+                match event:
+                    case GraphPlanned():
+                        turn.branching = Branching(event)
+                        self.by_number[turn.turn] = turn
+                    case NodeChanged() if turn.branching is not None:
+                        turn.branching = turn.branching.heard(event)
+                        if event.call:
+                            turn.calls[event.label] = event.call
+                    case CallFinished(refused=""):
+                        turn.runs[event.id] = event
+                    case CallJudged():
+                        turn.verdicts[event.id] = event
+                    case TurnFinished():
+                        turn.status, turn.seconds = event.status, event.seconds
+                        turn.branching = turn.branching and turn.branching.ended()
+                        self._open = None
+                    case _:
+                        pass
             case _:
                 pass

@@ -9,7 +9,7 @@ import secrets
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
@@ -139,43 +139,50 @@ class SessionStore:
 
     def events(self, session: str) -> Iterator[tuple[float, Event]]:
         """When each event was written, and the event; those that only another version knows are left out."""
-        seq = 0
-        while True:
-            with self._database.reading() as db:
-                rows = db.execute(
-                    "SELECT seq, at, json FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
-                    (session, seq, _PAGE),
-                ).fetchall()
-            if not rows:
-                return
-            for row in rows:
-                event = _event(row["json"])
-                if event is not None:
-                    yield row["at"], event
-            seq = rows[-1]["seq"]
+        return ((at, event) for _, at, event in self._read(session))
 
     def past(self, session: str) -> Sequence[Event]:
         """The events to go on from: without the pieces of texts that are there whole, which are most of a long session.
 
         Of a turn that was cut short all pieces are there: nothing else has what was said until then.
         """
-        found = [*self._numbered(session, "NOT", 0, _LAST)]
-        for first, last in _cut_short(found):
-            found += self._numbered(session, "", first, last)
+        found = [*self._read(session, "AND NOT json GLOB ?")]
+        cut_short: list[tuple[int, int]] = []
+        began: int | None = None
+        for place, _, event in found:
+            if isinstance(event, TurnStarted):
+                if began is not None:
+                    cut_short.append((began, place))
+                began = place
+            elif isinstance(event, TurnFinished) and began is not None:
+                if event.status in ("interrupted", "error"):
+                    cut_short.append((began, place))
+                began = None
+        if began is not None:
+            cut_short.append((began, _LAST))
+        for first, last in cut_short:
+            found += self._read(session, "AND json GLOB ?", first, last)
         found.sort(key=itemgetter(0))
-        return [event for _, event in found]
+        return [event for _, _, event in found]
 
-    def _numbered(self, session: str, no: Literal["", "NOT"], first: int, last: int) -> Iterator[tuple[int, Event]]:
-        """Places and events from one place to another: the pieces of streamed texts, or what are no such pieces."""
-        query = f"""SELECT seq, json FROM events WHERE session = ? AND seq BETWEEN ? AND ? AND {no} json GLOB ?
-            ORDER BY seq LIMIT ?"""
+    def _read(
+        self,
+        session: str,
+        pieces: Literal["", "AND json GLOB ?", "AND NOT json GLOB ?"] = "",
+        first: int = 0,
+        last: int = _LAST,
+    ) -> Iterator[tuple[int, float, Event]]:
+        """Events between two places, each with its own and its time; all, only pieces of streamed texts, or no such."""
+        query = f"""SELECT seq, at, json FROM events WHERE session = ? AND seq BETWEEN ? AND ? {pieces}
+            ORDER BY seq LIMIT {_PAGE}"""
+        pattern = (_written(TextArrived),) if pieces else ()
         while True:
             with self._database.reading() as db:
-                rows = db.execute(query, (session, first, last, _written(TextArrived), _PAGE)).fetchall()
+                rows = db.execute(query, (session, first, last, *pattern)).fetchall()
             for row in rows:
                 event = _event(row["json"])
                 if event is not None:
-                    yield row["seq"], event
+                    yield row["seq"], row["at"], event
             if len(rows) < _PAGE:
                 return
             first = rows[-1]["seq"] + 1
@@ -316,7 +323,8 @@ class EventLog:
         while self._written < wanted:
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.create_task(self._write_next())
-                self._writing.add_done_callback(_look_at)
+                # a failure whose waiter is gone is taken note of; its events are still queued, and met again
+                self._writing.add_done_callback(lambda task: task.cancelled() or task.exception())
             await asyncio.shield(self._writing)
 
     async def _write_next(self) -> None:
@@ -331,28 +339,6 @@ class EventLog:
         for _ in batch:
             self._pending.popleft()
         self._written += len(batch)
-
-
-def _look_at(task: "asyncio.Task[None]") -> None:
-    """Take note of a failure whose waiter is gone; its events are still queued and the next writer meets it again."""
-    if not task.cancelled():
-        task.exception()
-
-
-def _cut_short(events: Iterable[tuple[int, Event]]) -> Iterator[tuple[int, int]]:
-    """The first and the last place of each turn that did not end by itself."""
-    began: int | None = None
-    for place, event in events:
-        if isinstance(event, TurnStarted):
-            if began is not None:
-                yield began, place
-            began = place
-        elif isinstance(event, TurnFinished) and began is not None:
-            if event.status in ("interrupted", "error"):
-                yield began, place
-            began = None
-    if began is not None:
-        yield began, _LAST
 
 
 def _no_session(name: str) -> UsageError:

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.planning.btp.costs import StepCost, expected_cost, pooled, with_sample, with_use
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.planning.btp.costs import StepCost, ToolCosts, expected_cost, pooled, with_sample
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
+from ecoshell.tools.function import FunctionTool
 
 STEP = StepCost(nano=2_000, tokens=300)
 
@@ -48,13 +50,20 @@ def test_a_running_figure_is_the_mean_and_the_deviation_of_its_samples(samples):
     assert figure.spread == pytest.approx(statistics.pstdev(samples), abs=1.0)
 
 
-def test_a_use_in_this_task_changes_the_costs_and_not_the_value():
-    past = Evidence(uses=1, weight=0.5, helpful_weight=0.5, price=Figure(1, 100.0, 0.0))
-    now = with_use(past, price=300, seconds=1.5, step=StepCost(None, 40))
-    assert (now.uses, now.weight, now.helpful_weight) == (2, 0.5, 0.5)
-    assert now.price.mean == pytest.approx(200.0)
-    assert now.step_nano.count == 0
-    assert now.step_tokens == Figure(1, 40.0, 0.0)
+def test_a_use_in_this_task_changes_what_the_next_one_is_expected_to_cost():
+    def look() -> str:
+        """Look."""
+        return ""
+
+    past = Evidence(uses=1, price=Figure(1, 100.0, 0.0), seconds=Figure(1, 2.5, 0.0))
+    costs = ToolCosts(Catalog([FunctionTool(look, effects=())]), {"look": past}, ["look"], resources={})
+    twin = costs.copy()
+    costs.learn("look", StepCost(None, 40, 0.5), price=300, seconds=1.0)
+    now, unchanged = (one.expected("usd", STEP, hour_nano=3_600, freely=True)["look"] for one in (costs, twin))
+    assert (now.tool, now.step, now.time, now.seen) == (200, 2_000, 2, 2)
+    assert (unchanged.tool, unchanged.time, unchanged.seen) == (100, 3, 1)
+    assert costs.expected("tokens", STEP, hour_nano=0, freely=True)["look"].total == 40
+    assert costs.of_one_use("look") == (200, 2.0)
 
 
 def test_figures_are_pooled_by_their_counts_and_what_was_never_seen_says_nothing():

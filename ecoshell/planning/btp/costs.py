@@ -60,11 +60,6 @@ class Expected:
     def total(self) -> int:
         return self.tool + self.step + self.time + self.registering
 
-    @property
-    def next_thought(self) -> int:
-        """The step that comes first of it: the one that registers the tool, or else the one that calls it."""
-        return self.registering or self.step
-
 
 def expected_cost(evidence: Evidence, declared_nano: int, step: StepCost, unit: Unit, hour_nano: int = 0) -> Expected:
     """c = c_tool + c_LLM + T: running means from experience, the declared price and an estimate before there are any.
@@ -97,18 +92,6 @@ def pooled(figures: Iterable[Figure]) -> Figure:
     return Figure(count, sum(figure.count * figure.mean for figure in known) / count) if count else Figure()
 
 
-def with_use(evidence: Evidence, *, price: int, seconds: float, step: StepCost) -> Evidence:
-    """The evidence after one more use in the present task; its costs count, its judgment is for the next task."""
-    return replace(
-        evidence,
-        uses=evidence.uses + 1,
-        price=with_sample(evidence.price, price),
-        seconds=with_sample(evidence.seconds, seconds),
-        step_nano=evidence.step_nano if step.nano is None else with_sample(evidence.step_nano, step.nano),
-        step_tokens=with_sample(evidence.step_tokens, step.tokens),
-    )
-
-
 def _up(amount: float) -> int:
     """Whole units, rounded up as costs are (BTP Appendix A.1)."""
     return max(0, math.ceil(round(amount, 6)))
@@ -129,16 +112,12 @@ class ToolCosts:
         self._resources = resources
         self._catalog = catalog
         self._evidence = dict(evidence)
-        self._registered = set(registered)
+        self.registered = set(registered)
+        """Tools that can be called without registering them first."""
         self._tokens = Figure()
         self._nano = Figure()
         self._usual_tokens = pooled(known.step_tokens for known in evidence.values())
         self._usual_nano = pooled(known.step_nano for known in evidence.values())
-
-    @property
-    def registered(self) -> frozenset[str]:
-        """Tools that can be called without registering them first."""
-        return frozenset(self._registered)
 
     @property
     def priced(self) -> bool:
@@ -148,21 +127,20 @@ class ToolCosts:
     def copy(self) -> "ToolCosts":
         """The same costs, which learn by themselves from here on."""
         twin = copy(self)
-        twin._evidence, twin._registered = dict(self._evidence), set(self._registered)
+        twin._evidence, twin.registered = dict(self._evidence), set(self.registered)
         return twin
 
-    def register(self, tool: str) -> None:
-        """The tool can be called from now on."""
-        self._registered.add(tool)
-
-    def unregister(self, tools: Iterable[str]) -> None:
-        """A search has gone back behind their registration."""
-        self._registered.difference_update(tools)
-
     def learn(self, tool: str, thought: StepCost, *, price: int, seconds: float) -> None:
-        """One use has cost this, and the step that called for it took `thought`."""
+        """One use has cost this, and the step that called for it took `thought`; its judgment is for the next task."""
         known = self._evidence.get(tool, NO_EVIDENCE)
-        self._evidence[tool] = with_use(known, price=price, seconds=seconds + thought.seconds, step=thought)
+        self._evidence[tool] = replace(
+            known,
+            uses=known.uses + 1,
+            price=with_sample(known.price, price),
+            seconds=with_sample(known.seconds, seconds + thought.seconds),
+            step_nano=known.step_nano if thought.nano is None else with_sample(known.step_nano, thought.nano),
+            step_tokens=with_sample(known.step_tokens, thought.tokens),
+        )
         self._tokens = with_sample(self._tokens, thought.tokens)
         if thought.nano is not None:
             self._nano = with_sample(self._nano, thought.nano)
@@ -189,7 +167,7 @@ class ToolCosts:
                 cost = expected_cost(known, declared, step, unit, hour_nano=hour_nano)
             if unit == "usd":
                 cost = replace(cost, tool=cost.tool + self._resources.get(name, 0))
-            costs[name] = cost if name in self._registered else replace(cost, registering=registering)
+            costs[name] = cost if name in self.registered else replace(cost, registering=registering)
         return costs
 
     def of_one_use(self, tool: str) -> tuple[int, float | None]:

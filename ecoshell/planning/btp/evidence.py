@@ -10,7 +10,7 @@ import unicodedata
 import zlib
 from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -115,30 +115,16 @@ class Past:
         Steps are priced as those of `model`.
         """
         with self._followed():
-            if not self._last_use:
+            if self._questions is None or not self._last_use:
                 return dict.fromkeys(hashes, NO_EVIDENCE)
-            return self._history.evidence(self._cosines(query), hashes, model)
+            return self._history.evidence(self._questions.cosines(query), hashes, model)
 
     def modes(self, query: str, models: Mapping[str, str]) -> dict[str, ModeEvidence]:
         """What is known of each mode in `models`, which says who would play in it."""
         with self._followed():
-            if not self._last_attempt:
+            if self._questions is None or not self._last_attempt:
                 return dict.fromkeys(models, NOTHING_KNOWN)
-            return self._attempts.evidence(self._cosines(query), models)
-
-    @contextmanager
-    def _followed(self) -> Generator[None]:
-        """The state of the store at this moment; raises StoreError where it makes no sense."""
-        with self._lock:
-            try:
-                self._catch_up()
-                yield
-            except _DAMAGE as damage:  # a fence: SQLite keeps any value in any column
-                self._generation = None
-                raise StoreError(
-                    f"The experience is damaged: {damage}.",
-                    fix="`ecoshell experience export` may save it; then move experience.sqlite away.",
-                ) from damage
+            return self._attempts.evidence(self._questions.cosines(query), models)
 
     def _forget(self) -> None:
         self._last_use = self._last_attempt = 0
@@ -147,49 +133,40 @@ class Past:
         self._places: dict[int, int] = {}
         """Where each question, by its id, stands among the cosines."""
         self._questions: QuestionIndex | None = None
-        """Made with the first question: it loads numpy, which a shell without experience need not."""
+        """Made with the first use or attempt: it loads numpy, which a shell without experience need not."""
 
-    def _cosines(self, query: str) -> "Floats":
-        self._questions = self._questions or QuestionIndex()
-        return self._questions.cosines(query)
+    @contextmanager
+    def _followed(self) -> Generator[None]:
+        """The state of the store at this moment; raises StoreError where it makes no sense.
 
-    def _catch_up(self) -> None:
-        """Read what is new; read all again when something that was read has changed."""
-        generation = self._store.generation  # first, so that a change while reading is seen the next time
-        if generation != self._generation:
-            self._forget()
-        self._generation = None  # until all is read: where this fails midway, the next call begins anew
-        columns, attempts = self._store.columns(self._last_use), self._store.attempts_after(self._last_attempt)
-        if columns.id or attempts:  # after the uses and attempts, so that their questions are there
-            fresh = self._store.queries(max(self._places, default=0))
-            self._places |= {number: place for place, (number, _) in enumerate(fresh, len(self._places))}
-            self._questions = self._questions or QuestionIndex()
-            self._questions.add([text for _, text in fresh])
-        if columns.id:
-            self._history.add(columns, self._places)
-            self._last_use = max(columns.id)
-        if attempts:
-            self._attempts.add(attempts, self._places)
-            self._last_attempt = max(one.id for one in attempts)
-        self._generation = generation
-
-
-@dataclass(frozen=True, slots=True)
-class _Uses:
-    """Uses as parallel columns, of one number each; unknown is NaN."""
-
-    query: "Integers"
-    """Where the question stands among the cosines."""
-    task: "Integers"
-    tool: "Integers"
-    document: "Integers"
-    model: "Integers"
-    helpful: "Integers"
-    """1, 0, or −1 where nobody could tell."""
-    price: "Floats"
-    seconds: "Floats"
-    step_nano: "Floats"
-    step_tokens: "Floats"
+        What is new is read, and all again when something that was read has changed.
+        """
+        with self._lock:
+            try:
+                generation = self._store.generation  # first, so that a change while reading is seen the next time
+                if generation != self._generation:
+                    self._forget()
+                self._generation = None  # until all is read: where this fails midway, the next call begins anew
+                columns, attempts = self._store.columns(self._last_use), self._store.attempts_after(self._last_attempt)
+                if columns.id or attempts:  # after the uses and attempts, so that their questions are there
+                    fresh = self._store.queries(max(self._places, default=0))
+                    self._places |= {number: place for place, (number, _) in enumerate(fresh, len(self._places))}
+                    self._questions = self._questions or QuestionIndex()
+                    self._questions.add([text for _, text in fresh])
+                if columns.id:
+                    self._history.add(columns, self._places)
+                    self._last_use = max(columns.id)
+                if attempts:
+                    self._attempts.add(attempts, self._places)
+                    self._last_attempt = max(one.id for one in attempts)
+                self._generation = generation
+                yield
+            except _DAMAGE as damage:  # a fence: SQLite keeps any value in any column
+                self._generation = None
+                raise StoreError(
+                    f"The experience is damaged: {damage}.",
+                    fix="`ecoshell experience export` may save it; then move experience.sqlite away.",
+                ) from damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +202,13 @@ class _History:
     """
 
     def __init__(self) -> None:
-        self._tools, self._documents, self._models, self._tasks = _Codes(), _Codes(), _Codes(), _Codes()
-        self._uses: _Uses | None = None
+        self._codes: dict[str, dict[Hashable, int]] = {"task": {}, "tool": {}, "document": {}, "model": {}}
+        """Small numbers for the values of these columns, in the order in which they first came."""
+        self._uses: dict[str, NDArray[Any]] = {}
+        """Uses as parallel columns, of one number each; unknown is NaN.
+
+        `query` is where the question stands among the cosines, and `helpful` −1 where nobody could tell.
+        """
         self._pairs: _Pairs | None = None
         self._costs: _Costs | None = None
 
@@ -238,26 +220,30 @@ class _History:
         """
         import numpy as np
 
-        query = np.array([places.get(query, -1) for query in columns.query], np.intp)
-        found = _Uses(
-            query=query,
-            task=self._tasks.of(zip(columns.query, columns.session, columns.turn, strict=True)),
-            tool=self._tools.of(columns.tool),
-            document=self._documents.of(columns.document_hash),
-            model=self._models.of(columns.model),
-            helpful=np.array([-1 if helped is None else int(helped) for helped in columns.helpful], np.int8),
-            price=np.array(columns.price_nano, np.float64),
-            seconds=np.array(columns.seconds, np.float64),
-            step_nano=np.array([np.nan if nano is None else nano for nano in columns.step_nano], np.float64),
-            step_tokens=np.array(columns.step_tokens, np.float64),
-        )
-        found = _Uses(*(getattr(found, one.name)[query >= 0] for one in fields(found)))
-        known = np.stack([found.price, found.seconds, found.step_tokens])
-        if not np.isfinite(known).all() or np.isinf(found.step_nano).any():
+        found: dict[str, NDArray[Any]] = {
+            "query": np.array([places.get(query, -1) for query in columns.query], np.intp),
+            "helpful": np.array([-1 if helped is None else int(helped) for helped in columns.helpful], np.int8),
+            "price": np.array(columns.price_nano, np.float64),
+            "seconds": np.array(columns.seconds, np.float64),
+            "step_nano": np.array([np.nan if nano is None else nano for nano in columns.step_nano], np.float64),
+            "step_tokens": np.array(columns.step_tokens, np.float64),
+        }
+        values: dict[str, Iterable[Hashable]] = {
+            "task": zip(columns.query, columns.session, columns.turn, strict=True),
+            "tool": columns.tool,
+            "document": columns.document_hash,
+            "model": columns.model,
+        }
+        for name, column in values.items():
+            known = self._codes[name]
+            found[name] = np.array([known.setdefault(value, len(known)) for value in column], np.int32)
+        there = found["query"] >= 0
+        found = {name: column[there] for name, column in found.items()}
+        figures = np.stack([found["price"], found["seconds"], found["step_tokens"]])
+        if not np.isfinite(figures).all() or np.isinf(found["step_nano"]).any():
             raise ValueError("a use has a price, a time or a length that is no number")
-        if self._uses is not None:
-            pairs = ((getattr(self._uses, one.name), getattr(found, one.name)) for one in fields(found))
-            found = _Uses(*(np.concatenate(pair) for pair in pairs))
+        if self._uses:
+            found = {name: np.concatenate((self._uses[name], column)) for name, column in found.items()}
         self._uses, self._pairs, self._costs = found, None, None
 
     def evidence(self, cosines: "Floats", hashes: Mapping[str, str], model: str) -> dict[str, Evidence]:
@@ -268,109 +254,76 @@ class _History:
         """
         import numpy as np
 
-        uses, tools = self._uses, len(self._tools)
-        if uses is None or not len(uses.tool):
+        uses, codes = self._uses, self._codes["tool"]
+        if not uses or not len(uses["tool"]):
             return dict.fromkeys(hashes, NO_EVIDENCE)
-        pairs = self._pairs = self._pairs or _paired(uses, tools)
-        costs = self._costs = self._costs_of(uses, hashes, model)
-
-        def by_tool(part: _Uses | _Pairs, amounts: "Floats") -> "Floats":
-            return np.bincount(part.tool, amounts, minlength=tools).astype(np.float64)
-
+        if self._pairs is None:
+            keys = uses["task"].astype(np.int64) * len(codes) + uses["tool"]
+            _, first, of_use, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+            helped = np.bincount(of_use, uses["helpful"] == 1) > 0
+            _, first_of_task = np.unique(uses["task"], return_index=True)
+            frequency = np.where(helped, counts, 1).astype(np.float64)
+            query = uses["query"]
+            self._pairs = _Pairs(of_use, uses["tool"][first], query[first], frequency, query[first_of_task])
+        if self._costs is None or self._costs.model != model or self._costs.hashes != hashes:
+            self._costs = self._costs_of(hashes, model)
+        pairs, costs = self._pairs, self._costs
         weights = np.exp(cosines - 1)
-        of_use = weights[uses.query] * np.where(costs.current, 1.0, OTHER_DOCUMENT)
+        of_use = weights[uses["query"]] * np.where(costs.current, 1.0, OTHER_DOCUMENT)
         of_pair = weights[pairs.query] * np.where(np.bincount(pairs.of_use, costs.current) > 0, 1.0, OTHER_DOCUMENT)
         nearness = np.maximum(cosines, 0.0) ** NEARNESS
-        near, used = float(nearness[pairs.tasks].sum()), by_tool(pairs, nearness[pairs.query])
-        sums = (
-            np.bincount(uses.tool, minlength=tools),
-            by_tool(uses, of_use * (uses.helpful >= 0)),
-            by_tool(uses, of_use * (uses.helpful == 1)),
-            by_tool(pairs, of_pair),
-            by_tool(pairs, of_pair * pairs.frequency),
-            np.minimum(1.0, used / near) if near else np.zeros(tools),
-        )
-        names = ("uses", "weight", "helpful_weight", "query_weight", "frequency_weight", "chance")
-        rows = [*zip(*(column.tolist() for column in sums), strict=True)]  # single numbers of an array are slow to get
+        near = float(nearness[pairs.tasks].sum())
+        used = np.bincount(pairs.tool, nearness[pairs.query], len(codes))
+        sums = {
+            "uses": np.bincount(uses["tool"], minlength=len(codes)),
+            "weight": np.bincount(uses["tool"], of_use * (uses["helpful"] >= 0), len(codes)),
+            "helpful_weight": np.bincount(uses["tool"], of_use * (uses["helpful"] == 1), len(codes)),
+            "query_weight": np.bincount(pairs.tool, of_pair, len(codes)),
+            "frequency_weight": np.bincount(pairs.tool, of_pair * pairs.frequency, len(codes)),
+            "chance": np.minimum(1.0, used / near) if near else np.zeros(len(codes)),
+        }
+        rows = [*zip(*(column.tolist() for column in sums.values()), strict=True)]  # single numbers are slow to get
         evidence = dict.fromkeys(hashes, Evidence(chance_weight=near))
         for name in hashes:
-            code = self._tools.code(name)
-            if code >= 0 and rows[code][0]:
-                of_tool = dict(zip(names, rows[code], strict=True))
-                evidence[name] = replace(costs.known[code], **of_tool, chance_weight=near)
+            code = codes.get(name)
+            if code is not None and rows[code][0]:
+                evidence[name] = replace(
+                    costs.known[code], **dict(zip(sums, rows[code], strict=True)), chance_weight=near
+                )
         return evidence
 
-    def _costs_of(self, uses: _Uses, hashes: Mapping[str, str], model: str) -> _Costs:
-        """Found once for the tools and the model of a session, as long as nothing was used since."""
+    def _costs_of(self, hashes: Mapping[str, str], model: str) -> _Costs:
+        """What is found once for the tools and the model of a session, as long as nothing was used since.
+
+        Figures are the mean and the standard deviation of a tool's known samples, each counting by its share.
+        """
         import numpy as np
 
-        if self._costs is not None and self._costs.model == model and self._costs.hashes == hashes:
-            return self._costs
-        present = np.full(len(self._tools), -1)
+        uses, codes, documents = self._uses, self._codes["tool"], self._codes["document"]
+        present = np.full(len(codes), -1)
         for name, document in hashes.items():
-            if (code := self._tools.code(name)) >= 0:
-                present[code] = self._documents.code(document)
-        current = present[uses.tool] == uses.document
-        shares, same = np.where(current, 1.0, OTHER_DOCUMENT), uses.model == self._models.code(model)
-        every = np.ones_like(same)
-
-        def figures(column: "Floats", kept: "Truths") -> list[Figure]:
-            return _figures(uses.tool[kept], column[kept], shares[kept], len(self._tools))
-
-        prices, seconds = figures(uses.price, every), figures(uses.seconds, every)
-        steps = figures(uses.step_nano, same), figures(uses.step_tokens, same)
-        known = [
-            Evidence(price=price, seconds=taken, step_nano=nano, step_tokens=tokens)
-            for price, taken, nano, tokens in zip(prices, seconds, *steps, strict=True)
+            if name in codes:
+                present[codes[name]] = documents.get(document, -1)
+        current = present[uses["tool"]] == uses["document"]
+        every, same = np.ones_like(current), uses["model"] == self._codes["model"].get(model, -1)
+        figures: list[list[Figure]] = []
+        for column, counts_at_all in (("price", every), ("seconds", every), ("step_nano", same), ("step_tokens", same)):
+            known = counts_at_all & ~np.isnan(uses[column])
+            tool, samples, shares = (
+                uses["tool"][known],
+                uses[column][known],
+                np.where(current, 1.0, OTHER_DOCUMENT)[known],
+            )
+            total = np.maximum(np.bincount(tool, shares, len(codes)), np.finfo(np.float64).tiny)
+            means = np.bincount(tool, shares * samples, len(codes)) / total
+            squares = np.bincount(tool, shares * (samples - means[tool]) ** 2, len(codes))
+            rows = (np.bincount(tool, minlength=len(codes)), means, np.sqrt(squares / total))
+            figures.append([Figure(*row) for row in zip(*(one.tolist() for one in rows), strict=True)])
+        of_tools = [
+            Evidence(price=price, seconds=seconds, step_nano=nano, step_tokens=tokens)
+            for price, seconds, nano, tokens in zip(*figures, strict=True)
         ]
-        return _Costs(dict(hashes), model, current, known)
-
-
-class _Codes:
-    """Small numbers for values, in the order in which these first came."""
-
-    def __init__(self) -> None:
-        self._known: dict[Hashable, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def of(self, values: Iterable[Hashable]) -> "Integers":
-        """The number of each value; a new one gets the next."""
-        import numpy as np
-
-        known = self._known
-        return np.array([known.setdefault(value, len(known)) for value in values], np.int32)
-
-    def code(self, value: Hashable) -> int:
-        """The value's number, −1 where it never came."""
-        return self._known.get(value, -1)
-
-
-def _paired(uses: _Uses, tools: int) -> _Pairs:
-    """The tasks in these uses of so many different tools, each with its tools."""
-    import numpy as np
-
-    keys = uses.task.astype(np.int64) * tools + uses.tool
-    _, first, of_use, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    helped = np.bincount(of_use, uses.helpful == 1) > 0
-    _, first_of_task = np.unique(uses.task, return_index=True)
-    frequency = np.where(helped, counts, 1).astype(np.float64)
-    return _Pairs(of_use, uses.tool[first], uses.query[first], frequency, uses.query[first_of_task])
-
-
-def _figures(tool: "Integers", samples: "Floats", shares: "Floats", tools: int) -> list[Figure]:
-    """Mean and standard deviation of the known samples of each tool, each counting by its share."""
-    import numpy as np
-
-    known = ~np.isnan(samples)
-    tool, samples, shares = tool[known], samples[known], shares[known]
-    total = np.maximum(np.bincount(tool, shares, minlength=tools), np.finfo(np.float64).tiny)
-    means = np.bincount(tool, shares * samples, minlength=tools) / total
-    squares = np.bincount(tool, shares * (samples - means[tool]) ** 2, minlength=tools)
-    counts = np.bincount(tool, minlength=tools)
-    columns = (counts.tolist(), means.tolist(), np.sqrt(squares / total).tolist())
-    return [Figure(*row) for row in zip(*columns, strict=True)]
+        return _Costs(dict(hashes), model, current, of_tools)
 
 
 # How alike questions are: by their words and parts of words, weighed by how rare these are (BTP §2.2, sim). It needs no
@@ -426,20 +379,7 @@ class QuestionIndex:
         """The cosine of this text and each that was added, in their order; 0 where either has no words."""
         import numpy as np
 
-        norms, features = self._weigh(), _features(text).astype(np.intp)
-        squares = self._squares[features]
-        begins, ends = self._starts[features], self._starts[features + 1]
-        parts = (self._rows[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True))
-        rows = np.concatenate([self._rows[:0], *parts])
-        dots = np.bincount(rows, np.repeat(squares, ends - begins), minlength=self._count)
-        lengths = norms * np.sqrt(squares.sum())
-        return np.minimum(1.0, np.divide(dots, lengths, out=np.zeros(self._count), where=lengths > 0))
-
-    def _weigh(self) -> "Floats":
-        """The length of each row under the present weights, which change with every row that comes."""
-        import numpy as np
-
-        if self._norms is None:
+        if self._norms is None:  # weights change with every row that comes, and so does the length of each row
             counts = np.diff(self._starts)
             self._squares = (np.log((1 + self._count) / (1 + counts)) + 1) ** 2
             sums = np.zeros(self._count)
@@ -448,7 +388,14 @@ class QuestionIndex:
                 rows = self._rows[self._starts[first] : self._starts[first + _BLOCK]]
                 sums += np.bincount(rows, np.repeat(self._squares[block], counts[block]), minlength=self._count)
             self._norms = np.sqrt(sums)
-        return self._norms
+        features = _features(text).astype(np.intp)
+        squares = self._squares[features]
+        begins, ends = self._starts[features], self._starts[features + 1]
+        parts = (self._rows[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True))
+        rows = np.concatenate([self._rows[:0], *parts])
+        dots = np.bincount(rows, np.repeat(squares, ends - begins), minlength=self._count)
+        lengths = self._norms * np.sqrt(squares.sum())
+        return np.minimum(1.0, np.divide(dots, lengths, out=np.zeros(self._count), where=lengths > 0))
 
 
 def _features(text: str) -> "NDArray[np.uint16]":

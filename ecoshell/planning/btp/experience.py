@@ -59,6 +59,9 @@ _LARGEST = 2**63 - 1
 """SQLite's largest whole number."""
 _NOT_KEPT = "The turn goes on; what it has learned is tried again with the next use."
 _AS_BEFORE = "Everything stays as it was."
+_DROP_QUESTIONS = "DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses UNION SELECT query FROM attempts)"
+"""What nothing needs any more."""
+_COUNT_UP = "UPDATE state SET generation = generation + 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,40 +134,25 @@ Experienced = Use | Attempt
 T = TypeVar("T", Use, Attempt)
 
 
-@dataclass(frozen=True, slots=True)
 class Table(Generic[T]):
     """One kind of experience: where it stands, and what names a row of it."""
 
-    name: str
-    kind: type[T]
-    noun: str
-    sign: str
-    """What stands before its numbers, so that they are told from those of another kind."""
-    key: str
-    """The column that, with session and turn, names a row."""
-    read: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Columns that are read in the place of others."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
+    def __init__(
+        self, name: str, kind: type[T], *, noun: str, sign: str, key: str, read: Mapping[str, str] | None = None
+    ) -> None:
+        """`sign` stands before its numbers, `key` is the column that, with session and turn, names a row, and `read`
+        has columns that are read in the place of others."""
+        self.name, self.kind, self.noun, self.sign, self.key = name, kind, noun, sign, key
+        self.read = read or {}
+        self.columns = tuple(spec.name for spec in fields(kind) if spec.name != "query")
         """Its columns, but for the question."""
-        return tuple(spec.name for spec in fields(self.kind) if spec.name != "query")
-
-    @property
-    def select(self) -> str:
-        """All rows, each with its number and its question."""
-        read = ", ".join(self.read.get(name, name) for name in self.columns)
-        return f"SELECT {self.name}.id AS id, text AS query, {read} FROM {self.joined}"
-
-    @property
-    def joined(self) -> str:
+        self.joined = f"{name} JOIN queries ON queries.id = {name}.query"
         """The table beside the questions."""
-        return f"{self.name} JOIN queries ON queries.id = {self.name}.query"
-
-    @property
-    def named(self) -> str:
+        columns = ", ".join(self.read.get(column, column) for column in self.columns)
+        self.select = f"SELECT {name}.id AS id, text AS query, {columns} FROM {self.joined}"
+        """All rows, each with its number and its question."""
+        self.named = f"session != '' AND session = ? AND turn = ? AND {key} = ?"
         """The row of a name, with the words of the index, without which it would not be used."""
-        return f"session != '' AND session = ? AND turn = ? AND {self.key} = ?"
 
     def there(self, db: sqlite3.Connection, item: T) -> sqlite3.Row | None:
         """The row that is there under its name, where it has a session."""
@@ -336,8 +324,8 @@ class ExperienceStore:
                     continue
                 db.execute(f"DELETE FROM {table.name} WHERE id = ?", (there["id"],))
                 table.insert(db, item, **({"mark": there["mark"]} if table is USES else {}))
-                _drop_what_nothing_needs(db)
-                _count_up(db)
+                db.execute(_DROP_QUESTIONS)
+                db.execute(_COUNT_UP)
 
     def add_prediction(self, use: "Prediction") -> None:
         """Keep whether an apprentice made a call as the paid model did."""
@@ -359,10 +347,24 @@ class ExperienceStore:
 
         One without a session is there when one is equal in every field; as many equal ones as come are kept.
         """
-        found = [*items]
+        found, added, unnamed = [*items], 0, dict[str, Counter[Experienced]]()
         with self._database.writing(_AS_BEFORE) as db:
-            uses = _add_new(db, USES, [item for item in found if isinstance(item, Use)])
-            return uses + _add_new(db, ATTEMPTS, [item for item in found if isinstance(item, Attempt)])
+            for given in found:
+                table: Table[Any] = USES if isinstance(given, Use) else ATTEMPTS
+                texts = {spec.name: storable(getattr(given, spec.name)) for spec in fields(given) if spec.type is str}
+                item = replace(given, **texts)  # as it is read again
+                if item.session:
+                    there = table.there(db, item) is not None
+                else:
+                    if table.name not in unnamed:
+                        rows = db.execute(f"{table.select} WHERE session = ''")
+                        unnamed[table.name] = Counter(map(table.kept, rows))
+                    there = unnamed[table.name][item] > 0
+                    unnamed[table.name][item] -= 1
+                if not there:
+                    table.insert(db, item)
+                    added += 1
+        return added
 
     def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool:
         """Keep the person's word on a use, None takes it back; False when no such use is kept."""
@@ -370,7 +372,7 @@ class ExperienceStore:
             told = (helpful, storable(session), turn, storable(call))
             marked = db.execute(f"UPDATE uses SET mark = ? WHERE {USES.named}", told).rowcount
             if marked:
-                _count_up(db)
+                db.execute(_COUNT_UP)
             return marked > 0
 
     def find(self, table: Table[T], choice: Choice = Choice(), limit: int = -1) -> list[Kept[T]]:
@@ -407,15 +409,16 @@ class ExperienceStore:
         """
         with self._database.writing(_AS_BEFORE) as db:
             db.execute("PRAGMA secure_delete = ON")  # holds also when what follows is cut short
-            asked = _meant(db, USES, choice, "query")
-            uses = _delete(db, USES, _meant(db, USES, choice, "id"))
+            asked, uses = _meant(db, USES, choice, "query"), _meant(db, USES, choice, "id")
+            db.executemany("DELETE FROM uses WHERE id = ?", [(number,) for number in uses])
             asked -= {row[0] for row in db.execute("SELECT query FROM uses")}
-            of_those = {row[0] for row in db.execute("SELECT id, query FROM attempts") if row[1] in asked}
-            attempts = _delete(db, ATTEMPTS, _meant(db, ATTEMPTS, choice, "id") | of_those)
-            _drop_what_nothing_needs(db)
+            attempts = _meant(db, ATTEMPTS, choice, "id")
+            attempts |= {row[0] for row in db.execute("SELECT id, query FROM attempts") if row[1] in asked}
+            db.executemany("DELETE FROM attempts WHERE id = ?", [(number,) for number in attempts])
+            db.execute(_DROP_QUESTIONS)
             if uses or attempts:
-                _count_up(db)
-        return Forgotten(uses, attempts, erased=self._database.rewrite())
+                db.execute(_COUNT_UP)
+        return Forgotten(len(uses), len(attempts), erased=self._database.rewrite())
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
         """Questions by id, those that came after one."""
@@ -442,43 +445,11 @@ class ExperienceStore:
         return Columns(*map(list, zip(*rows, strict=True))) if rows else Columns()
 
 
-def _add_new(db: sqlite3.Connection, table: Table[T], items: Sequence[T]) -> int:
-    """Keep those that are not there; gives how many these were."""
-    unnamed = Counter(table.kept(row) for row in db.execute(f"{table.select} WHERE session = ''"))
-    added = 0
-    for given in items:
-        texts = {spec.name: storable(getattr(given, spec.name)) for spec in fields(given) if spec.type is str}
-        item = replace(given, **texts)  # as it is read again
-        if item.session:
-            there = table.there(db, item) is not None
-        else:
-            there = unnamed[item] > 0
-            unnamed[item] -= 1
-        if not there:
-            table.insert(db, item)
-            added += 1
-    return added
-
-
 def _meant(db: sqlite3.Connection, table: Table[Any], choice: Choice, column: str) -> set[int]:
     """A column of the rows that are meant."""
     condition, values = choice.condition(table)
     rows = db.execute(f"SELECT {table.name}.{column} FROM {table.joined} WHERE {condition}", values)
     return {row[0] for row in rows}
-
-
-def _delete(db: sqlite3.Connection, table: Table[Any], numbers: set[int]) -> int:
-    """Remove rows; gives how many."""
-    db.executemany(f"DELETE FROM {table.name} WHERE id = ?", [(number,) for number in numbers])
-    return len(numbers)
-
-
-def _drop_what_nothing_needs(db: sqlite3.Connection) -> None:
-    db.execute("DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses UNION SELECT query FROM attempts)")
-
-
-def _count_up(db: sqlite3.Connection) -> None:
-    db.execute("UPDATE state SET generation = generation + 1")
 
 
 def storable(text: str) -> str:

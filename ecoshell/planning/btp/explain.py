@@ -10,7 +10,7 @@ from decimal import ROUND_DOWN, Decimal
 from ecoshell.budget.money import Unit, amount_text
 from ecoshell.events import PlanRow
 from ecoshell.events.describe import why_words
-from ecoshell.planning.btp.costs import Expected, PricedPlan
+from ecoshell.planning.btp.costs import PricedPlan
 from ecoshell.planning.btp.evidence import Evidence
 from ecoshell.planning.btp.plan import HELPFUL_PRIOR, WEIGHT_PRIOR, Bound, mean_frequency, value
 
@@ -36,15 +36,48 @@ def explain(
     row, cost = priced.plan.row(tool), priced.costs.get(tool)
     if row is None or cost is None:
         return f"{tool} is not in the plan."
-    bound = priced.plan.bound(row)
+    bound, unit = priced.plan.bounds.get(tool) or Bound(row.bound), priced.unit
+    prior = priced.priors.get(tool, HELPFUL_PRIOR)
+    start, comes_from = str(prior), ""
+    if prior != HELPFUL_PRIOR:
+        start = f"{prior:.4f}"
+        comes_from = f"; {start} comes from tools like it and its fit to the question"
+    if past.weight:
+        made_of = f"(Σ w·helpful {past.helpful_weight:.4f} + {start}) / (Σ w {past.weight:.4f} + {WEIGHT_PRIOR})"
+        judged = (
+            f"{made_of}, over what was judged of {_uses(past.uses)} before this turn; w = exp(cos − 1), half of that "
+            "for another version of the tool"
+        )
+    else:
+        none = f"no judgment in {_uses(past.uses)} before this turn" if past.uses else "not used before this turn"
+        judged = f"{start} / {WEIGHT_PRIOR}: {none}"
+    step = _exact(cost.step, unit) if price_known or cost.step else "of unknown price"
+    parts = f"tool {_exact(cost.tool, unit)} + model step {step}"
+    parts += f" + registering {_exact(cost.registering, unit)} + time {_exact(cost.time, unit)}"
+    source = "declared and estimated: it was not used before"
+    if cost.seen:
+        here = f", {row.used} of them in this turn" if row.used and row.used < cost.seen else ""
+        source = f"from {_uses(cost.seen)}{here or (' in this turn' if row.used else '')}"
+        steps = past.step_tokens if unit == "tokens" else past.step_nano
+        if not row.used and not steps.count:
+            source += "; the step is estimated, as none of them tells what one with this model takes"
     lines = [
         f"{tool}: {state_word(row, enforced=enforced)} ({why_words(row.why)})",
-        _value_line(past, priced.priors.get(tool, HELPFUL_PRIOR)),
+        f"value  {value(past, prior):.4f} = {judged}{comes_from}",
         f"chance {row.chance:.4f}: how likely a question like this one uses it; the plan goes by value × chance = "
         f"{row.value:.4f} × {row.chance:.4f} = {row.value * row.chance:.4f}",
         _bound_line(bound, past, threshold, earned=priced.plan.earned),
-        _cost_line(cost, row, past, price_known=price_known),
-        *_budget_lines(priced),
+        f"cost   {_exact(cost.total, unit)} = {parts}; ± {_exact(cost.spread, unit)}, {source}",
+    ]
+    if (found := priced.remaining) is not None:
+        left, aside = _exact(found.cap, unit), _exact(found.reserved, unit)
+        paid = f"{_exact(priced.paid, unit)} paid already by thinking of the next use" if priced.paid else ""
+        head = f"budget R = {_exact(priced.budget or 0, unit)}"
+        if found.budget + priced.paid < 0:
+            lines.append(f"{head}: {left} left{paid and f', {paid}'}, and {aside} should be reserved for the answer")
+        else:
+            lines.append(f"{head} = {left} left − {aside} reserved for the answer{paid and f' + {paid}'}")
+    lines += [
         f"plan   {_uses(row.planned)} in this turn, {row.used} made, {row.left} left",
         _outcome(priced, row, bound),
     ]
@@ -56,24 +89,10 @@ def explain(
             told = "it is called all the same: the answer and every use known to be better could still be paid."
         else:
             worth = f"{better.value:.4f} × {better.chance:.4f} = {better.worth:.4f}, against {row.value:.4f} × 1"
-            reason = f"{better.tool} is worth more ({worth}) for less ({_exact(better.cost, priced.unit)})"
+            reason = f"{better.tool} is worth more ({worth}) for less ({_exact(better.cost, unit)})"
             told = f"it is refused: {reason}, and could not be paid after it."
         lines.append(f"Asked for, {told}")
     return "\n".join(lines)
-
-
-def _value_line(past: Evidence, prior: float) -> str:
-    usual = prior == HELPFUL_PRIOR
-    start = str(prior) if usual else f"{prior:.4f}"
-    comes_from = "" if usual else f"; {start} comes from tools like it and its fit to the question"
-    if not past.weight:
-        none = f"no judgment in {_uses(past.uses)} before this turn" if past.uses else "not used before this turn"
-        return f"value  {value(past, prior):.4f} = {start} / {WEIGHT_PRIOR}: {none}{comes_from}"
-    return (
-        f"value  {value(past, prior):.4f} = (Σ w·helpful {past.helpful_weight:.4f} + {start}) / "
-        f"(Σ w {past.weight:.4f} + {WEIGHT_PRIOR}), over what was judged of {_uses(past.uses)} before this turn; "
-        f"w = exp(cos − 1), half of that for another version of the tool{comes_from}"
-    )
 
 
 def _bound_line(bound: Bound, past: Evidence, threshold: float, *, earned: bool) -> str:
@@ -98,38 +117,22 @@ def _bound_line(bound: Bound, past: Evidence, threshold: float, *, earned: bool)
     return f"bound  {bound.total}{made_of}: {'; '.join(reasons)}"
 
 
-def _cost_line(cost: Expected, row: PlanRow, past: Evidence, *, price_known: bool) -> str:
-    step = _exact(cost.step, cost.unit) if price_known or cost.step else "of unknown price"
-    parts = f"tool {_exact(cost.tool, cost.unit)} + model step {step}"
-    more = f"registering {_exact(cost.registering, cost.unit)} + time {_exact(cost.time, cost.unit)}"
-    source = "declared and estimated: it was not used before"
-    if cost.seen:
-        here = f", {row.used} of them in this turn" if row.used and row.used < cost.seen else ""
-        source = f"from {_uses(cost.seen)}{here or (' in this turn' if row.used else '')}"
-        steps = past.step_tokens if cost.unit == "tokens" else past.step_nano
-        if not row.used and not steps.count:
-            source += "; the step is estimated, as none of them tells what one with this model takes"
-    return f"cost   {_exact(cost.total, cost.unit)} = {parts} + {more}; ± {_exact(cost.spread, cost.unit)}, {source}"
-
-
-def _budget_lines(priced: PricedPlan) -> list[str]:
-    """R; nothing without a cap."""
-    found, budget = priced.remaining, priced.budget
-    if found is None or budget is None:
-        return []
-    left, aside = _exact(found.cap, found.unit), _exact(found.reserved, found.unit)
-    paid = f"{_exact(priced.paid, found.unit)} paid already by thinking of the next use" if priced.paid else ""
-    head = f"budget R = {_exact(budget, found.unit)}"
-    if found.budget + priced.paid < 0:
-        return [f"{head}: {left} left{paid and f', {paid}'}, and {aside} should be reserved for the answer"]
-    return [f"{head} = {left} left − {aside} reserved for the answer{paid and f' + {paid}'}"]
-
-
 def _outcome(priced: PricedPlan, row: PlanRow, bound: Bound) -> str:
-    if row.state == "planned" and priced.plan.budget is None:
+    """Why the plan has the tool as often as it has it, or not at all."""
+    plan, unit = priced.plan, priced.unit
+    if row.state == "planned" and plan.budget is None:
         return "Without a cap it is planned as often as its bound allows."
-    if row.why == "budget":
-        return _too_dear(priced, row)
+    if row.why == "budget":  # its bound would allow it
+        if plan.budget is not None and plan.budget < 0:
+            return "What is left does not even pay for the answer, so no tool is planned."
+        if plan.budget is not None and row.cost > plan.budget:
+            return f"One use costs {_exact(row.cost, unit)}, and only {_exact(plan.budget, unit)} is left for tools."
+        if row.tool in plan.beyond:
+            return "One use costs more than one of the caps leaves for it."
+        if plan.budget is not None and plan.cost + row.cost > plan.budget:
+            beside = f"not beside what is planned for {_exact(plan.cost, unit)}, which is worth more together"
+            return f"One use fits what is left, but {beside}."
+        return "It would still fit, but adds so little that the plan does not tell it from nothing."
     again = "used again" if row.used else "tried"
     times = "once" if row.used == 1 else f"{row.used:,} times"
     often = "as often as" if row.used == bound.total else "more often than"
@@ -141,23 +144,6 @@ def _outcome(priced: PricedPlan, row: PlanRow, bound: Bound) -> str:
         "below τ": "It has helped too seldom with questions like this one to be worth a use.",
     }
     return told[row.why]
-
-
-def _too_dear(priced: PricedPlan, row: PlanRow) -> str:
-    """Why a tool that its bound would allow is not in the plan."""
-    plan, unit = priced.plan, priced.unit
-    if plan.budget is not None and plan.budget < 0:
-        return "What is left does not even pay for the answer, so no tool is planned."
-    if plan.budget is not None and row.cost > plan.budget:
-        return f"One use costs {_exact(row.cost, unit)}, and only {_exact(plan.budget, unit)} is left for tools."
-    if row.tool in plan.beyond:
-        return "One use costs more than one of the caps leaves for it."
-    if plan.budget is not None and plan.cost + row.cost > plan.budget:
-        return (
-            f"One use fits what is left, but not beside what is planned for {_exact(plan.cost, unit)}, which is worth "
-            "more together."
-        )
-    return "It would still fit, but adds so little that the plan does not tell it from nothing."
 
 
 def _uses(count: int) -> str:

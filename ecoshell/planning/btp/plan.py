@@ -157,19 +157,14 @@ class Plan:
     """Whether uses earn further ones."""
     beyond: Container[str] = field(default=(), compare=False, repr=False)
     """Tools that are too dear for another budget."""
-    _bounds: Mapping[str, Bound] = field(default_factory=dict[str, Bound], compare=False, repr=False)
-    """Of tools that were used."""
+    bounds: Mapping[str, Bound] = field(default_factory=dict[str, Bound], compare=False, repr=False)
+    """What the bounds of tools that were used are made of."""
     _new: Container[str] = field(default=(), compare=False, repr=False)
     """Tools without a history."""
-    _by_tool: Mapping[str, PlanRow] = field(default_factory=dict[str, PlanRow], compare=False, repr=False)
 
     def row(self, tool: str) -> PlanRow | None:
         """The tool's row; None for a tool that was no candidate."""
-        return self._by_tool.get(tool)
-
-    def bound(self, row: PlanRow) -> Bound:
-        """What the bound of a row is made of."""
-        return self._bounds.get(row.tool) or Bound(row.bound)
+        return next((row for row in self.rows if row.tool == tool), None)
 
     @property
     def cost(self) -> int:
@@ -208,36 +203,28 @@ class TaskPlan:
         `earned`: a use that helped earns a further one, and of a tool that has helped one that says nothing is given
         back; not by the paper.
         """
-        self._candidates = tuple(candidates)
+        self.candidates = tuple(candidates)
+        """What was first planned with."""
         self._threshold = threshold
         self._strict = strict
         self._earned = earned
         self._blacklisting = blacklisting
-        self._uses: Counter[str] = Counter()
+        self.uses: Counter[str] = Counter()
+        """How often each tool was used so far."""
         self._helped: Counter[str] = Counter()
         self._unjudged: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
 
-    @property
-    def candidates(self) -> tuple[Candidate, ...]:
-        """What was first planned with."""
-        return self._candidates
-
-    @property
-    def uses(self) -> Mapping[str, int]:
-        """How often each tool was used so far."""
-        return self._uses
-
     def copy(self) -> "TaskPlan":
         """The same counts, which go on by themselves from here."""
         twin = copy(self)
-        twin._uses, twin._helped = Counter(self._uses), Counter(self._helped)
+        twin.uses, twin._helped = Counter(self.uses), Counter(self._helped)
         twin._unjudged, twin._failed = Counter(self._unjudged), Counter(self._failed)
         return twin
 
     def count(self, tool: str, helpful: bool | None) -> None:
         """Count one use and its judgment; None says nothing about the tool."""
-        self._uses[tool] += 1
+        self.uses[tool] += 1
         judged = self._unjudged if helpful is None else self._helped if helpful else self._failed
         judged[tool] += 1
 
@@ -260,16 +247,16 @@ class TaskPlan:
         `candidates` take the place of the first ones, as their costs have changed; tools in `beyond` are too dear for
         another budget.
         """
-        wanted = self._candidates if candidates is None else candidates
+        wanted = self.candidates if candidates is None else candidates
         bounds: dict[str, Bound] = {}
         for one in wanted:
-            if used := self._uses.get(one.tool):
+            if used := self.uses.get(one.tool):
                 helped, unjudged = self._helped[one.tool], self._unjudged[one.tool]
                 earned = (helped, unjudged) if self._earned and helped else (0, 0)
                 bounds[one.tool] = Bound(one.bound, used, *earned, self._blacklisted(one))
         most = [bounds[one.tool].total if one.tool in bounds else one.bound for one in wanted]
         left = [
-            0 if one.tool in beyond else max(0, bound - self._uses[one.tool])
+            0 if one.tool in beyond else max(0, bound - self.uses[one.tool])
             for one, bound in zip(wanted, most, strict=True)
         ]
         if budget is None:
@@ -278,38 +265,33 @@ class TaskPlan:
             from ecoshell.planning.btp.knapsack import solve
 
             counts = solve([one.worth for one in wanted], [one.cost for one in wanted], left, budget)
-        dear = {one.tool for one in wanted if one.tool in beyond or (budget is not None and one.cost > budget)}
-        rows = {
-            one.tool: self._row(one, bound, int(count), dear=one.tool in dear)
-            for one, bound, count in zip(wanted, most, counts, strict=True)
-        }
+        rows: list[PlanRow] = []
+        for one, bound, count in zip(wanted, most, counts, strict=True):
+            used, tool = self.uses[one.tool], bounds.get(one.tool)
+            if count:
+                state, why = "planned", "value" if one.known else "new"
+            elif tool is not None and tool.blacklisted:
+                state, why = "forbidden", "blacklist"
+            elif not self._strict and (one.tool in beyond or (budget is not None and one.cost > budget)):
+                state, why = "forbidden", "budget"  # not even one use fits what is left
+            elif one.bound == 0 and not used:
+                state, why = "unplanned", "below τ"
+            else:
+                state, why = "forbidden" if self._strict else "unplanned", "quota" if bound <= used else "budget"
+            row = PlanRow(
+                tool=one.tool,
+                value=round(one.value, 4),
+                cost=one.cost,
+                spread=one.spread,
+                bound=bound,
+                planned=used + count,
+                used=used,
+                state=state,
+                why=why,
+                chance=round(one.chance, 4),
+            )
+            rows.append(row)
         barring = ("forbidden", "unplanned") if self._strict else ("forbidden",)
-        forbidden: dict[str, PlanWhy] = {tool: row.why for tool, row in rows.items() if row.state in barring}
+        forbidden: dict[str, PlanWhy] = {row.tool: row.why for row in rows if row.state in barring}
         new = {one.tool for one in wanted if not one.known}
-        return Plan(tuple(rows.values()), budget, forbidden, self._earned, beyond, bounds, new, rows)
-
-    def _row(self, one: Candidate, bound: int, count: int, *, dear: bool) -> PlanRow:
-        """`dear`: not even one use fits what is left."""
-        used = self._uses[one.tool]
-        if count:
-            state, why = "planned", "value" if one.known else "new"
-        elif self._blacklisted(one):
-            state, why = "forbidden", "blacklist"
-        elif dear and not self._strict:
-            state, why = "forbidden", "budget"
-        elif one.bound == 0 and not used:
-            state, why = "unplanned", "below τ"
-        else:
-            state, why = "forbidden" if self._strict else "unplanned", "quota" if bound <= used else "budget"
-        return PlanRow(
-            tool=one.tool,
-            value=round(one.value, 4),
-            cost=one.cost,
-            spread=one.spread,
-            bound=bound,
-            planned=used + count,
-            used=used,
-            state=state,
-            why=why,
-            chance=round(one.chance, 4),
-        )
+        return Plan(tuple(rows), budget, forbidden, self._earned, beyond, bounds, new)

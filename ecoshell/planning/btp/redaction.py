@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import takewhile
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 from urllib.parse import quote
 
 MARK = "[redacted]"
@@ -114,7 +114,7 @@ def redacted(text: str, environ: Mapping[str, str]) -> str:
             text = text.replace(value, MARK)
         elif value in text:
             text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", MARK, text)
-    text = _shapes().sub(MARK, text)
+    text = _compiled(_SHAPES, re.DOTALL).sub(MARK, text)
     lower = text.lower()
     for pattern, words in _SURROUNDED.items():
         if any(word in lower for word in words):
@@ -162,14 +162,9 @@ def size_level(characters: int) -> int:
 
 
 @cache
-def _shapes() -> re.Pattern[str]:
-    return re.compile(_SHAPES, re.DOTALL)
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
     """Compiled when first needed, not at start-up."""
-    return re.compile(pattern, re.IGNORECASE)
+    return re.compile(pattern, flags)
 
 
 def _values(environ: Mapping[str, str]) -> list[str]:
@@ -202,22 +197,19 @@ def _clean(value: Any, environ: Mapping[str, str], most: int, depth: int = 0) ->
 
 def _clean_items(items: Sequence[Any], environ: Mapping[str, str], most: int, depth: int) -> Iterator[Any]:
     """A list, which may be a command line: what follows `--password` is one, and so are `-u` and `name:password`."""
+    words = (word for word in items[:2] if isinstance(word, str))
+    program = " ".join(takewhile(lambda word: not word.startswith("-"), words))[:_AHEAD]
     before: Any = ""
-    program = " ".join(takewhile(lambda word: not word.startswith("-"), filter(_is_text, items[:2])))[:_AHEAD]
     for item in items:
+        told = item
+        if isinstance(item, str) and isinstance(before, str):
+            if before in ("-u", "--user") and ":" in item:
+                told = MARK
+            else:  # a word of a command line whose password is marked
+                start = f"{program} {before[:_AHEAD]} "
+                line = f"{start}{item[:_AHEAD]}"
+                marked = _compiled(_INLINE).sub(rf"\g<name>{MARK}", line)
+                told = marked[len(start) :] if marked.startswith(start) and marked != line else item
         known = isinstance(before, str) and before[:2] == "--" and _compiled(_FIELD).search(before[:_AHEAD])
-        login = before in ("-u", "--user") and isinstance(item, str) and ":" in item
-        inline = _inline(f"{program} {before[:_AHEAD]} ", item) if _is_text(item) and _is_text(before) else ""
-        yield MARK if known or login else _clean(inline or item, environ, most, depth)
+        yield MARK if known else _clean(told, environ, most, depth)
         before = item
-
-
-def _is_text(value: object) -> TypeGuard[str]:
-    return isinstance(value, str)
-
-
-def _inline(before: str, word: str) -> str:
-    """A word of a command line whose password is marked; empty when there is none in it."""
-    line = f"{before}{word[:_AHEAD]}"
-    told = _compiled(_INLINE).sub(rf"\g<name>{MARK}", line)
-    return told[len(before) :] if told.startswith(before) and told != line else ""

@@ -7,7 +7,7 @@ The setting `[plan] resource_price` says what one is worth in dollars.
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
@@ -61,26 +61,20 @@ class Tariff:
 
         Beyond the last tier its rate holds on.
         """
-        rate = (
-            _held(footprint.cpu_mb, self.cpu)
-            + _number(footprint.cpu_instant_mb) * self.cpu_instant
-            + _held(footprint.gpu_mb, self.gpu)
-            + _number(footprint.gpu_instant_mb) * self.gpu_instant
-        )
+        rate = Decimal(0)
+        for constant, tiers, instant, instant_rate in (
+            (footprint.cpu_mb, self.cpu, footprint.cpu_instant_mb, self.cpu_instant),
+            (footprint.gpu_mb, self.gpu, footprint.gpu_instant_mb, self.gpu_instant),
+        ):
+            if constant is not None:
+                rate += _number(constant) * next((price for most, price in tiers if constant <= most), tiers[-1][1])
+            rate += _number(instant) * instant_rate
         return self.run + _number(milliseconds) * rate
 
 
 def tiers_of(rates: Mapping[int, Decimal]) -> Tiers:
     """Rates by the most MB they hold for, in rising order."""
     return tuple(sorted(rates.items()))
-
-
-def _held(megabytes: float | None, tiers: Tiers) -> Decimal:
-    """What constant memory costs in a millisecond."""
-    if megabytes is None:
-        return Decimal(0)
-    rate = next((rate for most, rate in tiers if megabytes <= most), tiers[-1][1])
-    return _number(megabytes) * rate
 
 
 def _number(figure: float | None) -> Decimal:
@@ -131,14 +125,14 @@ def size_levels(sizes: Sequence[float], most: int = MOST_LEVELS) -> tuple[float,
     logs = [math.log(max(error / clusterings[0][0], _NO_ERROR)) for error, _ in clusterings]
     bends = [logs[place - 1] - 2 * logs[place] + logs[place + 1] for place in range(1, len(logs) - 1)]
     sharpest = max(range(len(bends)), key=lambda place: round(bends[place], 9))
-    return _unscaled(clusterings[1 + sharpest if bends[sharpest] >= _SHARP else LEVELS - 1][1])
+    return clusterings[1 + sharpest if bends[sharpest] >= _SHARP else LEVELS - 1][1]
 
 
 def centres(sizes: Sequence[float], count: int) -> tuple[float, ...]:
     """Centres of exactly `count` levels, or of as many as there are distinct sizes."""
     scaled = sorted(map(_scale, sizes))
     found = _clusterings(scaled, min(count, len(set(scaled))))
-    return _unscaled(found[-1][1]) if found else ()
+    return found[-1][1] if found else ()
 
 
 def level_of(size: float, levels: Sequence[float]) -> int:
@@ -156,12 +150,8 @@ def _scale(size: float) -> float:
     return math.log(max(size, 1.0))
 
 
-def _unscaled(places: Iterable[float]) -> tuple[float, ...]:
-    return tuple(round(math.exp(place), 6) for place in places)
-
-
 def _clusterings(ordered: Sequence[float], most: int) -> list[tuple[float, tuple[float, ...]]]:
-    """The least squared error and the centres of the best clustering into 1, 2, … `most` pieces.
+    """The least squared error and the centres, as sizes, of the best clustering into 1, 2, … `most` pieces.
 
     `best[k, j]` is the error of the first j numbers in k pieces: the last piece begins where the sum is least.
     """
@@ -190,7 +180,8 @@ def _clusterings(ordered: Sequence[float], most: int) -> list[tuple[float, tuple
             begin = int(cut[left, end])
             means.append(float(points[begin:end].mean()))
             end = begin
-        clusterings.append((float(best[pieces, count]), tuple(reversed(means))))
+        sizes = tuple(round(math.exp(mean), 6) for mean in reversed(means))
+        clusterings.append((float(best[pieces, count]), sizes))
     return clusterings
 
 
@@ -312,12 +303,14 @@ def _times(ratio: Decimal) -> str:
 def cost_table(runs: Mapping[str, Sequence[ProfiledRun]]) -> CostTable:
     """The costs of several tools, by size levels of all that they were run on."""
     levels = size_levels([run.size for some in runs.values() for run in some])
-
-    def vectors(figure: Callable[[ProfiledRun], Decimal]) -> dict[str, CostVector]:
-        found = {tool: cost_vector([(run.size, figure(run)) for run in some], levels) for tool, some in runs.items()}
-        return {tool: vector for tool, vector in found.items() if vector is not None}
-
-    return CostTable(levels, vectors(ProfiledRun.price), vectors(lambda run: _number(run.milliseconds)))
+    prices: dict[str, CostVector] = {}
+    times: dict[str, CostVector] = {}
+    for tool, some in runs.items():
+        price = cost_vector([(run.size, run.price()) for run in some], levels)
+        time = cost_vector([(run.size, _number(run.milliseconds)) for run in some], levels)
+        if price is not None and time is not None:
+            prices[tool], times[tool] = price, time
+    return CostTable(levels, prices, times)
 
 
 VERSION = 1

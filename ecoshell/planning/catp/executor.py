@@ -16,11 +16,7 @@ T = TypeVar("T")
 
 
 class NodeFailed(Exception):
-    """A node failed; what stands behind it is skipped, all else goes on."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A node failed, and why; what stands behind it is skipped, all else goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,19 @@ async def run_graph(
     A node that fails lets only its descendants be skipped. Any other exception, and a cancellation, stops all branches,
     waits for their end and is raised; what ran is stopped then, and what waited is skipped.
     """
-    return await _Run(plan, run_node, parallel, ordered, watch).whole()
+    run = _Run(plan, run_node, parallel, ordered, watch)
+    try:
+        async with run.group:
+            run.start()
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from None
+    finally:
+        for one in [*run.nodes.values()]:  # a node may have been cancelled before its first step
+            if one.state == "running":
+                run.tell(one, "stopped")
+            elif one.state == "waiting":
+                run.tell(one, "skipped", reason="the plan was stopped")
+    return GraphRun(tuple(run.nodes.values()), run.now())
 
 
 class _Run(Generic[T]):
@@ -76,92 +84,77 @@ class _Run(Generic[T]):
         ordered: Collection[str],
         watch: Watch | None,
     ) -> None:
+        self.nodes: dict[str, NodeRun] = {node.label: NodeRun(node) for node in plan.nodes}
+        self.group = asyncio.TaskGroup()
         self._run_node = run_node
         self._slots = max(1, parallel)
         self._watch = watch
-        self._runs: dict[str, NodeRun] = {node.label: NodeRun(node) for node in plan.nodes}
         self._results: dict[str, T] = {}
-        self._place = {label: at for at, label in enumerate(self._runs)}
+        self._place = {label: at for at, label in enumerate(self.nodes)}
         self._order = TopologicalSorter({node.label: {*node.after} - {TASK} for node in plan.nodes})
+        self._order.prepare()
         self._ready: list[str] = []
         """Nodes that wait for no result any more, but perhaps for their turn or for room."""
-        self._turns = [label for label in self._runs if label in ordered]
+        self._turns = [label for label in self.nodes if label in ordered]
         """Nodes whose order counts and that have not ended; only the first may run."""
         self._stopped = False
-
-    async def whole(self) -> GraphRun:
         self._begun = asyncio.get_running_loop().time()
-        self._order.prepare()
-        try:
-            async with asyncio.TaskGroup() as self._group:
-                self._start()
-        except BaseExceptionGroup as several:
-            raise several.exceptions[0] from None
-        finally:
-            for run in [*self._runs.values()]:  # a node may have been cancelled before its first step
-                if run.state == "running":
-                    self._tell(run, "stopped")
-                elif run.state == "waiting":
-                    self._tell(run, "skipped", reason="the plan was stopped")
-        return GraphRun(tuple(self._runs.values()), self._now())
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Seconds since the plan's start."""
         return asyncio.get_running_loop().time() - self._begun
 
-    def _start(self) -> None:
+    def start(self) -> None:
         """Start what may start, as far as there is room, in the plan's order."""
-        self._ready = sorted((*self._ready, *self._order.get_ready()), key=self._place.__getitem__)
-        waiting, self._ready = self._ready, []
+        waiting = sorted((*self._ready, *self._order.get_ready()), key=self._place.__getitem__)
+        self._ready = []
         for label in waiting:
             if not self._slots or (label in self._turns and label != self._turns[0]):
                 self._ready.append(label)
             else:
                 self._slots -= 1
-                self._tell(self._runs[label], "running")
-                self._group.create_task(self._one(label), name=label)
+                self.tell(self.nodes[label], "running")
+                self.group.create_task(self._one(label), name=label)
 
     async def _one(self, label: str) -> None:
-        """Run one node, and start what waited for it."""
-        node = self._runs[label].node
+        """Run one node; then start what waited for it or, where it failed, skip that, directly or not."""
+        node = self.nodes[label].node
         given = {one: self._results[one] for one in node.after if one != TASK}
         try:
             self._results[label] = await self._run_node(node, given)
         except NodeFailed as failure:
-            self._fail(label, failure.reason)
+            self.tell(self.nodes[label], "failed", reason=str(failure))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 self._stopped = True
-                self._tell(self._runs[label], "stopped")
+                self.tell(self.nodes[label], "stopped")
                 raise
-            self._fail(label, "it was cancelled from within")
+            self.tell(self.nodes[label], "failed", reason="it was cancelled from within")
         except BaseException as defect:
             self._stopped = True
-            self._tell(self._runs[label], "failed", reason=str(defect) or type(defect).__name__)
+            self.tell(self.nodes[label], "failed", reason=str(defect) or type(defect).__name__)
             raise
         else:
             self._order.done(label)
-            self._tell(self._runs[label], "done")
-        self._slots += 1
-        self._turns = [one for one in self._turns if self._runs[one].state in ("waiting", "running")]
-        if not self._stopped:
-            self._start()
-
-    def _fail(self, label: str, reason: str) -> None:
-        """The node failed: skip what waits for it, directly or not."""
-        self._tell(self._runs[label], "failed", reason=reason)
-        lost = {label}
-        for run in [*self._runs.values()]:
+            self.tell(self.nodes[label], "done")
+        lost = {label} if self.nodes[label].state == "failed" else set[str]()
+        for run in [*self.nodes.values()]:
             if not lost.isdisjoint(run.node.after):
                 lost.add(run.node.label)
                 if run.state == "waiting":
-                    self._tell(run, "skipped", reason=f"{label} failed")
+                    self.tell(run, "skipped", reason=f"{label} failed")
+        self._slots += 1
+        self._turns = [one for one in self._turns if self.nodes[one].state in ("waiting", "running")]
+        if not self._stopped:
+            self.start()
 
-    def _tell(self, run: NodeRun, state: NodeState, *, reason: str = "") -> None:
-        now = self._now()
+    def tell(self, run: NodeRun, state: NodeState, *, reason: str = "") -> None:
+        """Keep a node's new state, and say so."""
+        now = self.now()
         started = now if state == "running" else run.started
         finished = None if state in ("running", "skipped") else now
         told = replace(run, state=state, reason=reason, started=started, finished=finished)
-        self._runs[run.node.label] = told
+        self.nodes[run.node.label] = told
         if self._watch is not None:
             self._watch(told)

@@ -5,12 +5,11 @@ can be written, with what a node waits for in one order.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from ecoshell.models.grammar import literal
 from ecoshell.planning.catp.plan import TASK, Node, PlanFault, shown
-from ecoshell.planning.catp.rules import FAR, Choice, Problem, State
+from ecoshell.planning.catp.rules import FAR, Problem, State
 from ecoshell.planning.catp.tpl import CLOSE, END, OPEN, START, quoted, token_word
 
 MAX_RULES = 4_000
@@ -59,20 +58,18 @@ class Draft:
             if self._state is not None and self.tokens[-1][0] == "[" and self._nodes:
                 self._next[OPEN] = self._state, None
             elif self._state is not None:
-                for choice, after in self._rules.choices(self._state, left):
-                    self._next |= {token: (after, begun) for token, begun in self._tokens(choice)}
+                for (kind, number), after in self._rules.choices(self._state, left):
+                    if kind == "node":
+                        self._next[f"<{token_word(self._nodes[number])}>"] = after, None
+                    elif kind != "tool":
+                        self._next[_SIGNS[kind]] = after, None
+                    else:
+                        for tool, one in self._rules.class_of.items():
+                            used = self._uses[tool]
+                            if one == number and (self._problem.uses is None or used < self._problem.uses):
+                                node = Node(tool, index=used + 1)
+                                self._next[f"[{token_word(node)}]"] = after, node
         return self._next
-
-    def _tokens(self, choice: Choice) -> Iterator[tuple[str, Node | None]]:
-        """The tokens that say this, and the node that each begins."""
-        kind, number = choice
-        if kind == "tool":
-            for tool, one in self._rules.class_of.items():
-                if one == number and (self._problem.uses is None or self._uses[tool] < self._problem.uses):
-                    node = Node(tool, index=self._uses[tool] + 1)
-                    yield f"[{token_word(node)}]", node
-        else:
-            yield f"<{token_word(self._nodes[number])}>" if kind == "node" else _SIGNS[kind], None
 
 
 _SIGNS = {"task": TASK, "close": CLOSE, "end": END}
@@ -95,7 +92,7 @@ def plan_grammar(problem: Problem) -> str:
         rules = further
     if not rules:
         raise PlanFault("No plan of these tools gives what the task asks for.")
-    lines = [f'root ::= "[" {_name(0)}', *rules.values()]
+    lines = ['root ::= "[" s0', *rules.values()]
     for number in range(len(problem.rules.classes)):
         tools = (literal(quoted(tool)) for tool, one in problem.rules.class_of.items() if one == number)
         lines.append(f"tool-{number} ::= {' | '.join(tools)}")
@@ -108,30 +105,21 @@ def _states(problem: Problem) -> dict[State, str] | None:
     numbers, rules, waiting = {start: 0}, dict[State, str](), [start]
     while waiting:
         state, ways = waiting.pop(), list[str]()
-        for choice, after in problem.rules.choices(state):
-            written = _written(choice, state)
+        for (kind, number), after in problem.rules.choices(state):
+            if kind == "tool":
+                comma, due = ", " if state.groups else "", len(state.groups) + 1
+                written = f'{literal(f"{comma}[{due}, ")} tool-{number} ", ["'
+            elif kind == "node":
+                written = literal(f"{', ' if state.task or any(state.had) else ''}{number + 1}")
+            else:
+                written = {"task": literal(quoted(TASK)), "close": '"]]"', "end": '"]"'}[kind]
             if after is not None and after not in numbers:
                 numbers[after] = len(numbers)
                 waiting.append(after)
-            ways.append(written if after is None else f"{written} {_name(numbers[after])}")
+            ways.append(written if after is None else f"{written} s{numbers[after]}")
         if not ways:
             return {}  # only at the start: no other state is come to from which there is no way
-        rules[state] = f"{_name(numbers[state])} ::= {' | '.join(ways)}"
+        rules[state] = f"s{numbers[state]} ::= {' | '.join(ways)}"
         if len(numbers) > MAX_RULES:
             return None
     return rules
-
-
-def _name(number: int) -> str:
-    return f"s{number}"
-
-
-def _written(choice: Choice, state: State) -> str:
-    """What is written for a choice, as a GBNF expression."""
-    kind, number = choice
-    if kind == "tool":
-        comma, due = ", " if state.groups else "", len(state.groups) + 1
-        return f'{literal(f"{comma}[{due}, ")} tool-{number} ", ["'
-    if kind == "node":
-        return literal(f"{', ' if state.task or any(state.had) else ''}{number + 1}")
-    return {"task": literal(quoted(TASK)), "close": '"]]"', "end": '"]"'}[kind]

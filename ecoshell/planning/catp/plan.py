@@ -104,21 +104,37 @@ def faults_of(nodes: Sequence[Node]) -> Iterator[PlanFault]:
         places.setdefault(node.label, at)
     cycle: list[tuple[str, str]] | None = None
     for at, node in enumerate(nodes):
-        label, seen = node.label, set[str]()
-        if said := _misnamed(node, at, places):
+        label, seen, said = node.label, set[str](), ""
+        if not node.tool or node.tool == TASK:
+            said = f"A tool cannot be called {shown(node.tool)}."
+        elif not 1 <= node.index <= MAX_INDEX:
+            said = f"The index of {shown(label)} is not between 1 and {MAX_INDEX}."
+        elif places[label] < at:
+            said = f"Two nodes are called {shown(label)}: a tool's second use is {shown(f'{node.tool}#2')}."
+        elif not node.after:
+            said = f"{shown(label)} names no dependency: it needs `{TASK}` or an earlier node."
+        if said:
             yield PlanFault(said, node=label, spot=(at, ITSELF))
         for number, one in enumerate(node.after):
+            said = ""
             if one in seen:
                 said = f"{shown(label)} names its dependency {shown(one)} twice."
             elif one == TASK or places.get(one, at) < at:
-                said = ""
+                pass
             elif one == label:
                 said = f"{shown(label)} waits for itself."
             elif one not in places:
                 said = f"{shown(label)} waits for {shown(one)}, which is not in the plan."
             else:
                 cycle = _cycle(nodes) if cycle is None else cycle
-                said = _later(label, one, cycle)
+                said = f"{shown(label)} waits for {shown(one)}, which stands later"
+                said += ": a node stands after those it waits for."
+                if (label, one) in cycle:
+                    first = cycle.index((label, one))
+                    way = [label, *(waited for _, waited in (*cycle[first:], *cycle[:first]))]
+                    more = " → …" if len(way) > _CYCLE_SHOWN + 1 else ""
+                    told = " → ".join(map(shown, way[: _CYCLE_SHOWN + 1]))
+                    said = f"{shown(label)} waits for itself in a cycle: {told}{more}."
             if said:
                 yield PlanFault(said, node=label, spot=(at, number))
             seen.add(one)
@@ -129,28 +145,6 @@ def beyond(nodes: Sequence[Node], most: int, *, counted: bool = True) -> PlanFau
     said = f"{len(nodes)} nodes; at most {most} are taken" if counted else f"more than {most} nodes"
     label = nodes[most].label
     return PlanFault(f"The plan has {said}: {shown(label)} is one too many.", node=label, spot=(most, ITSELF))
-
-
-def _misnamed(node: Node, at: int, places: Mapping[str, int]) -> str:
-    if not node.tool or node.tool == TASK:
-        return f"A tool cannot be called {shown(node.tool)}."
-    if not 1 <= node.index <= MAX_INDEX:
-        return f"The index of {shown(node.label)} is not between 1 and {MAX_INDEX}."
-    if places[node.label] < at:
-        return f"Two nodes are called {shown(node.label)}: a tool's second use is {shown(f'{node.tool}#2')}."
-    if not node.after:
-        return f"{shown(node.label)} names no dependency: it needs `{TASK}` or an earlier node."
-    return ""
-
-
-def _later(label: str, one: str, cycle: list[tuple[str, str]]) -> str:
-    """What is wrong with waiting for a node that stands later."""
-    if (label, one) not in cycle:
-        return f"{shown(label)} waits for {shown(one)}, which stands later: a node stands after those it waits for."
-    first = cycle.index((label, one))
-    way = [label, *(waited for _, waited in (*cycle[first:], *cycle[:first]))]
-    said = " → ".join(map(shown, way[: _CYCLE_SHOWN + 1])) + (" → …" if len(way) > _CYCLE_SHOWN + 1 else "")
-    return f"{shown(label)} waits for itself in a cycle: {said}."
 
 
 def _cycle(nodes: Sequence[Node]) -> list[tuple[str, str]]:

@@ -117,9 +117,16 @@ class Rules:
         gives = {numbers[behaviour]: kinds for kinds, behaviour in reversed(served.items())}
         self.gives = tuple(gives[number] for number in range(len(numbers)))
         """As what the results of each group can be read."""
-        classes = {tool: self._class(tool, one) for tool, one in tools.items()}
+        classes: dict[str, ToolClass] = {}
+        for tool, one in tools.items():
+            usable = tuple(_uses(one, gives) for gives in self.gives)
+            classes[tool] = ToolClass(one.needs, usable, _uses(one, problem.given), self.group_of[tool])
         self.classes = tuple(dict.fromkeys(classes.values()))
         self.class_of = {tool: self.classes.index(one) for tool, one in classes.items()}
+        members, uses = [*self.class_of.values()], problem.uses
+        left = () if uses is None else tuple(members.count(number) * uses for number in range(len(self.classes)))
+        self.start = State(left=left)
+        """A plan without nodes."""
         self._none: Counts = (0,) * len(self.gives)
         self._enough = max([1, *(len(one.needs) for one in self.classes)])
         """Results of one group beyond which a further one makes no difference."""
@@ -130,17 +137,6 @@ class Rules:
         self._endings = cache(self._endings_uncached)
         self._further = cache(self._further_uncached)
 
-    def _class(self, tool: str, one: Signature) -> ToolClass:
-        usable = tuple(_uses(one, gives) for gives in self.gives)
-        return ToolClass(one.needs, usable, _uses(one, self._problem.given), self.group_of[tool])
-
-    @cached_property
-    def start(self) -> State:
-        """A plan without nodes."""
-        uses = self._problem.uses
-        members = [*self.class_of.values()]
-        return State(left=() if uses is None else tuple(members.count(n) * uses for n in range(len(self.classes))))
-
     def choices(self, state: State, most: int = FAR - 1) -> Iterator[tuple[Choice, State | None]]:
         """What may come next if the plan is to end within so many tokens, and the state after it; None is the end."""
         for choice, after, tokens in self._ways(state):
@@ -149,35 +145,41 @@ class Rules:
 
     def _ways_uncached(self, state: State) -> list[tuple[Choice, State | None, int]]:
         """What the rules let come next, the state after it, and the tokens to the end that way."""
-        found: list[tuple[Choice, State | None, int]] = []
-        for choice, after in self._permitted(state):
-            tokens = 2 if choice[0] == "tool" else 1  # <SoD> belongs to the tool
-            found.append((choice, after, tokens + (0 if after is None else self.distance(after))))
-        return found
-
-    def _permitted(self, state: State) -> Iterator[tuple[Choice, State | None]]:
-        """What the rules let come next, whether or not the plan could be ended then."""
+        permitted: list[tuple[Choice, State | None]] = []
         if state.tool is None:
             if self.delivers(self._counted(state.groups, state.sinks)):
-                yield ("end", 0), None
+                permitted.append((("end", 0), None))
             if len(state.groups) < self._problem.max_nodes:
-                for number in self._usable_classes(state.left):
-                    yield ("tool", number), state._replace(tool=number, left=_less(state.left, number), had=self._none)
-            return
-        tool, begun = self.classes[state.tool], state.task or any(state.had)
-        if tool.task_usable and not begun:
-            yield ("task", 0), state._replace(task=True)
-        for at in range(state.next, len(state.groups)):
-            group = state.groups[at]
-            if tool.usable[group]:
-                had = tuple(min(n + (at == group), self._enough) for at, n in enumerate(state.had))
-                sinks = (*state.sinks[:at], not self._problem.wanted, *state.sinks[at + 1 :])
-                yield ("node", at), state._replace(had=had, sinks=sinks, next=at + 1)
-        if begun and not self.missing(tool.needs, state.had, task=state.task):
-            yield ("close", 0), State((*state.groups, tool.group), (*state.sinks, True), state.left)
+                for number, left in self._tools_left(state.left):
+                    after = state._replace(tool=number, left=left, had=self._none)
+                    permitted.append((("tool", number), after))
+        else:
+            tool, begun = self.classes[state.tool], state.task or any(state.had)
+            if tool.task_usable and not begun:
+                permitted.append((("task", 0), state._replace(task=True)))
+            for at in range(state.next, len(state.groups)):
+                group = state.groups[at]
+                if tool.usable[group]:
+                    had = tuple(min(n + (at == group), self._enough) for at, n in enumerate(state.had))
+                    sinks = (*state.sinks[:at], not self._problem.wanted, *state.sinks[at + 1 :])
+                    permitted.append((("node", at), state._replace(had=had, sinks=sinks, next=at + 1)))
+            if begun and not self.missing(tool.needs, state.had, task=state.task):
+                after = State((*state.groups, tool.group), (*state.sinks, True), state.left)
+                permitted.append((("close", 0), after))
+        ways: list[tuple[Choice, State | None, int]] = []
+        for choice, after in permitted:
+            tokens = 2 if choice[0] == "tool" else 1  # <SoD> belongs to the tool
+            ways.append((choice, after, tokens + (0 if after is None else self.distance(after))))
+        return ways
 
-    def _usable_classes(self, left: Counts) -> list[int]:
-        return [number for number in range(len(self.classes)) if not left or left[number]]
+    def _tools_left(self, left: Counts) -> list[tuple[int, Counts]]:
+        """The classes of which a tool may still come, each with what is left after it."""
+        numbers = range(len(self.classes))
+        return [
+            (number, tuple(n - (at == number) for at, n in enumerate(left)))
+            for number in numbers
+            if not left or left[number]
+        ]
 
     def missing(self, needs: tuple[str, ...], counts: Counts, *, task: bool) -> str:
         """The first of these needs that results, counted by group, and what the user gave do not meet; or none."""
@@ -236,10 +238,9 @@ class Rules:
         """The nodes that may come next: the tokens of each, and where the plan stands then."""
         return [
             (2 + tokens, after)
-            for number in self._usable_classes(standing.left)
+            for number, left in self._tools_left(standing.left)
             for tokens, after in self._endings(
-                standing._replace(left=_less(standing.left, number)),
-                _Begun(number, self._none, False, standing.sinks, standing.spare),
+                standing._replace(left=left), _Begun(number, self._none, False, standing.sinks, standing.spare)
             )
         ]
 
@@ -274,10 +275,6 @@ class Rules:
 
 def _masked(counts: Counts, usable: tuple[bool, ...]) -> list[int]:
     return [n if use else 0 for n, use in zip(counts, usable, strict=True)]
-
-
-def _less(left: Counts, number: int) -> Counts:
-    return tuple(n - (at == number) for at, n in enumerate(left))
 
 
 def _uses(signature: Signature, given: Iterable[str]) -> bool:
@@ -345,7 +342,18 @@ def _misfits(plan: GraphPlan, problem: Problem) -> Iterator[PlanFault]:
     rules = problem.rules
     groups = {node.label: rules.group_of[node.tool] for node in plan.nodes}
     for at, node in enumerate(plan.nodes):
-        yield from _misfits_of(at, node, groups, problem)
+        tool, counts = rules.classes[rules.class_of[node.tool]], [0] * len(rules.gives)
+        for place, label in enumerate(node.after):
+            if not (tool.task_usable if label == TASK else tool.usable[groups[label]]):
+                taken = " or ".join(sorted(problem.tools[node.tool].takes))
+                given = " and ".join(problem.given) if label == TASK else "/".join(sorted(rules.gives[groups[label]]))
+                said = f"{shown(node.label)} takes {taken}, and {shown(label)} gives {given}."
+                yield PlanFault(said, node=node.label, spot=(at, place))
+            if label != TASK:
+                counts[groups[label]] += 1
+        if kind := rules.missing(tool.needs, tuple(counts), task=TASK in node.after):
+            said = f"{shown(node.label)} needs {kind}, and nothing it waits for gives (enough of) it."
+            yield PlanFault(said, node=node.label, spot=(at, ITSELF))
     sinks = [groups[node.label] for node in plan.sinks]
     if not rules.delivers(tuple(sinks.count(group) for group in range(len(rules.gives)))):
         first = plan.sinks[0]
@@ -353,20 +361,3 @@ def _misfits(plan: GraphPlan, problem: Problem) -> Iterator[PlanFault]:
         asked = f"The task asks for {' and '.join(problem.wanted)}, nothing more and nothing less"
         said = f"{asked}; the plan ends in {', '.join(ends)}."
         yield PlanFault(said, node=first.label, spot=(plan.nodes.index(first), ITSELF))
-
-
-def _misfits_of(at: int, node: Node, groups: Mapping[str, int], problem: Problem) -> Iterator[PlanFault]:
-    rules, name = problem.rules, shown(node.label)
-    tool = rules.classes[rules.class_of[node.tool]]
-    counts = [0] * len(rules.gives)
-    for place, label in enumerate(node.after):
-        if not (tool.task_usable if label == TASK else tool.usable[groups[label]]):
-            taken = " or ".join(sorted(problem.tools[node.tool].takes))
-            given = " and ".join(problem.given) if label == TASK else "/".join(sorted(rules.gives[groups[label]]))
-            said = f"{name} takes {taken}, and {shown(label)} gives {given}."
-            yield PlanFault(said, node=node.label, spot=(at, place))
-        if label != TASK:
-            counts[groups[label]] += 1
-    if kind := rules.missing(tool.needs, tuple(counts), task=TASK in node.after):
-        said = f"{name} needs {kind}, and nothing it waits for gives (enough of) it."
-        yield PlanFault(said, node=node.label, spot=(at, ITSELF))

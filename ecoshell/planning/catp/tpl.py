@@ -14,9 +14,10 @@ In the token form a name with blanks, brackets or quotes, or one of the language
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Literal
 
 from ecoshell.planning.catp.plan import (
@@ -71,20 +72,18 @@ def render(plan: GraphPlan, form: Form = "tokens") -> str:
     The numbered form keeps the order of the nodes, not their indices: these count the uses of each tool from 1 on.
     """
     if form == "tokens":
-        words = {node.label: token_word(node) for node in plan.nodes} | {TASK: "task"}
-        nodes = (f"[{words[node.label]}] {OPEN} {_waits(node, words, '<{}>', ' ')} {CLOSE}" for node in plan.nodes)
-        return " ".join((START, *nodes, END))
-    if form == "text":
-        words = {node.label: quoted(_written_label(node)) for node in plan.nodes} | {TASK: quoted(TASK)}
-        entries = (f"{words[node.label]}, [{_waits(node, words)}]" for node in plan.nodes)
-    else:
-        words = {node.label: str(number) for number, node in enumerate(plan.nodes, 1)} | {TASK: quoted(TASK)}
-        entries = (f"[{words[node.label]}, {quoted(node.tool)}, [{_waits(node, words)}]]" for node in plan.nodes)
+        words, tokens = {TASK: "task"}, [START]
+        for node in plan.nodes:
+            words[node.label] = token_word(node)
+            tokens += [f"[{token_word(node)}]", OPEN, *(f"<{words[label]}>" for label in node.after), CLOSE]
+        return " ".join((*tokens, END))
+    words, entries = {TASK: quoted(TASK)}, list[str]()
+    for number, node in enumerate(plan.nodes, 1):
+        written = quoted(_written_label(node))
+        words[node.label] = written if form == "text" else str(number)
+        waits = f"[{', '.join(map(words.__getitem__, node.after))}]"
+        entries.append(f"{written}, {waits}" if form == "text" else f"[{number}, {quoted(node.tool)}, {waits}]")
     return f"[{', '.join(entries)}]"
-
-
-def _waits(node: Node, words: dict[str, str], around: str = "{}", between: str = ", ") -> str:
-    return between.join(around.format(words[label]) for label in node.after)
 
 
 @lru_cache(maxsize=4096)
@@ -127,12 +126,8 @@ class Written:
 
     def placed(self, fault: PlanFault) -> PlanFault:
         """The fault with its place in the text."""
-        return _placed(fault, self.text, self.places)
-
-
-def _placed(fault: PlanFault, text: str, places: Sequence[Sequence[int]]) -> PlanFault:
-    at, number = fault.spot
-    return PlanFault.at(text, places[at][number - ITSELF], fault.message, fault.node)
+        at, number = fault.spot
+        return PlanFault.at(self.text, self.places[at][number - ITSELF], fault.message, fault.node)
 
 
 def find_plan(text: str, tools: Collection[str] | None = None) -> Written:
@@ -149,7 +144,13 @@ def find_plan(text: str, tools: Collection[str] | None = None) -> Written:
     likely, start, end = max(lists, key=lambda one: (one[0], one[2] - one[1]))
     whole = _Reader(text, start, end, tools)
     for likely, start, end in lists:
-        if likely and not _Reader(text, start, end, tools).is_part_of(whole):
+        if not likely:
+            continue
+        try:
+            nodes = _Reader(text, start, end, tools).nodes
+        except PlanFault:
+            continue  # none in the language
+        if not set(nodes) <= set(whole.nodes):  # else it repeats some of them
             raise PlanFault.at(text, start, "There are two plans, and this is the shorter one: write one, as one list.")
     return whole.written()
 
@@ -166,24 +167,20 @@ def _lists(text: str) -> Iterator[tuple[bool, int, int]]:
             closing[opened.pop()] = bracket.end()
     at = text.find("[")
     while at >= 0:
-        likely = _BEGINNING.match(text, at) is not None
-        end = _end_of_plan(text, at) if likely else closing.get(at)
+        likely, end = _BEGINNING.match(text, at) is not None, closing.get(at)
+        if likely and _TOKEN_FORM.match(text, at):
+            found = _TOKEN_END.search(text, at)
+            end = found.end() if found else len(text)
+        elif likely:  # it goes on to the end of the text where it does not close
+            end, depth = len(text), 0
+            for part in _PARTS.finditer(text, at):
+                depth += (part[0] == "[") - (part[0] == "]")
+                if not depth:
+                    end = part.end()
+                    break
         if end is not None:
             yield likely, at, end
         at = text.find("[", at + 1 if end is None else end)
-
-
-def _end_of_plan(text: str, start: int) -> int:
-    """Where a plan ends that begins here; the text's end where it does not."""
-    if _TOKEN_FORM.match(text, start):
-        found = _TOKEN_END.search(text, start)
-        return found.end() if found else len(text)
-    depth = 0
-    for part in _PARTS.finditer(text, start):
-        depth += (part[0] == "[") - (part[0] == "]")
-        if not depth:
-            return part.end()
-    return len(text)
 
 
 def _unfenced(text: str) -> tuple[int, int]:
@@ -226,21 +223,15 @@ class _Reader:
         """The plan that stands there; raises PlanFault with the place of what keeps it from being one."""
         nodes = self.nodes
         places = tuple(tuple(entry.places) for entry in self._entries) or ((self._start,),)
-        for at, node in enumerate(nodes):
-            if self._tools is not None and node.tool not in self._tools:
-                fault = PlanFault(unknown_tool(node.tool, self._tools), node=node.label, spot=(at, ITSELF))
-                raise _placed(fault, self._text, places)
-        for fault in faults_of(nodes):
-            raise _placed(fault, self._text, places)
+        unknown = (
+            PlanFault(unknown_tool(node.tool, self._tools), node=node.label, spot=(at, ITSELF))
+            for at, node in enumerate(nodes)
+            if self._tools is not None and node.tool not in self._tools
+        )
+        for fault in chain(unknown, faults_of(nodes)):
+            at, number = fault.spot
+            raise PlanFault.at(self._text, places[at][number - ITSELF], fault.message, fault.node)
         return Written(GraphPlan(nodes), self._text, places)
-
-    def is_part_of(self, whole: "_Reader") -> bool:
-        """Whether this adds no node to the whole: it repeats some, or is none in the language."""
-        try:
-            nodes = self.nodes
-        except PlanFault:
-            return True
-        return set(nodes) <= set(whole.nodes)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -272,25 +263,22 @@ class _Reader:
             if self._word("SoD") != ("SoD", True):
                 raise self._expected("`<SoD>` before this")
             self._take(">")
-            self._read_waited(entry)
-
-    def _read_waited(self, entry: _Entry) -> None:
-        """`<dep> … <EoD>`."""
-        while found := _WAITED.match(self._text, self._at, self._end):
-            self._at, word = found.end(), found[1]
-            if word == "EoD":
-                return
-            entry.places.append(found.start(1))
-            entry.after.append(self._decoded(word, found.start(1), "a dependency") if word[0] == '"' else word)
-            if word in _TASK_NAMES:
-                entry.after[-1] = TASK
-        self._take("<", "`<` and a dependency, or `<EoD>`")
-        self._word("a dependency")
-        raise self._expected("`>`")
+            while found := _WAITED.match(self._text, self._at, self._end):
+                self._at, word = found.end(), found[1]
+                if word == "EoD":
+                    break
+                entry.places.append(found.start(1))
+                known = TASK if word in _TASK_NAMES else word
+                entry.after.append(self._decoded(word, found.start(1), "a dependency") if word[0] == '"' else known)
+            else:
+                self._take("<", "`<` and a dependency, or `<EoD>`")
+                self._word("a dependency")
+                raise self._expected("`>`")
 
     def _read_list(self, *, numbered: bool) -> None:
         """`["tool", ["dep", …], …]`, or `[[1, "tool", ["<task>", …]], …]`."""
         uses: Counter[str] = Counter()
+        pattern = _NUMBERED if numbered else _LISTED
         self._take("[", "`[`, as a plan begins")
         if not numbered and self._took("]"):
             return
@@ -306,31 +294,25 @@ class _Reader:
             uses[name] += 1
             entry = self._begin(*((name, uses[name]) if numbered else self._key(name)), place)
             self._take(",", "`,` and the tool's dependencies")
-            self._read_dependencies(entry, numbered=numbered)
+            self._take("[", "`[` and the tool's dependencies")
+            ended = self._took("]")
+            while not ended and (found := pattern.match(self._text, self._at, self._end)):
+                self._at, (word, behind) = found.end(), found.groups()
+                entry.places.append(found.start(1))
+                entry.after.append(self._decoded(word, found.start(1), "a dependency") if word[0] == '"' else int(word))
+                ended = behind == "]"
+            if not ended:
+                self._skip()
+                if numbered and not self._text.startswith('"', self._at):
+                    self._match(_NUMBER, "a node's number or `<task>` in quotes")
+                else:
+                    self._string("a dependency")
+                raise self._expected("`,` or `]`")
             if numbered:
                 self._take("]")
             if self._took("]"):
                 return
             self._take(",", "`,` or `]`")
-
-    def _read_dependencies(self, entry: _Entry, *, numbered: bool) -> None:
-        """A list of labels, or of `<task>` and numbers."""
-        self._take("[", "`[` and the tool's dependencies")
-        if self._took("]"):
-            return
-        pattern = _NUMBERED if numbered else _LISTED
-        while found := pattern.match(self._text, self._at, self._end):
-            self._at, (word, behind) = found.end(), found.groups()
-            entry.places.append(found.start(1))
-            entry.after.append(self._decoded(word, found.start(1), "a dependency") if word[0] == '"' else int(word))
-            if behind == "]":
-                return
-        self._skip()
-        if numbered and not self._text.startswith('"', self._at):
-            self._match(_NUMBER, "a node's number or `<task>` in quotes")
-        else:
-            self._string("a dependency")
-        raise self._expected("`,` or `]`")
 
     def _begin(self, tool: str, index: int, place: int) -> _Entry:
         self._entries.append(_Entry(tool, index, places=[place]))

@@ -69,12 +69,19 @@ def serves(given: Iterable[str], taken: str) -> bool:
 
 
 def signature(document: ToolDocument) -> Signature:
-    """The signature of a tool, by the types, formats and names in its schema; text, where it does not say."""
+    """The signature of a tool, by the types, formats and names in its schema; text, where it does not say.
+
+    Its result is a text, too, unless the tool's name tells of another kind (text_to_image, take_screenshot).
+    """
     properties = _mapping(document.parameters.get("properties"))
     required = {name for name in _list(document.parameters.get("required")) if isinstance(name, str)}
     kinds = {name: _kinds(name, schema) for name, schema in properties.items()}
     needs = {min(found) for name, found in kinds.items() if name in required and found and found <= _MEDIA}
-    return Signature(frozenset[str]().union(*kinds.values()), _gives(document), tuple(sorted(needs)))
+    words = _words(document.name)
+    media = [at for at, word in enumerate(words) if _NAMED.get(word) in _MEDIA]
+    makes = media and (_MAKING & set(words[: media[-1]]) or words[-1] == "screenshot")
+    gives = frozenset({_NAMED[words[media[-1]]], TEXT}) if makes else frozenset({TEXT})
+    return Signature(frozenset[str]().union(*kinds.values()), gives, tuple(sorted(needs)))
 
 
 def _kinds(name: str, schema: Any) -> frozenset[str]:
@@ -108,15 +115,6 @@ def _kind(name: str, schema: Mapping[str, Any]) -> str:
     # by what its name tells: the place in `image_path`, the picture in `input_image`
     named = [_NAMED[word] for word in _words(name) if word in _NAMED] or [TEXT if kind == "string" else ANY]
     return next((told for told in named if told in _PLACES), named[-1])
-
-
-def _gives(document: ToolDocument) -> frozenset[str]:
-    """Kinds of the result: as the tool's name tells (text_to_image, take_screenshot), else text."""
-    words = _words(document.name)
-    media = [at for at, word in enumerate(words) if _NAMED.get(word) in _MEDIA]
-    if media and (_MAKING & set(words[: media[-1]]) or words[-1] == "screenshot"):
-        return frozenset({_NAMED[words[media[-1]]], TEXT})
-    return frozenset({TEXT})
 
 
 def _words(name: str) -> list[str]:
