@@ -249,15 +249,23 @@ def tell_if_cut(reply: Reply, emit: Emit) -> None:
 _ANSWER = re.compile(r"^\W*answer\W*:\W*", re.IGNORECASE)
 
 
-def draft_grammar(task: DraftTask, model: MeteredModel) -> str:
-    """The grammar of plans, and of answers in their place, that a local model is held to; empty for another."""
-    if task.grammar is None or not model.traits.local:
-        return ""
-    from ecoshell.models.grammar import MAX_ANSWER
+async def ask_for_draft(
+    model: MeteredModel, task: DraftTask, make: Callable[[str], Awaitable[Request]], emit: Emit, *, role: str
+) -> Reply:
+    """What a model replies to the ask for a plan; a local one is held to a grammar of plans, or of answers.
 
-    plans = task.grammar()
-    answer = rf'root ::= plan | "Answer: " [^\x00]{{1,{MAX_ANSWER}}}'
-    return plans and f"{answer}\n{plans.replace('root ::=', 'plan ::=', 1)}"
+    `make` makes the request that ends in a text.
+    """
+    grammar = ""
+    if task.grammar is not None and model.traits.local and (plans := task.grammar()):
+        from ecoshell.models.grammar import MAX_ANSWER
+
+        answer = rf'root ::= plan | "Answer: " [^\x00]{{1,{MAX_ANSWER}}}'
+        grammar = f"{answer}\n{plans.replace('root ::=', 'plan ::=', 1)}"
+    request = await make(draft_text(task, numbered=bool(grammar)))
+    reply = await model.ask(replace(request, grammar=grammar, temperature=0.0) if grammar else request, emit, role=role)
+    tell_if_cut(reply, emit)
+    return reply
 
 
 def draft_text(task: DraftTask, *, numbered: bool = False) -> str:
@@ -305,34 +313,31 @@ def call_in_question(task: FillTask, question: str) -> Call | None:
     return Call(task.document.name, {name: found[task.use - 1]}) if len(found) == task.uses else None
 
 
-def fillable(request: Request, document: ToolDocument) -> tuple[ToolDocument, ...]:
-    """What may be called to fill in a node: its tool, and what carries calls where the presentation has that."""
-    carrier = (one for one in request.callable_now if one.name == TOOL_CALL)
-    return (*carrier, document)
-
-
 async def filled(
     request: Request,
     document: ToolDocument,
     ask: Callable[[Request], Awaitable[Reply]],
     made: Callable[[Reply, Request], tuple[Call | None, str]],
 ) -> tuple[Call | None, str]:
-    """The call that a model makes for a node, asked once more where it cannot be used; and what is still wrong then."""
-    reply = await ask(request)
-    call, fault = made(reply, request)
-    if fault := _fill_fault(call, document, fault):
-        reply = await ask(repair_request(request, reply, unusable_call(fault)))
-        call, fault = made(reply, request)
-        fault = _fill_fault(call, document, fault)
-    return call, fault
+    """The call that a model makes for a node, asked once more where it cannot be used; and what is still wrong then.
 
-
-def _fill_fault(call: Call | None, document: ToolDocument, fault: str) -> str:
-    """What is wrong with the call that was made for a node; empty when it can be made."""
-    if call is None:
-        return fault or "A call was wanted, and none was made."
-    if call.subject != document.name:
-        return f"A call of {document.name} was wanted, not of {call.subject}."
+    What may be called is the node's tool, and what carries calls where the presentation has that.
+    """
     from ecoshell.models.protocol import call_fault
 
-    return "" if call.name != document.name else call_fault(call, [document])
+    carrier = (one for one in request.callable_now if one.name == TOOL_CALL)
+    request = asked = replace(request, callable_now=(*carrier, document))
+    call, fault = None, ""
+    for _ in range(2):
+        reply = await ask(asked)
+        call, fault = made(reply, request)
+        if call is None:
+            fault = fault or "A call was wanted, and none was made."
+        elif call.subject != document.name:
+            fault = f"A call of {document.name} was wanted, not of {call.subject}."
+        else:
+            fault = "" if call.name != document.name else call_fault(call, [document])
+        if not fault:
+            break
+        asked = repair_request(request, reply, unusable_call(fault))
+    return call, fault
