@@ -115,7 +115,16 @@ class Chooser:
         if self._forced:
             return self._forced.popleft()
         np = self._numpy
-        scores = self._penalised(logits)
+        scores = logits
+        if never := self._never if self._recent else self._never + self._never_first:
+            scores = logits.copy()
+            scores[never] = -np.inf
+        penalty = self._sampling.repeat_penalty
+        if penalty != 1.0 and self._recent and self._grammar is None:
+            recent = list(set(self._recent[-REMEMBERED:]))
+            held = scores[recent]
+            scores = logits.copy() if scores is logits else scores
+            scores[recent] = np.where(held > 0, held / penalty, held * penalty)
         token = self._pick(scores, scores.argmax(keepdims=True)) if self._sampling.temperature <= 0 else None
         for count in (FIRST_LOOK, SECOND_LOOK, len(scores)):
             if token is not None:
@@ -128,21 +137,6 @@ class Chooser:
         if self._grammar is not None:
             self._grammar.accept(token)
         return token
-
-    def _penalised(self, logits: Any) -> Any:
-        penalised = self._sampling.repeat_penalty != 1.0 and self._recent and self._grammar is None
-        never = self._never if self._recent else self._never + self._never_first
-        if not penalised and not never:
-            return logits
-        scores = logits.copy()
-        scores[never] = -self._numpy.inf
-        if not penalised:
-            return scores
-        recent = list(set(self._recent[-REMEMBERED:]))
-        held = scores[recent]
-        penalty = self._sampling.repeat_penalty
-        scores[recent] = self._numpy.where(held > 0, held / penalty, held * penalty)
-        return scores
 
     def _pick(self, scores: Any, candidates: Any) -> int | None:
         """A token among the candidates the grammar allows; None if it allows none."""

@@ -96,8 +96,9 @@ def parse_reply(
         return Reply(found.text, tuple(calls), usage, cut=cut)
     if not found.broken and request.want == "either":
         return Reply(found.text, usage=usage, cut=cut)
-    json_call = form.write("<name of the tool>", "<JSON object>")
-    shape = json_call if form.syntax == "json" else "the call in your own format"
+    shape = "the call in your own format"
+    if form.syntax == "json":
+        shape = form.write("<name of the tool>", "<JSON object>")
     if cut:
         fault = "The reply was cut before the call was complete; write a shorter one."
     elif found.broken:
