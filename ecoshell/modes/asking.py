@@ -41,6 +41,8 @@ ONE_FOR_ALL = Roles()
 THREE = Roles(PLANNER, CALLER, SUMMARIZER)
 
 
+UNUSABLE = "That call could not be used: {} Make one that can be used."
+"""What a model is told of a call that could not be used."""
 _PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|\Z)", re.DOTALL)
 """A program that is shown in the place of an answer."""
 _LISTED_NAMES = 100
@@ -67,14 +69,10 @@ def system_text(presentation: Presentation, *, searching: bool = False) -> str:
     return "\n\n".join(parts)
 
 
-def conclude_text(question: str) -> str:
-    """How an answer is asked for where no call may follow, with the question once more."""
-    return f"{prompt('conclude')}\n{asked_again(question)}"
-
-
-def asked_again(question: str) -> str:
-    """The question, or its beginning, for a model that is told it once more."""
-    return question if len(question) <= _QUESTION_AGAIN else f"{question[:_QUESTION_AGAIN]}…"
+def with_question(name: str, question: str) -> str:
+    """A prompt's text, and after it the question, or its beginning, for a model that is told it once more."""
+    told = question if len(question) <= _QUESTION_AGAIN else f"{question[:_QUESTION_AGAIN]}…"
+    return f"{prompt(name)}\n{told}"
 
 
 RANKER = "ranker"
@@ -224,11 +222,6 @@ def has_stopped_short(path: Path, reply: Reply) -> bool:
     return any(block.strip() not in read for block in _PROGRAM.findall(reply.text))
 
 
-def unusable_call(fault: str) -> str:
-    """What a model is told of a call that could not be used."""
-    return f"That call could not be used: {fault} Make one that can be used."
-
-
 def broken_call(model: MeteredModel, fault: str, attempt: Call | None = None) -> CallBroken:
     """The error for a model whose second attempt at a call is as useless as its first."""
     return CallBroken(
@@ -339,5 +332,5 @@ async def filled(
             fault = "" if call.name != document.name else call_fault(call, [document])
         if not fault:
             break
-        asked = repair_request(request, reply, unusable_call(fault))
+        asked = repair_request(request, reply, UNUSABLE.format(fault))
     return call, fault

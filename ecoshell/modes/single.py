@@ -19,12 +19,11 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.asking import (
     RANKER,
     SINGLE,
+    UNUSABLE,
     ask_for_draft,
-    asked_again,
     broken_call,
     call_in_question,
     callable_documents,
-    conclude_text,
     drafted,
     fill_text,
     filled,
@@ -37,8 +36,8 @@ from ecoshell.modes.asking import (
     tell_if_cut,
     thought_of,
     tried_message,
-    unusable_call,
     verdict,
+    with_question,
 )
 from ecoshell.strategies.base import Step, Thought, same
 
@@ -104,7 +103,7 @@ class Single:
         request = await self._fitted(step)
         reply = await self._model.ask(request, emit, role=self.role)
         if reply.fault and not view.closed:
-            repair = repair_request(request, reply, unusable_call(reply.fault))
+            repair = repair_request(request, reply, UNUSABLE.format(reply.fault))
             reply = await self._model.ask(repair, emit, role=self.role)
             if reply.fault:
                 raise broken_call(self._model, reply.fault, reply.attempt)
@@ -188,7 +187,7 @@ class Single:
         return await self._fitted(replace(step, messages=messages, want=want, task=task))
 
     def _concluding(self, step: Request, view: View) -> Request:
-        messages = (*step.messages, Message("user", conclude_text(view.path.question)))
+        messages = (*step.messages, Message("user", with_question("conclude", view.path.question)))
         return replace(step, messages=messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
 
     def _request(self, view: View) -> Request:
@@ -218,7 +217,7 @@ class Single:
         found = last.speaker == "tool" and steps and steps[-1].observation.ok
         if not found or not self._weak or self._model.traits.trained:
             return step
-        text = f"{last.text}\n\n{prompt('enough')}\n{asked_again(view.path.question)}"
+        text = f"{last.text}\n\n{with_question('enough', view.path.question)}"
         return replace(step, messages=(*step.messages[:-1], replace(last, text=text)))
 
     async def _fitted(self, request: Request, most: int | None = None) -> Request:

@@ -22,12 +22,12 @@ from ecoshell.modes.asking import (
     PLANNER,
     RANKER,
     SUMMARIZER,
+    UNUSABLE,
     Messages,
     ask_for_draft,
     broken_call,
     call_in_question,
     callable_documents,
-    conclude_text,
     drafted,
     fill_text,
     filled,
@@ -38,8 +38,8 @@ from ecoshell.modes.asking import (
     tell_if_cut,
     thought_of,
     tried_message,
-    unusable_call,
     verdict,
+    with_question,
 )
 from ecoshell.modes.umi.history import (
     ENDINGS,
@@ -110,7 +110,7 @@ class Umi:
         if self._small.summarizer is not None:  # whose answer is set aside for nothing, as at a limit it quotes
             answering = self._small.summarizer.foresee(view)
         else:
-            asked = self._answering(view, said, closing=conclude_text(view.path.question))
+            asked = self._answering(view, said, closing=with_question("conclude", view.path.question))
             aside = answering = ForeseenCall(asked, self._models.summarizer, SUMMARIZER)
         if view.closed:
             return Foreseen((answering,), aside, ASIDE_SLACK)
@@ -242,7 +242,7 @@ class Umi:
             reply = await model.ask(request, emit, role=CALLER)
             call, fault = _made(reply, request)
             if call is None:
-                reply = await model.ask(repair_request(request, reply, unusable_call(fault)), emit, role=CALLER)
+                reply = await model.ask(repair_request(request, reply, UNUSABLE.format(fault)), emit, role=CALLER)
                 call, fault = _made(reply, request)
             tell_if_cut(reply, emit)
             attempt, more = reply.attempt or action_in(reply.text), thought_of(reply).more
@@ -263,7 +263,7 @@ class Umi:
 
     def _concluding(self, view: View, most: int | None = None) -> Request:
         """The answer that is asked for early, within so many tokens of prompt."""
-        make = partial(self._answering, view, closing=conclude_text(view.path.question))
+        make = partial(self._answering, view, closing=with_question("conclude", view.path.question))
         return in_context(self._models.summarizer, _said(view), make, most, role=SUMMARIZER)
 
     def _planning(self, view: View, said: Messages, task: str = "") -> Request:
