@@ -279,8 +279,8 @@ def tensor_shapes(path: Path) -> dict[str, Shape]:
                 name, dimensions = reader.text(), reader.number(4)
                 if dimensions > _MAX_DIMENSIONS:
                     raise ValueError(f"a tensor of {dimensions} dimensions")
-                shapes[name] = struct.unpack(f"<{dimensions}Q", reader.bytes(8 * dimensions))
-                reader.bytes(12)  # its type and place
+                shapes[name] = struct.unpack(f"<{dimensions}Q", reader.take(8 * dimensions))
+                reader.take(12)  # its type and place
     except (OSError, EOFError, ValueError):
         return {}  # llama.cpp says what is wrong with such a file, if anybody loads it
     return shapes
@@ -296,18 +296,18 @@ class _Reader:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        magic, version, self.tensors, self.entries = struct.unpack("<4sIQQ", self.bytes(24))
+        magic, version, self.tensors, self.entries = struct.unpack("<4sIQQ", self.take(24))
         if magic != MAGIC or version not in (2, 3) or self.tensors > _MAX_TENSORS or self.entries > _MAX_METADATA:
             raise ValueError(f"version {version} with {self.tensors} tensors and {self.entries} entries")
 
     def number(self, size: int) -> int:
-        return int.from_bytes(self.bytes(size), "little")
+        return int.from_bytes(self.take(size), "little")
 
     def text(self) -> str:
         length = self.number(8)
         if length > _MAX_TEXT:
             raise ValueError(f"a text of {length} bytes")
-        return self.bytes(length).decode("utf-8", "replace")
+        return self.take(length).decode("utf-8", "replace")
 
     def skip(self, kind: int) -> None:
         """Go past one value; nothing is made of a vocabulary's texts."""
@@ -325,7 +325,7 @@ class _Reader:
         else:
             raise ValueError(f"{count} values of type {kind}")
 
-    def bytes(self, length: int) -> bytes:
+    def take(self, length: int) -> bytes:
         data = self._file.read(length)
         if len(data) < length:
             raise EOFError
