@@ -256,10 +256,9 @@ def _ollama(environ: Mapping[str, str]) -> _Found:
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
             digest = digests[0] if digests else None
-            plain = (
-                isinstance(digest, str) and digest.startswith("sha256:") and digest.removeprefix("sha256:").isalnum()
-            )
-            if not plain:
+            if not isinstance(digest, str) or not digest.startswith("sha256:"):
+                continue
+            if not digest.removeprefix("sha256:").isalnum():
                 continue
             *before, name, tag = manifest.relative_to(manifests).parts  # as Ollama says it: without its own library
             for usual in _OLLAMA_LIBRARY:
