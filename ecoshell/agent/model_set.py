@@ -13,7 +13,7 @@ from ecoshell.events import ModeChosen
 from ecoshell.messages import Message, ToolDocument
 from ecoshell.models.base import ModelRow, Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.tokens import ByteCounter
+from ecoshell.models.tokens import estimate
 from ecoshell.options import ALL_ONE, ROLES, RoleModels, RoleName
 from ecoshell.planning.mode_choice import CANDIDATES
 
@@ -119,7 +119,7 @@ class ModelSet:
         """The same for a look, and whether it is exact: estimated while counting would load a model."""
         if self.model.loaded:
             return self.sizes(texts), self.exact
-        return [ByteCounter().count(text) for text in texts], False
+        return [estimate(text) for text in texts], False
 
 
 class ModelFactory(Protocol):

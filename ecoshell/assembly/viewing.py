@@ -13,7 +13,7 @@ from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelMissing
 from ecoshell.models.base import Delta, Model, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.models.local_models import is_embedded, is_local
-from ecoshell.models.tokens import ByteCounter, request_bound
+from ecoshell.models.tokens import estimate, request_bound
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 
@@ -75,7 +75,7 @@ class _Portrait:
 
     def count(self, text: str) -> int:
         """An estimate."""
-        return ByteCounter().count(text)
+        return estimate(text)
 
     def size(self, request: Request) -> PromptSize:
         """An estimate."""

@@ -112,6 +112,9 @@ class Reply:
 class Model(Protocol):
     """A model. `stream` yields deltas and, last, the reply; closing the iterator cancels the call between tokens.
 
+    One that is slow to load may also have `async warm()`, which begins to and returns at once, and `loaded`, whether
+    counting is quick by now; one that shares what others use, `discard()`, which lets go of that without waiting.
+
     Raises ModelMissing, ModelUnavailable or ModelBroken.
     """
 
@@ -129,34 +132,6 @@ class Model(Protocol):
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]: ...
 
     async def aclose(self) -> None: ...
-
-
-@runtime_checkable
-class Warmable(Protocol):
-    """A model that is slow to load and can begin to before it is asked."""
-
-    async def warm(self) -> None:
-        """Begin to load; returns at once."""
-        ...
-
-
-@runtime_checkable
-class Loadable(Protocol):
-    """A model that counts tokens only once it is loaded: the first count loads it."""
-
-    @property
-    def loaded(self) -> bool:
-        """Whether counting is quick by now."""
-        ...
-
-
-@runtime_checkable
-class Shared(Protocol):
-    """A model that takes part in what others use too from the moment it is made."""
-
-    def discard(self) -> None:
-        """Let go of that without having been asked anything; returns at once."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ itself, is cut by the tokenizer as plain text, so that `<|im_end|>` in a web pag
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -69,8 +70,12 @@ class ChatTemplate:
         self.reasoning_tags = next((tags for tags in REASONING_TAGS if tags[1] in (text or "")), None)
         """What stands around reasoning, where the family reasons."""
         self._brief = self.form.known and self._takes_brief_documents()
-        self.opens_reasoning = self._opens_reasoning()
+        self.opens_reasoning = False
         """Whether every prompt ends inside reasoning."""
+        if self.reasoning_tags is not None:
+            with suppress(ModelBroken):
+                asked = self.text([Message("user", "Hello.")]).rstrip()
+                self.opens_reasoning = asked.endswith(self.reasoning_tags[0])
 
     def tokens(self, messages: Sequence[Message], tools: Sequence[ToolDocument] = ()) -> list[int]:
         """The prompt's tokens, ready for the assistant's next words.
@@ -121,7 +126,10 @@ class ChatTemplate:
     ) -> list[dict[str, Any]]:
         """The messages as a template takes them; a call or a result on its own is text."""
         chat: list[dict[str, Any]] = []
-        for message, result, identity in exchanges(_folded(messages) if tools and self._shape.folded else messages):
+        speakers = [message.speaker for message in messages[:2]]
+        if tools and self._shape.folded and speakers == ["system", "user"]:
+            messages = [Message("user", f"{messages[0].text}\n\n{messages[1].text}"), *messages[2:]]
+        for message, result, identity in exchanges(messages):
             if result is None or message.call is None:
                 plain = as_plain(message)
                 chat.append({"role": plain.speaker, "content": marks.mark(plain.text)})
@@ -202,14 +210,6 @@ class ChatTemplate:
     def _function(self, tool: ToolDocument) -> dict[str, Any]:
         return (tool if self._brief else replace(tool, brief=False)).as_function()
 
-    def _opens_reasoning(self) -> bool:
-        if self.reasoning_tags is None:
-            return False
-        try:
-            return self.text([Message("user", "Hello.")]).rstrip().endswith(self.reasoning_tags[0])
-        except ModelBroken:
-            return False
-
     # -- tokens
 
     def _split(self, text: str) -> tuple[int | str, ...]:
@@ -283,13 +283,6 @@ def alternating(messages: Sequence[Message]) -> list[Message]:
     return shaped
 
 
-def _folded(messages: Sequence[Message]) -> list[Message]:
-    """The messages with the system text at the head of the first question."""
-    if len(messages) < 2 or messages[0].speaker != "system" or messages[1].speaker != "user":
-        return list(messages)
-    return [Message("user", f"{messages[0].text}\n\n{messages[1].text}"), *messages[2:]]
-
-
 def _compile(template: str, start: str, end: str) -> Render:
     """A template as a function; it raises ValueError where the template refuses a conversation or fails on it.
 
@@ -348,7 +341,16 @@ def _rendered(
 def _program(program: _Program) -> Any:
     template, start, end, began = program
     sandbox: Any = import_module("jinja2.sandbox").ImmutableSandboxedEnvironment
-    environment = sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_ignoring(), "jinja2.ext.loopcontrols"])
+    extension: Any = import_module("jinja2.ext").Extension
+
+    class Ignoring(extension):  # reads `{% generation %}` and does nothing about it
+        tags: ClassVar[set[str]] = {"generation"}
+
+        def parse(self, parser: Any) -> Any:
+            parser.stream.skip(1)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    environment = sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Ignoring, "jinja2.ext.loopcontrols"])
     environment.filters["tojson"] = _tojson
 
     def refuse(message: str) -> None:
@@ -361,20 +363,6 @@ def _program(program: _Program) -> Any:
         "strftime_now": began.strftime,
     }
     return environment.from_string(template)
-
-
-def _ignoring() -> type:
-    """The extension of jinja that reads `{% generation %}` and does nothing about it."""
-    extension: Any = import_module("jinja2.ext").Extension
-
-    class Ignoring(extension):
-        tags: ClassVar[set[str]] = {"generation"}
-
-        def parse(self, parser: Any) -> Any:
-            parser.stream.skip(1)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-    return Ignoring
 
 
 def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:

@@ -6,7 +6,6 @@ model takes to think; here the grammar sees the likeliest tokens, and the rest o
 
 import ctypes
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,9 +79,11 @@ class Chooser:
         self._sampling = sampling
         self._random = np.random.default_rng(sampling.seed)
         self._recent: list[int] = []
-        self._forced: deque[int] = deque()
-        self._never: list[int] = []
-        self._never_first: list[int] = []
+        self.forced: deque[int] = deque()
+        """What is said next, whatever the model would."""
+        self.never: list[int] = []
+        self.never_first: list[int] = []
+        """What is never chosen, or not as the first token of the generation."""
         self._grammar = Grammar(vocabulary, grammar) if grammar else None
 
     def close(self) -> None:
@@ -102,20 +103,21 @@ class Chooser:
         self.close()
         self._grammar = following
 
-    def force(self, tokens: Sequence[int]) -> None:
-        """Say these next, whatever the model would."""
-        self._forced.extend(tokens)
-
-    def forbid(self, *tokens: int, first: bool = False) -> None:
-        """Never choose these tokens, or not as the `first` of the generation."""
-        (self._never_first if first else self._never).extend(tokens)
-
     def choose(self, logits: Any) -> int:
         """The next token, given the logits of the whole vocabulary (float32, not changed)."""
-        if self._forced:
-            return self._forced.popleft()
+        if self.forced:
+            return self.forced.popleft()
         np = self._numpy
-        scores = self._penalised(logits)
+        scores = logits
+        if never := self.never if self._recent else self.never + self.never_first:
+            scores = logits.copy()
+            scores[never] = -np.inf
+        penalty = self._sampling.repeat_penalty
+        if penalty != 1.0 and self._recent and self._grammar is None:
+            recent = list(set(self._recent[-REMEMBERED:]))
+            held = scores[recent]
+            scores = logits.copy() if scores is logits else scores
+            scores[recent] = np.where(held > 0, held / penalty, held * penalty)
         token = self._pick(scores, scores.argmax(keepdims=True)) if self._sampling.temperature <= 0 else None
         for count in (FIRST_LOOK, SECOND_LOOK, len(scores)):
             if token is not None:
@@ -128,21 +130,6 @@ class Chooser:
         if self._grammar is not None:
             self._grammar.accept(token)
         return token
-
-    def _penalised(self, logits: Any) -> Any:
-        penalised = self._sampling.repeat_penalty != 1.0 and self._recent and self._grammar is None
-        never = self._never if self._recent else self._never + self._never_first
-        if not penalised and not never:
-            return logits
-        scores = logits.copy()
-        scores[never] = -self._numpy.inf
-        if not penalised:
-            return scores
-        recent = list(set(self._recent[-REMEMBERED:]))
-        held = scores[recent]
-        penalty = self._sampling.repeat_penalty
-        scores[recent] = self._numpy.where(held > 0, held / penalty, held * penalty)
-        return scores
 
     def _pick(self, scores: Any, candidates: Any) -> int | None:
         """A token among the candidates the grammar allows; None if it allows none."""

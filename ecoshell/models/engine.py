@@ -167,16 +167,11 @@ class KVCache:
             if len(self._holders) + tokens <= self._cells:
                 return
 
-    def forget(self, adapter: Path | None) -> None:
-        """Clear what was computed under an adapter."""
+    def clear(self, adapter: Path | None = None) -> None:
+        """Clear all slots, or those that were computed under an adapter."""
         for slot in self._slots:
-            if _adapter(slot) == adapter:
+            if adapter is None or _adapter(slot) == adapter:
                 self._clear(slot)
-
-    def clear(self) -> None:
-        """Clear all slots."""
-        for slot in self._slots:
-            self._clear(slot)
 
     def _is_latest(self, slot: CacheSlot) -> bool:
         return all(other.used <= slot.used for other in self._slots if other.owner == slot.owner)
@@ -260,7 +255,7 @@ class Engine:
     def drop_adapter(self, path: Path) -> None:
         """Free an adapter and what was cached under it."""
         if self._context:
-            self._cache.forget(path)
+            self._cache.clear(path)
         if self._adapter == path:
             self._apply(None)
         if path in self._adapters:
@@ -305,25 +300,20 @@ class Engine:
         scores: list[float] = []
         while len(scores) < len(candidates):
             progress.check()
-            chunk = self._chunk(candidates[len(scores) :], len(prefix))
+            room = min(BATCH, self.context - len(prefix))
+            chunk: list[tuple[list[int], int]] = []  # as many as fit one batch and the context
+            for candidate in candidates[len(scores) :][:CANDIDATES]:
+                room -= len(candidate[0])
+                if chunk and room < 0:
+                    break
+                chunk.append(candidate)
             scores += self._score_chunk(slot, len(prefix) - 1, chunk)
             progress.input += sum(len(tokens) - 1 for tokens, _ in chunk)
         return scores
 
-    # -- scoring
-
-    def _chunk(self, candidates: list[tuple[list[int], int]], prefix: int) -> list[tuple[list[int], int]]:
-        """As many candidates from the front as fit one batch and the context."""
-        room = min(BATCH, self.context - prefix)
-        chosen: list[tuple[list[int], int]] = []
-        for candidate in candidates[:CANDIDATES]:
-            room -= len(candidate[0])
-            if chosen and room < 0:
-                break
-            chosen.append(candidate)
-        return chosen
-
     def _score_chunk(self, slot: CacheSlot, start: int, candidates: list[tuple[list[int], int]]) -> list[float]:
+        import numpy as np
+
         needed = sum(len(tokens) for tokens, _ in candidates)
         if needed > BATCH:  # a single candidate longer than a batch
             raise ModelBroken(f"A text to be scored is longer than {BATCH} tokens.", fix="Ask a shorter question.")
@@ -339,17 +329,18 @@ class Engine:
             wanted.append([(first + i, tokens[i + 1]) for i in range(context, last)])
         try:
             self._decode(entries)
-            return [sum(self._logprob(row, token) for row, token in rows) for rows in wanted]
+            sums: list[float] = []
+            for rows in wanted:
+                logprobs = 0.0
+                for row, token in rows:
+                    logits = self._logits(row).astype(np.float64)
+                    top = float(logits.max())
+                    logprobs += float(logits[token]) - top - float(np.log(np.exp(logits - top).sum()))
+                sums.append(logprobs)
+            return sums
         finally:
             for sequence in range(SLOTS, SLOTS + len(candidates)):
                 self._library.llama_memory_seq_rm(memory, sequence, -1, -1)
-
-    def _logprob(self, row: int, token: int) -> float:
-        import numpy as np
-
-        logits = self._logits(row).astype(np.float64)
-        top = float(logits.max())
-        return float(logits[token]) - top - float(np.log(np.exp(logits - top).sum()))
 
     def _logits(self, row: int) -> Any:
         """A view of the logits at a place of the last batch: float32, one for each token of the vocabulary."""

@@ -8,7 +8,7 @@ text is read by `CallFormat.read`, which also takes what a model wrote without b
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NoReturn, cast
@@ -125,7 +125,21 @@ class CallFormat:
         """The grammar of calls to any of the documents, from the end of the marker on if that is `marked` already."""
         # a small model, which rambles, is left no white space
         notation = JSON if bounded and self.notation is LOOSE else self.notation
-        calls = " | ".join(self._rule(document, notation) for document in documents)
+        calls: list[str] = []
+        for document in documents:
+            arguments = arguments_rule(document.parameters, notation)
+            name = json.dumps(document.name, ensure_ascii=False)
+            if self.syntax == "named":
+                calls.append(f"{literal(document.name + '[ARGS]')} {arguments}")
+            elif self.syntax != "json":
+                calls.append(f"{literal(document.name)} {arguments}")
+            elif notation.space:
+                head = ("{", '"name":', f"{name},", f'"{self.argument_key}":')
+                closing = notation.sign("}", before=True, after=False)
+                calls.append(f"{' '.join(map(notation.sign, head))} {arguments} {closing}")
+            else:
+                head = '{"name": ' + name + f', "{self.argument_key}": '
+                calls.append(f"{literal(head)} {arguments} {literal('}')}")
         root = [] if marked or not self.opens else [literal(self.opens)]
         if self.start:
             some = ['" "?'] if self.start.startswith("[") and self.opens and not notation.space else []
@@ -135,7 +149,7 @@ class CallFormat:
             root.append(f"({_sign(self.between, notation)} call)*")
         if self.end:
             root.append(_sign(self.end, notation, last=True))
-        return f"root ::= {' '.join(root)}\ncall ::= {calls}{rules(notation, bounded=bounded)}"
+        return f"root ::= {' '.join(root)}\ncall ::= {' | '.join(calls)}{rules(notation, bounded=bounded)}"
 
     def rest(self, document: ToolDocument, *, bounded: bool = False) -> str:
         """The grammar of what follows the head of a call of this tool that no marker began."""
@@ -146,23 +160,6 @@ class CallFormat:
         notation = JSON if bounded else LOOSE
         closing = notation.sign("}", before=True, after=False)
         return f"root ::= {arguments_rule(document.parameters, notation)} {closing}{rules(notation, bounded=bounded)}"
-
-    def _rule(self, document: ToolDocument, notation: Notation) -> str:
-        arguments = arguments_rule(document.parameters, notation)
-        match self.syntax:
-            case "json":
-                name = json.dumps(document.name, ensure_ascii=False)
-                if not notation.space:
-                    head = '{"name": ' + name + f', "{self.argument_key}": '
-                    return f"{literal(head)} {arguments} {literal('}')}"
-                head = ("{", '"name":', f"{name},", f'"{self.argument_key}":')
-                return (
-                    f"{' '.join(map(notation.sign, head))} {arguments} {notation.sign('}', before=True, after=False)}"
-                )
-            case "named":
-                return f"{literal(document.name + '[ARGS]')} {arguments}"
-            case "python" | "braces":
-                return f"{literal(document.name)} {arguments}"
 
     # -- reading
 
@@ -322,11 +319,19 @@ def _beginnings(marker: str, names: frozenset[str]) -> Any:
 
 
 def _json_calls(text: str, place: int, marker: int) -> Found:
-    """The JSON objects of a text that are calls, from a marker on if there is one."""
+    """The outermost JSON objects of a text that are calls, from a marker on if there is one."""
     attempts: list[Attempt] = []
     lead = text[:place] if place >= 0 else ""
     begin = place + marker if place >= 0 else 0
-    for start, record in _objects(text, begin):
+    for _ in range(_MAX_STARTS):
+        start = text.find("{", begin)
+        if start < 0:
+            break
+        value = _decode_from(text, start)
+        if value is None:
+            begin = start + 1
+            continue
+        record, begin = value
         call = record.get("call")
         inner = cast("Mapping[str, Any]", call) if isinstance(call, dict) else record
         plainly = "arguments" in record or "parameters" in record or place >= 0
@@ -341,21 +346,6 @@ def _json_calls(text: str, place: int, marker: int) -> Found:
         older = _OLDER_HEAD.match(_FENCE.sub("", text, count=1).lstrip())
         return Found(text.strip(), broken=bool(older) or GENERIC.head(text, frozenset(), whole=True) is not None)
     return Found(lead.strip(), tuple(attempts), broken=not attempts)
-
-
-def _objects(text: str, place: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Every outermost JSON object of a text with its place; at most `_MAX_STARTS` places are tried."""
-    for _ in range(_MAX_STARTS):
-        place = text.find("{", place)
-        if place < 0:
-            return
-        decoded = _decode_from(text, place)
-        if decoded is None:
-            place += 1
-            continue
-        record, end = decoded
-        yield place, record
-        place = end
 
 
 def _decode_from(text: str, place: int) -> tuple[Mapping[str, Any], int] | None:
@@ -464,8 +454,17 @@ _BRACE_WORD = re.compile(r"(?<=[:\[,])\s*([^\s{}\[\],:\"][^{}\[\],]*)(?=[,}\]])"
 
 def _brace_calls(text: str, quote: str) -> tuple[tuple[Attempt, ...], bool]:
     """Calls whose keys have no quotes and whose texts have `quote` round them: written anew, they are JSON."""
-    pieces = text.split(quote)
-    written = "".join(json.dumps(piece) if at % 2 else _with_quotes(piece) for at, piece in enumerate(pieces))
+
+    def worded(word: re.Match[str]) -> str:
+        value = word[1].strip()
+        return value if value == "null" or decoded(value) is not None else json.dumps(value)
+
+    written = ""
+    for at, piece in enumerate(text.split(quote)):
+        if at % 2:
+            written += json.dumps(piece)
+        else:  # what stands between texts gets quotes round its keys and its words
+            written += _BRACE_WORD.sub(worded, _BRACE_KEY.sub(lambda key: json.dumps(key[1]), piece))
     attempts: list[Attempt] = []
     place = 0
     while match := _BRACE_CALL.search(written, place):
@@ -475,13 +474,3 @@ def _brace_calls(text: str, quote: str) -> tuple[tuple[Attempt, ...], bool]:
         arguments, place = value
         attempts.append(Attempt(match[1], arguments))
     return tuple(attempts), not attempts
-
-
-def _with_quotes(text: str) -> str:
-    """What stands between texts, with quotes round its keys and its words."""
-
-    def worded(word: re.Match[str]) -> str:
-        value = word[1].strip()
-        return value if value == "null" or decoded(value) is not None else json.dumps(value)
-
-    return _BRACE_WORD.sub(worded, _BRACE_KEY.sub(lambda key: json.dumps(key[1]), text))

@@ -8,7 +8,7 @@ embedded model, where this takes a millisecond), and counts in a damaged file as
 import math
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -122,7 +122,20 @@ def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
         )
     if not whole:
         raise ModelMissing(f"{name.repo} has only some parts of its model.", fix="Choose another repository.")
-    fitting = _fitting(name, whole)
+    wanted = name.quant.lower()
+    if wanted:
+        named = [file for file in whole if wanted in (file.lower(), PurePosixPath(file).name.lower())]
+        fitting = named or [file for file in whole if quant_of(file).lower() == wanted]
+        if not fitting:
+            there = sorted({quant_of(file) or PurePosixPath(file).name for file in whole})
+            first = next((quant for quant in _USUAL if quant in there), there[0])
+            raise ModelMissing(
+                f"{name.repo} has no {name.quant}; there is {_some(there)}.",
+                fix=f"Take {HubName(name.repo, first).short}",
+            )
+    else:
+        usual = ([file for file in whole if quant_of(file) == quant] for quant in _USUAL)
+        fitting = next(filter(None, usual), whole)
     kinds = {_PART.sub("", PurePosixPath(file).name).lower() for file in fitting}  # all parts are of one, as the whole
     if len(kinds) > 1:
         raise UsageError(
@@ -130,25 +143,6 @@ def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
             fix=f"Name the file: {name.repo}:{PurePosixPath(fitting[0]).name}",
         )
     return min(map(parts_of, fitting), key=len)
-
-
-def _fitting(name: HubName, models: list[str]) -> list[str]:
-    wanted = name.quant.lower()
-    if wanted:
-        named = [file for file in models if wanted in (file.lower(), PurePosixPath(file).name.lower())]
-        found = named or [file for file in models if quant_of(file).lower() == wanted]
-        if not found:
-            there = sorted({quant_of(file) or PurePosixPath(file).name for file in models})
-            first = next((quant for quant in _USUAL if quant in there), there[0])
-            raise ModelMissing(
-                f"{name.repo} has no {name.quant}; there is {_some(there)}.",
-                fix=f"Take {HubName(name.repo, first).short}",
-            )
-        return found
-    for quant in _USUAL:
-        if found := [file for file in models if quant_of(file) == quant]:
-            return found
-    return models
 
 
 def _some(names: list[str]) -> str:
@@ -200,11 +194,6 @@ def header(path: Path) -> dict[str, str]:
     return texts
 
 
-def is_adapter(path: Path) -> bool:
-    """Whether the file is an adapter and not a model."""
-    return header(path).get("general.type") == "adapter"
-
-
 def parameters(path: Path) -> int | None:
     """How many weights a model has: as its size label says, else counted (0.3 s); None where neither can be told."""
     label = _SIZE_LABEL.fullmatch(header(path).get("general.size_label", ""))
@@ -234,7 +223,7 @@ def check_base(path: Path) -> None:
         )
     if is_later_part(path.name):
         raise ModelMissing(f"{path} is not the first part of its model.", fix=f"Name {parts_of(path.name)[0]}.")
-    if is_adapter(path):
+    if header(path).get("general.type") == "adapter":
         raise ModelBroken(
             f"{path} is an adapter, not a model.",
             fix=f"Name the model it was trained for first: local:BASE.gguf+{path}",
@@ -260,8 +249,18 @@ def check_adapter(path: Path, base: Path) -> None:
             f"The adapter {path} is for models of architecture {given}; {base} is of architecture {wanted}.",
             fix=FITTING_ADAPTER,
         )
-    if misfit := _misfit(tensor_shapes(path), tensor_shapes(base)):
-        raise unfit_adapter(path, base, misfit)
+    adapted, known = tensor_shapes(path), tensor_shapes(base)
+    firsts = [(name.removesuffix(_LORA_A), shape) for name, shape in adapted.items() if name.endswith(_LORA_A)]
+    for name, a in firsts if known else []:
+        b = adapted.get(name + _LORA_B, ())
+        if len(a) < 2 or len(b) < 2:
+            continue
+        if name not in known:
+            raise unfit_adapter(path, base, f"it changes {name}, which is not there")
+        made, there = (b[1], a[1]) if name.endswith(_FLIPPED) else (a[0], b[1]), known[name]
+        if made != there[:2]:
+            sizes = [" × ".join(map(str, shape)) for shape in (made, there)]
+            raise unfit_adapter(path, base, f"it changes {name} as if that were {sizes[0]}, and it is {sizes[1]}")
 
 
 def tensor_shapes(path: Path) -> dict[str, Shape]:
@@ -270,10 +269,18 @@ def tensor_shapes(path: Path) -> dict[str, Shape]:
     try:
         with path.open("rb") as file:
             reader = _Reader(file)
-            if not any(reader.passes_split() for _ in range(reader.entries)):
-                for _ in range(reader.tensors):
-                    name = reader.text()
-                    shapes[name] = reader.shape()
+            for _ in range(reader.entries):
+                key, kind = reader.text(), reader.number(4)
+                if key != "split.count" or kind not in _SIZES:
+                    reader.skip(kind)
+                elif reader.number(_SIZES[kind]) > 1:
+                    return {}
+            for _ in range(reader.tensors):
+                name, dimensions = reader.text(), reader.number(4)
+                if dimensions > _MAX_DIMENSIONS:
+                    raise ValueError(f"a tensor of {dimensions} dimensions")
+                shapes[name] = struct.unpack(f"<{dimensions}Q", reader.take(8 * dimensions))
+                reader.take(12)  # its type and place
     except (OSError, EOFError, ValueError):
         return {}  # llama.cpp says what is wrong with such a file, if anybody loads it
     return shapes
@@ -284,59 +291,23 @@ def unfit_adapter(path: Path, base: Path, reason: str) -> ModelBroken:
     return ModelBroken(f"The adapter {path} does not fit {base}: {reason}.", fix=FITTING_ADAPTER)
 
 
-def _misfit(adapter: Mapping[str, Shape], base: Mapping[str, Shape]) -> str:
-    """Where an adapter's matrices are not of the base's sizes; empty where they are, or the base's are not known."""
-    pairs = [(name.removesuffix(_LORA_A), shape) for name, shape in adapter.items() if name.endswith(_LORA_A)]
-    for name, a in pairs if base else []:
-        b = adapter.get(name + _LORA_B, ())
-        if len(a) < 2 or len(b) < 2:
-            continue
-        if name not in base:
-            return f"it changes {name}, which is not there"
-        made = (b[1], a[1]) if name.endswith(_FLIPPED) else (a[0], b[1])
-        if made != base[name][:2]:
-            return f"it changes {name} as if that were {_sizes(made)}, and it is {_sizes(base[name])}"
-    return ""
-
-
-def _sizes(shape: Shape) -> str:
-    return " × ".join(map(str, shape))
-
-
 class _Reader:
     """Reads a file from its beginning; raises EOFError where it ends, and ValueError for what no file has."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        magic, version, self.tensors, self.entries = struct.unpack("<4sIQQ", self._bytes(24))
+        magic, version, self.tensors, self.entries = struct.unpack("<4sIQQ", self.take(24))
         if magic != MAGIC or version not in (2, 3) or self.tensors > _MAX_TENSORS or self.entries > _MAX_METADATA:
             raise ValueError(f"version {version} with {self.tensors} tensors and {self.entries} entries")
 
     def number(self, size: int) -> int:
-        return int.from_bytes(self._bytes(size), "little")
+        return int.from_bytes(self.take(size), "little")
 
     def text(self) -> str:
         length = self.number(8)
         if length > _MAX_TEXT:
             raise ValueError(f"a text of {length} bytes")
-        return self._bytes(length).decode("utf-8", "replace")
-
-    def shape(self) -> Shape:
-        """One tensor's shape; its type and place are passed over."""
-        dimensions = self.number(4)
-        if dimensions > _MAX_DIMENSIONS:
-            raise ValueError(f"a tensor of {dimensions} dimensions")
-        shape = struct.unpack(f"<{dimensions}Q", self._bytes(8 * dimensions))
-        self._bytes(12)
-        return shape
-
-    def passes_split(self) -> bool:
-        """Go past one entry of the metadata; whether it says that the file is one part of several."""
-        key, kind = self.text(), self.number(4)
-        if key == "split.count" and kind in _SIZES:
-            return self.number(_SIZES[kind]) > 1
-        self.skip(kind)
-        return False
+        return self.take(length).decode("utf-8", "replace")
 
     def skip(self, kind: int) -> None:
         """Go past one value; nothing is made of a vocabulary's texts."""
@@ -354,7 +325,7 @@ class _Reader:
         else:
             raise ValueError(f"{count} values of type {kind}")
 
-    def _bytes(self, length: int) -> bytes:
+    def take(self, length: int) -> bytes:
         data = self._file.read(length)
         if len(data) < length:
             raise EOFError

@@ -141,7 +141,15 @@ class _Writer:
         if kind == "object" or "properties" in node:
             return self._object(node, depth, self._notation.key, JSON.brackets)
         if kind == "array":
-            return self._array(node, depth)
+            item = self._value(node["items"], depth - 1) if "items" in node else "value"
+            comma = self._notation.sign(self._notation.comma)
+            opened, closed = self._notation.sign("["), self._notation.sign("]", before=True, after=False)
+            least = min(int(node.get("minItems") or 0), MAX_ITEMS)
+            most = max(least, min(int(node.get("maxItems") or MAX_ITEMS), MAX_ITEMS))
+            # Bounded repetitions inside one another multiply into more rules than llama.cpp takes.
+            upper = str(max(0, most - 1)) if item in _KINDS or "maxItems" in node else ""
+            some = f"{item} ({comma} {item}){{{max(0, least - 1)},{upper}}}"
+            return f"({opened} {some} {closed})" if least else f"({opened} ({some})? {closed})"
         return str(kind) if kind in _KINDS else "value"
 
     def _object(self, node: Node, depth: int, key: str, brackets: tuple[str, str]) -> str:
@@ -164,17 +172,6 @@ class _Writer:
             body = f"({' | '.join(one + ''.join(may[at:]) for at, one in enumerate(others, 1))})?"
         return f"({self._notation.sign(opening)} {body} {self._notation.sign(closing, before=True, after=False)})"
 
-    def _array(self, node: Node, depth: int) -> str:
-        item = self._value(node["items"], depth - 1) if "items" in node else "value"
-        comma = self._notation.sign(self._notation.comma)
-        opened, closed = self._notation.sign("["), self._notation.sign("]", before=True, after=False)
-        least = min(int(node.get("minItems") or 0), MAX_ITEMS)
-        most = max(least, min(int(node.get("maxItems") or MAX_ITEMS), MAX_ITEMS))
-        # Bounded repetitions inside one another multiply into more rules than llama.cpp takes.
-        upper = str(max(0, most - 1)) if item in _KINDS or "maxItems" in node else ""
-        some = f"{item} ({comma} {item}){{{max(0, least - 1)},{upper}}}"
-        return f"({opened} {some} {closed})" if least else f"({opened} ({some})? {closed})"
-
 
 def _options(node: Node) -> list[Any]:
     """The alternatives a schema names, by `anyOf`, `oneOf` or a list of types."""
@@ -192,15 +189,10 @@ def _followed(schema: Any, root: Node) -> Node:
         node = cast("Node", schema)
         if "$ref" not in node:
             return node
-        schema = _resolved(str(node["$ref"]), root)
+        reference, schema = str(node["$ref"]), root
+        if not reference.startswith("#"):
+            return {}
+        for part in filter(None, reference.removeprefix("#").split("/")):
+            key = part.replace("~1", "/").replace("~0", "~")
+            schema = cast("Node", schema).get(key) if isinstance(schema, Mapping) else None
     return {}
-
-
-def _resolved(reference: str, root: Node) -> Any:
-    if not reference.startswith("#"):
-        return {}
-    found: Any = root
-    for part in filter(None, reference.removeprefix("#").split("/")):
-        key = part.replace("~1", "/").replace("~0", "~")
-        found = cast("Node", found).get(key) if isinstance(found, Mapping) else None
-    return found

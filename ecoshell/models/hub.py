@@ -115,28 +115,25 @@ class Hub:
         constants.HF_HUB_DISABLE_TELEMETRY = True  # else it looks who runs it, by a list that it asks its hub for
         with self._told(name):
             api = HfApi(endpoint=self._endpoint, token=environ.get("HF_TOKEN"))
-            info = api.model_info(name.repo, files_metadata=True, timeout=_PATIENCE)
-            return self._described(name, info)
-
-    def _described(self, name: HubName, info: Any) -> Pull:
-        """What the hub's answer comes to; whatever is not as a hub says it raises something."""
-        described = {file.rfilename: file for file in info.siblings or ()}
-        files: list[HubFile] = []
-        for chosen in model_of(name, described):
-            one = described[chosen]
-            path = PurePosixPath(chosen)
-            if one.lfs is None or not one.lfs.sha256 or not one.size:
-                raise ModelBroken(
-                    f"The hub names no SHA-256 for {chosen} of {name.repo}, so it could not be checked.",
-                    fix="Choose another repository, or ask without HF_ENDPOINT, should a mirror leave it out.",
-                )
-            if type(one.size) is not int or one.size < 0 or not _SHA256.fullmatch(one.lfs.sha256):
-                raise ValueError("no size, or no SHA-256")
-            if path.is_absolute() or ".." in path.parts or not chosen.isprintable() or not _SIGNS.isdisjoint(chosen):
-                raise ModelBroken(f"{name.repo} has a file with the name {chosen!r}.", fix="Choose another repository.")
-            files.append(HubFile(chosen, one.size, one.lfs.sha256.lower()))
-        licence: object = info.card_data.get("license") if info.card_data else None
-        return Pull(name, info.sha or "main", tuple(files), licence if isinstance(licence, str) else "")
+            info: Any = api.model_info(name.repo, files_metadata=True, timeout=_PATIENCE)
+            described: dict[str, Any] = {file.rfilename: file for file in info.siblings or ()}
+            files: list[HubFile] = []
+            for chosen in model_of(name, described):
+                one, path = described[chosen], PurePosixPath(chosen)
+                if one.lfs is None or not one.lfs.sha256 or not one.size:
+                    raise ModelBroken(
+                        f"The hub names no SHA-256 for {chosen} of {name.repo}, so it could not be checked.",
+                        fix="Choose another repository, or ask without HF_ENDPOINT, should a mirror leave it out.",
+                    )
+                if type(one.size) is not int or one.size < 0 or not _SHA256.fullmatch(one.lfs.sha256):
+                    raise ValueError("no size, or no SHA-256")
+                outside = path.is_absolute() or ".." in path.parts
+                if outside or not chosen.isprintable() or not _SIGNS.isdisjoint(chosen):
+                    message = f"{name.repo} has a file with the name {chosen!r}."
+                    raise ModelBroken(message, fix="Choose another repository.")
+                files.append(HubFile(chosen, one.size, one.lfs.sha256.lower()))
+            licence: object = info.card_data.get("license") if info.card_data else None
+            return Pull(name, info.sha or "main", tuple(files), licence if isinstance(licence, str) else "")
 
     def pull(self, pull: Pull, progress: Progress) -> Path:
         """Download what is not there yet, check it, and give the model's file, the first of its parts.
@@ -146,20 +143,6 @@ class Hub:
         from huggingface_hub.utils import WeakFileLock
 
         folder = pulled_folder(pull.name, self._folder)
-        self._make_room(pull, folder)
-        for file in pull.files:
-            target = folder / file.name
-            part = target.with_name(target.name + UNFINISHED)
-            lock = WeakFileLock(target.with_name(f".{target.name}.lock"), timeout=0.5)  # keeps other pulls of it out
-            with self._told(pull.name, part), lock:
-                if _size(target) != file.size_bytes or _sha256(target) != file.sha256:
-                    self._fetch(pull, file, part, progress)
-                    part.replace(target)
-                    _note(part).unlink(missing_ok=True)
-        return folder / pull.files[0].name
-
-    def _make_room(self, pull: Pull, folder: Path) -> None:
-        """Raise ModelMissing where the disk has no room for what is to come."""
         try:
             for file in pull.files:
                 make_private((folder / file.name).parent)
@@ -176,9 +159,22 @@ class Hub:
                 f"There is no room for {pull.name.short}: {size(need)} are to come, {folder} has {size(free)} left.",
                 fix="Free some space, or take a smaller one: OWNER/REPO:QUANT.",
             )
+        for file in pull.files:
+            target = folder / file.name
+            part = target.with_name(target.name + UNFINISHED)
+            lock = WeakFileLock(target.with_name(f".{target.name}.lock"), timeout=0.5)  # keeps other pulls of it out
+            with self._told(pull.name, part), lock:
+                if _size(target) != file.size_bytes or _sha256(target) != file.sha256:
+                    self._fetch(pull, file, part, progress)
+                    part.replace(target)
+                    _note(part).unlink(missing_ok=True)
+        return folder / pull.files[0].name
 
     def _fetch(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
-        """Download one file and check it; a line that breaks is taken up again as long as that brings something."""
+        """Download one file; a line that breaks is taken up again as long as that brings something.
+
+        Raises ModelBroken, and keeps nothing, unless the file is what the hub says it is, and a GGUF file.
+        """
         from httpx import TransportError
 
         try:
@@ -200,7 +196,18 @@ class Hub:
             else:
                 if _size(part) <= before:
                     raise TransportError("the hub ends the file before its end")
-        _check(part, file, self._endpoint)
+        with part.open("rb") as opened:
+            magic = opened.read(len(MAGIC))
+            os.fsync(opened.fileno())  # a machine that stops now must not leave a name without its bytes
+        right = _sha256(part) == file.sha256
+        if right and magic == MAGIC:
+            return
+        part.unlink()
+        _note(part).unlink(missing_ok=True)
+        if right:
+            message = f"{file.name} is no GGUF file."
+            raise ModelBroken(message, kept="Nothing was kept.", fix="Choose another repository.")
+        raise _wrong(file, self._endpoint)
 
     def _stream(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
         """One request, which begins where the file ends; a server that takes no ranges sends all of it again."""
@@ -347,21 +354,6 @@ def _note(part: Path) -> Path:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check(part: Path, file: HubFile, endpoint: str) -> None:
-    """Raise ModelBroken, and keep nothing, unless the file is what the hub says it is, and a GGUF file."""
-    with part.open("rb") as opened:
-        magic = opened.read(len(MAGIC))
-        os.fsync(opened.fileno())  # a machine that stops now must not leave a name without its bytes
-    right = _sha256(part) == file.sha256
-    if right and magic == MAGIC:
-        return
-    part.unlink()
-    _note(part).unlink(missing_ok=True)
-    if right:
-        raise ModelBroken(f"{file.name} is no GGUF file.", kept="Nothing was kept.", fix="Choose another repository.")
-    raise _wrong(file, endpoint)
 
 
 def _wrong(file: HubFile, endpoint: str) -> ModelBroken:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any
 
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.secrecy import MARK, SECRET_NAME, SHORTEST, environ, learn
@@ -38,18 +38,13 @@ _SHAPES = re.compile(
 )
 
 
-class Vault(Protocol):
-    """The part of the `keyring` module that is used."""
-
-    def get_password(self, service_name: str, username: str) -> str | None: ...
-
-    def set_password(self, service_name: str, username: str, password: str) -> None: ...
-
-
 class Keys:
-    """Finds API keys and blanks them out of texts; a key found in the keyring is remembered for the latter."""
+    """Finds API keys and blanks them out of texts; a key found in the keyring is remembered for the latter.
 
-    def __init__(self, given: Mapping[str, str] = environ, vault: Vault | None = None) -> None:
+    The `vault` stands in for the `keyring` module.
+    """
+
+    def __init__(self, given: Mapping[str, str] = environ, vault: Any = None) -> None:
         self._environ = given
         self._vault = vault
         self._seen: set[str] = set()
@@ -66,8 +61,15 @@ class Keys:
     def find(self, provider: str) -> str | None:
         """The provider's key, from the environment or else the OS keyring; may block while the keyring is unlocked."""
         for variable in self.variables(provider):
-            typed = self._typed.get(variable) or self._environ.get(variable, "").strip()
-            if found := typed or self._from_vault(variable):
+            found = self._typed.get(variable) or self._environ.get(variable, "").strip()
+            if not found:
+                try:
+                    found = (self._ring().get_password(KEYRING_SERVICE, variable) or "").strip()
+                except Exception:  # noqa: BLE001 - backends are third-party code found by entry points; a broken one is no keyring
+                    continue
+                if found:
+                    self._unlocked.add(variable)
+            if found:
                 self._know(found)
                 return found
         return None
@@ -91,7 +93,7 @@ class Keys:
                 fix=f"Set {variable} to have it the next time.",
             ) from error
 
-    def _ring(self) -> Vault:
+    def _ring(self) -> Any:
         if self._vault is None:
             import keyring  # looks for backends: slow, and needed only when the environment has no key
 
@@ -127,12 +129,3 @@ class Keys:
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, MARK)
         return _SHAPES.sub(MARK, text)
-
-    def _from_vault(self, variable: str) -> str | None:
-        try:
-            found = (self._ring().get_password(KEYRING_SERVICE, variable) or "").strip() or None
-        except Exception:  # noqa: BLE001 - backends are third-party code found by entry points; a broken one is no keyring
-            return None
-        if found:
-            self._unlocked.add(variable)
-        return found

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from ecoshell.errors import ModelBroken, ModelMissing
 from ecoshell.files import replacement
@@ -44,37 +44,30 @@ _log_callbacks: list[Any] = []
 @cache
 def llama_library() -> ModuleType:
     """llama.cpp's functions, initialised and silent; raises ModelMissing when the extra is not installed."""
+
+    def keep_complaint(level: int, text: bytes, _user_data: object) -> None:
+        if level == _ERROR_LEVEL:
+            _complaints.append(text.decode("utf-8", "replace").strip().rstrip("."))
+
     with _loading:
+        # Threads are to sleep while they wait for one another, unless the user decided otherwise: by default they spin,
+        # which on cores that other programs use too slows generation down twentyfold. OpenMP reads the setting once, as
+        # it is loaded; afterwards it is taken back, so that commands run by tools do not inherit it.
+        undecided = OPENMP_SETTING not in os.environ
+        if undecided:
+            os.environ[OPENMP_SETTING] = "PASSIVE"
         try:
-            with _waiting_threads_asleep():
-                library = import_module("llama_cpp.llama_cpp")
+            library = import_module("llama_cpp.llama_cpp")
         except ImportError as error:
-            raise ModelMissing(
-                "Local models need llama-cpp-python, which is not installed.",
-                fix=GET_LLAMA,
-            ) from error
-        callback = library.llama_log_callback(_keep_complaint)
+            raise ModelMissing("Local models need llama-cpp-python, which is not installed.", fix=GET_LLAMA) from error
+        finally:
+            if undecided:
+                del os.environ[OPENMP_SETTING]
+        callback = library.llama_log_callback(keep_complaint)
         _log_callbacks.append(callback)
         library.llama_log_set(callback, ctypes.c_void_p(0))
         library.llama_backend_init()
         return library
-
-
-@contextmanager
-def _waiting_threads_asleep() -> Generator[None]:
-    """Load the OpenMP library so that threads sleep while they wait for one another, unless the user decided otherwise.
-
-    By default they spin, which on cores that other programs use too slows generation down twentyfold. OpenMP reads the
-    setting once, as it is loaded; afterwards it is taken back, so that commands run by tools do not inherit it.
-    """
-    if OPENMP_SETTING in os.environ:
-        yield
-        return
-    os.environ[OPENMP_SETTING] = "PASSIVE"
-    try:
-        yield
-    finally:
-        del os.environ[OPENMP_SETTING]
 
 
 def load_model(path: Path, *, vocab_only: bool = False, gpu_layers: int = 0) -> Any:
@@ -111,11 +104,6 @@ def _with_reason(load: Callable[[], Any]) -> tuple[Any, str]:
     with _loading:
         _complaints.clear()
         return load(), _complaints[0] if _complaints else "llama.cpp gives no reason"
-
-
-def _keep_complaint(level: int, text: bytes, _user_data: object) -> None:
-    if level == _ERROR_LEVEL:
-        _complaints.append(text.decode("utf-8", "replace").strip().rstrip("."))
 
 
 class Vocabulary:
@@ -229,35 +217,37 @@ def try_file(path: Path) -> None:
     """
     with _trying:
         mark = _mark(path)
-        if mark in _sound or _is_embedded(path):
+        if mark in _sound:
             return
+        with suppress(ModelMissing, OSError):
+            if path.resolve() == embedded_path().resolve():
+                return
         memory = user_paths().cache / "tried.json"
-        known = _remembered(memory)
+        known: list[Any] = []
+        with suppress(OSError, ValueError, RecursionError):
+            read = json.loads(memory.read_text(encoding="utf-8"))
+            known = cast("list[Any]", read) if isinstance(read, list) else []
         if mark not in known:
-            _survives(path)
+            try:
+                done = subprocess.run(
+                    [sys.executable, "-c", _TRY, str(path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    timeout=_TRY_SECONDS,
+                    check=False,
+                )
+                how = f"signal {-done.returncode}" if done.returncode < 0 else ""
+            except subprocess.TimeoutExpired:
+                how = f"no end after {_TRY_SECONDS} s"
+            if how:
+                raise ModelBroken(f"{path} is damaged: llama.cpp fails on it ({how}).", fix="Download it again.")
             known = [*known[1 - _TRIED_KEPT :], mark]
             with suppress(OSError):  # it is tried again the next time
                 make_private(memory.parent)
                 with replacement(memory) as file:
                     file.write(json.dumps(known).encode())
         _sound.add(mark)
-
-
-def _survives(path: Path) -> None:
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _TRY, str(path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_TRY_SECONDS,
-            check=False,
-        )
-        how = f"signal {-done.returncode}" if done.returncode < 0 else ""
-    except subprocess.TimeoutExpired:
-        how = f"no end after {_TRY_SECONDS} s"
-    if how:
-        raise ModelBroken(f"{path} is damaged: llama.cpp fails on it ({how}).", fix="Download it again.")
 
 
 def _mark(path: Path) -> str:
@@ -268,18 +258,3 @@ def _mark(path: Path) -> str:
     except (OSError, PackageNotFoundError):
         return str(path)
     return f"{path.resolve()} {found.st_size} {found.st_mtime_ns} {library}"
-
-
-def _remembered(memory: Path) -> list[str]:
-    try:
-        known = json.loads(memory.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return []
-    return [str(one) for one in known] if isinstance(known, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-
-
-def _is_embedded(path: Path) -> bool:
-    try:
-        return path.resolve() == embedded_path().resolve()
-    except (ModelMissing, OSError):
-        return False

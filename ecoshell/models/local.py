@@ -55,13 +55,21 @@ class LocalModel:
         self._trained = adapter is not None and TRAINED_FOR in header(adapter)
         self._small = size_of(path) < SMALL_BYTES and not self._trained
         self._parameters = parameters(path)
-        self._runtime = _join_runtime(path, self._options, self._adapter)
+        stat = path.stat()
+        key = (stat.st_dev, stat.st_ino, stat.st_mtime_ns, self._options)  # a file that was replaced is another
+        with _sharing:
+            runtime = _running.get(key)
+            if runtime is None:
+                runtime = _running[key] = _Runtime(path, self._options)
+            runtime.users[self._adapter] += 1
+        self._runtime = runtime
         self._closed = False
 
     @property
     def traits(self) -> Traits:
         """What is known of the model without loading it; the context may shrink to what the file allows."""
-        context = self._runtime.context or self._options.context or USUAL_CONTEXT
+        engine = self._runtime.loaded_engine
+        context = engine.context if engine else self._options.context or USUAL_CONTEXT
         return Traits(
             self._name,
             ZERO_PRICE,
@@ -78,7 +86,7 @@ class LocalModel:
     @property
     def loaded(self) -> bool:
         """Whether the tokenizer is at hand."""
-        return self._runtime.counts
+        return self._runtime.loaded_vocabulary is not None
 
     async def warm(self) -> None:
         """Begin to load tokenizer and weights on the model's thread; a file that cannot be used says so when asked."""
@@ -137,7 +145,13 @@ class LocalModel:
     async def score(self, request: ScoreRequest) -> Scores:
         """Score on the model's thread; cancelling it stops between batches."""
         progress = Progress()
-        work = asyncio.get_running_loop().run_in_executor(self._runtime.worker, self._score, request, progress)
+
+        def on_thread() -> Scores:
+            prefix, pairs = self._score_tokens(request)
+            logprobs = self._runtime.engine().score(prefix, pairs, progress, CacheOwner(request.role, self._adapter))
+            return Scores(tuple(logprobs), progress.usage())
+
+        work = asyncio.get_running_loop().run_in_executor(self._runtime.worker, on_thread)
         try:
             return await asyncio.shield(work)
         finally:
@@ -145,17 +159,15 @@ class LocalModel:
 
     async def aclose(self) -> None:
         """Free what no other model uses; a call in progress ends first."""
-        if not self._closed:
-            await asyncio.wrap_future(self._leave())
+        if (leaving := self.discard()) is not None:
+            await asyncio.wrap_future(leaving)
 
-    def discard(self) -> None:
-        """The same without waiting for it."""
-        if not self._closed:
-            self._leave()
-
-    def _leave(self) -> Future[None]:
+    def discard(self) -> Future[None] | None:
+        """The same without waiting for it; None where that was done before."""
+        if self._closed:
+            return None
         self._closed = True
-        return self._runtime.worker.submit(_leave_runtime, self._runtime, self._adapter)
+        return self._runtime.worker.submit(self._runtime.leave, self._adapter)
 
     # -- on the model's thread
 
@@ -186,13 +198,16 @@ class LocalModel:
         cut = (vocabulary.tokens(marker, special=True) for marker in (*form.calls.markers, *(form.tags or ())))
         markers = {tokens[0] for tokens in cut if len(tokens) == 1}  # control tokens that are part of a reply's text
         text = getincrementaldecoder("utf-8")("replace")  # a character may span tokens
-        chooser = Chooser(vocabulary, self._sampling(request), "" if reader.reasons else reader.held)
-        chooser.forbid(*never, first=True)
+        sampling = recommended(vocabulary) if request.temperature is None else Sampling(request.temperature)
+        if self._small:
+            sampling = replace(sampling, repeat_penalty=SMALL_REPEAT_PENALTY)
+        chooser = Chooser(vocabulary, sampling, "" if reader.reasons else reader.held)
+        chooser.never_first += never
         room, owner, begun = request.max_tokens - progress.output, CacheOwner(request.role, self._adapter), never
         try:
             if request.want == "text" and request.tools and form.calls.opens:
                 marker = vocabulary.tokens(form.calls.opens, special=True)
-                chooser.forbid(*(marker if len(marker) == 1 else ()))  # no call is begun, as far as one token begins it
+                chooser.never += marker if len(marker) == 1 else ()  # no call is begun, as far as one token begins it
             for token in engine.generate(prompt, chooser, room, progress, owner):
                 begun = (*never, token) if begun == never else begun
                 progress.reasoning += reader.reasons
@@ -202,18 +217,13 @@ class LocalModel:
                 if reader.over:
                     break
                 if reader.reasons and progress.reasoning == reader.most_reasoning and form.tags:
-                    chooser.force(vocabulary.tokens(f"\n{form.tags[1]}\n\n", special=True))
+                    chooser.forced.extend(vocabulary.tokens(f"\n{form.tags[1]}\n\n", special=True))
             shown = reader.feed(text.decode(b"", final=True), chooser)
         finally:
             chooser.close()
         for piece in (*shown, *reader.finish()):
             say(piece)
         return reader, begun
-
-    def _score(self, request: ScoreRequest, progress: Progress) -> Scores:
-        prefix, pairs = self._score_tokens(request)
-        logprobs = self._runtime.engine().score(prefix, pairs, progress, CacheOwner(request.role, self._adapter))
-        return Scores(tuple(logprobs), progress.usage())
 
     # -- on any thread
 
@@ -232,11 +242,6 @@ class LocalModel:
         prefix = vocabulary.tokens(request.prefix, start=True)
         pairs = zip(request.contexts, request.targets, strict=True)
         return prefix, [(vocabulary.tokens(context), vocabulary.tokens(target)) for context, target in pairs]
-
-    def _sampling(self, request: Request) -> Sampling:
-        asked = request.temperature
-        sampling = recommended(self._runtime.vocabulary()) if asked is None else Sampling(asked)
-        return replace(sampling, repeat_penalty=SMALL_REPEAT_PENALTY) if self._small else sampling
 
 
 def _is_bound(request: Request) -> bool:
@@ -260,34 +265,28 @@ class _Runtime:
 
     def __init__(self, path: Path, options: EngineOptions) -> None:
         """Nothing is loaded yet."""
+        idle = options.idle and sys.platform == "linux"  # only Linux has a priority for each thread
         self.worker = ThreadPoolExecutor(
-            1, thread_name_prefix=f"model {path.stem}", initializer=_be_idle if options.idle else None
+            1,
+            thread_name_prefix=f"model {path.stem}",
+            # at 19 it could not even be stopped on a busy machine
+            initializer=(lambda: os.setpriority(os.PRIO_PROCESS, get_native_id(), 10)) if idle else None,
         )
         self._path = path
         self._options = options
         self._opening = Lock()
         self.users: Counter[Path | None] = Counter()
-        """Models that use this, by their adapter; kept by `_join_runtime` and `_leave_runtime`."""
-        self._vocabulary: Vocabulary | None = None
+        """Models that use this, by their adapter."""
+        self.loaded_vocabulary: Vocabulary | None = None
+        self.loaded_engine: Engine | None = None
         self._template: ChatTemplate | None = None
-        self._engine: Engine | None = None
-
-    @property
-    def counts(self) -> bool:
-        """Whether the tokenizer is at hand."""
-        return self._vocabulary is not None
-
-    @property
-    def context(self) -> int | None:
-        """Tokens of the context, once the weights are loaded."""
-        return self._engine.context if self._engine else None
 
     def vocabulary(self) -> Vocabulary:
         """The tokenizer, loaded when first needed."""
         with self._opening:
-            if self._vocabulary is None:
-                self._vocabulary = Vocabulary(self._path)
-            return self._vocabulary
+            if self.loaded_vocabulary is None:
+                self.loaded_vocabulary = Vocabulary(self._path)
+            return self.loaded_vocabulary
 
     def template(self) -> ChatTemplate:
         """The chat template."""
@@ -297,52 +296,30 @@ class _Runtime:
 
     def engine(self) -> Engine:
         """The weights with their caches, loaded when first needed; on the worker's thread alone."""
-        if self._engine is None:
-            self._engine = Engine(self._path, self.vocabulary(), self._options)
-        return self._engine
+        if self.loaded_engine is None:
+            self.loaded_engine = Engine(self._path, self.vocabulary(), self._options)
+        return self.loaded_engine
 
-    def free(self, adapter: Path | None, *, last: bool) -> None:
-        """Free an adapter, and everything when this was the last use; on the worker's thread alone."""
-        if last:
-            if self._engine is not None:
-                self._engine.close()
-            if self._vocabulary is not None:
-                self._vocabulary.close()
-            self._engine = self._vocabulary = self._template = None
-        elif self._engine is not None and adapter is not None and not self.users[adapter]:
-            self._engine.drop_adapter(adapter)
-
-
-def _be_idle() -> None:
-    """Give this thread a low priority; only Linux has one for each thread."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, get_native_id(), 10)  # at 19 it could not even be stopped on a busy machine
+    def leave(self, adapter: Path | None) -> None:
+        """One user less, which frees an adapter, and all where it was the last; on the worker's thread alone."""
+        with _sharing:
+            self.users[adapter] -= 1
+            last = self.users.total() == 0
+            for key in [key for key, running in _running.items() if last and running is self]:
+                del _running[key]  # from here on nobody joins it
+        if not last:
+            if self.loaded_engine is not None and adapter is not None and not self.users[adapter]:
+                self.loaded_engine.drop_adapter(adapter)
+            return
+        if self.loaded_engine is not None:
+            self.loaded_engine.close()
+        if self.loaded_vocabulary is not None:
+            self.loaded_vocabulary.close()
+        self.loaded_engine = self.loaded_vocabulary = self._template = None
+        self.worker.shutdown(wait=False)
 
 
 _Key = tuple[int, int, int, EngineOptions]
 _running: "WeakValueDictionary[_Key, _Runtime]" = WeakValueDictionary()
+"""Those of this process, shared by the models that use them now."""
 _sharing = Lock()
-
-
-def _join_runtime(path: Path, options: EngineOptions, adapter: Path | None) -> _Runtime:
-    """The runtime of a file, shared with the models that use it now; `_leave_runtime` gives it back."""
-    stat = path.stat()
-    key = (stat.st_dev, stat.st_ino, stat.st_mtime_ns, options)  # a file that was replaced is another
-    with _sharing:
-        runtime = _running.get(key)
-        if runtime is None:
-            runtime = _running[key] = _Runtime(path, options)
-        runtime.users[adapter] += 1
-        return runtime
-
-
-def _leave_runtime(runtime: _Runtime, adapter: Path | None) -> None:
-    """Give a runtime back; the last user's leaving frees it. On its worker's thread alone."""
-    with _sharing:
-        runtime.users[adapter] -= 1
-        last = runtime.users.total() == 0
-        for key in [key for key, running in _running.items() if last and running is runtime]:
-            del _running[key]  # from here on nobody joins it
-    runtime.free(adapter, last=last)
-    if last:
-        runtime.worker.shutdown(wait=False)

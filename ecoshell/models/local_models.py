@@ -250,30 +250,21 @@ def _ollama(environ: Mapping[str, str]) -> _Found:
     for folder in dict.fromkeys((own, Path("/usr/share/ollama/.ollama/models"))):  # the service has a home of its own
         manifests = folder / "manifests"
         for manifest in _files_below(manifests):
-            digest = _ollama_blob(manifest)
-            if digest is not None:
-                yield folder / "blobs" / digest.replace(":", "-"), f"Ollama: {_ollama_name(manifest, manifests)}", None
-
-
-def _ollama_blob(manifest: Path) -> str | None:
-    """The digest of the model that a manifest names; None where it names none."""
-    try:
-        layers = json.loads(_text(manifest))["layers"]
-        digests = [layer["digest"] for layer in layers if layer["mediaType"] == _OLLAMA_MODEL]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    digest = digests[0] if digests else None
-    plain = isinstance(digest, str) and digest.startswith("sha256:") and digest.removeprefix("sha256:").isalnum()
-    return digest if plain else None
-
-
-def _ollama_name(manifest: Path, manifests: Path) -> str:
-    """A model's name as Ollama says it: without the host and owner of its library."""
-    *before, name, tag = manifest.relative_to(manifests).parts
-    for usual in _OLLAMA_LIBRARY:
-        if before and before[0] == usual:
-            before = before[1:]
-    return "/".join((*before, f"{name}:{tag}"))
+            try:
+                layers = json.loads(_text(manifest))["layers"]
+                digests = [layer["digest"] for layer in layers if layer["mediaType"] == _OLLAMA_MODEL]
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+            digest = digests[0] if digests else None
+            if not isinstance(digest, str) or not digest.startswith("sha256:"):
+                continue
+            if not digest.removeprefix("sha256:").isalnum():
+                continue
+            *before, name, tag = manifest.relative_to(manifests).parts  # as Ollama says it: without its own library
+            for usual in _OLLAMA_LIBRARY:
+                if before and before[0] == usual:
+                    before = before[1:]
+            yield folder / "blobs" / digest.replace(":", "-"), f"Ollama: {'/'.join((*before, f'{name}:{tag}'))}", None
 
 
 def _hub_folder(environ: Mapping[str, str]) -> Path:

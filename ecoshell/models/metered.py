@@ -17,7 +17,6 @@ from ecoshell.events import BudgetHeld, BudgetSettled, Emit, Notice, Reasoned, T
 from ecoshell.messages import Usage
 from ecoshell.models.base import (
     Delta,
-    Loadable,
     Model,
     PromptSize,
     Purpose,
@@ -26,9 +25,7 @@ from ecoshell.models.base import (
     Scorer,
     ScoreRequest,
     Scores,
-    Shared,
     Traits,
-    Warmable,
 )
 from ecoshell.secrecy import MaskedStream, masked
 
@@ -73,7 +70,7 @@ class MeteredModel:
     @property
     def loaded(self) -> bool:
         """Whether tokens can be counted without loading anything large."""
-        return not isinstance(self._model, Loadable) or self._model.loaded
+        return bool(getattr(self._model, "loaded", True))
 
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt this request becomes."""
@@ -85,8 +82,8 @@ class MeteredModel:
 
     async def warm(self) -> None:
         """Have a model that is slow to load begin to; returns at once."""
-        if isinstance(self._model, Warmable):
-            await self._model.warm()
+        if warm := getattr(self._model, "warm", None):
+            await warm()
 
     async def aclose(self) -> None:
         """Let the model go."""
@@ -94,8 +91,8 @@ class MeteredModel:
 
     def discard(self) -> None:
         """Let a model go that was never asked anything; returns at once."""
-        if isinstance(self._model, Shared):
-            self._model.discard()
+        if discard := getattr(self._model, "discard", None):
+            discard()
 
     async def set_aside(self, request: Request, *, role: str = "single", slack: int = 0) -> Hold:
         """Reserve the price of a later call whose prompt may grow by `slack`, in place of the turn's earlier aside."""
@@ -116,7 +113,15 @@ class MeteredModel:
         pauses, attempt = iter(self._pauses), 1
         while True:
             pause = next(pauses, None)
-            hold = await self._take(ask, place, mine=place is not aside)
+            if place is None:
+                hold = await self._gate.hold(ask)
+            else:
+                try:
+                    hold = await self._gate.hold_final(place, ask)
+                except (BudgetError, StoreError):
+                    if place is not aside:  # else whoever set it aside gives it back
+                        await self._gate.release(place)
+                    raise
             granted = replace(request, max_tokens=hold.max_tokens, role=role)
             call = _Call(self._gate, hold, emit, local=self.traits.local, retries=pause is not None)
             try:
@@ -126,7 +131,12 @@ class MeteredModel:
                     raise
                 attempt += 1
                 emit(Notice(f"{error.message} It is asked again ({attempt} of {len(self._pauses) + 1})."))
-                place = await self._wait(pause, hold)
+                try:
+                    await asyncio.sleep(pause)
+                except asyncio.CancelledError:
+                    await self._gate.release(hold)
+                    raise
+                place = hold  # kept through the pause
 
     async def score(
         self, request: ScoreRequest, emit: Emit, *, role: str = "single", purpose: Purpose = "rank"
@@ -155,26 +165,6 @@ class MeteredModel:
         most = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
         return Ask(traits.price, self.size(request).bound + slack, most, account)
 
-    async def _take(self, ask: Ask, place: Hold | None, *, mine: bool) -> Hold:
-        """Reserve the call, in the place of an earlier hold if any; `mine` when nobody else would give that back."""
-        if place is None:
-            return await self._gate.hold(ask)
-        try:
-            return await self._gate.hold_final(place, ask)
-        except (BudgetError, StoreError):
-            if mine:
-                await self._gate.release(place)
-            raise
-
-    async def _wait(self, pause: float, hold: Hold) -> Hold:
-        """Keep the hold through the pause before another attempt, and give it back if that is called off."""
-        try:
-            await asyncio.sleep(pause)
-        except asyncio.CancelledError:
-            await self._gate.release(hold)
-            raise
-        return hold
-
     async def _stream(self, request: Request, call: "_Call") -> Reply:
         """Listen to the model's stream and cut it off when it does not end where it must."""
         listener = _Listener(request, call.hold.account.role, self.traits, call.emit)
@@ -187,19 +177,14 @@ class MeteredModel:
                     call.tool = reply.calls[0].subject if reply.calls else ""
                     return reply
                 if listener.endless:
-                    return await self._cut_off(listener, call)
+                    # A model that ignores `max_tokens` cannot be kept within a cap, and the whole reservation counts.
+                    call.usage = None
+                    name = self.traits.name
+                    await self._gate.bar(name, "it went on past max_tokens and was cut off")
+                    told = f"{name} went on past max_tokens and was cut off; it is not called under a cap any more."
+                    call.emit(Notice(told))
+                    return Reply("".join(listener.said), cut=True)
         raise ModelBroken(f"{self.traits.name} ended its stream without an answer.", fix="Ask again.")
-
-    async def _cut_off(self, listener: "_Listener", call: "_Call") -> Reply:
-        """A model that ignores `max_tokens` cannot be kept within a cap: barred, and the whole reservation counts."""
-        call.usage = None
-        await self._gate.bar(self.traits.name, "it went on past max_tokens and was cut off")
-        call.emit(
-            Notice(
-                f"{self.traits.name} went on past max_tokens and was cut off; it is not called under a cap any more."
-            )
-        )
-        return Reply(listener.text, cut=True)
 
 
 class _Call:
@@ -296,7 +281,8 @@ class _Listener:
     def __init__(self, request: Request, role: str, traits: Traits, emit: Emit) -> None:
         self.usage: Usage | None = None
         """What the call has used as far as anybody credible has said."""
-        self._said: list[str] = []
+        self.said: list[str] = []
+        """What was said so far."""
         self._received: dict[bool, list[str]] = {False: [], True: []}
         """All text that came; apart from it, by True, the answers in calls."""
         self._unseen = 0
@@ -308,11 +294,6 @@ class _Listener:
         self._role = role
         self._local = traits.local
         self._emit = emit
-
-    @property
-    def text(self) -> str:
-        """What was said so far."""
-        return "".join(self._said)
 
     def tokens(self, count: Callable[[str], int]) -> int:
         """Tokens of what came, by `count`; of a call that had not come whole, a quarter of its bytes."""
@@ -348,28 +329,25 @@ class _Listener:
             return replace(piece, usage=self.usage)
         if piece.usage is not None:
             self.usage = piece.usage
-        self._take(piece)
-        return None
-
-    def _take(self, piece: Delta) -> None:
         text = piece.text
         self._bytes += piece.unseen
         self._unseen += piece.unseen
         if not text:
             self._empty_pieces += 1
-            return
+            return None
         self._pieces += 1
         self._received[piece.answer].append(text)
         self._bytes += len(text.encode("utf-8", "surrogatepass"))
         mask = self._masks.setdefault((piece.reasoning, piece.answer), MaskedStream())
         self._tell(mask.feed(text), reasoning=piece.reasoning, answer=piece.answer)
+        return None
 
     def _tell(self, text: str, *, reasoning: bool, answer: bool) -> None:
         """Tell a piece of text in which keys are masked."""
         if not text:
             return
         if not reasoning and not answer:
-            self._said.append(text)
+            self.said.append(text)
         if self._request.purpose in _SHOWN:
             answers = answer or self._request.purpose == "answer"
             channel = "reasoning" if reasoning else "answer" if answers else "thought"

@@ -10,14 +10,14 @@ cached prefix stays valid. Parsing never raises: what cannot be used becomes `Re
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha1
 from typing import Any, cast
 
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models.base import Reply, Request
-from ecoshell.models.formats import GENERIC, Attempt, CallFormat, call_json, decoded
+from ecoshell.models.formats import GENERIC, CallFormat, call_json, decoded
 
 PROTOCOL = """You act by calling tools. To call one, write {"name": <name of the tool>, "arguments": <JSON object>} \
 and nothing after it. Its result comes back in the next message."""
@@ -76,10 +76,16 @@ def parse_reply(
     if request.want == "text":
         return Reply(text.strip(), usage=usage, cut=cut)
     found = form.read(text)
-    reply = Reply(found.text, usage=usage, cut=cut)
     calls: list[Call] = []
     for attempt in found.attempts:
-        call, fault = _call(attempt, request.callable_now)
+        name, arguments, call = attempt.name, attempt.arguments, None
+        if isinstance(arguments, str):
+            arguments = decoded(arguments)
+        if isinstance(name, str) and isinstance(arguments, dict):
+            call = Call(name, cast("dict[str, Any]", arguments))
+            fault = call_fault(call, request.callable_now)
+        else:
+            fault = 'A call needs "name" (a text) and "arguments" (an object).'
         if not fault and call is not None:
             calls.append(call)
         elif calls:
@@ -89,8 +95,17 @@ def parse_reply(
     if calls:
         return Reply(found.text, tuple(calls), usage, cut=cut)
     if not found.broken and request.want == "either":
-        return reply
-    return Reply(found.text, usage=usage, cut=cut, fault=_why_no_call(form, cut, tried=found.broken))
+        return Reply(found.text, usage=usage, cut=cut)
+    shape = "the call in your own format"
+    if form.syntax == "json":
+        shape = form.write("<name of the tool>", "<JSON object>")
+    if cut:
+        fault = "The reply was cut before the call was complete; write a shorter one."
+    elif found.broken:
+        fault = f"The call could not be read. Write {shape} and nothing after it."
+    else:
+        fault = f"A call was wanted. Write {shape}."
+    return Reply(found.text, usage=usage, cut=cut, fault=fault)
 
 
 def without_reasoning(text: str) -> tuple[str, str]:
@@ -100,17 +115,6 @@ def without_reasoning(text: str) -> tuple[str, str]:
         return "", text
     reasoning, _, rest = begun.removeprefix("<think>").partition("</think>")
     return reasoning.strip(), rest.lstrip()
-
-
-def _call(attempt: Attempt, documents: Sequence[ToolDocument]) -> tuple[Call | None, str]:
-    """The call that was attempted, where it can be read, and what is wrong with it."""
-    name, arguments = attempt.name, attempt.arguments
-    if isinstance(arguments, str):
-        arguments = decoded(arguments)
-    if not isinstance(name, str) or not isinstance(arguments, dict):
-        return None, 'A call needs "name" (a text) and "arguments" (an object).'
-    call = Call(name, cast("dict[str, Any]", arguments))
-    return call, call_fault(call, documents)
 
 
 def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
@@ -123,53 +127,38 @@ def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
         json.dumps(dict(call.arguments), ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return f"The arguments of {call.name} hold half of a surrogate pair, which is no text."
-    error = _schema_error(call.arguments, document.parameters)
-    return f"The arguments of {call.name} do not fit its parameters: {error}." if error else ""
-
-
-def _why_no_call(form: CallFormat, cut: bool, *, tried: bool) -> str:
-    """Why a text without a usable call is a fault."""
-    if cut:
-        return "The reply was cut before the call was complete; write a shorter one."
-    shape = (
-        form.write("<name of the tool>", "<JSON object>") if form.syntax == "json" else "the call in your own format"
-    )
-    if tried:
-        return f"The call could not be read. Write {shape} and nothing after it."
-    return f"A call was wanted. Write {shape}."
-
-
-def _schema_error(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """The most telling way in which the arguments break the schema; one that is broken or overflows refuses nothing."""
     from jsonschema import exceptions
     from jsonschema.validators import validator_for  # pyright: ignore[reportUnknownVariableType]
     from referencing.exceptions import Unresolvable
 
     best_match: Any = exceptions.best_match  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    kind: Any = validator_for(dict(schema))
+    schema = dict(document.parameters)
+    kind: Any = validator_for(schema)
     try:
-        kind.check_schema(dict(schema))
-        error = best_match(kind(dict(schema)).iter_errors(dict(arguments)))
-    except (exceptions.SchemaError, Unresolvable, re.error, OverflowError):
+        kind.check_schema(schema)
+        error = best_match(kind(schema).iter_errors(dict(call.arguments)))
+    except (exceptions.SchemaError, Unresolvable, re.error, OverflowError):  # such a schema refuses nothing
         return ""
     if error is None:
         return ""
     where = ".".join(str(part) for part in error.absolute_path)
     message = str(error.message)
     message = message if len(message) <= 300 else message[:299] + "…"
-    return f"{where}: {message}" if where else message
+    message = f"{where}: {message}" if where else message
+    return f"The arguments of {call.name} do not fit its parameters: {message}."
 
 
 # -- as providers take it
 
 
-def plain_body(request: Request) -> dict[str, Any]:
-    """The request for a model without tool calls of its own: tools and calls are text."""
-    return {"messages": [{"role": message.speaker, "content": message.text} for message in as_plain_messages(request)]}
+def chat_body(request: Request, *, native: bool) -> dict[str, Any]:
+    """The request for a model with `native` tool calls, or for one to which tools and calls are text.
 
-
-def native_body(request: Request) -> dict[str, Any]:
-    """The request for a model with native tool calls; one call alone where a call is what is wanted."""
+    Natively one call alone may be made where a call is what is wanted.
+    """
+    if not native:
+        plain_messages = as_plain_messages(request)
+        return {"messages": [{"role": message.speaker, "content": message.text} for message in plain_messages]}
     chat: list[dict[str, Any]] = []
     for message, result, identity in exchanges(request.messages):
         if result is None or message.call is None:  # on its own, which providers refuse: it becomes text
@@ -202,10 +191,21 @@ def mark_for_cache(body: dict[str, Any], request: Request) -> None:
         _mark(system[-1])
     elif body.get("tools"):
         body["tools"][-1]["cache_control"] = _CACHE_MARK
-    if request.task:
-        _mark_before(messages, request.task)
-    elif messages[-1]["role"] != "system":
-        _mark(messages[-1])
+    if not request.task:
+        if messages[-1]["role"] != "system":
+            _mark(messages[-1])
+        return
+    asked = [message for message in messages if message["role"] in ("user", "tool")]
+    for at, message in reversed([*enumerate(asked)]):
+        text: str = message["content"]
+        if text == request.task.lstrip():
+            if at:
+                _mark(asked[at - 1])
+            return
+        if message["role"] == "user" and text.endswith(request.task):  # the rest of it is parted from the task
+            rest = {"type": "text", "text": text.removesuffix(request.task), "cache_control": _CACHE_MARK}
+            message["content"] = [rest, {"type": "text", "text": request.task}]
+            return
 
 
 def safe_name(name: str) -> str:
@@ -240,18 +240,3 @@ def _mark(message: dict[str, Any]) -> None:
         message["cache_control"] = _CACHE_MARK
     elif isinstance(message["content"], str):
         message["content"] = [{"type": "text", "text": message["content"], "cache_control": _CACHE_MARK}]
-
-
-def _mark_before(messages: Sequence[dict[str, Any]], task: str) -> None:
-    """Mark what stands before a task: the rest of its message, parted from it, or the message asked about before."""
-    asked = [message for message in messages if message["role"] in ("user", "tool")]
-    for at, message in reversed([*enumerate(asked)]):
-        text: str = message["content"]
-        if text == task.lstrip():
-            if at:
-                _mark(asked[at - 1])
-            return
-        if message["role"] == "user" and text.endswith(task):
-            rest = {"type": "text", "text": text.removesuffix(task), "cache_control": _CACHE_MARK}
-            message["content"] = [rest, {"type": "text", "text": task}]
-            return

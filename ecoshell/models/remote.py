@@ -12,7 +12,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
@@ -24,10 +24,9 @@ from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import (
     as_plain_messages,
     call_fault,
+    chat_body,
     mark_for_cache,
-    native_body,
     parse_reply,
-    plain_body,
     real_name,
     without_reasoning,
 )
@@ -74,24 +73,56 @@ class RemoteProcess:
     def __init__(self, *, memory: int = _MEMORY, grace: float = _GRACE) -> None:
         self._memory = memory
         self._grace = grace
+        self._numbers = itertools.count(1)
         self._child: _Child | None = None
         self._starting = asyncio.Lock()
 
-    async def warm(self) -> None:
-        """Start the process, so that litellm is loaded by the time it is asked; returns at once."""
-        await self._living()
+    async def warm(self) -> "_Child":
+        """Start the process where it is not alive, so that litellm is loaded by the time it is asked."""
+        async with self._starting:
+            if self._child is None or not self._child.alive:
+                process = await asyncio.create_subprocess_exec(
+                    *helper_command("ecoshell.models.remote_worker"),
+                    str(self._memory),
+                    env=helper_environ(),
+                    stdin=PIPE,
+                    stdout=PIPE,
+                    stderr=PIPE,
+                    limit=_LINE_LIMIT,
+                    start_new_session=True,  # so that Ctrl-C and a closing terminal reach it only through us
+                )
+                self._child = _Child(process)
+                self._child.write({"environ": taken()})  # over the pipe: in its environment any program could read them
+            return self._child
 
     async def ask(self, body: Mapping[str, Any], *, most: int, seconds: float) -> AsyncGenerator[Line, None]:
         """The worker's lines for one ask, down to its reply or error; closing this early cancels the ask.
 
-        The answer may come to `most` bytes on the network, and take this many seconds from its first to its last.
+        The answer may come to `most` bytes on the network, and take this many seconds from its first to its last. When
+        the process is gone, the last line says so. One that is stuck, so that it does not even say that an ask's time
+        is over, is ended.
         """
-        child = await self._living()
-        async with aclosing(
-            child.ask({"ask": body, "bytes": most, "seconds": seconds}, seconds + self._grace)
-        ) as lines:
-            async for line in lines:
+        child = await self.warm()
+        number, inbox = next(self._numbers), asyncio.Queue[Line]()
+        child.inboxes[number] = inbox
+        last = asyncio.get_running_loop().call_later(seconds + self._grace, child.die, b"it no longer answered")
+        try:
+            child.write({"id": number, "ask": body, "bytes": most, "seconds": seconds})
+            if child.process.stdin is not None:
+                try:
+                    await child.process.stdin.drain()
+                except ConnectionError:
+                    child.die()
+            while True:
+                line = await inbox.get()
                 yield line
+                if "reply" in line or "error" in line:
+                    return
+        finally:
+            last.cancel()
+            child.sent.discard(number)
+            if child.inboxes.pop(number, None) is not None and child.alive:
+                child.write({"id": number, "cancel": True})
 
     @property
     def pid(self) -> int | None:
@@ -99,16 +130,12 @@ class RemoteProcess:
         return self._child.process.pid if self._child is not None and self._child.alive else None
 
     async def aclose(self) -> None:
-        """End the process; asks under way end with an error."""
+        """End the process, which holds nothing that needs saving; asks under way end with an error."""
         child, self._child = self._child, None
         if child is not None:
-            await child.end()
-
-    async def _living(self) -> "_Child":
-        async with self._starting:
-            if self._child is None or not self._child.alive:
-                self._child = await _Child.start(self._memory)
-            return self._child
+            child.kill()
+            await child.process.wait()
+            await asyncio.gather(*child.readers, return_exceptions=True)
 
 
 class _Child:
@@ -117,101 +144,50 @@ class _Child:
     def __init__(self, process: Process) -> None:
         self.process = process
         self.alive = True
-        self._numbers = itertools.count(1)
-        self._inboxes: dict[int, asyncio.Queue[Line]] = {}
-        self._sent: set[int] = set()
+        self.inboxes: dict[int, asyncio.Queue[Line]] = {}
+        self.sent: set[int] = set()
         self._last_words = b""
-        self._readers = (asyncio.create_task(self._read()), asyncio.create_task(self._listen()))
+        self.readers = (asyncio.create_task(self._read()), asyncio.create_task(self._listen()))
 
-    @classmethod
-    async def start(cls, memory: int) -> "_Child":
-        process = await asyncio.create_subprocess_exec(
-            *helper_command("ecoshell.models.remote_worker"),
-            str(memory),
-            env=helper_environ(),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            limit=_LINE_LIMIT,
-            start_new_session=True,  # so that Ctrl-C and a closing terminal reach it only through us
-        )
-        child = cls(process)
-        child._write({"environ": taken()})  # over the pipe: in its environment any program could read them
-        return child
-
-    async def ask(self, record: Line, patience: float) -> AsyncGenerator[Line, None]:
-        """The lines for one ask, down to its reply or error; closing this early cancels it.
-
-        When the process is gone, the last line says so. A process that is stuck, so that it does not even say that an
-        ask's time is over, is ended after `patience` seconds.
-        """
-        number, inbox = next(self._numbers), asyncio.Queue[Line]()
-        self._inboxes[number] = inbox
-        last = asyncio.get_running_loop().call_later(patience, self._give_up)
-        try:
-            self._write({"id": number, **record})
-            if self.process.stdin is not None:
-                try:
-                    await self.process.stdin.drain()
-                except ConnectionError:
-                    self._die()
-            while True:
-                line = await inbox.get()
-                yield line
-                if "reply" in line or "error" in line:
-                    return
-        finally:
-            last.cancel()
-            self._sent.discard(number)
-            if self._inboxes.pop(number, None) is not None and self.alive:
-                self._write({"id": number, "cancel": True})
-
-    def _give_up(self) -> None:
-        self._last_words = b"it no longer answered"
-        self._die()
-
-    async def end(self) -> None:
-        """End the process; it holds nothing that needs saving, and its connections close with it."""
-        self._kill()
-        await self.process.wait()
-        await asyncio.gather(*self._readers, return_exceptions=True)
-
-    def _write(self, record: Line) -> None:
+    def write(self, record: Line) -> None:
         if self.process.stdin is not None and not self.process.stdin.is_closing():
             self.process.stdin.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
     async def _read(self) -> None:
         """Hand each line to its ask, until there are no more; whatever ends this, no ask is left waiting."""
         try:
-            while self.process.stdout is not None and (line := await self.process.stdout.readline()):
-                self._deliver(json.loads(line))
+            while self.process.stdout is not None and (text := await self.process.stdout.readline()):
+                line = json.loads(text)
+                number = line.get("id")
+                if not isinstance(number, int) or number not in self.inboxes:
+                    continue
+                if "sent" in line:
+                    self.sent.add(number)
+                    continue
+                ends = "reply" in line or "error" in line
+                inbox = self.inboxes.pop(number) if ends else self.inboxes[number]
+                inbox.put_nowait(line)
         finally:
-            self._die()
+            self.die()
 
-    def _deliver(self, line: Line) -> None:
-        number = line.get("id")
-        inbox = self._inboxes.get(number) if isinstance(number, int) else None
-        if inbox is None or not isinstance(number, int):
-            return
-        if "sent" in line:
-            self._sent.add(number)
-            return
-        if "reply" in line or "error" in line:
-            del self._inboxes[number]
-        inbox.put_nowait(line)
+    async def _listen(self) -> None:
+        """Keep the end of what the process prints, for the case that it dies."""
+        if self.process.stderr is not None:
+            while piece := await self.process.stderr.read(_LAST_WORDS):
+                self._last_words = (self._last_words + piece)[-_LAST_WORDS:]
 
-    def _die(self) -> None:
+    def die(self, words: bytes = b"") -> None:
         """Tell every ask under way that its process is gone; those that had been sent may have been billed."""
         self.alive = False
-        self._kill()
-        words = self._last_words.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        message = "the helper process for remote models ended" + (f": {words}" if words else "")
-        for number, inbox in self._inboxes.items():
-            error = {"kind": "busy", "message": message, "status": None, "billed": number in self._sent}
+        self.kill()
+        said = (words or self._last_words).decode("utf-8", "replace").strip().rpartition("\n")[2]
+        message = "the helper process for remote models ended" + (f": {said}" if said else "")
+        for number, inbox in self.inboxes.items():
+            error = {"kind": "busy", "message": message, "status": None, "billed": number in self.sent}
             inbox.put_nowait({"id": number, "error": error})
-        self._inboxes.clear()
+        self.inboxes.clear()
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
         if self.process.returncode is not None:
             return
         if sys.platform == "win32":
@@ -220,12 +196,6 @@ class _Child:
         # Process.kill would reap a process that has just ended, and asyncio, which waits for it too, would complain.
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
-
-    async def _listen(self) -> None:
-        """Keep the end of what the process prints, for the case that it dies."""
-        if self.process.stderr is not None:
-            while piece := await self.process.stderr.read(_LAST_WORDS):
-                self._last_words = (self._last_words + piece)[-_LAST_WORDS:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,21 +217,6 @@ _NAMED_SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+\.\d+(?=b)|\d+(?=b)|\d{2
 _NAMED_SCALES = {"b": 10**9, "m": 10**6}
 
 
-def remote_traits(name: str, book: PriceBook, options: RemoteOptions = _AS_KNOWN) -> Traits:
-    """What the user says of a remote model, and the price book knows of it."""
-    facts = book.facts(name)
-    native_tools = facts is not None and facts.native_tools
-    return Traits(
-        name=name,
-        price=book.price(name),
-        context=options.context or (facts.context if facts else None),
-        max_output=facts.max_output if facts else None,
-        native_tools=native_tools if options.native_tools is None else options.native_tools,
-        local=False,
-        parameters=named_parameters(name),
-    )
-
-
 def named_parameters(name: str) -> int | None:
     """How many weights a model has by its name, such as `ollama/qwen2.5-coder:1.5b`; None where that does not say."""
     sizes = (int(one[1] or 1) * float(one[2]) * _NAMED_SCALES[one[3]] for one in _NAMED_SIZE.finditer(name.casefold()))
@@ -281,7 +236,17 @@ class RemoteModel:
         options: RemoteOptions = _AS_KNOWN,
     ) -> None:
         """Nothing is started yet; `check` says whether the model can be had."""
-        self.traits = remote_traits(name, book, options)
+        known = book.facts(name)
+        native_tools = known is not None and known.native_tools
+        self.traits = Traits(
+            name=name,
+            price=book.price(name),
+            context=options.context or (known.context if known else None),
+            max_output=known.max_output if known else None,
+            native_tools=native_tools if options.native_tools is None else options.native_tools,
+            local=False,
+            parameters=named_parameters(name),
+        )
         self._book = book
         self._keys = keys
         self._process = process
@@ -289,14 +254,25 @@ class RemoteModel:
         self._silence = options.silence
         self._deadline = options.deadline
         prefix, slash, _ = name.partition("/")
-        facts = None if slash else book.facts(name)
-        self._provider = prefix if slash else "openai" if options.base_url else facts.provider if facts else ""
+        self._provider = prefix if slash else "openai" if options.base_url else known.provider if known else ""
         """As litellm calls it; empty when it cannot be told."""
         self._counter = counter_for(name, hosted=options.base_url is None)
 
-    def check(self) -> None:
-        """Raise ModelMissing when the name says no provider or the key is missing; may block on the keyring."""
-        self._key()
+    def check(self) -> str | None:
+        """The key to send, if any; may block on the keyring.
+
+        Raises ModelMissing, before any process is started, when the name says no provider, or a key that is needed is
+        missing.
+        """
+        if not self._provider:
+            raise self._unknown()
+        if not self._keys.variables(self._provider):
+            return _NO_KEY if self._base_url else None
+        key = self._keys.find(self._provider)
+        if key is None and self._base_url is None:
+            message = f"There is no API key for {self.traits.name}."
+            raise ModelMissing(message, fix=self._keys.how_to_give(self._provider), billed=False, key=True)
+        return key or _NO_KEY
 
     async def warm(self) -> None:
         """Have litellm, the tokenizer and what reads replies loaded by the time they are needed; returns at once."""
@@ -322,7 +298,18 @@ class RemoteModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Ask the provider; closing the iterator closes the connection."""
-        body = await self._body(request)
+        body, name = chat_body(request, native=self._is_native(request)), self.traits.name
+        if "claude" in name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai")):
+            mark_for_cache(body, request)
+        if self._base_url and not name.startswith(f"{self._provider}/"):
+            name = f"{self._provider}/{name}"  # a server of the user's own is taken to speak OpenAI's protocol
+        body |= {"model": name, "max_tokens": request.max_tokens, "timeout": self._silence}
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if self._base_url:
+            body["base_url"] = self._base_url
+        if key := await asyncio.to_thread(self.check):
+            body["api_key"] = key
         named = request if request.want != "text" else replace(request, callable_now=())
         reader = ReplyReader(named, ReplyForm(HERMES, REASONING_TAGS[0], elsewhere=True))
         most = min(_BYTES_PER_TOKEN * request.max_tokens + _SPARE_BYTES, _MOST_BYTES)
@@ -350,37 +337,11 @@ class RemoteModel:
     def _is_native(self, request: Request) -> bool:
         return self.traits.native_tools and bool(request.tools)
 
-    async def _body(self, request: Request) -> dict[str, Any]:
-        body = native_body(request) if self._is_native(request) else plain_body(request)
-        name = self.traits.name
-        if "claude" in name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai")):
-            mark_for_cache(body, request)
-        if self._base_url and not name.startswith(f"{self._provider}/"):
-            name = f"{self._provider}/{name}"  # a server of the user's own is taken to speak OpenAI's protocol
-        body |= {"model": name, "max_tokens": request.max_tokens, "timeout": self._silence}
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if self._base_url:
-            body["base_url"] = self._base_url
-        if key := await asyncio.to_thread(self._key):
-            body["api_key"] = key
-        return body
-
-    def _key(self) -> str | None:
-        """The key to send; raises ModelMissing, before any process is started, when there is none and one is needed."""
-        if not self._provider:
-            raise self._unknown()
-        if not self._keys.variables(self._provider):
-            return _NO_KEY if self._base_url else None
-        key = self._keys.find(self._provider)
-        if key is None and self._base_url is None:
-            message = f"There is no API key for {self.traits.name}."
-            raise ModelMissing(message, fix=self._keys.how_to_give(self._provider), billed=False, key=True)
-        return key or _NO_KEY
-
     def _reply(self, record: Mapping[str, Any], request: Request) -> Reply:
-        usage, cut = usage_of(record["usage"]), record["finish"] == "length"
-        text: str = record["text"]
+        usage, counts = None, record["usage"]
+        if counts and counts["input"] and all(type(count) is int and count >= 0 for count in counts.values()):
+            usage = Usage(**counts)  # what no call can have is no report
+        cut, text = record["finish"] == "length", record["text"]
         if not self._is_native(request) or not record["calls"]:
             reasoning, text = without_reasoning(text)
             reply = parse_reply(text, request, usage, cut, spoken(text))
@@ -388,7 +349,16 @@ class RemoteModel:
         reply = Reply(text, usage=usage, cut=cut, reasoning=record["reasoning"])
         calls: list[Call] = []
         for one in record["calls"]:
-            call, fault = _native_call(one, request)
+            call = Call(real_name(one["name"], (*request.callable_now, *request.tools)))
+            try:
+                arguments = json.loads(one["arguments"] or "{}", parse_constant=refuse_constant)
+            except (ValueError, RecursionError) as error:
+                fault = f"The arguments of {call.name} are no JSON ({error}). Write them again as one JSON object."
+            else:
+                fault = f"The arguments of {call.name} must be one JSON object."
+                if isinstance(arguments, dict):
+                    call = Call(call.name, cast("dict[str, Any]", arguments))
+                    fault = call_fault(call, request.callable_now)
             if fault and not calls:
                 return replace(reply, fault=fault, attempt=call)
             if fault:
@@ -407,8 +377,15 @@ class RemoteModel:
             variables = self._keys.variables(self._provider)
             fix = self._keys.how_to_give(self._provider) if variables else "Check how you sign in to this provider."
             return ModelMissing(f"{name} refused the API key: {said}", fix=fix, billed=billed, key=True)
-        if kind == "unreachable":
-            return unreachable(name, self._provider, record["address"], billed=billed)
+        if kind == "unreachable":  # on this machine a server is not running, else there may be no network
+            address: str = record["address"]
+            program, start = program_of(self._provider)
+            if not is_loopback(address.rpartition(":")[0].strip("[]")):
+                fix = "Is this machine online? Try again, or choose a model on it with /model."
+                return ModelUnreachable(f"{name} cannot be reached at {address}.", fix=fix, billed=billed)
+            who, begin = program or f"The server of {name}", f"Start it with {start}" if start else "Start it"
+            fix = f"{begin}, or choose another model with /model."
+            return ModelUnreachable(f"{who} does not answer on {address}.", fix=fix, billed=billed)
         if kind == "busy":
             return ModelUnavailable(
                 f"{name} did not answer: {said}", fix="Try again, or choose another model.", billed=billed
@@ -428,40 +405,3 @@ class RemoteModel:
         near = difflib.get_close_matches(name, (EMBEDDED, *self._book.names()), n=3)
         hint = f"Did you mean {', '.join(near)}?" if near else _HOW_NAMES_ARE
         return ModelMissing(f"There is no model {name}." + (f" ({said})" if said else ""), fix=hint, billed=billed)
-
-
-def unreachable(name: str, provider: str, address: str, *, billed: bool) -> ModelUnreachable:
-    """Nobody answers at an address: on this machine a server is not running, else there may be no network."""
-    host = address.rpartition(":")[0].strip("[]")
-    program, start = program_of(provider)
-    if not is_loopback(host):
-        fix = "Is this machine online? Try again, or choose a model on it with /model."
-        return ModelUnreachable(f"{name} cannot be reached at {address}.", fix=fix, billed=billed)
-    who = program or f"The server of {name}"
-    begin = f"Start it with {start}" if start else "Start it"
-    return ModelUnreachable(
-        f"{who} does not answer on {address}.", fix=f"{begin}, or choose another model with /model.", billed=billed
-    )
-
-
-def usage_of(record: Mapping[str, Any] | None) -> Usage | None:
-    """The usage a provider reported; None when it reported none, or one that no call can have."""
-    if record is None:
-        return None
-    counts = list(record.values())
-    if not all(type(count) is int and count >= 0 for count in counts) or not record["input"]:
-        return None
-    return Usage(**record)
-
-
-def _native_call(record: Mapping[str, str], request: Request) -> tuple[Call, str]:
-    """A native tool call, and what is wrong with it in words for the model."""
-    name = real_name(record["name"], (*request.callable_now, *request.tools))
-    try:
-        arguments = json.loads(record["arguments"] or "{}", parse_constant=refuse_constant)
-    except (ValueError, RecursionError) as error:
-        return Call(name), f"The arguments of {name} are no JSON ({error}). Write them again as one JSON object."
-    if not isinstance(arguments, dict):
-        return Call(name), f"The arguments of {name} must be one JSON object."
-    call = Call(name, arguments)  # pyright: ignore[reportUnknownArgumentType]
-    return call, call_fault(call, request.callable_now)

@@ -22,8 +22,10 @@ import sys
 import threading
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib import import_module
 from queue import SimpleQueue
 from typing import Any, BinaryIO, NoReturn, cast
 
@@ -51,11 +53,36 @@ def main() -> None:
     """Serve until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the shell, which cancels what it wants cancelled
     close_process()  # it is told the keys
-    _limit_memory(int(sys.argv[1]))
+    most = int(sys.argv[1])
+    with suppress(ImportError, OSError, ValueError):  # Windows has none, macOS none that holds
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     wire = _take_stdout()
     lines: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_read_input, args=(lines,), daemon=True).start()
-    _prepare_litellm()
+
+    def read() -> None:
+        """Pass lines on, and end the process with the input: a thread notices that also while litellm loads."""
+        try:
+            for line in sys.stdin.buffer:
+                lines.put(line)
+        except MemoryError:
+            _end_at_the_limit()
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it fetches its price map while being imported
+    os.environ["LITELLM_MODE"] = "PRODUCTION"  # or it reads a .env file
+    import litellm
+
+    litellm.suppress_debug_info = True
+    litellm.disable_streaming_logging = True
+    litellm.callbacks = []
+    litellm.success_callback = []
+    litellm.failure_callback = []
+    litellm.num_retries = 0
+    litellm.disable_aiohttp_transport = True  # one client for all, so that its traffic is counted
+    count_traffic()
     asyncio.run(Worker(wire).serve(lines))
 
 
@@ -90,8 +117,14 @@ class Worker:
         try:
             async with deadline:
                 await self._stream(number, message["ask"], answer)
-            usage = None if traffic.odd_usage else answer.usage
-            self._write({"id": number, "reply": {**answer.record(), "usage": usage}})
+            reply = {
+                "text": "".join(answer.text),
+                "reasoning": "".join(answer.reasoning),
+                "calls": [{"name": call["name"], "arguments": call["arguments"]} for call in answer.calls],
+                "finish": answer.finish,
+                "usage": None if traffic.odd_usage else answer.usage,
+            }
+            self._write({"id": number, "reply": reply})
         except Exception as error:  # noqa: BLE001 - the worker's edge: one ask's failure is a line, the others go on
             if _has([*_chain(error)], MemoryError):  # after which nothing in this process can be relied on
                 _end_at_the_limit()
@@ -100,11 +133,15 @@ class Worker:
             self._write({"id": number, "error": describe(told, began=answer.began, traffic=traffic)})
 
     async def _stream(self, number: int, ask: dict[str, Any], answer: "_Answer") -> None:
-        import litellm
+        litellm: Any = import_module("litellm")
 
-        _refuse_unlimited(litellm, ask)
+        _, provider, _, _ = litellm.get_llm_provider(model=ask["model"], api_base=ask.get("base_url"))
+        supported = litellm.get_supported_openai_params(model=ask["model"], custom_llm_provider=provider)
+        if supported is not None and not {"max_tokens", "max_completion_tokens"} & set(supported):
+            # litellm would drop the limit
+            raise NoOutputLimit(f"{provider} takes no limit on how much is written, so no cap could hold")
         self._write({"id": number, "sent": True})
-        stream: Any = await litellm.acompletion(**ask, **_ALWAYS)  # pyright: ignore[reportUnknownMemberType]
+        stream: Any = await litellm.acompletion(**ask, **_ALWAYS)
         answer.began = True
         try:
             async for chunk in stream:
@@ -150,25 +187,19 @@ class _Answer:
         self.reasoning.append(reasoning)
         said, unseen = "", 0
         for part in choice.delta.tool_calls or ():
-            call = self._call(part)
+            # A piece belongs to the call of its index, unless it begins another under the same one: some servers number
+            # every call 0 and tell them apart by their ids alone.
+            index, given = part.index or 0, part.id or ""
+            call = self.open.get(index)
+            if call is None or (part.function.name and call["name"] and given != call["id"]):
+                call = self.open[index] = {"id": given, "name": "", "arguments": ""}
+                self.calls.append(call)
             call["name"] += part.function.name or ""
             call["arguments"] += part.function.arguments or ""
             unseen += len(part.function.name or "") + len(part.function.arguments or "")
             if call is self.calls[0] and call["name"] == FINISH:
                 said += self.answer.feed(part.function.arguments or "")
         return {"delta": text, "reasoning": reasoning, "answer": said, "unseen": unseen}
-
-    def _call(self, part: Any) -> dict[str, str]:
-        """The call a piece belongs to: that of its index, unless it begins another under the same one.
-
-        Some servers number every call 0 and tell them apart by their ids alone.
-        """
-        index, given = part.index or 0, part.id or ""
-        call = self.open.get(index)
-        if call is None or (part.function.name and call["name"] and given != call["id"]):
-            call = self.open[index] = {"id": given, "name": "", "arguments": ""}
-            self.calls.append(call)
-        return call
 
     def close(self, stream: Any) -> None:
         """Check that the stream came to its end, and take the usage it carried.
@@ -184,12 +215,6 @@ class _Answer:
         self.finish = self.finish or finish
         self.usage = _reported_usage(stream)
 
-    def record(self) -> dict[str, Any]:
-        """The reply as it goes over the wire, but for its usage."""
-        calls = [{"name": call["name"], "arguments": call["arguments"]} for call in self.calls]
-        text, reasoning = "".join(self.text), "".join(self.reasoning)
-        return {"text": text, "reasoning": reasoning, "calls": calls, "finish": self.finish}
-
 
 def _finish_reason(stream: Any) -> str:
     """The finish reason the provider sent; empty when it sent none."""
@@ -201,80 +226,34 @@ def _reported_usage(stream: Any) -> dict[str, Any] | None:
 
     litellm always ends with a usage chunk, and counts by itself when the provider sent none. What the provider sent
     stands on the chunks that the wrapper keeps, before that last one. Several reports are cumulative: the largest
-    counts.
+    counts. litellm has made cached and written tokens part of the prompt's for every provider.
     """
     if getattr(stream, "custom_llm_provider", None) in _ESTIMATING:
         return None
-    kept = getattr(stream, "chunks", ())
-    reports = [_figures(chunk.usage) for chunk in kept if getattr(chunk, "usage", None) is not None]
-    if not reports:
-        return None
-
-    def magnitude(count: Any) -> float:
-        return count if isinstance(count, int) else -1
-
-    return {name: max((report[name] for report in reports), key=magnitude) for name in reports[0]}
-
-
-def _figures(usage: Any) -> dict[str, Any]:
-    """One report's counts; litellm has made cached and written tokens part of the prompt's for every provider."""
-    prompt = getattr(usage, "prompt_tokens_details", None)
-    output = getattr(usage, "completion_tokens_details", None)
-    written = (
-        getattr(prompt, "cache_creation_tokens", None)
-        or getattr(prompt, "cache_write_tokens", None)
-        or getattr(usage, "cache_creation_input_tokens", None)
-    )
-    return {
-        "input": usage.prompt_tokens,
-        "output": usage.completion_tokens,
-        "cached": getattr(prompt, "cached_tokens", None) or 0,
-        "cache_write": written or 0,
-        "reasoning": getattr(output, "reasoning_tokens", None) or 0,
-    }
-
-
-def _refuse_unlimited(litellm: Any, ask: Mapping[str, Any]) -> None:
-    """Raise NoOutputLimit for a provider that takes no `max_tokens`: litellm would drop it, and no cap could hold."""
-    _, provider, _, _ = litellm.get_llm_provider(model=ask["model"], api_base=ask.get("base_url"))
-    supported = litellm.get_supported_openai_params(model=ask["model"], custom_llm_provider=provider)
-    if supported is not None and not {"max_tokens", "max_completion_tokens"} & set(supported):
-        raise NoOutputLimit(f"{provider} takes no limit on how much is written, so no cap could hold")
-
-
-def _read_input(lines: SimpleQueue[bytes]) -> None:
-    """Pass lines on, and end the process with the input: a thread notices that also while litellm loads."""
-    try:
-        for line in sys.stdin.buffer:
-            lines.put(line)
-    except MemoryError:
-        _end_at_the_limit()
-    os._exit(0)
-
-
-def _prepare_litellm() -> None:
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it fetches its price map while being imported
-    os.environ["LITELLM_MODE"] = "PRODUCTION"  # or it reads a .env file
-    import litellm
-
-    litellm.suppress_debug_info = True
-    litellm.disable_streaming_logging = True
-    litellm.callbacks = []
-    litellm.success_callback = []
-    litellm.failure_callback = []
-    litellm.num_retries = 0
-    litellm.disable_aiohttp_transport = True  # one client for all, so that its traffic is counted
-    count_traffic()
-
-
-def _limit_memory(most: int) -> None:
-    """Hold this process to so many bytes of memory, where the system can."""
-    try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    except (ImportError, OSError, ValueError):  # Windows has none, macOS none that holds
-        return
+    largest: dict[str, Any] = {}
+    for chunk in getattr(stream, "chunks", ()):
+        usage = getattr(chunk, "usage", None)
+        if usage is None:
+            continue
+        prompt = getattr(usage, "prompt_tokens_details", None)
+        output = getattr(usage, "completion_tokens_details", None)
+        written = (
+            getattr(prompt, "cache_creation_tokens", None)
+            or getattr(prompt, "cache_write_tokens", None)
+            or getattr(usage, "cache_creation_input_tokens", None)
+        )
+        report = {
+            "input": usage.prompt_tokens,
+            "output": usage.completion_tokens,
+            "cached": getattr(prompt, "cached_tokens", None) or 0,
+            "cache_write": written or 0,
+            "reasoning": getattr(output, "reasoning_tokens", None) or 0,
+        }
+        for name, count in report.items():
+            known = largest.setdefault(name, count)
+            if isinstance(count, int) and not (isinstance(known, int) and known >= count):
+                largest[name] = count
+    return largest or None
 
 
 def _end_at_the_limit() -> NoReturn:
@@ -437,15 +416,20 @@ def describe(error: Exception, *, began: bool, traffic: Traffic) -> dict[str, An
     # litellm makes up a status for failures without one, so only httpx's counts
     status = next((link.response.status_code for link in chain if isinstance(link, httpx.HTTPStatusError)), None)
     told = next((link for link in chain if isinstance(link, BadBody)), error)
+    said = str(told).partition("Original exception:")[0].partition("Traceback (most recent")[0]
     # a provider that does not use httpx cannot have charged anything where litellm itself refused to send
     unsent = _has(chain, NoOutputLimit) or isinstance(error, (BadRequestError, AuthenticationError))
     return {
         "kind": "unreachable" if traffic.unreached else _kind(chain, status),
         "address": traffic.unreached,
-        "message": _message(told),
+        "message": _WRAPPINGS.sub("", said).strip()[:_LONGEST_MESSAGE] or type(told).__name__,
         "status": status,
         "billed": began or traffic.unrefused > 0 or not (traffic.sent or unsent),
     }
+
+
+_BUSY = (402, 408, 409, 425, 429, *range(500, 1000))
+_STATUS_KINDS = {**dict.fromkeys(_BUSY, "busy"), 401: "key", 403: "key", 404: "unknown", 413: "context"}
 
 
 def _kind(chain: list[BaseException], status: int | None) -> str:
@@ -458,7 +442,7 @@ def _kind(chain: list[BaseException], status: int | None) -> str:
     ruled = (
         (_has(chain, BadBody), "broken"),
         (isinstance(first, ContextWindowExceededError), "context"),
-        (status is not None, _kind_of_status(status or 0)),
+        (status is not None, _STATUS_KINDS.get(status or 0, "request")),
         ("LLM Provider NOT provided" in str(first), "unknown"),
         (_has(chain, AuthenticationError), "key"),
         (_has(chain, Unfinished, httpx.TransportError, OSError, openai.APIConnectionError, Timeout), "busy"),
@@ -466,16 +450,6 @@ def _kind(chain: list[BaseException], status: int | None) -> str:
         (isinstance(first, (NoOutputLimit, BadRequestError)), "request"),
     )
     return next((kind for holds, kind in ruled if holds), "broken")
-
-
-def _kind_of_status(status: int) -> str:
-    if status in {401, 403}:
-        return "key"
-    if status == 404:
-        return "unknown"
-    if status == 413:
-        return "context"
-    return "busy" if status in {402, 408, 409, 425, 429} or status >= 500 else "request"
 
 
 def _has(chain: list[BaseException], *classes: type[BaseException]) -> bool:
@@ -490,11 +464,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(link))
         yield link
         link = link.__cause__ or link.__context__
-
-
-def _message(error: BaseException) -> str:
-    text = str(error).partition("Original exception:")[0].partition("Traceback (most recent")[0]
-    return _WRAPPINGS.sub("", text).strip()[:_LONGEST_MESSAGE] or type(error).__name__
 
 
 if __name__ == "__main__":

@@ -100,6 +100,8 @@ class ReplyReader:
         self._answer = AnswerText()
         self.over = False
         """Whether nothing that follows is wanted."""
+        self.most_reasoning = request.max_tokens - max(LEAST_AFTER_REASONING, request.max_tokens // 4)
+        """Tokens after which reasoning is to be closed."""
 
     @property
     def reasons(self) -> bool:
@@ -110,11 +112,6 @@ class ReplyReader:
     def refused(self) -> bool:
         """Whether nothing was said before what is not wanted."""
         return self.over and not self._unknown and not self._text[: self._shown].strip()
-
-    @property
-    def most_reasoning(self) -> int:
-        """Tokens after which reasoning is to be closed."""
-        return self._request.max_tokens - max(LEAST_AFTER_REASONING, self._request.max_tokens // 4)
 
     @property
     def held(self) -> str:
@@ -202,8 +199,17 @@ class ReplyReader:
             if self._request.want == "text":
                 self.over = True
                 return shown
-            if chooser is not None:
-                self._hold(head, chooser)
+            document = next((one for one in self._request.callable_now if one.name == head.tool), None)
+            if chooser is None:
+                pass
+            elif not head.tool:
+                documents = self._request.callable_now
+                grammar = calls_grammar(documents, self._calls, marked=True, once=False, bounded=self._bounded)
+                chooser.hold_to(grammar, self._text[head.end :])
+            elif document is not None:
+                chooser.hold_to(self._calls.rest(document, bounded=self._bounded), self._text[head.end :])
+            else:  # there is no such tool, and the rest is not waited for
+                self._unknown, self.over = head.tool, True
             shown += self._finishing(self._text[head.end :])
         return shown
 
@@ -225,20 +231,6 @@ class ReplyReader:
         place = self._shown  # what was shown is no part of a call
         head = self._calls.head(self._text[place:], self._names, whole=whole)
         return head and replace(head, start=head.start + place, end=head.end + place)
-
-    def _hold(self, head: Head, chooser: "Chooser") -> None:
-        """Hold the rest of a call to its grammar; of a call of no tool there is, the rest is not waited for."""
-        said = self._text[head.end :]
-        if not head.tool:
-            documents = self._request.callable_now
-            grammar = calls_grammar(documents, self._calls, marked=True, once=False, bounded=self._bounded)
-            chooser.hold_to(grammar, said)
-            return
-        document = next((one for one in self._request.callable_now if one.name == head.tool), None)
-        if document is None:
-            self._unknown, self.over = head.tool, True
-        else:
-            chooser.hold_to(self._calls.rest(document, bounded=self._bounded), said)
 
 
 def load_readers() -> None:

@@ -8,7 +8,7 @@ token is taken to be four bytes of UTF-8, rounded up; no prompt has more tokens 
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -33,7 +33,17 @@ class ScriptModel:
     """
 
     def __init__(self, file: Path, *, name: str = "", price: Price | None = None) -> None:
-        self._lines = _read(file)
+        if is_special(file):
+            raise ModelMissing(f"The script {file} is not a regular file.", fix="Give script:FILE.jsonl.")
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{file} is not UTF-8 text: {error.reason}.", fix=_SHAPE) from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ModelMissing(f"The script {file} cannot be read: {reason}.", fix="Give script:FILE.jsonl.") from error
+        lines = enumerate(text.split("\n"), 1)
+        self._lines = [_reply(line, f"{file}, line {number}") for number, line in lines if line.strip()]
         self._next = 0
         self.traits = Traits(
             name=name or f"script:{file}",
@@ -46,7 +56,7 @@ class ScriptModel:
 
     def count(self, text: str) -> int:
         """Tokens of a text, by its bytes."""
-        return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
+        return -(-_bytes(text) // _BYTES_PER_TOKEN)
 
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt, by the bytes of its messages and tools."""
@@ -55,7 +65,7 @@ class ScriptModel:
         pieces += [tool.entry for tool in request.tools]
         total = _bytes("".join(pieces))
         framing = _MESSAGE_TOKENS * (len(request.messages) + len(request.tools))
-        return PromptSize(count=_tokens(total), bound=total + framing, exact=False)
+        return PromptSize(count=-(-total // _BYTES_PER_TOKEN), bound=total + framing, exact=False)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Speak the next line, a word at a time, cut at `max_tokens`."""
@@ -67,100 +77,73 @@ class ScriptModel:
             )
         line, self._next = self._lines[self._next], self._next + 1
         prompt = self.size(request).count
-        words, size = list[str](), 0  # counted as they come: a long line is not to be counted again for each word
+        words, size, output = (
+            list[str](),
+            0,
+            0,
+        )  # counted as they come, so that a long line is counted once
         for word in re.findall(r"[^ ]* |[^ ]+", line.text):
             size += _bytes(word)
-            if _tokens(size) > request.max_tokens:
+            output = -(-size // _BYTES_PER_TOKEN)
+            if output > request.max_tokens:
                 break
             words.append(word)
-            yield Delta(word, Usage(input=prompt, output=_tokens(size)))
+            yield Delta(word, Usage(input=prompt, output=output))
             await asyncio.sleep(0)  # a place to be cancelled at
         said = "".join(words)
         cut = said != line.text
-        yield Reply(said, () if cut else line.calls, self._usage(line, request, said), cut=cut)
+        calls = "".join(call.signature() for call in line.calls)
+        usage = line.usage or Usage(input=prompt, output=self.count(said + calls))
+        output = min(usage.output, request.max_tokens)  # like any model, a script stops there
+        usage = replace(usage, output=output, reasoning=min(usage.reasoning, output))
+        yield Reply(said, () if cut else line.calls, usage, cut=cut)
 
     async def aclose(self) -> None:
         """Nothing is open."""
-
-    def _usage(self, line: Reply, request: Request, said: str) -> Usage:
-        """What the line says it took, else what was counted; like any model, a script stops at `max_tokens`."""
-        calls = "".join(call.signature() for call in line.calls)
-        usage = line.usage or Usage(input=self.size(request).count, output=self.count(said + calls))
-        output = min(usage.output, request.max_tokens)
-        return replace(usage, output=output, reasoning=min(usage.reasoning, output))
 
 
 def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _tokens(size: int) -> int:
-    return -(-size // _BYTES_PER_TOKEN)
+def _reply(text: str, where: str) -> Reply:
+    """The reply that a line is; raises UsageError, which says where the line is."""
 
+    def checked(value: object, what: str, *known: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise broken(f"has {what} that is not a JSON object")
+        record = cast("dict[str, Any]", value)
+        for name in record:
+            if known and name not in known:
+                raise broken(f"has {name!r}, which is none of {', '.join(sorted(known))}")
+        return record
 
-def _read(file: Path) -> tuple[Reply, ...]:
-    if is_special(file):
-        raise ModelMissing(f"The script {file} is not a regular file.", fix="Give script:FILE.jsonl.")
+    def broken(what: str) -> UsageError:
+        return UsageError(f"{where} {what}.", fix=_SHAPE)
+
     try:
-        text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8 text: {error.reason}.", fix=_SHAPE) from error
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ModelMissing(f"The script {file} cannot be read: {reason}.", fix="Give script:FILE.jsonl.") from error
-    lines = enumerate(text.split("\n"), 1)
-    return tuple(_line(line, f"{file}, line {number}") for number, line in lines if line.strip())
-
-
-def _line(text: str, where: str) -> Reply:
-    """One line, checked; raises UsageError."""
-    try:
-        record = _object(json.loads(text), where, "a reply")
+        line = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _broken(where, f"is not JSON ({error})") from error
-    _only(record, {"text", "call", "calls", "usage"}, where)
+        raise broken(f"is not JSON ({error})") from error
+    record = checked(line, "a reply", "text", "call", "calls", "usage")
     said = record.get("text", "")
     if not isinstance(said, str):
-        raise _broken(where, "has a text that is not a string")
+        raise broken("has a text that is not a string")
     calls = record.get("calls", [record["call"]] if record.get("call") is not None else [])
     if not isinstance(calls, list):
-        raise _broken(where, "has calls that are not a list")
+        raise broken("has calls that are not a list")
     if not said and not calls and "text" not in record:
-        raise _broken(where, "has neither text nor call")
-    made = tuple(_call(call, where) for call in cast("list[object]", calls))
-    usage = record.get("usage")
-    return Reply(said, made, None if usage is None else _usage(usage, where))
-
-
-def _call(value: object, where: str) -> Call:
-    record = _object(value, where, "a call")
-    _only(record, {"name", "arguments"}, where)
-    name = record.get("name")
-    if not isinstance(name, str) or not name:
-        raise _broken(where, "has a call without a name")
-    return Call(name, _object(record.get("arguments", {}), where, "a call's arguments"))
-
-
-def _usage(value: object, where: str) -> Usage:
-    record = _object(value, where, "a usage")
-    _only(record, {"input", "cached", "cache_write", "output", "reasoning"}, where)
-    for name, count in record.items():
+        raise broken("has neither text nor call")
+    made: list[Call] = []
+    for one in cast("list[object]", calls):
+        call = checked(one, "a call", "name", "arguments")
+        if not isinstance(call.get("name"), str) or not call["name"]:
+            raise broken("has a call without a name")
+        made.append(Call(call["name"], checked(call.get("arguments", {}), "a call's arguments")))
+    if record.get("usage") is None:
+        return Reply(said, tuple(made))
+    usage = checked(record["usage"], "a usage", "input", "cached", "cache_write", "output", "reasoning")
+    for name, count in usage.items():
         if type(count) is not int or count < 0:
-            raise _broken(where, f"has a usage whose {name} is not a whole number")
-    return Usage(**record)
-
-
-def _object(value: object, where: str, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise _broken(where, f"has {what} that is not a JSON object")
-    return cast("dict[str, Any]", value)
-
-
-def _only(record: Mapping[str, Any], known: set[str], where: str) -> None:
-    for name in record:
-        if name not in known:
-            raise _broken(where, f"has {name!r}, which is none of {', '.join(sorted(known))}")
-
-
-def _broken(where: str, what: str) -> UsageError:
-    return UsageError(f"{where} {what}.", fix=_SHAPE)
+            raise broken(f"has a usage whose {name} is not a whole number")
+    return Reply(said, tuple(made), Usage(**usage))

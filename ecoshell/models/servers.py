@@ -158,6 +158,15 @@ class Asking:
             provider = self._program.providers[0]
             yield Served(f"{provider}/{name}", self._program.name, self.base_url, context, native_tools, size)
 
+    def tell(self, path: str, body: Answer | None = None) -> Answer:
+        """As `get`; empty where the server does not tell."""
+        from http.client import HTTPException
+
+        try:
+            return self.get(path, body)
+        except (OSError, ValueError, HTTPException):
+            return {}
+
     def get(self, path: str, body: Answer | None = None) -> Answer:
         """The JSON object at a path of the server, not of its base URL; raises OSError and ValueError."""
         from http.client import OK, HTTPConnection, HTTPSConnection  # brings all of `email`: no start waits for it
@@ -182,15 +191,6 @@ class Asking:
             raise ValueError("no JSON object")
         return cast("Answer", answer)
 
-    def get_or_nothing(self, path: str, body: Answer | None = None) -> Answer:
-        """The same; empty where the server does not tell."""
-        from http.client import HTTPException
-
-        try:
-            return self.get(path, body)
-        except (OSError, ValueError, HTTPException):
-            return {}
-
 
 def _ollama(ask: Asking) -> Iterator[Served]:
     """Ollama's own API; the context is the one a loaded model runs with, that its file sets, or else the usual one.
@@ -198,18 +198,19 @@ def _ollama(ask: Asking) -> Iterator[Served]:
     Ollama cuts longer prompts without a word, so more than that is not assumed.
     """
     listed = _records(ask.get("/api/tags"), "models")
-    running = {str(one.get("name")): one for one in _objects(ask.get_or_nothing("/api/ps").get("models"))}
+    running = {str(one.get("name")): one for one in _objects(ask.tell("/api/ps").get("models"))}
     for one in listed:
         name = one["name"] if isinstance(one.get("name"), str) else ""
-        shown = ask.get_or_nothing("/api/show", {"model": name})
+        shown = ask.tell("/api/show", {"model": name})
         can = shown.get("capabilities")
         abilities = cast("list[Any]", can) if isinstance(can, list) else None
         if abilities and "completion" not in abilities:
             continue  # made for embeddings
-        context = _count(running.get(name, {}).get("context_length")) or _parameter(shown, "num_ctx") or _OLLAMA_CONTEXT
+        set_in_file = re.search(r"^num_ctx\s+(\d+)\s*$", str(shown.get("parameters", "")), re.MULTILINE)
+        context = _count(running.get(name, {}).get("context_length")) or (int(set_in_file[1]) if set_in_file else 0)
         yield from ask.model(
             name,
-            context=context,
+            context=context or _OLLAMA_CONTEXT,
             native_tools=None if abilities is None else "tools" in abilities,
             size=_count(one.get("size")),
         )
@@ -217,7 +218,7 @@ def _ollama(ask: Asking) -> Iterator[Served]:
 
 def _lm_studio(ask: Asking) -> Iterator[Served]:
     """LM Studio's own API tells what kind each model is, and with which context it is loaded; older ones do not."""
-    own = _objects(ask.get_or_nothing("/api/v0/models").get("data"))
+    own = _objects(ask.tell("/api/v0/models").get("data"))
     for one in own or _records(ask.get("/v1/models"), "data"):
         name, kind, abilities = one.get("id"), one.get("type", "llm"), one.get("capabilities")
         if kind in ("llm", "vlm"):
@@ -228,7 +229,7 @@ def _lm_studio(ask: Asking) -> Iterator[Served]:
 def _llama_cpp(ask: Asking) -> Iterator[Served]:
     """llama-server; whether it takes tools depends on the model's template, and it says so in its properties."""
     listed = _records(ask.get("/v1/models"), "data")
-    properties = ask.get_or_nothing("/props")
+    properties = ask.tell("/props")
     running = properties.get("default_generation_settings")
     context = _count(cast("Answer", running).get("n_ctx")) if isinstance(running, dict) else None
     can = properties.get("chat_template_caps")
@@ -290,9 +291,3 @@ def _objects(value: Any) -> list[Answer]:
 
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _parameter(shown: Answer, name: str) -> int | None:
-    """A whole number among the lines that Ollama writes a model's parameters in."""
-    found = re.search(rf"^{name}\s+(\d+)\s*$", str(shown.get("parameters", "")), re.MULTILINE)
-    return int(found[1]) if found else None

@@ -24,12 +24,12 @@ import sys
 import threading
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha1
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ecoshell.messages import Message, ToolDocument
 from ecoshell.models.base import Request
 
 _EXACT = {
@@ -54,52 +54,32 @@ _ESCAPED = "<>&'"
 _ESCAPE_GROWTH = len("\\u003c") - 1
 
 
-class ByteCounter:
-    """An estimate that needs no tokenizer: four bytes to a token."""
-
-    name = "bytes / 4"
-    """What does the counting."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether counts come, at this moment, from the model's own tokenizer."""
-        return False
-
-    def count(self, text: str) -> int:
-        """Tokens of the text: a quarter of its bytes, rounded up."""
-        return -(-_utf8(text) // 4)
-
-    def start(self) -> None:
-        """Start loading; returns at once."""
-
-    def wait(self, seconds: float = 30.0) -> bool:
-        """Load, and wait until that is done; False when there is nothing to load, or it failed."""
-        return False
-
-    def close(self) -> None:
-        """Let go of what was loaded; later counts are estimates."""
+def estimate(text: str) -> int:
+    """Tokens of a text without a tokenizer: a quarter of its bytes, rounded up."""
+    return -(-_utf8(text) // 4)
 
 
-class TiktokenCounter(ByteCounter):
+class TokenCounter:
     """Counts with a tiktoken encoding in a helper process; estimates until that is ready, and for very long texts.
 
     `own` says whether the encoding is the model's own. The process starts at the first count and ends with `close`, or
-    by itself when this one ends.
+    by itself when this one ends. Without an encoding everything is estimated.
     """
 
-    def __init__(self, encoding: str, folder: Path, *, own: bool) -> None:
-        self.name = encoding
+    def __init__(self, encoding: str = "", folder: Path | None = None, *, own: bool = False) -> None:
+        self.name = encoding or "bytes / 4"
+        """What does the counting."""
         self._folder = folder
         self._own = own
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = threading.Event()
-        self._broken = False
+        self._broken = folder is None
         self._lock = threading.Lock()
         self._known: OrderedDict[str, int] = OrderedDict()
 
     @property
     def exact(self) -> bool:
-        """Whether the encoding is the model's own and loaded."""
+        """Whether counts come, at this moment, from the model's own tokenizer."""
         return self._own and self._ready.is_set() and not self._broken
 
     @property
@@ -110,30 +90,46 @@ class TiktokenCounter(ByteCounter):
     def start(self) -> None:
         """Start loading the encoding; returns at once."""
         with self._lock:
-            if self._process is None and not self._broken:
-                self._process = subprocess.Popen(
-                    [*helper_command("ecoshell.models.tokens"), self.name],
-                    env={**helper_environ(), "TIKTOKEN_CACHE_DIR": str(self._folder)},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-                threading.Thread(target=self._await_ready, args=(self._process,), daemon=True).start()
+            if self._process is not None or self._broken:
+                return
+            process = self._process = subprocess.Popen(
+                [*helper_command("ecoshell.models.tokens"), self.name],
+                env={**helper_environ(), "TIKTOKEN_CACHE_DIR": str(self._folder)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+        def await_ready() -> None:
+            if process.stdout is None or process.stdout.readline() != b"ready\n":
+                self._broken = True
+            self._ready.set()
+
+        threading.Thread(target=await_ready, daemon=True).start()
 
     def wait(self, seconds: float = 30.0) -> bool:
         """Start, and wait until counts are exact; False when that cannot be had."""
         self.start()
-        return self._ready.wait(seconds) and not self._broken
+        return not self._broken and self._ready.wait(seconds) and not self._broken
 
     def count(self, text: str) -> int:
         """Tokens of the text; special tokens written out in it count as the plain text they are."""
         self.start()
-        if not self._ready.is_set() or self._broken or len(text) > _LONGEST:
-            return super().count(text)
+        process = self._process
+        if not self._ready.is_set() or self._broken or process is None or len(text) > _LONGEST:
+            return estimate(text)
         with self._lock:
             if text not in self._known:
-                self._known[text] = self._ask(text)
+                try:
+                    if process.stdin is None or process.stdout is None:
+                        return estimate(text)
+                    process.stdin.write(json.dumps(text).encode() + b"\n")
+                    process.stdin.flush()
+                    self._known[text] = int(process.stdout.readline())
+                except (OSError, ValueError):  # the process is gone
+                    self._broken = True
+                    return estimate(text)
             self._known.move_to_end(text)
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
@@ -147,49 +143,28 @@ class TiktokenCounter(ByteCounter):
                 self._process.kill()
                 self._process.communicate()
 
-    def _ask(self, text: str) -> int:
-        process = self._process
-        if process is None or process.stdin is None or process.stdout is None:
-            return super().count(text)
-        try:
-            process.stdin.write(json.dumps(text).encode() + b"\n")
-            process.stdin.flush()
-            return int(process.stdout.readline())
-        except (OSError, ValueError):  # the process is gone
-            self._broken = True
-            return super().count(text)
 
-    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
-        if process.stdout is None or process.stdout.readline() != b"ready\n":
-            self._broken = True
-        self._ready.set()
-
-
-def counter_for(model: str, *, hosted: bool = True) -> ByteCounter:
+def counter_for(model: str, *, hosted: bool = True) -> TokenCounter:
     """The best counter for a model's name, with or without a provider's prefix.
 
     `hosted` is false for a model at an address of the user's own, whose name says nothing about its tokenizer.
+    litellm's package has the file of each encoding that is asked for here.
     """
     own = encoding_of(model) if hosted else None
-    for encoding in dict.fromkeys((own or "cl100k_base", "cl100k_base")):
-        folder = _folder_of(encoding)
-        if folder is not None:
-            return TiktokenCounter(encoding, folder, own=encoding == own)
-    return ByteCounter()
+    litellm = importlib.util.find_spec("litellm")
+    if litellm and litellm.origin:
+        folder = Path(litellm.origin).parent / "litellm_core_utils" / "tokenizers"
+        for encoding in dict.fromkeys((own or "cl100k_base", "cl100k_base")):
+            file_name = sha1(_ADDRESS.format(encoding).encode(), usedforsecurity=False).hexdigest()
+            if (folder / file_name).is_file():
+                return TokenCounter(encoding, folder, own=encoding == own)
+    return TokenCounter()
 
 
 def encoding_of(model: str) -> str | None:
     """The tiktoken encoding a model is known to use; None when its tokenizer is not one of OpenAI's, or not known."""
     bare = model.rpartition("/")[2].removeprefix("ft:")
     return next((name for name, starts in _EXACT.items() if bare.startswith(starts)), None)
-
-
-def _folder_of(encoding: str) -> Path | None:
-    """The folder with the encoding's file: litellm's package has one for each that is asked for here."""
-    litellm = importlib.util.find_spec("litellm")
-    folder = Path(litellm.origin).parent / "litellm_core_utils" / "tokenizers" if litellm and litellm.origin else None
-    file_name = sha1(_ADDRESS.format(encoding).encode(), usedforsecurity=False).hexdigest()
-    return folder if folder and (folder / file_name).is_file() else None
 
 
 # -- bounds
@@ -208,23 +183,18 @@ def json_bound(value: Mapping[str, Any]) -> int:
 
 def request_bound(request: Request, *, native_tools: bool) -> int:
     """The most tokens the prompt of this request can be, with tool calls of the model's own or as plain text."""
-    if native_tools and request.tools:
-        return prompt_bound(request.messages, request.tools)
-    from ecoshell.models.protocol import as_plain_messages
+    messages, tools = request.messages, request.tools
+    if not native_tools or not tools:
+        from ecoshell.models.protocol import as_plain_messages
 
-    return prompt_bound(as_plain_messages(request))
-
-
-def prompt_bound(messages: Iterable[Message], native_tools: Iterable[ToolDocument] = ()) -> int:
-    """The most tokens a prompt of these messages, with this native tool array, can be."""
+        messages, tools = as_plain_messages(request), ()
     bound = PER_PROMPT
     for message in messages:
         bound += PER_MESSAGE + text_bound(message.text)
         if (call := message.call) is not None:
             bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments)
-    documents = [json_bound(tool.as_function()) for tool in native_tools]
-    if documents:
-        bound += PER_TOOL_ARRAY + sum(documents) + PER_TOOL * len(documents)
+    if tools:
+        bound += PER_TOOL_ARRAY + PER_TOOL * len(tools) + sum(json_bound(tool.as_function()) for tool in tools)
     return bound
 
 
@@ -255,18 +225,14 @@ def main() -> None:
     tiktoken.load.read_file = _refuse  # a missing or damaged file must not become a download
     encoding = tiktoken.get_encoding(sys.argv[1])
     encoding.encode_ordinary("")
-    _say("ready")
-    for line in sys.stdin.buffer:
-        _say(len(encoding.encode_ordinary(json.loads(line))))
+    counts = (len(encoding.encode_ordinary(json.loads(line))) for line in sys.stdin.buffer)
+    for told in chain(("ready",), counts):
+        sys.stdout.write(f"{told}\n")
+        sys.stdout.flush()
 
 
 def _refuse(blobpath: str) -> bytes:
     raise FileNotFoundError(f"{blobpath} is not in the folder")
-
-
-def _say(value: object) -> None:
-    sys.stdout.write(f"{value}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ ONE_FOR_ALL = Roles()
 THREE = Roles(PLANNER, CALLER, SUMMARIZER)
 
 
+UNUSABLE = "That call could not be used: {} Make one that can be used."
+"""What a model is told of a call that could not be used."""
 _PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|\Z)", re.DOTALL)
 """A program that is shown in the place of an answer."""
 _LISTED_NAMES = 100
@@ -67,14 +69,10 @@ def system_text(presentation: Presentation, *, searching: bool = False) -> str:
     return "\n\n".join(parts)
 
 
-def conclude_text(question: str) -> str:
-    """How an answer is asked for where no call may follow, with the question once more."""
-    return f"{prompt('conclude')}\n{asked_again(question)}"
-
-
-def asked_again(question: str) -> str:
-    """The question, or its beginning, for a model that is told it once more."""
-    return question if len(question) <= _QUESTION_AGAIN else f"{question[:_QUESTION_AGAIN]}…"
+def with_question(name: str, question: str) -> str:
+    """A prompt's text, and after it the question, or its beginning, for a model that is told it once more."""
+    told = question if len(question) <= _QUESTION_AGAIN else f"{question[:_QUESTION_AGAIN]}…"
+    return f"{prompt(name)}\n{told}"
 
 
 RANKER = "ranker"
@@ -224,11 +222,6 @@ def has_stopped_short(path: Path, reply: Reply) -> bool:
     return any(block.strip() not in read for block in _PROGRAM.findall(reply.text))
 
 
-def unusable_call(fault: str) -> str:
-    """What a model is told of a call that could not be used."""
-    return f"That call could not be used: {fault} Make one that can be used."
-
-
 def broken_call(model: MeteredModel, fault: str, attempt: Call | None = None) -> CallBroken:
     """The error for a model whose second attempt at a call is as useless as its first."""
     return CallBroken(
@@ -249,15 +242,23 @@ def tell_if_cut(reply: Reply, emit: Emit) -> None:
 _ANSWER = re.compile(r"^\W*answer\W*:\W*", re.IGNORECASE)
 
 
-def draft_grammar(task: DraftTask, model: MeteredModel) -> str:
-    """The grammar of plans, and of answers in their place, that a local model is held to; empty for another."""
-    if task.grammar is None or not model.traits.local:
-        return ""
-    from ecoshell.models.grammar import MAX_ANSWER
+async def ask_for_draft(
+    model: MeteredModel, task: DraftTask, make: Callable[[str], Awaitable[Request]], emit: Emit, *, role: str
+) -> Reply:
+    """What a model replies to the ask for a plan; a local one is held to a grammar of plans, or of answers.
 
-    plans = task.grammar()
-    answer = rf'root ::= plan | "Answer: " [^\x00]{{1,{MAX_ANSWER}}}'
-    return plans and f"{answer}\n{plans.replace('root ::=', 'plan ::=', 1)}"
+    `make` makes the request that ends in a text.
+    """
+    grammar = ""
+    if task.grammar is not None and model.traits.local and (plans := task.grammar()):
+        from ecoshell.models.grammar import MAX_ANSWER
+
+        answer = rf'root ::= plan | "Answer: " [^\x00]{{1,{MAX_ANSWER}}}'
+        grammar = f"{answer}\n{plans.replace('root ::=', 'plan ::=', 1)}"
+    request = await make(draft_text(task, numbered=bool(grammar)))
+    reply = await model.ask(replace(request, grammar=grammar, temperature=0.0) if grammar else request, emit, role=role)
+    tell_if_cut(reply, emit)
+    return reply
 
 
 def draft_text(task: DraftTask, *, numbered: bool = False) -> str:
@@ -305,34 +306,31 @@ def call_in_question(task: FillTask, question: str) -> Call | None:
     return Call(task.document.name, {name: found[task.use - 1]}) if len(found) == task.uses else None
 
 
-def fillable(request: Request, document: ToolDocument) -> tuple[ToolDocument, ...]:
-    """What may be called to fill in a node: its tool, and what carries calls where the presentation has that."""
-    carrier = (one for one in request.callable_now if one.name == TOOL_CALL)
-    return (*carrier, document)
-
-
 async def filled(
     request: Request,
     document: ToolDocument,
     ask: Callable[[Request], Awaitable[Reply]],
     made: Callable[[Reply, Request], tuple[Call | None, str]],
 ) -> tuple[Call | None, str]:
-    """The call that a model makes for a node, asked once more where it cannot be used; and what is still wrong then."""
-    reply = await ask(request)
-    call, fault = made(reply, request)
-    if fault := _fill_fault(call, document, fault):
-        reply = await ask(repair_request(request, reply, unusable_call(fault)))
-        call, fault = made(reply, request)
-        fault = _fill_fault(call, document, fault)
-    return call, fault
+    """The call that a model makes for a node, asked once more where it cannot be used; and what is still wrong then.
 
-
-def _fill_fault(call: Call | None, document: ToolDocument, fault: str) -> str:
-    """What is wrong with the call that was made for a node; empty when it can be made."""
-    if call is None:
-        return fault or "A call was wanted, and none was made."
-    if call.subject != document.name:
-        return f"A call of {document.name} was wanted, not of {call.subject}."
+    What may be called is the node's tool, and what carries calls where the presentation has that.
+    """
     from ecoshell.models.protocol import call_fault
 
-    return "" if call.name != document.name else call_fault(call, [document])
+    carrier = (one for one in request.callable_now if one.name == TOOL_CALL)
+    request = asked = replace(request, callable_now=(*carrier, document))
+    call, fault = None, ""
+    for _ in range(2):
+        reply = await ask(asked)
+        call, fault = made(reply, request)
+        if call is None:
+            fault = fault or "A call was wanted, and none was made."
+        elif call.subject != document.name:
+            fault = f"A call of {document.name} was wanted, not of {call.subject}."
+        else:
+            fault = "" if call.name != document.name else call_fault(call, [document])
+        if not fault:
+            break
+        asked = repair_request(request, reply, UNUSABLE.format(fault))
+    return call, fault

@@ -7,14 +7,14 @@ is right.
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
 from ecoshell.agent.mode import View
-from ecoshell.messages import Attachment, Call, Message, Observation
+from ecoshell.messages import Attachment, Call, Message
 from ecoshell.models.base import Reply, Request
 from ecoshell.modes.asking import prompt
-from ecoshell.strategies.base import Step
+from ecoshell.strategies.base import Step, Thought, same
 
 _RUN, _WRITE = "run_python", "write_file"
 _MOST = 3
@@ -26,14 +26,22 @@ _TRYING = "import runpy, sys\nsys.path.insert(0, {folder!r})\nrunpy.run_path({fi
 """A program that runs another file as Python itself would."""
 _TESTS = re.compile(r"^(?:(?:async )?def test_|class Test)", re.MULTILINE)
 """What does nothing where it is only run."""
+_DEFINING = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom),
+    *(ast.Assign, ast.AnnAssign),
+)
 _DEFINED = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
 """Also in a file that cannot be parsed."""
 
 
-def programs_of(view: View) -> tuple[Step, ...] | None:
-    """The programs that were written for a request by now; None where none may be, or something else was done.
+def by_program(
+    view: View, conclusion: Callable[[], Request], *, max_tokens: int, temperature: float | None
+) -> Thought | Request | None:
+    """What is done next of a request on files: a run, or an answer; or the ask for a program, or for the answer.
 
-    After the same failure twice none may be either.
+    What a program printed is the answer, unless that is nothing or very much: then the model is asked, by the
+    `conclusion`. None where no program may be written: something else was done, or the same failure came twice. The ask
+    holds no document of a tool and no earlier turn: what a weak model needs is the beginnings of the files.
     """
     steps = view.path.steps
     if _RUN not in _usable(view) or view.closed or view.tried:
@@ -42,32 +50,26 @@ def programs_of(view: View) -> tuple[Step, ...] | None:
     done = any(step.call.name == _RUN and step.observation.ok for step in steps[:-1])
     failures = [step.observation.text for step in steps if not step.observation.ok]
     again = len(failures) < _MOST and len(set(failures)) == len(failures)
-    return steps if ours and not done and again else None
-
-
-def programming(view: View, *, max_tokens: int, temperature: float | None) -> Request:
-    """How a program is asked for that does all of a request.
-
-    It holds no document of a tool and no earlier turn: what a weak model needs is the beginnings of the files.
-    """
+    if not ours or done or not again:
+        return None
+    last = steps[-1] if steps else None
+    if last is not None and _wrote(last):  # what imports it is run, unless that was tried before
+        written_before = any(same(step.call, last.call) for step in steps[:-1])
+        trial = None if written_before else _trial(str(last.call.arguments.get("path", "")), view)
+        return None if trial is None else Thought("", trial)
+    if last is not None and last.observation.ok:
+        said = "" if _tries(last) else last.observation.text.strip()
+        told = said and len(said) <= _MOST_PRINTED and not said.startswith("[no output")
+        return Thought(said) if told and not last.observation.truncated else conclusion()
     files = "\n\n".join(f"{one.name} begins:\n{one.text}" for one in view.attachments)
     messages = [Message("system", prompt("program")), Message("user", f"{files}\n\n{view.path.question}")]
-    for step in view.path.steps:
+    for step in steps:
         if not _tries(step):
             code = step.call.arguments.get("content" if step.call.name == _WRITE else "code", "")
             messages.append(Message("assistant", f"```python\n{code}\n```"))
         if not step.observation.ok:
             messages.append(Message("user", f"{step.observation.text}\n\n{_once_more(step, view)}"))
     return Request(tuple(messages), want="text", max_tokens=max_tokens, temperature=temperature)
-
-
-def answer_of(ran: Sequence[Step]) -> str:
-    """What the last program printed, where that can be the answer; else empty: for nothing, and for very much."""
-    if _tries(ran[-1]):
-        return ""
-    seen: Observation = ran[-1].observation
-    said = seen.text.strip()
-    return "" if seen.truncated or len(said) > _MOST_PRINTED or said.startswith("[no output") else said
 
 
 def program_in(reply: Reply, view: View) -> Call | None:
@@ -88,19 +90,7 @@ def program_in(reply: Reply, view: View) -> Call | None:
             call = Call(_WRITE, {"path": file.name, "content": text})
         else:
             call = _trial(file.name, view) or call
-    return None if any(_is(step, call) for step in view.path.steps) else call
-
-
-def trial_of(ran: Sequence[Step], view: View) -> Call | None:
-    """The run of a named file that imports what was just written; None where there is none, or it was tried before."""
-    if any(_is(step, ran[-1].call) for step in ran[:-1]):
-        return None
-    return _trial(str(ran[-1].call.arguments.get("path", "")), view)
-
-
-def wrote_last(ran: Sequence[Step]) -> bool:
-    """Whether the last thing that was done is that a file was written."""
-    return bool(ran) and _wrote(ran[-1])
+    return None if any(same(step.call, call) for step in view.path.steps) else call
 
 
 def _wrote(step: Step) -> bool:
@@ -109,10 +99,6 @@ def _wrote(step: Step) -> bool:
 
 def _tries(step: Step) -> bool:
     return str(step.call.arguments.get("code", "")).startswith(_TRYING.partition("{")[0])
-
-
-def _is(step: Step, call: Call) -> bool:
-    return (step.call.name, step.call.arguments) == (call.name, call.arguments)
 
 
 def _usable(view: View) -> set[str]:
@@ -172,29 +158,20 @@ def _definitions(code: str, module: str) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     for statement in body:
-        if module in _imported(statement):
+        imported: list[str] = []
+        if isinstance(statement, ast.ImportFrom):
+            imported = [statement.module or ""]
+        elif isinstance(statement, ast.Import):
+            imported = [one.name for one in statement.names]
+        if module in imported:
             lines = code.splitlines()[: statement.lineno - 1]
             while lines and (not lines[-1].strip() or lines[-1].startswith("#")):
                 lines.pop()
             return "".join(f"{line}\n" for line in lines)
-        if not _only_defines(statement):
+        text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not text and not isinstance(statement, _DEFINING):
             return ""
     return f"{code}\n"
-
-
-def _imported(statement: ast.stmt) -> Iterator[str]:
-    if isinstance(statement, ast.ImportFrom):
-        yield statement.module or ""
-    elif isinstance(statement, ast.Import):
-        yield from (one.name for one in statement.names)
-
-
-def _only_defines(statement: ast.stmt) -> bool:
-    kinds = (
-        ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign
-    )
-    text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    return text or isinstance(statement, kinds)
 
 
 def _parts(code: str) -> dict[str, str] | None:

@@ -19,16 +19,13 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.asking import (
     RANKER,
     SINGLE,
-    asked_again,
+    UNUSABLE,
+    ask_for_draft,
     broken_call,
     call_in_question,
     callable_documents,
-    conclude_text,
-    draft_grammar,
-    draft_text,
     drafted,
     fill_text,
-    fillable,
     filled,
     has_stopped_short,
     in_context,
@@ -39,8 +36,8 @@ from ecoshell.modes.asking import (
     tell_if_cut,
     thought_of,
     tried_message,
-    unusable_call,
     verdict,
+    with_question,
 )
 from ecoshell.strategies.base import Step, Thought, same
 
@@ -67,21 +64,13 @@ class Single:
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
         self._temperature = temperature
-
-    @property
-    def _is_held(self) -> bool:
+        traits = model.traits
+        self._held = traits.calls_undeclared
         """Whether the model's calls are held to a grammar, as those of files on this machine are."""
-        return self._model.traits.calls_undeclared
-
-    @property
-    def _is_urged(self) -> bool:
+        self._urged = self._held and (traits.parameters or PROGRAM_PARAMETERS) >= PROGRAM_PARAMETERS
         """Whether it may be asked for one more call; of the smallest models that would be a guessed one."""
-        return self._is_held and (self._model.traits.parameters or PROGRAM_PARAMETERS) >= PROGRAM_PARAMETERS
-
-    @property
-    def _is_weak(self) -> bool:
+        self._weak = not is_trusted(traits)
         """Whether it is a model that calls on and on, however much it knows."""
-        return not is_trusted(self._model.traits)
 
     def foresee(self, view: View) -> Foreseen:
         step = self._request(view)
@@ -89,7 +78,7 @@ class Single:
         return Foreseen((ForeseenCall(self._reminded(step, view), self._model, self.role),), conclusion, ASIDE_SLACK)
 
     async def set_aside(self, view: View) -> None:
-        request = await asyncio.to_thread(self._conclusion, view)  # counting a long prompt takes its time
+        request = await self._fitted(self._concluding(self._request(view), view))
         self.aside = await self._model.set_aside(request, role=self.role, slack=ASIDE_SLACK)
 
     async def release(self) -> None:
@@ -100,16 +89,25 @@ class Single:
     async def think(self, view: View, emit: Emit) -> Thought:
         if thought := await self._by_program(view, emit):
             return thought
-        if self._model.traits.trained and (known := _known(view)):
-            return Thought(known)
-        request = await asyncio.to_thread(self._step, view)
+        step, last = self._request(view), _repeated(view)
+        has_it = last is not None and last.observation.ok
+        if last is not None and has_it and self._model.traits.trained:  # it has no better answer than what it had got
+            ran = (one.observation for one in reversed(view.path.steps) if same(one.call, last.call))
+            if known := next((seen.text.strip() for seen in ran if not seen.refused), ""):
+                return Thought(known)
+        # a weak model that asks again for what it had got knows no more to do, and is asked for the answer
+        if view.closed or (has_it and self._weak):
+            step = replace(self._concluding(step, view), max_tokens=self._max_tokens)
+        else:
+            step = self._reminded(step, view)
+        request = await self._fitted(step)
         reply = await self._model.ask(request, emit, role=self.role)
         if reply.fault and not view.closed:
-            repair = repair_request(request, reply, unusable_call(reply.fault))
+            repair = repair_request(request, reply, UNUSABLE.format(reply.fault))
             reply = await self._model.ask(repair, emit, role=self.role)
             if reply.fault:
                 raise broken_call(self._model, reply.fault, reply.attempt)
-        elif reply.call is None and self._is_urged and has_stopped_short(view.path, reply) and view.usable:
+        elif reply.call is None and self._urged and has_stopped_short(view.path, reply) and view.usable:
             reply = await self._nudged(view, request, reply, emit)
         tell_if_cut(reply, emit)
         return thought_of(reply)
@@ -119,25 +117,25 @@ class Single:
         return {"A": one, "B": other}.get(verdict(reply.text))
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
-        request = await asyncio.to_thread(self._drafting, view, task)
-        reply = await self._model.ask(request, emit, role=self.role)
-        tell_if_cut(reply, emit)
-        return drafted(reply)
+        async def make(text: str) -> Request:
+            return await self._asking(view, text, want="text")
+
+        return drafted(await ask_for_draft(self._model, task, make, emit, role=self.role))
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
         call = call_in_question(task, view.path.question)
         if call is not None:
             return call
-        request = await asyncio.to_thread(self._asking, view, fill_text(task), want="call")
-        request = replace(request, callable_now=fillable(request, task.document))
-        call, fault = await filled(request, task.document, partial(self._model.ask, emit=emit, role=self.role), _made)
+        request = await self._asking(view, fill_text(task), want="call")
+        ask = partial(self._model.ask, emit=emit, role=self.role)
+        call, fault = await filled(request, task.document, ask, lambda reply, _: (reply.call, reply.fault))
         if call is None or fault:
             raise broken_call(self._model, f"for {task.document.name}: {fault}")
         return call
 
     async def conclude(self, view: View, emit: Emit) -> str:
         most = None if self.aside is None else self.aside.prompt_tokens
-        request = await asyncio.to_thread(self._conclusion, view, most)
+        request = await self._fitted(self._concluding(self._request(view), view), most)
         reply = await self._model.ask(request, emit, role=self.role, aside=self.aside)
         self.aside = None  # until here it is for `release` to give back
         tell_if_cut(reply, emit)
@@ -152,23 +150,19 @@ class Single:
         """
         if not view.attachments:
             return None
-        from ecoshell.modes.programs import answer_of, program_in, programming, programs_of, trial_of, wrote_last
+        from ecoshell.modes.programs import by_program, program_in
 
-        ran = programs_of(view)
-        if ran is None:
-            return None
-        if wrote_last(ran):
-            trial = trial_of(ran, view)
-            return None if trial is None else Thought("", trial)
-        if ran and ran[-1].observation.ok:
-            if said := answer_of(ran):
-                return Thought(said)
-            request = self._concluding(self._request(view), view)
-        else:
-            request = programming(view, max_tokens=self._max_tokens, temperature=self._temperature)
-        reply = await self._model.ask(await asyncio.to_thread(self._in_context, request), emit, role=self.role)
+        following = by_program(
+            view,
+            lambda: self._concluding(self._request(view), view),
+            max_tokens=self._max_tokens,
+            temperature=self._temperature,
+        )
+        if not isinstance(following, Request):
+            return following
+        reply = await self._model.ask(await self._fitted(following), emit, role=self.role)
         tell_if_cut(reply, emit)
-        if request.purpose == "answer":
+        if following.purpose == "answer":
             return Thought(reply.text.strip())
         call = program_in(reply, view)
         return None if call is None else Thought("", call)
@@ -186,43 +180,24 @@ class Single:
             return reply
         return reply if again.fault or again.call is None else replace(again, text=reply.text)
 
-    def _step(self, view: View) -> Request:
-        step, last = self._request(view), _repeated(view)
-        # a weak model that asks again for what it had got knows no more to do, and is asked for the answer
-        has_it = last is not None and last.observation.ok and self._is_weak
-        if view.closed or has_it:
-            step = replace(self._concluding(step, view), max_tokens=self._max_tokens)
-        else:
-            step = self._reminded(step, view)
-        return self._in_context(step)
-
-    def _drafting(self, view: View, task: DraftTask) -> Request:
-        grammar = draft_grammar(task, self._model)
-        text = draft_text(task, numbered=bool(grammar))
-        request = self._asking(view, text, want="text")
-        return replace(request, grammar=grammar, temperature=0.0) if grammar else request
-
-    def _asking(self, view: View, task: str, *, want: Literal["call", "text"]) -> Request:
+    async def _asking(self, view: View, task: str, *, want: Literal["call", "text"]) -> Request:
         """A step in which the model is asked for this alone."""
         step = self._request(view)
         messages = (*step.messages, Message("user", task))
-        return self._in_context(replace(step, messages=messages, want=want, task=task))
-
-    def _conclusion(self, view: View, most: int | None = None) -> Request:
-        return self._in_context(self._concluding(self._request(view), view), most)
+        return await self._fitted(replace(step, messages=messages, want=want, task=task))
 
     def _concluding(self, step: Request, view: View) -> Request:
-        messages = (*step.messages, Message("user", conclude_text(view.path.question)))
+        messages = (*step.messages, Message("user", with_question("conclude", view.path.question)))
         return replace(step, messages=messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
 
     def _request(self, view: View) -> Request:
         system = Message("system", system_text(view.presentation, searching=view.searching))
         array = view.array
         told = (tried_message(view),) if view.tried else ()
-        may = callable_documents(view, held=self._is_held)
-        if not self._is_held and all(document.name != FINISH for document in array):
+        may = callable_documents(view, held=self._held)
+        if not self._held and all(document.name != FINISH for document in array):
             may = (*may, FINISH_DOCUMENT)  # it is how many models end, whether it is offered or not
-        last = _repeated(view) if self._is_held else None
+        last = _repeated(view) if self._held else None
         # a held model that has just called a tool once more to no avail is to call another
         barred = "" if last is None else last.call.subject
         return Request(
@@ -240,30 +215,19 @@ class Single:
         """
         last, steps = step.messages[-1], view.path.steps
         found = last.speaker == "tool" and steps and steps[-1].observation.ok
-        if not found or not self._is_weak or self._model.traits.trained:
+        if not found or not self._weak or self._model.traits.trained:
             return step
-        text = f"{last.text}\n\n{prompt('enough')}\n{asked_again(view.path.question)}"
+        text = f"{last.text}\n\n{with_question('enough', view.path.question)}"
         return replace(step, messages=(*step.messages[:-1], replace(last, text=text)))
 
-    def _in_context(self, request: Request, most: int | None = None) -> Request:
-        return in_context(self._model, request.messages, lambda said: replace(request, messages=said), most)
+    async def _fitted(self, request: Request, most: int | None = None) -> Request:
+        """The request, cut where it must be; counting a long prompt takes its time."""
+        return await asyncio.to_thread(
+            in_context, self._model, request.messages, lambda said: replace(request, messages=said), most
+        )
 
 
 def _repeated(view: View) -> Step | None:
     """The last step, if it was of a call made before."""
     last = view.path.steps[-1] if view.path.steps else None
     return last if last is not None and last.observation.refused == "repeated" else None
-
-
-def _known(view: View) -> str:
-    """What a call returned that was made once more; a trained model that knows no more to do has no better answer."""
-    last = _repeated(view)
-    if last is None or not last.observation.ok:
-        return ""
-    ran = (step.observation for step in reversed(view.path.steps) if same(step.call, last.call))
-    return next((observation.text.strip() for observation in ran if not observation.refused), "")
-
-
-def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:
-    """The call in a reply, and what is wrong with it."""
-    return reply.call, reply.fault

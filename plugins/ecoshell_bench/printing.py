@@ -108,12 +108,12 @@ def progress(total: int, done: int = 0) -> Generator[Callable[[], None]]:
 @contextmanager
 def counting(model: str) -> Generator[tuple[Callable[[str], int], str]]:
     """What counts the tokens of a model, each text once, and its name; bytes where its tokenizer is not at hand."""
-    from ecoshell.models.tokens import ByteCounter, counter_for
+    from ecoshell.models.tokens import TokenCounter, counter_for
 
     counter = counter_for(model)
     try:
         if not counter.wait():
-            counter = ByteCounter()
+            counter = TokenCounter()
         yield cache(counter.count), counter.name
     finally:
         counter.close()

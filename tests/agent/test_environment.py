@@ -12,7 +12,7 @@ from ecoshell.agent.memory import Memory
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.events import ContextTold, Notice, TrustGiven, TrustWanted, TurnFinished
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.tokens import ByteCounter
+from ecoshell.models.tokens import estimate
 from ecoshell.modes.single import Single
 
 FACTS = "Where this runs, as ecoshell found it."
@@ -134,7 +134,7 @@ async def test_facts_of_a_small_workspace_take_some_hundred_tokens(play, home):
         event = told(await turn(shell))
     assert "docs/ (guide.md), notes.txt, pyproject.toml, src/ (app.py, util.py), tests/ (test_app.py)" in event.text
     assert "git: branch main, 6 uncommitted changes, no commit yet" in event.text
-    assert event.parts[0].tokens == ByteCounter().count(event.text)
+    assert event.parts[0].tokens == estimate(event.text)
     assert len(event.text.replace(str(home), "/home/me/project")) < 4 * 120
 
 

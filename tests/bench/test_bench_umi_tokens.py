@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ecoshell.budget.price import Price, Rates
 from ecoshell.messages import Message, ToolDocument, Usage
 from ecoshell.models.base import Request
-from ecoshell.models.tokens import ByteCounter
+from ecoshell.models.tokens import estimate
 from ecoshell.modes.asking import CALLER, PLANNER, SINGLE, SUMMARIZER
 from ecoshell.paths import user_paths
 from ecoshell_bench.umi.reference import ReferenceStep, Trajectory, convert
@@ -45,7 +45,7 @@ def trajectory(*steps, name="a"):
 TURN = trajectory(call("Oslo"), call("Bergen", "It snows. " * 30), end())
 
 
-TOKENS = ByteCounter().count
+TOKENS = estimate
 
 
 def turns(*trajectories, form="native"):

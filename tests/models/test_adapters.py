@@ -21,7 +21,7 @@ from adapter_files import make_adapter
 from ecoshell.models import engine
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
-from ecoshell.models.gguf import header, is_adapter, tensor_shapes
+from ecoshell.models.gguf import header, tensor_shapes
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import model_files
 
@@ -226,7 +226,7 @@ def test_adapters_in_the_models_folder_are_no_models(folder: Path, tmp_path: Pat
     (tmp_path / "deep" / "adapter.gguf").symlink_to(folder / "zero.gguf")
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
     (tmp_path / "base.gguf").symlink_to(embedded_path())
-    assert is_adapter(tmp_path / "deep" / "adapter.gguf")
+    assert header(tmp_path / "deep" / "adapter.gguf")["general.type"] == "adapter"
     assert [file.path.name for file in model_files(tmp_path, {"HOME": str(tmp_path / "home")})] == [
         "base.gguf",
         "broken.gguf",

@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.models.base import Request
 from ecoshell.models.tokens import (
     PER_MESSAGE,
     PER_PROMPT,
     PER_TOOL_ARRAY,
     counter_for,
     json_bound,
-    prompt_bound,
+    request_bound,
     text_bound,
 )
 
@@ -58,16 +59,18 @@ def test_half_a_surrogate_pair_has_a_bound():
 
 
 def test_each_message_adds_its_frame():
-    one, two = prompt_bound([Message("user", "a")]), prompt_bound([Message("user", "a"), Message("user", "b")])
+    one = request_bound(Request((Message("user", "a"),)), native_tools=False)
+    two = request_bound(Request((Message("user", "a"), Message("user", "b"))), native_tools=False)
     assert one == PER_PROMPT + PER_MESSAGE + 1
     assert two - one == PER_MESSAGE + 1
 
 
 def test_a_native_tool_array_adds_what_providers_add_around_it():
-    bare = prompt_bound([Message("user", "a")])
-    assert prompt_bound([Message("user", "a")], [TOOL]) - bare > PER_TOOL_ARRAY + len(json.dumps(TOOL.as_function()))
+    bare = request_bound(Request((Message("user", "a"),)), native_tools=True)
+    told = request_bound(Request((Message("user", "a"),), (TOOL,)), native_tools=True)
+    assert told - bare > PER_TOOL_ARRAY + len(json.dumps(TOOL.as_function()))
 
 
 def test_the_arguments_of_earlier_calls_count():
     call = Call("write_file", {"text": "x" * 1000})
-    assert prompt_bound([Message("assistant", "", call)]) > 1000
+    assert request_bound(Request((Message("assistant", "", call),), (TOOL,)), native_tools=True) > 1000

@@ -12,10 +12,9 @@ from ecoshell.models.protocol import (
     as_plain_messages,
     call_fault,
     call_text,
+    chat_body,
     mark_for_cache,
-    native_body,
     parse_reply,
-    plain_body,
     real_name,
     safe_name,
 )
@@ -190,7 +189,7 @@ STEPS = (
 
 
 def test_a_call_and_its_result_carry_the_same_identity_of_nine_letters_and_digits():
-    messages = native_body(Request(STEPS, (TOOL,)))["messages"]
+    messages = chat_body(Request(STEPS, (TOOL,)), native=True)["messages"]
     calls = [message["tool_calls"][0] for message in messages if "tool_calls" in message]
     results = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
     assert [call["id"] for call in calls] == results
@@ -200,32 +199,32 @@ def test_a_call_and_its_result_carry_the_same_identity_of_nine_letters_and_digit
 
 
 def test_each_request_begins_with_the_messages_of_the_one_before():
-    whole = native_body(Request(STEPS, (TOOL,)))["messages"]
+    whole = chat_body(Request(STEPS, (TOOL,)), native=True)["messages"]
     for length in (2, 4):
-        assert native_body(Request(STEPS[:length], (TOOL,)))["messages"] == whole[:length]
+        assert chat_body(Request(STEPS[:length], (TOOL,)), native=True)["messages"] == whole[:length]
 
 
 def test_a_call_without_a_result_and_a_result_without_a_call_become_text():
     messages = (Message("tool", "lost words", CALL), Message("assistant", "I look.", CALL), Message("user", "Well?"))
-    sent = native_body(Request(messages, (TOOL,)))["messages"]
+    sent = chat_body(Request(messages, (TOOL,)), native=True)["messages"]
     assert [message["role"] for message in sent] == ["user", "assistant", "user"]
     assert "lost words" in sent[0]["content"]
     assert "read_file" in sent[1]["content"]
 
 
 def test_messages_without_text_are_left_out_since_providers_refuse_them():
-    sent = native_body(Request((Message("user", ""), Message("user", "Hello")), (TOOL,)))["messages"]
+    sent = chat_body(Request((Message("user", ""), Message("user", "Hello")), (TOOL,)), native=True)["messages"]
     assert [message["content"] for message in sent] == ["Hello"]
 
 
 def test_without_native_tools_everything_is_text():
-    body = plain_body(Request(STEPS, (TOOL,)))
+    body = chat_body(Request(STEPS, (TOOL,)), native=False)
     assert set(body) == {"messages"}
     assert all(isinstance(message["content"], str) for message in body["messages"])
 
 
 def test_cache_marks_stand_on_the_system_text_and_on_the_last_message():
-    body = native_body(Request(STEPS, (TOOL,)))
+    body = chat_body(Request(STEPS, (TOOL,)), native=True)
     mark_for_cache(body, Request(STEPS, (TOOL,)))
     marked = [index for index, message in enumerate(body["messages"]) if "cache_control" in json.dumps(message)]
     assert marked == [0, len(body["messages"]) - 1]
@@ -234,7 +233,7 @@ def test_cache_marks_stand_on_the_system_text_and_on_the_last_message():
 def test_a_task_for_this_ask_alone_is_parted_from_what_is_worth_caching():
     told = replace(STEPS[1], text=f"{STEPS[1].text}\n\nSay it.")
     request = Request((STEPS[0], told), (TOOL,), task="\n\nSay it.")
-    body = native_body(request)
+    body = chat_body(request, native=True)
     mark_for_cache(body, request)
     assert body["messages"][-1]["content"] == [
         {"type": "text", "text": STEPS[1].text, "cache_control": {"type": "ephemeral"}},
@@ -246,7 +245,7 @@ def test_before_a_task_that_is_a_message_of_its_own_the_last_result_is_marked():
     request = Request(
         (*STEPS, Message("assistant", "Enough."), Message("user", "Say it.")), (TOOL,), task="\n\nSay it."
     )
-    body = native_body(request)
+    body = chat_body(request, native=True)
     mark_for_cache(body, request)
     marked = [index for index, message in enumerate(body["messages"]) if "cache_control" in json.dumps(message)]
     assert marked == [0, len(STEPS) - 1]
@@ -254,14 +253,14 @@ def test_before_a_task_that_is_a_message_of_its_own_the_last_result_is_marked():
 
 def test_without_a_system_text_the_last_tool_is_marked():
     request = Request(STEPS[1:2], (TOOL, TOOL))
-    body = native_body(request)
+    body = chat_body(request, native=True)
     mark_for_cache(body, request)
     assert ["cache_control" in tool for tool in body["tools"]] == [False, True]
 
 
 def test_a_prompt_that_no_later_call_continues_is_not_written_to_a_cache():
     request = Request(STEPS[:2], purpose="title")
-    body = native_body(request)
+    body = chat_body(request, native=True)
     mark_for_cache(body, request)
     assert "cache_control" not in json.dumps(body)
 

@@ -15,7 +15,7 @@ from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable, ModelUn
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models.base import Delta, Reply, Request
 from ecoshell.models.keys import Keys
-from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, named_parameters, remote_traits
+from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, named_parameters
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -241,8 +241,9 @@ async def test_a_size_in_a_models_name_is_what_it_weighs(name, parameters):
 
 
 async def test_what_the_user_says_of_a_model_wins_over_what_the_price_book_knows(book):
-    known = remote_traits("openai/good", book)
-    told = remote_traits("openai/good", book, RemoteOptions(native_tools=False, context=4096))
+    parts = {"book": book, "keys": Keys({}, NoVault()), "process": RemoteProcess()}
+    known = RemoteModel("openai/good", **parts).traits
+    told = RemoteModel("openai/good", **parts, options=RemoteOptions(native_tools=False, context=4096)).traits
     assert (known.native_tools, known.context) == (True, 128_000)
     assert (told.native_tools, told.context) == (False, 4096)
 

@@ -14,7 +14,7 @@ from ecoshell.budget.pricebook import PriceBook
 from ecoshell.messages import Message, ToolDocument
 from ecoshell.models.base import Delta, Reply, Request
 from ecoshell.models.keys import Keys
-from ecoshell.models.protocol import plain_body
+from ecoshell.models.protocol import chat_body
 from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -56,7 +56,7 @@ async def test_the_users_price_applies_to_a_model_nobody_else_knows(model):
 
 async def test_the_servers_own_count_of_the_prompt_stays_within_the_bound(model, address):
     request = Request(QUESTION, tools=(TOOL,), callable_now=(TOOL,))
-    counted = await asyncio.to_thread(count_of_server, address, {**plain_body(request), "max_tokens": 1})
+    counted = await asyncio.to_thread(count_of_server, address, {**chat_body(request, native=False), "max_tokens": 1})
     size = model.size(request)
     assert 50 < counted <= size.bound
     assert not size.exact

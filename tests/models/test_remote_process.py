@@ -199,7 +199,7 @@ async def test_keys_that_left_the_environment_go_over_the_pipe_and_stand_in_no_e
     key = "sk-abcabd-0123456789"
     monkeypatch.setattr(secrecy, "_taken", {"SOME_API_KEY": key})
     process, written = RemoteProcess(), []
-    monkeypatch.setattr(_Child, "_write", lambda _, line: written.append(line))
+    monkeypatch.setattr(_Child, "write", lambda _, line: written.append(line))
     try:
         await process.warm()
         environ = Path(f"/proc/{process.pid}/environ")

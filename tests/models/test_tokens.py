@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from ecoshell.models.tokens import ByteCounter, TiktokenCounter, counter_for, encoding_of
+from ecoshell.models.tokens import TokenCounter, counter_for, encoding_of, estimate
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_when_the_helper_is_killed_counting_goes_on_as_an_estimate():
 
 
 def test_a_missing_tokenizer_file_is_never_fetched(tmp_path):
-    missing = TiktokenCounter("cl100k_base", tmp_path, own=True)
+    missing = TokenCounter("cl100k_base", tmp_path, own=True)
     assert not missing.wait()
     assert missing.count("12345678") == 2
     assert list(tmp_path.iterdir()) == []
@@ -99,5 +99,5 @@ def test_a_missing_tokenizer_file_is_never_fetched(tmp_path):
 
 
 def test_bytes_round_up_and_invalid_text_is_counted():
-    assert ByteCounter().count("12345") == 2
-    assert ByteCounter().count("\ud800") == 1
+    assert estimate("12345") == 2
+    assert estimate("\ud800") == 1

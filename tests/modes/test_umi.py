@@ -11,7 +11,7 @@ from ecoshell.errors import CallBroken, LimitReached
 from ecoshell.events import Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, Observation, ToolDocument
 from ecoshell.models.base import PromptSize, Reply, Traits
-from ecoshell.models.protocol import mark_for_cache, native_body
+from ecoshell.models.protocol import chat_body, mark_for_cache
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Trio, Umi
 from ecoshell.strategies.base import Path, Step, Thought, Tried
@@ -224,7 +224,7 @@ async def test_why_the_planner_concludes_is_told_once_and_before_the_answer_is_a
 
 def marked_blocks(request):
     """The request as it goes out, in blocks of a role and a text, and how many of them stand up to the last mark."""
-    body = native_body(request)
+    body = chat_body(request, native=True)
     mark_for_cache(body, request)
     blocks, marked = [], 0
     for message in body["messages"]:

@@ -12,7 +12,6 @@ from functools import partial
 from ecoshell.agent.memory import path_messages
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.budget.holds import Hold
-from ecoshell.errors import CallBroken
 from ecoshell.events import Emit, Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, ToolDocument
 from ecoshell.models.base import Reply, Request
@@ -23,16 +22,14 @@ from ecoshell.modes.asking import (
     PLANNER,
     RANKER,
     SUMMARIZER,
+    UNUSABLE,
     Messages,
+    ask_for_draft,
     broken_call,
     call_in_question,
     callable_documents,
-    conclude_text,
-    draft_grammar,
-    draft_text,
     drafted,
     fill_text,
-    fillable,
     filled,
     in_context,
     prompt,
@@ -41,8 +38,8 @@ from ecoshell.modes.asking import (
     tell_if_cut,
     thought_of,
     tried_message,
-    unusable_call,
     verdict,
+    with_question,
 )
 from ecoshell.modes.umi.history import (
     ENDINGS,
@@ -113,7 +110,7 @@ class Umi:
         if self._small.summarizer is not None:  # whose answer is set aside for nothing, as at a limit it quotes
             answering = self._small.summarizer.foresee(view)
         else:
-            asked = self._answering(view, said, closing=conclude_text(view.path.question))
+            asked = self._answering(view, said, closing=with_question("conclude", view.path.question))
             aside = answering = ForeseenCall(asked, self._models.summarizer, SUMMARIZER)
         if view.closed:
             return Foreseen((answering,), aside, ASIDE_SLACK)
@@ -151,10 +148,13 @@ class Umi:
         kept = self._kept(view)
         if kept is not None:
             return await self._carried_out(view, kept, emit)
-        request = await asyncio.to_thread(self._drafting, view, task)
-        reply = await self._models.planner.ask(request, emit, role=PLANNER)
-        tell_if_cut(reply, emit)
-        found = drafted(reply)
+        planner = self._models.planner
+
+        async def make(text: str) -> Request:
+            planning = partial(self._planning, view, task=text)
+            return await asyncio.to_thread(in_context, planner, _said(view), planning, role=PLANNER)
+
+        found = drafted(await ask_for_draft(planner, task, make, emit, role=PLANNER))
         decided = None if isinstance(found, Thought) or "[" in found else decision(found)
         if decided is not None and decided.next in ("conclusion", "give up"):
             return await self._carried_out(view, decided, emit)
@@ -188,7 +188,14 @@ class Umi:
             if decided.next == "conclusion" and decided.rationale:
                 emit(Rationale(decided.rationale, PLANNER))  # it comes before the answer that is written because of it
         if decided.next == "conclusion":
-            thought = await self._summarize(view, decided.rationale, emit)
+            if self._small.summarizer is not None:
+                answer = await self._small.summarizer.answer(view, emit)
+            else:
+                make = partial(self._answering, view, ending=(planned(decided.rationale, "conclusion"),))
+                model = self._models.summarizer
+                request = await asyncio.to_thread(in_context, model, _said(view), make, role=SUMMARIZER)
+                answer = await self._answered(request, emit)
+            thought = _concluded(answer, decided.rationale)
         elif decided.next == "give up":
             thought = _given_up(decided.rationale or "The planner gave up and did not say why.")
         else:
@@ -217,46 +224,33 @@ class Umi:
         return decided if reply.call is None else replace(thought_of(reply, by=PLANNER), rationale=decided.rationale)
 
     async def _call(self, view: View, decided: Decision, emit: Emit) -> Thought:
-        """The caller's call, also for a planner that did not say how to go on; giving up where none can be made."""
-        if not _callable(view, self._models.caller):
-            return _given_up(f"There is no tool to call. {decided.rationale}".strip())
+        """The caller's calls, also for a planner that did not say how to go on; giving up where none can be made.
+
+        Raises CallBroken where the caller twice made none of what the planner wants.
+        """
+        model, rationale = self._models.caller, decided.rationale
+        if not _callable(view, model):
+            return _given_up(f"There is no tool to call. {rationale}".strip())
         if decided.next is None:
             emit(Notice(f"{_UNDECIDED} The caller makes what it can of it."))
-        try:
-            call, *more = await self._make_calls(view, decided.rationale, emit)
-        except CallBroken:
-            if decided.next is not None:
-                raise
-            return _given_up(f"{_UNDECIDED} {decided.rationale}".strip())
-        return Thought(decided.rationale, call, by=CALLER, more=tuple(more))
-
-    async def _make_calls(self, view: View, rationale: str, emit: Emit) -> tuple[Call, ...]:
-        """The calls that the caller makes of a thought; raises CallBroken where it twice made none."""
+        attempt, more = None, ()
         if self._small.caller is not None:
             call, fault = await self._small.caller.call(view, rationale, emit)
-            if call is None:
-                raise broken_call(self._models.caller, fault)
-            return (call,)
-        model, make = self._models.caller, partial(self._calling, view, rationale)
-        request = await asyncio.to_thread(in_context, model, _said(view), make, role=CALLER)
-        reply = await model.ask(request, emit, role=CALLER)
-        call, fault = _made(reply, request)
-        if call is None:
-            reply = await model.ask(repair_request(request, reply, unusable_call(fault)), emit, role=CALLER)
+        else:
+            make = partial(self._calling, view, rationale)
+            request = await asyncio.to_thread(in_context, model, _said(view), make, role=CALLER)
+            reply = await model.ask(request, emit, role=CALLER)
             call, fault = _made(reply, request)
-        tell_if_cut(reply, emit)
-        if call is None:
-            raise broken_call(model, fault, reply.attempt or action_in(reply.text))
-        return (call, *thought_of(reply).more)
-
-    async def _summarize(self, view: View, rationale: str, emit: Emit) -> Thought:
-        """The answer that the planner has decided to end with."""
-        if self._small.summarizer is not None:
-            return _concluded(await self._small.summarizer.answer(view, emit), rationale)
-        model, ending = self._models.summarizer, planned(rationale, "conclusion")
-        make = partial(self._answering, view, ending=(ending,))
-        request = await asyncio.to_thread(in_context, model, _said(view), make, role=SUMMARIZER)
-        return _concluded(await self._answered(request, emit), rationale)
+            if call is None:
+                reply = await model.ask(repair_request(request, reply, UNUSABLE.format(fault)), emit, role=CALLER)
+                call, fault = _made(reply, request)
+            tell_if_cut(reply, emit)
+            attempt, more = reply.attempt or action_in(reply.text), thought_of(reply).more
+        if call is not None:
+            return Thought(rationale, call, by=CALLER, more=more)
+        if decided.next is not None:
+            raise broken_call(model, fault, attempt)
+        return _given_up(f"{_UNDECIDED} {rationale}".strip())
 
     async def _answered(self, request: Request, emit: Emit) -> str:
         """What the summarizer writes, paid from what was set aside."""
@@ -269,15 +263,8 @@ class Umi:
 
     def _concluding(self, view: View, most: int | None = None) -> Request:
         """The answer that is asked for early, within so many tokens of prompt."""
-        make = partial(self._answering, view, closing=conclude_text(view.path.question))
+        make = partial(self._answering, view, closing=with_question("conclude", view.path.question))
         return in_context(self._models.summarizer, _said(view), make, most, role=SUMMARIZER)
-
-    def _drafting(self, view: View, task: DraftTask) -> Request:
-        planner = self._models.planner
-        grammar = draft_grammar(task, planner)
-        make = partial(self._planning, view, task=draft_text(task, numbered=bool(grammar)))
-        request = in_context(planner, _said(view), make, role=PLANNER)
-        return replace(request, grammar=grammar, temperature=0.0) if grammar else request
 
     def _planning(self, view: View, said: Messages, task: str = "") -> Request:
         """The planner sees tools and history, and says who is next, unless it has another task."""
@@ -303,8 +290,7 @@ class Umi:
     def _filling(self, view: View, task: FillTask, said: Messages) -> Request:
         """The caller sees what stands before the node, and which call of its plan is wanted."""
         request = self._calling(view, "", said)
-        messages = (request.messages[0], *_shared(view, said))
-        told = replace(request, messages=messages, callable_now=fillable(request, task.document))
+        told = replace(request, messages=(request.messages[0], *_shared(view, said)))
         return _tasked(told, f"{prompt('umi/caller')} {fill_text(task)}")
 
     def _answering(self, view: View, said: Messages, *, ending: Messages = (), closing: str = "") -> Request:

@@ -39,11 +39,24 @@ class SmallCaller:
         return tuple(ForeseenCall(request, self._model, CALLER) for request in requests)
 
     async def call(self, view: View, rationale: str, emit: Emit) -> tuple[Call | None, str]:
-        """The call, which registers the tool where it is not yet; or None, and what is wrong."""
-        thought = rationale or gist(view)
-        name = await self._chosen(view, thought, emit)
-        if name is None:
+        """The call, which registers the tool where it is not yet; or None, and what is wrong.
+
+        The tool is the one that the thought names; else the one whose name makes it likeliest.
+        """
+        thought, names = rationale or gist(view), _names(view)
+        if not names:
             return None, "There is no tool to call."
+        named = [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", thought)]
+        if len(named) == 1:
+            name = named[0]
+        else:
+            ranked = dict(self._rank(thought))
+            among = named or choosing.shortlist(names, ranked)
+            scores = await self._model.score(choosing.score_request(thought, among), emit, role=CALLER)
+            within = f"{thought}\n{gist(view)}"
+            misfits = {name: arguments.misfits(self._document(name), within) for name in among}
+            totals = choosing.totals(among, scores.logprobs, ranked, misfits)
+            name = max(totals, key=totals.__getitem__)
         document = registered(view, name)
         if document is None:
             return Call(TOOL_REGISTER, {"tool_name": name}), ""
@@ -54,9 +67,15 @@ class SmallCaller:
     async def fill(self, view: View, task: FillTask, emit: Emit) -> tuple[Call | None, str]:
         """The call of a node of a parallel plan, for the part of the question that fits its tool; as `call` else.
 
-        Raises CallBroken where the part speaks of results that do not give what is to be filled in.
+        Of the parts that fit the tool best, as many as it has uses, it is the one for this use; of parts that fit
+        alike, a node that waits for results takes one that speaks of some. Raises CallBroken where the part speaks of
+        results that do not give what is to be filled in.
         """
-        part = self._part(view, task)
+        parts = taken_apart(gist(view))
+        fits = [dict(self._rank(part.text)).get(task.document.name, 0.0) for part in parts]
+        waits = bool(task.given)
+        best = sorted(range(len(parts)), key=lambda at: (-fits[at], parts[at].refers != waits))[: task.uses]
+        part = parts[sorted(best)[task.use - 1]] if len(best) == task.uses else Part(gist(view))
         wanted = filling.filling(task.document, part, task.given, part.text)
         call, fault = await self._filled(wanted.document, wanted.text, "", emit)
         return call and wanted.checked(call), fault
@@ -70,31 +89,6 @@ class SmallCaller:
         if reply.call is None:
             reply = await self._model.ask(arguments.call_request(document, thought, reply.fault), emit, role=CALLER)
         return reply.call, reply.fault
-
-    def _part(self, view: View, task: FillTask) -> Part:
-        """Of the parts of the question that fit the tool best, as many as it has uses, the one for this use.
-
-        Of parts that fit alike, a node that waits for results takes one that speaks of some.
-        """
-        parts = taken_apart(gist(view))
-        fits = [dict(self._rank(part.text)).get(task.document.name, 0.0) for part in parts]
-        waits = bool(task.given)
-        best = sorted(range(len(parts)), key=lambda at: (-fits[at], parts[at].refers != waits))[: task.uses]
-        return parts[sorted(best)[task.use - 1]] if len(best) == task.uses else Part(gist(view))
-
-    async def _chosen(self, view: View, thought: str, emit: Emit) -> str | None:
-        """The tool that the thought names; else the one whose name makes it likeliest."""
-        names = _names(view)
-        named = [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", thought)]
-        if len(named) == 1 or not names:
-            return named[0] if named else None
-        ranked = dict(self._rank(thought))
-        among = named or choosing.shortlist(names, ranked)
-        scores = await self._model.score(choosing.score_request(thought, among), emit, role=CALLER)
-        within = f"{thought}\n{gist(view)}"
-        misfits = {name: arguments.misfits(self._document(name), within) for name in among}
-        totals = choosing.totals(among, scores.logprobs, ranked, misfits)
-        return max(totals, key=totals.__getitem__)
 
 
 class SmallSummarizer:

@@ -20,7 +20,7 @@ from ecoshell.errors import EcoshellError
 from ecoshell.events import ApprovalWanted, CallFinished, CallStarted, ErrorHappened, Event, LimitHit, TurnFinished
 from ecoshell.events.record import to_json
 from ecoshell.messages import Call, Message, Observation, Usage
-from ecoshell.models.base import Model, Request, Warmable
+from ecoshell.models.base import Model, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
@@ -101,8 +101,8 @@ class TaskRunner:
     async def load(self, name: str, side: Side) -> None:
         """Have a local model loaded, so that its first task takes no longer than the others."""
         model = self._models.get(name, side)
-        if model.traits.local and isinstance(model, Warmable):
-            await model.warm()
+        if model.traits.local and (warm := getattr(model, "warm", None)):
+            await warm()
             async for _ in model.stream(Request((Message("user", "Hello"),), want="text", max_tokens=1, role=side)):
                 pass  # to its end, which is where a local model lets go of its thread
 
