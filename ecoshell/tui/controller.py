@@ -94,10 +94,10 @@ class TranscriptController:
         self._bar.doing("working" if working else "")
 
     def read_only(self, reading: bool) -> None:
-        self._title.say(READ_ONLY if reading else "")
+        self._title.state = READ_ONLY if reading else ""
 
     def fail(self, error: Exception, kept: str = "") -> None:
-        self._title.say("not ready")
+        self._title.state = "not ready"
         self.column.drop()
         self.column.add(event_blocks.error(ErrorHappened.of(error, kept)), event_blocks.notice(_AGAIN))
 
@@ -105,7 +105,7 @@ class TranscriptController:
         self.column.insert(*map(event_blocks.notice, complaints))
 
     def wait(self, question: str, model: str) -> None:
-        self._title.say(f"opening {model} …")
+        self._title.state = f"opening {model} …"
         self.column.open(event_blocks.question(question, waiting=f"waits until {model} is ready"))
 
     def answer(self, line: str, answer: str | EcoshellError) -> None:
