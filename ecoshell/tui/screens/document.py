@@ -90,24 +90,24 @@ class DocumentScreen(Overlay):
             self.call_after_refresh(self.query_one("#schema").scroll_visible, animate=False, top=True)
 
     async def _read(self) -> None:
-        if self._planned:
-            try:
-                told = (await self._shell.command(f"/plan why {self._tool}")).text
-            except EcoshellError as error:
-                told = str(error)
-            self.query_one("#plan", Static).update(Content.assemble(("The plan\n", "bold"), visible(told)))
         about = self.query_one("#about", Static)
         try:
             tool_details = await self._shell.tool_details(self._tool)
         except EcoshellError as error:
             about.update(visible(str(error)))
-            return
-        self._tool_details = tool_details
-        about.update(Content("\n").join(_about(tool_details)))
-        self.query_one("#arguments", Static).update(Content("\n").join(_arguments(tool_details.document)))
-        schema = json.dumps(dict(tool_details.document.parameters), indent=2, ensure_ascii=False)
-        self.query_one("#schema", Static).update(f"JSON schema\n{visible(schema)}")
-        self.refresh_bindings()
+        else:
+            self._tool_details = tool_details
+            about.update(Content("\n").join(_about(tool_details)))
+            self.query_one("#arguments", Static).update(Content("\n").join(_arguments(tool_details.document)))
+            schema = json.dumps(dict(tool_details.document.parameters), indent=2, ensure_ascii=False)
+            self.query_one("#schema", Static).update(f"JSON schema\n{visible(schema)}")
+            self.refresh_bindings()
+        if self._planned:  # a command waits for those before it, the document for none
+            try:
+                told = (await self._shell.command(f"/plan why {self._tool}")).text
+            except EcoshellError as error:
+                told = str(error)
+            self.query_one("#plan", Static).update(Content.assemble(("The plan\n", "bold"), visible(told)))
 
 
 def _about(tool_details: "ToolDetails") -> Iterator[Content]:
