@@ -171,7 +171,7 @@ class ChatScreen(Screen[None]):
         elif self.controller is None:
             self._wait(bar, text)
         elif self.controller.busy and not text.startswith("/"):
-            bar.enqueue()
+            bar.queue = (*bar.queue, bar.take())
             self.query_one(QuestionSpot).attend()
         else:
             self._send(self.controller, bar.take())
@@ -180,7 +180,7 @@ class ChatScreen(Screen[None]):
     def _wait(self, bar: PromptBar, text: str) -> None:
         """Keep one question until the shell is ready, and show that it waits."""
         if self._waiting is not None:
-            bar.enqueue()
+            bar.queue = (*bar.queue, bar.take())
             return
         self._waiting = bar.take()
         self.view.wait(text, self._model)
@@ -202,8 +202,9 @@ class ChatScreen(Screen[None]):
         if not await controller.send(draft):
             self._put_back(draft)
         elif not controller.busy and not self.leaving:
-            queued = self.query_one(PromptBar).dequeue()
-            if queued is not None:
+            bar = self.query_one(PromptBar)
+            if bar.queue:
+                queued, bar.queue = bar.queue[0], bar.queue[1:]
                 self._send(controller, queued)
 
     def _put_back(self, draft: Draft | None) -> None:
@@ -269,7 +270,8 @@ class ChatScreen(Screen[None]):
     def action_stop(self) -> None:
         """Empty the queue or, when nothing waits, stop the turn that runs."""
         bar = self.query_one(PromptBar)
-        if bar.empty_queue():
+        if bar.queue:
+            bar.queue = ()
             bar.hint("Nothing is queued any more: up finds what was. esc once more stops the turn.")
         elif self.shell is not None:
             self.run_worker(self.shell.stop())
@@ -323,7 +325,7 @@ class ChatScreen(Screen[None]):
     def interrupt(self) -> bool:
         """Stop the turn or clear the prompt; says whether there was anything to do."""
         if self._stoppable and self.controller is not None:
-            self.query_one(PromptBar).empty_queue()
+            self.query_one(PromptBar).queue = ()
             self.run_worker(self.controller.shell.stop())
             return True
         return self.query_one(PromptBar).clear()
