@@ -141,7 +141,7 @@ class ChatApp(ThemedApp[int]):
         if again:
             self.call_later(self.action_quit)
         elif controller is not None and controller.stoppable:
-            bar.empty_queue()
+            bar.queue = ()
             self.chat.run_worker(controller.shell.stop())
         elif not bar.clear():
             bar.hint("ctrl+c once more quits")

@@ -169,7 +169,7 @@ class ChatScreen(Screen[None]):
         elif text.startswith("/") and _own().knows(text):
             self._send(bar.take())
         elif self.controller is None and self._waiting is not None:
-            bar.enqueue()
+            bar.queue = (*bar.queue, bar.take())
         elif self.controller is None:  # one question is kept until the shell is ready, and seen to wait
             self._waiting = bar.take()
             self.view.wait(text, self._model)
@@ -178,7 +178,7 @@ class ChatScreen(Screen[None]):
                 self.app.run_worker(self.app.open_shell())  # it may be possible now
         else:
             if self.controller.busy and not text.startswith("/"):
-                bar.enqueue()
+                bar.queue = (*bar.queue, bar.take())
             else:
                 self._send(bar.take())
             for question in self.query_one(QuestionSpot).children:  # what is asked has the keys again
@@ -198,8 +198,9 @@ class ChatScreen(Screen[None]):
         if not await controller.send(draft):
             self._put_back(draft)
         elif not controller.busy and not self.leaving:
-            queued = self.query_one(PromptBar).dequeue()
-            if queued is not None:
+            bar = self.query_one(PromptBar)
+            if bar.queue:
+                queued, bar.queue = bar.queue[0], bar.queue[1:]
                 self._send(queued)
 
     def _put_back(self, draft: Draft | None) -> None:
@@ -260,7 +261,8 @@ class ChatScreen(Screen[None]):
     def action_stop(self) -> None:
         """Empty the queue or, when nothing waits, stop the turn that runs."""
         bar = self.query_one(PromptBar)
-        if bar.empty_queue():
+        if bar.queue:
+            bar.queue = ()
             bar.hint("Nothing is queued any more: up finds what was. esc once more stops the turn.")
         elif self.shell is not None:
             self.run_worker(self.shell.stop())

@@ -94,7 +94,7 @@ class TranscriptController:
         self._bar.doing("working" if working else "")
 
     def fail(self, error: Exception, kept: str = "") -> None:
-        self.title.say("not ready")
+        self.title.state = "not ready"
         self.column.drop()
         self.column.add(event_blocks.error(ErrorHappened.of(error, kept)), event_blocks.notice(_AGAIN))
 
@@ -102,7 +102,7 @@ class TranscriptController:
         self.column.insert(*map(event_blocks.notice, complaints))
 
     def wait(self, question: str, model: str) -> None:
-        self.title.say(f"opening {model} …")
+        self.title.state = f"opening {model} …"
         self.column.open(event_blocks.question(question, waiting=f"waits until {model} is ready"))
 
     def answer(self, line: str, answer: str | EcoshellError) -> None:
@@ -157,7 +157,7 @@ class ChatController:
         await self._view.recall(await self.shell.past())
         await self.look()
         if (why := self.shell.read_only) is not None:
-            self._view.title.say(READ_ONLY)
+            self._view.title.state = READ_ONLY
             self._view.column.insert(event_blocks.error(ErrorHappened.of(why)))
 
     async def introduce(self, *, first: bool = False) -> None:
@@ -194,14 +194,14 @@ class ChatController:
                         kept = True
                         self._hear(event)
             except StoreError:
-                self._view.title.say(READ_ONLY if self.shell.read_only is not None else "")
+                self._view.title.state = READ_ONLY if self.shell.read_only is not None else ""
                 raise
             finally:
                 self.busy = False
                 self._view.work(False)
         if not is_command:
             if kept:
-                self._view.title.say("")
+                self._view.title.state = ""
             await self.look()
         return kept
 

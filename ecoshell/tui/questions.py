@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from textual import on
@@ -14,7 +12,9 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import DescendantFocus, Focus, Key, Paste
 from textual.geometry import Size
+from textual.reactive import reactive
 from textual.style import Style
+from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
 from ecoshell.agent.user_interface import (
@@ -53,19 +53,10 @@ _UNFOLDED = 400
 _SIGNS = {"+": "$text-success", "-": "$text-error", "@": QUIET, "[": QUIET}
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One way to answer: its key, its words, and the question's action that carries it out."""
-
-    key: str
-    words: Content | str
-    action: str
-
-    def shown(self) -> Content:
-        """The key in reverse and the words; a click anywhere on it chooses."""
-        click = Style.from_meta({"@click": f"choose({self.action!r})"})
-        text = Content.assemble((f" {self.key} ", "reverse"), " ", self.words)
-        return text.stylize(click)
+def choice(key: str, words: Content | str, action: str) -> Content:
+    """One way to answer: its key in reverse and its words; a click anywhere on it does the question's action."""
+    text = Content.assemble((f" {key} ", "reverse"), " ", words)
+    return text.stylize(Style.from_meta({"@click": f"choose({action!r})"}))
 
 
 class Choices(Static):
@@ -75,14 +66,12 @@ class Choices(Static):
     Choices { link-style: none; link-background: initial; link-color: $foreground; link-style-hover: underline; }
     """
 
-    def __init__(self, choices: Iterable[Choice], *, below: bool = False, classes: str = "") -> None:
+    choices: reactive[Sequence[Content]] = reactive((), layout=True)
+
+    def __init__(self, choices: Sequence[Content] = (), *, below: bool = False, classes: str = "") -> None:
         super().__init__(classes=classes)
         self._below = below
-        self._choices = [choice.shown() for choice in choices]
-
-    def show(self, choices: Iterable[Choice]) -> None:
-        self._choices = [choice.shown() for choice in choices]
-        self.refresh(layout=True)
+        self.choices = choices
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._lines(width))
@@ -97,7 +86,7 @@ class Choices(Static):
 
     def _lines(self, width: int) -> list[Content]:
         lines: list[Content] = []
-        for choice in self._choices:
+        for choice in self.choices:
             if lines and not self._below and lines[-1].cell_length + len(_BETWEEN) + choice.cell_length <= width:
                 lines[-1] = Content.assemble(lines[-1], _BETWEEN, choice)
             else:
@@ -134,53 +123,47 @@ class Question(VerticalScroll, Generic[T]):
     continues = False
     """Whether the person was just busy with it: then it is asked where they are."""
 
-    def __init__(self, title: str, note: str = "") -> None:
-        """The note only accompanies, and stays in sight while the rest scrolls."""
+    def __init__(self, title: str, *about: Widget, note: str = "") -> None:
+        """What it is `about` scrolls; the note only accompanies, and stays in sight."""
         super().__init__()
         self.border_title = Content(title)
+        self._about = about
         self._note = note
         self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._whole = self._folds = False
         """Whether nothing is folded, and whether anything can be."""
 
     def compose(self) -> ComposeResult:
-        yield from self.about()
+        yield from self._about
         with Foot():
             yield Static(classes="fault", markup=False)
             if self._note:
                 yield Static(self._note, classes="quiet", markup=False)
             yield Field(compact=True)
-            yield Choices((), classes="choices")
-
-    @abstractmethod
-    def about(self) -> ComposeResult:
-        """What it is about, which scrolls."""
+            yield Choices(classes="choices")
 
     def on_mount(self) -> None:
-        self._fold(whole=False)
+        self.redraw()
 
     def begin(self) -> None:
         self.focus()
 
-    def choices(self) -> Iterator[Choice]:
-        """The ways to answer, from the keys; where something is folded, or was, the key for that is among them."""
-        for binding in self.BINDINGS:
-            if isinstance(binding, Binding) and binding.show:
-                yield Choice(binding.key.partition(",")[0], binding.description, binding.action)
+    def show_choices(self) -> None:
+        """Show the ways to answer, from the keys; where something is folded, or was, the key for that is with them."""
+        bindings = [one for one in self.BINDINGS if isinstance(one, Binding) and one.show]
+        choices = [choice(one.key.partition(",")[0], one.description, one.action) for one in bindings]
         if self._folds:
-            yield Choice("f", "fold" if self._whole else "all", "fold")
+            choices.append(choice("f", "fold" if self._whole else "all", "fold"))
+        self.query_one(".choices", Choices).choices = choices
 
     def redraw(self) -> None:
-        """Show what may be folded as it is now."""
+        """Show what may be folded as it is now, and the ways to answer."""
+        self.show_choices()
 
     def action_fold(self) -> None:
         """Show long texts whole, or fold them again."""
-        self._fold(whole=not self._whole)
-
-    def _fold(self, *, whole: bool) -> None:
-        self._whole = whole
+        self._whole = not self._whole
         self.redraw()
-        self.query_one(".choices", Choices).show(self.choices())
 
     def folded(self, text: str, lines: int) -> tuple[str, str]:
         """So many lines of a text, safe to show, or all there is room for; and words for how much there is besides."""
@@ -257,15 +240,14 @@ class TrustQuestion(Question[Trust]):
         changed = ", which has changed" if wanted.changed else ""
         until = "Trusted or not, it is asked about again when it has changed."
         title = f"? may the model follow AGENTS.md of this project{changed}"
-        super().__init__(title, f"{visible_line(wanted.file)}\n{until}")
+        self._instructions = Static(markup=False)
+        super().__init__(title, self._instructions, note=f"{visible_line(wanted.file)}\n{until}")
         self._wanted = wanted
-
-    def about(self) -> ComposeResult:
-        yield Static(classes="instructions", markup=False)
 
     def redraw(self) -> None:
         text, more = self.folded(self._wanted.text, _INSTRUCTIONS)
-        self.query_one(".instructions", Static).update(Content.assemble(text, (more, QUIET)))
+        self._instructions.update(Content.assemble(text, (more, QUIET)))
+        super().redraw()
 
     def action_decide(self, word: Trust) -> None:
         self.resolve(word)
@@ -275,20 +257,14 @@ class ArgumentsEditor(KeysInOrder, TextArea):
     """The arguments as JSON, to be changed; enter runs, a new line is ctrl+j."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,ctrl+s", "submit", "run with these"),
-        Binding("escape", "leave", "back"),
+        Binding("enter,ctrl+s", "answer('submit')", "run with these"),
+        Binding("escape", "answer('leave')", "back"),
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "new line", show=False),
     ]
     HELP = "The call runs with these arguments once you press enter; esc leaves them as they were."
 
-    def __init__(self) -> None:
-        super().__init__(compact=True, highlight_cursor_line=False, soft_wrap=True)
-
-    def action_submit(self) -> None:
-        self.query_ancestor(ApprovalQuestion).action_submit()
-
-    def action_leave(self) -> None:
-        self.query_ancestor(ApprovalQuestion).action_leave()
+    async def action_answer(self, action: str) -> None:
+        await self.query_ancestor(ApprovalQuestion).run_action(action)
 
     def action_newline(self) -> None:
         self.insert("\n")
@@ -324,22 +300,24 @@ class ApprovalQuestion(Question[Approval]):
 
     def __init__(self, wanted: ApprovalWanted) -> None:
         price = f" One use costs {money(wanted.price_nano)}." if wanted.price_nano else ""
-        super().__init__(f"? may {visible_line(wanted.name)} run", f"{visible(wanted.reason)}{price}")
+        self._why = Static(classes="why", markup=False)
+        self._why.display = bool(wanted.rationale.strip())
+        self._call = Static(classes="call", markup=False)
+        self._editor = ArgumentsEditor(compact=True, highlight_cursor_line=False, soft_wrap=True)
+        about: list[Widget] = [self._why, self._call, self._editor]
+        if wanted.changes:  # each line keeps its sign, so that no colour is needed to read it
+            lines = visible(wanted.changes).split("\n")
+            new = [Content.styled("a new file:", QUIET)] if lines[0] == "--- /dev/null" else []
+            hunks = lines[2:] if lines[0].startswith("--- ") else lines  # the file is named above, in the arguments
+            diff = Content("\n").join([*new, *(Content.styled(line, _SIGNS.get(line[:1], "")) for line in hunks)])
+            about.insert(2, Static(diff, classes="changes", markup=False))
+        note = f"{visible(wanted.reason)}{price}"
+        super().__init__(f"? may {visible_line(wanted.name)} run", *about, note=note)
         self._wanted = wanted
         self.continues = bool(wanted.fault)
 
-    def about(self) -> ComposeResult:
-        yield Static(classes="why", markup=False)
-        yield Static(classes="call", markup=False)
-        yield Static(_diff(self._wanted.changes), classes="changes", markup=False)
-        yield ArgumentsEditor()
-
     def on_mount(self) -> None:
-        """Leave out what there is nothing of."""
         self.query_one(Field).select_on_focus = False
-        self.query_one(".why").display = bool(self._wanted.rationale.strip())
-        if not self._wanted.changes:
-            self.query_one(".changes").remove()
         if self._wanted.fault:
             self.complain(self._wanted.fault)
 
@@ -362,36 +340,32 @@ class ApprovalQuestion(Question[Approval]):
     def action_instead(self) -> None:
         """Ask what is to be done in the place of the call."""
         self.ask_for("what to do instead", self.query_one(Field).value)
-        telling = Choice("enter", "no, and do this instead", "refuse")
-        self.query_one(Choices).show((telling, Choice("esc", "back", "leave")))
+        telling = choice("enter", "no, and do this instead", "refuse")
+        self.query_one(Choices).choices = (telling, choice("esc", "back", "leave"))
 
+    @on(Input.Submitted)
     def action_refuse(self) -> None:
         self.resolve(Approval("no", instead=self.query_one(Field).value.strip()))
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.action_refuse()
-
     def action_edit(self) -> None:
-        editor = self.query_one(ArgumentsEditor)
         text = json.dumps(dict(self._wanted.arguments), ensure_ascii=False, indent=2, default=str)
         # what the terminal could obey is written as JSON escapes it
-        editor.text = "".join(one if visible(one) == one else json.dumps(one)[1:-1] for one in text)
+        self._editor.text = "".join(one if visible(one) == one else json.dumps(one)[1:-1] for one in text)
         self.add_class("-editing")
-        editing = Choice("enter", "run it with these", "submit")
-        self.query_one(Choices).show((editing, Choice("esc", "back", "leave")))
-        editor.focus()
+        editing = choice("enter", "run it with these", "submit")
+        self.query_one(Choices).choices = (editing, choice("esc", "back", "leave"))
+        self._editor.focus()
 
     def action_submit(self) -> None:
         try:
-            self.resolve(Approval("once", parse_arguments(self.query_one(ArgumentsEditor).text)))
+            self.resolve(Approval("once", parse_arguments(self._editor.text)))
         except UsageError as wrong:
             self.complain(str(wrong))
 
     def action_leave(self) -> bool:
         """Back to the question, the arguments as they were; says whether a line was typed."""
         self.remove_class("-editing")
-        self.query_one(Choices).show(self.choices())
+        self.show_choices()
         return self.leave_field()
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
@@ -401,7 +375,7 @@ class ApprovalQuestion(Question[Approval]):
     def redraw(self) -> None:
         why, more = self.folded(self._wanted.rationale.strip(), _RATIONALE)
         shown = Content.assemble(("◊ ", "$text-accent"), (why, "italic"), (more, QUIET))
-        self.query_one(".why", Static).update(shown)
+        self._why.update(shown)
         rows: list[Content] = []
         for name, value in self._wanted.arguments.items():
             written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
@@ -409,15 +383,8 @@ class ApprovalQuestion(Question[Approval]):
             label = f"{visible_line(name)} = "
             rows.append(Content.assemble((label, QUIET), text.replace("\n", "\n  "), (more, QUIET)))
         without = Content.styled("without arguments", QUIET)
-        self.query_one(".call", Static).update(Content("\n").join(rows) if rows else without)
-
-
-def _diff(changes: str) -> Content:
-    """The hunks of a unified diff; each line keeps its sign, so that no colour is needed to read it."""
-    lines = visible(changes).split("\n")
-    new = [Content.styled("a new file:", QUIET)] if lines[0] == "--- /dev/null" else []
-    hunks = lines[2:] if lines[0].startswith("--- ") else lines  # the file is named above, among the arguments
-    return Content("\n").join([*new, *(Content.styled(line, _SIGNS.get(line[:1], "")) for line in hunks)])
+        self._call.update(Content("\n").join(rows) if rows else without)
+        super().redraw()
 
 
 class MoneyQuestion(Question[M]):
@@ -427,20 +394,27 @@ class MoneyQuestion(Question[M]):
         *(Binding(str(number), f"take({number})", f"model {number}", show=False) for number in range(1, 10)),
         Binding("escape", "back", "back", show=False),
     ]
-    unit: Unit = "usd"
 
-    def __init__(self, title: str, about: Content, offers: Sequence[ModelOffer], make: Callable[..., M]) -> None:
-        """`make` makes an answer of its kind and its value."""
-        super().__init__(title)
-        self._about = about
+    def __init__(
+        self, title: str, text: Content, offers: Sequence[ModelOffer], make: Callable[..., M], unit: Unit = "usd"
+    ) -> None:
+        """`make` makes an answer of its kind and its value; of each offer it is told where the model runs, what it may
+        cost, and whether there is room."""
+        names = [fit_middle(visible_line(offer.name), _LONGEST_NAME) for offer in offers]
+        choices: list[Content] = []
+        for number, (name, offer) in enumerate(zip(names, offers, strict=True), 1):
+            size = f"≤ {tokens(offer.most_tokens)} tok  " if unit == "tokens" else ""  # under a cap in tokens
+            price = "free" if offer.most_nano == 0 else money(offer.most_nano)
+            most = f"≤ {price}" if offer.most_nano else price
+            room = "" if offer.fits else "  may not fit"
+            details = f"  {'local' if offer.local else 'remote'}  {size}{most}{room}"
+            words = Content.assemble(f"{name:<{max(map(len, names))}}", (details, QUIET))
+            choices.append(choice(str(number), words, f"take({number})"))
+        listed = [Choices(choices, below=True, classes="offers")] if choices else []
+        super().__init__(title, Static(text, markup=False), *listed)
         self._offers = tuple(offers)
         self._make = make
         self._typing: Literal["cap", "model"] = "model"
-
-    def about(self) -> ComposeResult:
-        yield Static(self._about, markup=False)
-        if self._offers:
-            yield Choices(_offered(self._offers, self.unit), below=True, classes="offers")
 
     def action_take(self, number: int) -> None:
         if number <= len(self._offers):
@@ -488,9 +462,8 @@ class LimitQuestion(MoneyQuestion[LimitChoice]):
     def __init__(self, hit: LimitHit) -> None:
         need, left = amount(hit.need, hit.unit), amount(hit.left, hit.unit)
         title = f"■ {visible_line(hit.scope)} cap: needs {need}, {left} is left"
-        super().__init__(title, Content(visible(hit.message)), hit.offers, LimitChoice)
+        super().__init__(title, Content(visible(hit.message)), hit.offers, LimitChoice, hit.unit)
         self._hit = hit
-        self.unit = hit.unit
 
     def action_raise_cap(self) -> None:
         self._typing = "cap"
@@ -520,16 +493,3 @@ class CostQuestion(MoneyQuestion[CostChoice]):
             (f"You are asked above {above}: ask_above in the settings.", QUIET),
         )
         super().__init__(f"$ the next step may cost {high}", about, wanted.offers, CostChoice)
-
-
-def _offered(offers: Sequence[ModelOffer], unit: Unit) -> Iterator[Choice]:
-    """Models on offer as choices: where each runs, what it may cost, and whether there is room."""
-    names = [fit_middle(visible_line(offer.name), _LONGEST_NAME) for offer in offers]
-    for number, (name, offer) in enumerate(zip(names, offers, strict=True), 1):
-        size = f"≤ {tokens(offer.most_tokens)} tok  " if unit == "tokens" else ""  # under a cap in tokens
-        price = "free" if offer.most_nano == 0 else money(offer.most_nano)
-        most = f"≤ {price}" if offer.most_nano else price
-        room = "" if offer.fits else "  may not fit"
-        details = f"  {'local' if offer.local else 'remote'}  {size}{most}{room}"
-        words = Content.assemble(f"{name:<{max(map(len, names))}}", (details, QUIET))
-        yield Choice(str(number), words, f"take({number})")

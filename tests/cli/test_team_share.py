@@ -11,7 +11,7 @@ from ecoshell.budget.money import NANO
 from ecoshell.budget.postgres import TeamServer
 from ecoshell.options import Options
 from ecoshell.paths import Paths
-from ecoshell.tui.side.cost import budget_lines
+from ecoshell.tui.side.cost import BudgetPanel
 from ecoshell.tui.side.panel_state import PanelState
 
 
@@ -40,7 +40,7 @@ async def test_cost_and_the_budget_panel_show_a_persons_share_and_the_teams(
         printed[person] = (await shell.command("/cost")).text
         standing, state = await shell.standing(), PanelState()
         state.look(standing, standing.caps)
-        shown[person] = ["".join(text for text, _ in line) for line in budget_lines(state, 48)]
+        shown[person] = ["".join(text for text, _ in line) for line in BudgetPanel(state).lines(48)]
         await shell.aclose()
     admin.close()
     caps = {

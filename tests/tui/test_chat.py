@@ -464,7 +464,7 @@ async def test_a_narrow_screen_sums_the_panels_up_in_a_line_and_shows_them_on_f2
         await ready(pilot, app)
         tools = app.chat.query_one(ToolsPanel)
         assert not tools.is_on_screen
-        assert "session: $0.4017 of $0.50 left · tools 2/4" in str(app.chat.query_one("SummaryLine").visual)
+        assert "session: $0.4017 of $0.50 left · tools 2/4" in str(app.chat.query_one("SummaryLine").render())
         await pilot.press("f2")
         await eventually(pilot, lambda: tools.region.width == width)
         await pilot.press("f2")

@@ -15,7 +15,7 @@ FRUIT = ("apple", "apricot", "banana", "blackberry", "cherry", "date", "elderber
 
 
 class FruitPicker(Picker[str]):
-    HEADING = "fruit"
+    heading = "fruit"
     NOTHING = "The basket is empty."
     COLUMNS = (PickerColumn("fruit"), PickerColumn("length", right=True), PickerColumn("initial", from_width=70))
 

@@ -179,10 +179,10 @@ async def test_switching_plans_off_empties_the_panel_and_no_key_breaks_it(paths)
 async def test_the_summary_of_a_narrow_screen_counts_what_is_planned(paths):
     app = SideApp(paths, past=(STARTED, PLANNED))
     async with app.run_test(size=(80, 24)) as pilot:
-        await eventually(pilot, lambda: "plan 3 of 5" in str(app.chat.query_one(SummaryLine).visual))
+        await eventually(pilot, lambda: "plan 3 of 5" in str(app.chat.query_one(SummaryLine).render()))
         app.chat.show(replace(READY, plan="off"))
-        await eventually(pilot, lambda: "plan" not in str(app.chat.query_one(SummaryLine).visual))
-        assert "plan" not in str(app.chat.query_one(SummaryLine).visual)
+        await eventually(pilot, lambda: "plan" not in str(app.chat.query_one(SummaryLine).render()))
+        assert "plan" not in str(app.chat.query_one(SummaryLine).render())
 
 
 @pytest.mark.parametrize("size", [(30, 10), (60, 24), (99, 20), (100, 8)])

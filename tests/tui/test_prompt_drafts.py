@@ -94,7 +94,7 @@ class _SlowFile(DraftFile):
 
 async def test_closing_writes_the_last_draft_after_one_that_is_on_its_way():
     file, text = _SlowFile(), "first"
-    file.follow(lambda: Draft(text))
+    file.current = lambda: Draft(text)
     file.touch()
     closing = asyncio.create_task(file.close())
     await asyncio.sleep(0)
@@ -107,7 +107,7 @@ async def test_closing_writes_the_last_draft_after_one_that_is_on_its_way():
 async def test_typing_without_a_pause_is_kept_too(tmp_path, monkeypatch):
     monkeypatch.setattr("ecoshell.tui.prompt.drafts._LONGEST", 0.05)
     file, typed = DraftFile(tmp_path / "draft.txt"), ""
-    file.follow(lambda: Draft(typed))
+    file.current = lambda: Draft(typed)
     async with asyncio.timeout(600):
         while not (tmp_path / "draft.txt").exists():
             typed += "x"

@@ -43,14 +43,14 @@ def test_history_is_shared_with_the_line_shell_through_its_file(tmp_path):
     assert list(FileHistory(str(file)).load_history_strings()) == ["three", "one\ntwo"]
     FileHistory(str(file)).store_string("four\nfive")
     again = loaded(file)
-    looked_back = [entry and entry.text for entry in (again.back(Draft()) for _ in range(4))]
+    looked_back = [entry and entry.text for entry in (again.move(-1, Draft()) for _ in range(4))]
     assert looked_back == ["four\nfive", "three", "one\ntwo", None]
 
 
 def test_history_survives_a_file_that_is_not_text(tmp_path):
     file = tmp_path / "history.txt"
     file.write_bytes(b"\xff\xfe\n+caf\xe9\n")
-    assert loaded(file).back(Draft()) == Draft("caf\ufffd")
+    assert loaded(file).move(-1, Draft()) == Draft("caf\ufffd")
 
 
 def test_history_that_cannot_be_written_lasts_as_long_as_the_chat(tmp_path):
@@ -59,7 +59,7 @@ def test_history_that_cannot_be_written_lasts_as_long_as_the_chat(tmp_path):
     history = loaded(blocked / "history.txt")
     assert history.add(Draft("kept"))
     history.write("kept")
-    assert history.back(Draft()) == Draft("kept")
+    assert history.move(-1, Draft()) == Draft("kept")
 
 
 def test_pipes_in_the_place_of_files_are_not_waited_for(tmp_path):
@@ -79,13 +79,13 @@ def test_what_is_read_late_stands_before_what_was_sent_since():
     history = History()
     history.add(Draft("sent"))
     history.begin_with(["older"])
-    assert [history.back(Draft()), history.back(Draft())] == [Draft("sent"), Draft("older")]
+    assert [history.move(-1, Draft()), history.move(-1, Draft())] == [Draft("sent"), Draft("older")]
 
 
 def test_the_same_thing_sent_twice_in_a_row_is_one_entry():
     history = History()
     assert [history.add(Draft("again")), history.add(Draft("again")), history.add(Draft(" "))] == [True, False, False]
-    assert [history.back(Draft("now")), history.back(Draft()), history.forward()] == [
+    assert [history.move(-1, Draft("now")), history.move(-1, Draft()), history.move(1, Draft())] == [
         Draft("again"),
         None,
         Draft("now"),
@@ -110,7 +110,7 @@ def test_attachments_are_remembered_with_their_entries_as_far_as_there_is_room()
     large = [Draft(f"[paste-{at} · 2 lines]", (Attachment(f"paste-{at}", "x" * 9_000_000),)) for at in range(3)]
     for draft in large:
         history.add(draft)
-    assert [history.back(Draft()) for _ in large] == [large[2], large[1], Draft(large[0].text)]
+    assert [history.move(-1, Draft()) for _ in large] == [large[2], large[1], Draft(large[0].text)]
 
 
 async def test_control_r_lists_what_was_sent_the_newest_next_to_the_prompt(app):

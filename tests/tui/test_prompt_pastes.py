@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from prompt_play import LONG, PromptApp, until
 
 from ecoshell.messages import Attachment
-from ecoshell.tui.prompt.drafts import Draft, Pastes, cleaned, is_large
+from ecoshell.tui.prompt.drafts import Draft, Pastes, is_large, unified
+from ecoshell.untrusted import visible
 
 MARKER = "[paste-1 · 312 lines]"
 
@@ -155,7 +156,7 @@ def test_a_draft_from_before_keeps_its_pastes_and_new_ones_are_numbered_after_th
 
 @given(st.text())
 def test_what_is_cleaned_steers_nothing_and_stays_so(text):
-    shown = cleaned(text)
+    shown = visible(unified(text))
     assert all(letter in "\n\t" or letter >= " " for letter in shown)
     assert not set(shown) & {"\x7f", "\x9b", "\u2028", "\u202e"}
-    assert cleaned(shown) == shown
+    assert visible(unified(shown)) == shown

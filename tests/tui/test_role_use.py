@@ -1,15 +1,14 @@
 """Whose share of a turn is how large."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.events import Taken
+from ecoshell.events import StepStarted, Taken
 from ecoshell.messages import Usage
-from ecoshell.tui.side.panel_state import RoleUse, in_order, shares
+from ecoshell.tui.side.panel_state import PanelState, RoleUse, shares
 
 NANO = st.integers(0, 10**12)
 USES = st.lists(
@@ -81,8 +80,13 @@ def test_without_calls_there_is_nothing_to_share():
 
 
 def test_the_three_roles_come_first_and_others_as_they_came():
-    roles = ("judge", "summarizer", "single", "caller", "planner", "ranker")
-    uses = [use(role) for role in roles]
-    assert [one.role for one in in_order([*uses, replace(use("planner"), model="other")])] == [
+    board = PanelState()
+    for role, model in (
+        *((role, "m") for role in ("judge", "summarizer", "single", "caller", "planner")),
+        ("ranker", "m"),
+        ("planner", "other"),
+    ):
+        board.hear(StepStarted(1, role, model))
+    assert [one.role for one in board.uses(session=True)] == [
         *("planner", "planner", "caller", "summarizer", "judge", "single", "ranker"),
     ]

@@ -25,7 +25,7 @@ from ecoshell.events import BudgetHeld, BudgetSettled, CallStarted, Event, StepS
 from ecoshell.messages import Usage
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.side.bars import TitleBar
-from ecoshell.tui.side.cost import RolesPanel, roles_lines
+from ecoshell.tui.side.cost import RolesPanel
 from ecoshell.tui.side.panel import plain
 from ecoshell.tui.side.panel_state import PanelState
 
@@ -42,7 +42,9 @@ def board_of(*events: Event, players=MIXED) -> PanelState:
 
 
 def text(board: PanelState, width: int = 36, *, session: bool = False) -> str:
-    return plain(roles_lines(board, width, session=session))
+    panel = RolesPanel(board)
+    panel.session = session
+    return plain(panel.lines(width))
 
 
 def thinkers(board: PanelState, *, session: bool = False) -> list[tuple[str, str, int]]:
@@ -180,7 +182,7 @@ async def test_t_shows_the_session_in_the_place_of_the_turn_and_the_turn_again(p
 
 
 def title(app) -> str:
-    return str(app.chat.query_one(TitleBar).visual)
+    return str(app.chat.query_one(TitleBar).render())
 
 
 def bar(app) -> str:

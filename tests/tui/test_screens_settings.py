@@ -159,7 +159,7 @@ async def test_a_model_is_named_and_given_a_price(host: Host, written: Paths) ->
     async with host.run_test(size=(80, 24)) as pilot:
         await opened(pilot, written)
         await pilot.press("f6", *"openai/x", "enter")
-        await eventually(pilot, lambda: not host.screen.query_one(Aside).is_open)
+        await eventually(pilot, lambda: not host.screen.query_one(Aside).has_class("-on"))
         await find(pilot, 'models."openai/x".price')
         await pilot.press("enter", *"0.20 0.80", "enter")
         await eventually(pilot, lambda: 'output = "0.80"' in written.settings_file.read_text())

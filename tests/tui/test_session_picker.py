@@ -59,7 +59,7 @@ def detail(stage: Stage) -> str:
 
 
 def asks(stage: Stage) -> bool:
-    return stage.shown.query_one(Aside).is_open
+    return stage.shown.query_one(Aside).has_class("-on")
 
 
 async def test_sessions_are_listed_the_last_used_first_and_enter_goes_on_with_one(shelf):

@@ -84,31 +84,30 @@ def test_nobody_thinks_while_a_tool_works():
 def test_what_is_held_is_what_was_held_and_not_settled_yet():
     other = BudgetHeld(2, "caller", "embedded", 900_000, 400, 256, clamped=False)
     board = heard(STARTED, HELD, other)
-    assert (board.held_nano, board.held_tokens) == (8_000_000, 2_700)
+    assert board.held == (8_000_000, 2_700)
     board.hear(SETTLED)
-    assert (board.held_nano, board.held_tokens) == (900_000, 400)
+    assert board.held == (900_000, 400)
 
 
 def test_a_hold_of_unknown_price_makes_what_is_held_unknown():
     board = heard(HELD, BudgetHeld(2, "single", "x", None, 400, 256, clamped=False))
-    assert board.held_nano is None
-    assert board.held_tokens == 2_700
+    assert board.held == (None, 2_700)
 
 
 def test_a_hold_that_was_given_back_without_a_word_is_gone_with_the_next_step():
     board = heard(STARTED, STEP, HELD, StepStarted(2, "single", "embedded"))
-    assert board.held_tokens == 0
+    assert board.held == (0, 0)
 
 
 def test_nothing_is_held_and_nobody_thinks_after_a_turn_however_it_ended():
     board = heard(STARTED, STEP, HELD, FINISHED)
-    assert (board.held_nano, board.held_tokens, board.thinking, board.running) == (0, 0, None, False)
+    assert (board.held, board.thinking, board.running) == ((0, 0), None, False)
 
 
 def test_the_past_of_a_process_that_was_killed_is_at_rest():
     board = heard(*TURN, TurnStarted(2, "more", "embedded", "single", "react"), STEP, HELD)
     board.rest()
-    assert (board.held_tokens, board.thinking, board.running) == (0, None, False)
+    assert (board.held, board.thinking, board.running) == ((0, 0), None, False)
     assert board.roles["single", "embedded"].calls == 1
 
 

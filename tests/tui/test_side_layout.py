@@ -53,7 +53,7 @@ async def test_a_narrow_screen_shows_the_transcript_and_a_summary(paths):
             await pilot.resize_terminal(*size)
             await eventually(pilot, lambda size=size: app.chat.query_one("#main").region.width == size[0])
             assert not any(panel.region.area for panel in app.chat.query(Panel))
-            assert "session: $0.4017 of $0.50 left · tools 2/4" in str(app.chat.query_one(SummaryLine).visual)
+            assert "session: $0.4017 of $0.50 left · tools 2/4" in str(app.chat.query_one(SummaryLine).render())
 
 
 @pytest.mark.parametrize("size", [(60, 20), NARROW])
@@ -69,7 +69,7 @@ async def test_on_a_narrow_screen_a_key_shows_a_tab_in_the_place_of_the_transcri
             assert {type(panel) for panel in app.chat.query(Panel) if panel.region.area} == (
                 {BudgetPanel, RolesPanel} if kind is BudgetPanel else {kind}
             )
-            assert f"[{key} " in str(app.chat.query_one(TabRow).visual)
+            assert f"[{key} " in str(app.chat.query_one(TabRow).render())
             await pilot.press(key if back == "same key" else back)
             await pilot.pause()
             assert shown(app, "#main")
@@ -83,7 +83,7 @@ async def test_tabs_follow_each_other_by_key_and_by_mouse(paths):
         await pilot.pause()
         assert shown(app, PlanPanel)
         assert not shown(app, ToolsPanel)
-        row = str(app.chat.query_one(TabRow).visual)
+        row = str(app.chat.query_one(TabRow).render())
         await pilot.click(TabRow, offset=(row.index("f4 cost") + 2, 0))
         await pilot.pause()
         assert shown(app, BudgetPanel)
@@ -254,7 +254,7 @@ async def test_every_panel_can_be_reached_at_every_height(paths):
 
 
 def bar(app: SideApp) -> str:
-    return str(app.chat.query_one(TitleBar).visual)
+    return str(app.chat.query_one(TitleBar).render())
 
 
 async def test_the_title_says_what_opens_and_then_who_thinks(paths):
@@ -266,9 +266,9 @@ async def test_the_title_says_what_opens_and_then_who_thinks(paths):
         title = app.chat.query_one(TitleBar)
         assert bar(app).startswith("ecoshell · fix-readme")
         assert bar(app).endswith("  one model, step by step ─ embedded")
-        title.say("read-only")
+        title.state = "read-only"
         assert bar(app).endswith("  read-only  one model, step by step ─ embedded")
-        title.say("")
+        title.state = ""
         assert " ".join(bar(app).split()) == "ecoshell · fix-readme one model, step by step ─ embedded"
 
 
@@ -278,7 +278,7 @@ async def test_the_title_line_fits_every_width_and_the_state_outlives_the_rest(p
     async with app.run_test(size=(120, 24)) as pilot:
         for width in (120, 80, 60, 30):
             await pilot.resize_terminal(width, 24)
-            app.chat.query_one(TitleBar).say("read-only")
+            app.chat.query_one(TitleBar).state = "read-only"
             await eventually(pilot, lambda width=width: len(bar(app)) == width - 2)
             assert "read-only" in bar(app)
             assert bar(app).startswith("ecoshell · a title ␛[31m"[: width - 14])

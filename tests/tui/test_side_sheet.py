@@ -11,13 +11,13 @@ from side_play import NEAR, REACHED, READY, TOKENS, TURN, TWO_MODELS, many_tools
 from tui_play import CAP, FINISHED, STARTED
 
 from ecoshell.events import Event, PlanChanged
-from ecoshell.tui.side.cost import budget_lines, roles_lines
+from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.layout import Arrangement, read_arrangement, side_width, write_arrangement
 from ecoshell.tui.side.panel import Line, bar, percent, plain
 from ecoshell.tui.side.panel_state import PanelState
-from ecoshell.tui.side.plan import Columns, about, heading_lines, state_of
+from ecoshell.tui.side.plan import Columns, PlanPanel, heading_lines, state_of
 from ecoshell.tui.side.stack import share
-from ecoshell.tui.side.tools import tool_line, tool_list
+from ecoshell.tui.side.tools import ToolsPanel
 from ecoshell.tui.text import fit, fit_middle, left, model_name, right
 
 WIDTHS = st.integers(0, 60)
@@ -90,7 +90,7 @@ def test_the_side_is_as_wide_as_wanted_within_reason(wanted: int | None, whole: 
 
 
 def test_a_cap_says_what_is_left_spent_and_held():
-    shown = plain(budget_lines(board(), 36)).splitlines()
+    shown = plain(BudgetPanel(board()).lines(36)).splitlines()
     assert shown[0] == f"session{'$0.4017 left of $0.50':>29}"
     assert shown[1].endswith(" 19 % ")
     assert shown[2:] == [
@@ -103,36 +103,36 @@ def test_a_cap_says_what_is_left_spent_and_held():
 
 @pytest.mark.parametrize(("cap", "word"), [(CAP, ""), (NEAR, "near"), (REACHED, "reached")])
 def test_a_cap_says_in_a_word_how_it_stands(cap, word: str):
-    line = plain(budget_lines(board(standing=replace(READY, caps=(cap,))), 36)).splitlines()[1]
+    line = plain(BudgetPanel(board(standing=replace(READY, caps=(cap,)))).lines(36)).splitlines()[1]
     assert line.rpartition("%")[2].strip() == word
 
 
 def test_a_cap_in_tokens_is_told_in_tokens():
-    shown = plain(budget_lines(board(standing=replace(READY, caps=(TOKENS,))), 40))
+    shown = plain(BudgetPanel(board(standing=replace(READY, caps=(TOKENS,)))).lines(40))
     assert "135k left of 200k tok" in shown
     assert "spent 63k tok · held 1.2k tok" in shown
 
 
 def test_without_a_cap_the_budget_says_how_to_set_one():
-    assert "no cap set — /budget 0.50 sets one" in plain(budget_lines(board(standing=replace(READY, caps=())), 36))
+    assert "no cap set — /budget 0.50 sets one" in plain(BudgetPanel(board(standing=replace(READY, caps=()))).lines(36))
 
 
 def test_what_runs_is_held_now():
-    assert "held now   $0.0071 · 2.3k tok" in plain(budget_lines(board(*TURN[:3]), 36))
+    assert "held now   $0.0071 · 2.3k tok" in plain(BudgetPanel(board(*TURN[:3])).lines(36))
 
 
 def test_prices_that_are_unknown_are_never_shown_as_nothing():
     unknown = replace(READY, caps=(), spent_nano=None, next_nano=None)
-    assert plain(budget_lines(board(standing=unknown), 40)).splitlines()[1:] == [
+    assert plain(BudgetPanel(board(standing=unknown)).lines(40)).splitlines()[1:] == [
         "next step  ≤ 2.3k tok, price unknown",
         "held now   nothing",
         "so far     price unknown · 18k tok",
     ]
-    assert "next step  not known yet" in plain(budget_lines(board(standing=replace(READY, next_tokens=None)), 40))
+    assert "next step  not known yet" in plain(BudgetPanel(board(standing=replace(READY, next_tokens=None))).lines(40))
 
 
 def test_roles_stand_in_a_table_where_there_is_room_and_below_each_other_where_not():
-    wide, slim = plain(roles_lines(board(*TWO_MODELS), 100)), plain(roles_lines(board(*TWO_MODELS), 36))
+    wide, slim = plain(RolesPanel(board(*TWO_MODELS)).lines(100)), plain(RolesPanel(board(*TWO_MODELS)).lines(36))
     assert [line.split()[:3] for line in wide.splitlines()] == [
         ["turn", "2", "%"],
         ["role", "calls", "in"],
@@ -235,7 +235,7 @@ def test_a_plan_in_tokens_is_told_in_tokens():
 
 
 def test_below_the_list_everything_is_said_of_one_row():
-    assert plain(about(replace(COUNT, used=1), "usd", 40)).splitlines() == [
+    assert plain(PlanPanel(board(STARTED, PLANNED)).about(replace(COUNT, used=1), 40)).splitlines() == [
         "count_text",
         "value 0.91 · chance 1.00 · 1/2 used",
         "$0.0012 ± $0.0003: worth its price",
@@ -247,25 +247,27 @@ def plan_lines(plan: PlanChanged | None, width: int) -> list[Line]:
     known = board(*((STARTED, PLANNED, plan) if plan else ()))
     if plan is None:
         return heading_lines(known, width)
-    rows = [line for row in plan.rows for line in (Columns(plan, width).line(row), *about(row, plan.unit, width))]
+    panel = PlanPanel(known)
+    rows = [line for row in plan.rows for line in (panel.item_line(row, width), *panel.about(row, width))]
     return [*heading_lines(known, width), Columns(plan, width).head, *rows]
 
 
 @given(st.integers(22, 120))
 def test_no_line_of_any_panel_is_wider_than_the_panel(width: int):
     known = board(*TWO_MODELS, standing=replace(many_tools(60), caps=(NEAR, TOKENS)))
-    tools = [tool_line(tool, width) for tool in known.tools]
+    panel = ToolsPanel(known)
+    tools = [panel.item_line(tool, width) for tool in known.tools]
     plans = [
         line for plan in (None, BLACKLISTED, ADVICE, TOKEN_PLAN, plan_of_many()) for line in plan_lines(plan, width)
     ]
-    for line in [*budget_lines(known, width), *roles_lines(known, width), *tools, *plans]:
+    for line in [*BudgetPanel(known).lines(width), *RolesPanel(known).lines(width), *tools, *plans]:
         text = plain([line])
         assert cell_len(text) <= width
         assert text.isprintable()
 
 
 def test_registered_tools_come_first_and_none_moves_while_the_order_is_held():
-    tools = tool_list()
+    tools = ToolsPanel(PanelState()).list
     known = board(*TURN).tools
     tools.put(known, hold=False)
     assert [tool.name for tool in tools.shown] == ["count_text", "write_file", "read_file", "run_command"]
@@ -279,7 +281,7 @@ def test_registered_tools_come_first_and_none_moves_while_the_order_is_held():
 
 
 def test_a_filter_shows_what_fits_the_best_first():
-    tools = tool_list()
+    tools = ToolsPanel(PanelState()).list
     tools.put(board(standing=many_tools()).tools, hold=False)
     tools.narrow("op 123")
     assert tools.current.name == "service_12_operation_123"

@@ -8,6 +8,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.reactive import var
 from textual.widgets import Static, TextArea
 
 from ecoshell.tui.keys import Hint
@@ -60,6 +61,9 @@ class PromptBar(Vertical):
     _WORDS: ClassVar[dict[Mode, str]] = {"ask": "", "shell": "shell command", "search": "history search"}
     _SIGNS: ClassVar[dict[Mode, str]] = {"ask": "›", "shell": "", "search": "?"}
 
+    queue: var[tuple[Draft, ...]] = var((), init=False)
+    """Messages that wait for the end of the turn, the oldest first."""
+
     def __init__(self, history: History, draft: DraftFile) -> None:
         super().__init__()
         self._history = history
@@ -69,8 +73,6 @@ class PromptBar(Vertical):
         self._doing, self._since, self._said = "", 0.0, ""
         self.is_restored = False
         """Whether the draft and the history of the last time have been read."""
-        self.queue: list[Draft] = []
-        """Messages that wait for the end of the turn, the oldest first."""
         self.completions = CompletionList()
         self.prompt = Prompt(self.completions, history)
 
@@ -105,24 +107,6 @@ class PromptBar(Vertical):
         """Say whether something has arrived below what is seen of the transcript."""
         self._news = news
         self._show_mode()
-
-    def enqueue(self) -> None:
-        """Let what is typed wait for the end of the turn."""
-        self.queue.append(self.take())
-        self._show_queue()
-
-    def dequeue(self) -> Draft | None:
-        draft = self.queue.pop(0) if self.queue else None
-        self._show_queue()
-        return draft
-
-    def empty_queue(self) -> bool:
-        """Let nothing wait any more; says whether anything did."""
-        if not self.queue:
-            return False
-        self.queue.clear()
-        self._show_queue()
-        return True
 
     def on_mount(self) -> None:
         self.prompt.take_back = self._take_back
@@ -182,18 +166,19 @@ class PromptBar(Vertical):
             return Draft(text, tuple(one for draft in drafts for one in draft.attachments))
 
         lost = "What you type is only here, and would be lost in a crash"
-        self._draft.follow(kept, lambda failure: self.hint(f"{lost}: {failure.strerror or failure}."))
+        self._draft.current = kept
+        self._draft.complain = lambda failure: self.hint(f"{lost}: {failure.strerror or failure}.")
         self.is_restored = True
 
     def _take_back(self) -> bool:
         """Put the newest message that waits back into the prompt; says whether there was one."""
         if not self.queue:
             return False
-        self.prompt.put(self.queue.pop())
-        self._show_queue()
+        self.prompt.put(self.queue[-1])
+        self.queue = self.queue[:-1]
         return True
 
-    def _show_queue(self) -> None:
+    def watch_queue(self) -> None:
         rows = [f"queued  {visible_line(draft.text)}" for draft in self.queue]
         more = [f"… and {len(rows) - _QUEUED} more"] if len(rows) > _QUEUED else []
         shown = [*rows[:_QUEUED], *more, "sent when the turn ends · up takes it back · esc empties the queue"]
@@ -204,7 +189,7 @@ class PromptBar(Vertical):
 
     def _show_mode(self) -> None:
         mode = self.prompt.mode
-        nothing = "nothing found" if mode == "search" and not self.completions.is_open else ""
+        nothing = "nothing found" if mode == "search" and not self.completions.offers else ""
         news = "▼ new below: end goes there" if self._news else ""
         seconds = monotonic() - self._since
         sign = _SPINNER[int(seconds * _TURNS) % len(_SPINNER)]

@@ -86,10 +86,6 @@ class CompletionList(Widget, can_focus=False):
         self.highlighted = 0
 
     @property
-    def is_open(self) -> bool:
-        return bool(self.offers)
-
-    @property
     def current(self) -> Offer:
         """The highlighted offer; there is one while the list is open."""
         return self.offers[self.highlighted]
@@ -115,7 +111,7 @@ class CompletionList(Widget, can_focus=False):
         return min(len(self.offers), lowered(viewport.height))
 
     def render(self) -> Content:
-        shown = self.offers[self._top : self._top + self._height]
+        shown = self.offers[self._top : self._top + lowered(self.screen.size.height)]
         column = max((Content(_line(offer)).cell_length for offer in shown if offer.help), default=0) + _GAP
         return Content("\n").join(self._row(self._top + at, offer, column) for at, offer in enumerate(shown))
 
@@ -125,13 +121,9 @@ class CompletionList(Widget, can_focus=False):
             self._highlight(at)
             self.post_message(self.Taken())
 
-    @property
-    def _height(self) -> int:
-        return lowered(self.screen.size.height)
-
     def _highlight(self, at: int) -> None:
         self.highlighted = at
-        self._top = max(min(self._top, at), at - self._height + 1)
+        self._top = max(min(self._top, at), at - lowered(self.screen.size.height) + 1)
 
     def _row(self, at: int, offer: Offer, column: int) -> Content:
         width = self.content_size.width - _GAP

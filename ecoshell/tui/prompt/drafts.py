@@ -11,11 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ecoshell.files import is_special, replacement
 from ecoshell.paths import make_private
-from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:
     from ecoshell.messages import Attachment
@@ -58,8 +57,10 @@ class DraftFile:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._current: Callable[[], Draft] | None = None
-        self._complain: Callable[[OSError], None] | None = None
+        self.current: Callable[[], Draft] | None = None
+        """Gives what is kept from now on."""
+        self.complain: Callable[[OSError], None] | None = None
+        """Told once, while a person types, why it is not kept."""
         self._changed_at = 0.0
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -75,10 +76,18 @@ class DraftFile:
             return Draft()
         if not kept.startswith(_MARK):
             return Draft(kept)
+        from ecoshell.messages import Attachment  # no first frame waits for it
+
         try:
-            return _parted(kept)
-        except (ValueError, TypeError, KeyError, RecursionError):
+            head, _, body = kept.removeprefix(_MARK).partition("\n")
+            parts: list[dict[str, Any]] = json.loads(head)
+            texts: list[Attachment] = []
+            for part in parts:
+                texts.append(Attachment(str(part["name"]), body[: part["length"]]))
+                body = body[part["length"] :]
+        except (ValueError, TypeError, KeyError, RecursionError):  # it is no such file
             return Draft(kept.removeprefix(_MARK))
+        return Draft(texts[0].text if texts else body, tuple(texts[1:]))
 
     def write(self, draft: Draft) -> OSError | None:
         """Keep the draft, whole or not at all; an empty one removes the file. Gives why it is not kept."""
@@ -86,23 +95,24 @@ class DraftFile:
             if draft.text.strip():
                 make_private(self._file.parent)
                 with replacement(self._file) as fresh:
-                    for piece in _pieces(draft):
-                        fresh.write(piece.encode(errors="backslashreplace"))
+                    if draft.attachments:
+                        parts = [{"name": "", "length": len(draft.text)}]
+                        parts += [{"name": one.name, "length": len(one.text)} for one in draft.attachments]
+                        fresh.write(f"{_MARK}{json.dumps(parts)}\n".encode())
+                    for text in (draft.text, *(one.text for one in draft.attachments)):
+                        for at in range(0, len(text), _SLICE):
+                            fresh.write(text[at : at + _SLICE].encode(errors="backslashreplace"))
             else:
                 self._file.unlink(missing_ok=True)
         except OSError as failure:
             return failure
         return None
 
-    def follow(self, current: Callable[[], Draft], complain: Callable[[OSError], None] | None = None) -> None:
-        """Keep what `current` gives from now on; `complain` is told once, while a person types, why that is not so."""
-        self._current, self._complain = current, complain
-
     def touch(self) -> None:
         """Say that the draft has changed: it is kept once the person pauses, and every two seconds while not."""
         self._changed_at = asyncio.get_running_loop().time()
-        if self._current is not None and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._keep(self._current))
+        if self.current is not None and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._keep(self.current))
 
     async def close(self) -> None:
         """Keep the draft as it is now, after what is being written already."""
@@ -121,43 +131,14 @@ class DraftFile:
                     await asyncio.wait_for(self._closing.wait(), rest)
             kept_at = clock()
             failure = await asyncio.to_thread(self.write, current())
-            if failure is not None and self._complain is not None and not self._closing.is_set():
-                self._complain(failure)
-                self._complain = None
-
-
-def _pieces(draft: Draft) -> Iterator[str]:
-    """The file's text, in slices."""
-    if draft.attachments:
-        parts = [{"name": "", "length": len(draft.text)}]
-        parts += [{"name": one.name, "length": len(one.text)} for one in draft.attachments]
-        yield f"{_MARK}{json.dumps(parts)}\n"
-    for text in (draft.text, *(one.text for one in draft.attachments)):
-        for at in range(0, len(text), _SLICE):
-            yield text[at : at + _SLICE]
-
-
-def _parted(kept: str) -> Draft:
-    """The draft in a file's text; raises ValueError, TypeError and KeyError for what is not such a file."""
-    from ecoshell.messages import Attachment  # no first frame waits for it
-
-    head, _, body = kept.removeprefix(_MARK).partition("\n")
-    parts: list[dict[str, Any]] = json.loads(head)
-    texts: list[Attachment] = []
-    for part in parts:
-        texts.append(Attachment(str(part["name"]), body[: part["length"]]))
-        body = body[part["length"] :]
-    return Draft(texts[0].text if texts else body, tuple(texts[1:]))
+            if failure is not None and self.complain is not None and not self._closing.is_set():
+                self.complain(failure)
+                self.complain = None
 
 
 def is_large(text: str) -> bool:
     """Whether a paste is better kept aside than typed out."""
     return len(text) > _CHARACTERS or text.count("\n", 0, _CHARACTERS) >= _LINES
-
-
-def cleaned(text: str) -> str:
-    """The text as it may stand in the prompt: every line ends in a newline, what could steer the terminal is shown."""
-    return visible(unified(text))
 
 
 def unified(text: str) -> str:
@@ -233,7 +214,23 @@ class History:
 
     def load(self) -> list[str]:
         """The entries of the file, to be given to `begin_with`; takes its time and changes nothing."""
-        return _read(self._file) if self._file else []
+        if self._file is None:
+            return []
+        try:
+            with self._file.open("rb") as source:
+                source.seek(max(0, source.seek(0, 2) - _TAIL))
+                text = source.read().decode("utf-8", errors="replace")
+        except OSError:
+            return []
+        entries: list[str] = []
+        lines: list[str] = []
+        for line in [*text.split("\n"), ""]:
+            if line.startswith("+"):
+                lines.append(line[1:])
+            elif lines:
+                entries.append("\n".join(lines))
+                lines.clear()
+        return entries[-_KEPT:]
 
     def begin_with(self, entries: Iterable[str]) -> None:
         """Put these before what was sent since."""
@@ -241,21 +238,18 @@ class History:
         self._entries[:0] = before
         self._place += len(before)
 
-    def back(self, draft: Draft) -> Draft | None:
-        """The entry before; `draft` is what the prompt holds now. None at the beginning."""
-        if self._place == 0:
+    def move(self, by: Literal[-1, 1], draft: Draft) -> Draft | None:
+        """The entry before or after, and after the last one the draft again, which is what the prompt held at first.
+
+        None beyond either end.
+        """
+        place = self._place + by
+        if not 0 <= place <= len(self._entries):
             return None
         if self._place == len(self._entries):
             self._draft = draft
-        self._place -= 1
-        return self.recalled(self._entries[self._place])
-
-    def forward(self) -> Draft | None:
-        """The entry after, and after the last one the draft again. None when not looking back."""
-        if self._place >= len(self._entries):
-            return None
-        self._place += 1
-        return self._draft if self._place == len(self._entries) else self.recalled(self._entries[self._place])
+        self._place = place
+        return self._draft if place == len(self._entries) else self.recalled(self._entries[place])
 
     def search(self, query: str) -> list[str]:
         """The entries that hold every word of the query, the newest first; with a capital in it, case counts."""
@@ -298,21 +292,3 @@ class History:
             self._file = None  # a full disk or a read-only home must not stop the chat
             return failure
         return None
-
-
-def _read(file: Path) -> list[str]:
-    try:
-        with file.open("rb") as source:
-            source.seek(max(0, source.seek(0, 2) - _TAIL))
-            text = source.read().decode("utf-8", errors="replace")
-    except OSError:
-        return []
-    entries: list[str] = []
-    lines: list[str] = []
-    for line in [*text.split("\n"), ""]:
-        if line.startswith("+"):
-            lines.append(line[1:])
-        elif lines:
-            entries.append("\n".join(lines))
-            lines.clear()
-    return entries[-_KEPT:]

@@ -33,7 +33,8 @@ from ecoshell.tui.prompt.completion import (
     mention_at,
     written,
 )
-from ecoshell.tui.prompt.drafts import Draft, History, Pastes, cleaned, is_large, unified
+from ecoshell.tui.prompt.drafts import Draft, History, Pastes, is_large, unified
+from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -175,7 +176,7 @@ class Prompt(TextArea):
         offer = self._completions.current
         if self._aside is not None:
             self.leave_search()
-            self._retype(self._editable(self._history.recalled(offer.insert)))
+            self._type(self._editable(self._history.recalled(offer.insert)), whole=True)
             self._close_completions()
         else:
             self.replace(offer.insert, offer.start, self.cursor_location, maintain_selection_offset=False)
@@ -192,9 +193,12 @@ class Prompt(TextArea):
 
     def edit(self, edit: Edit) -> EditResult:
         """Change the text; a marker is taken out whole, and nothing is typed into one."""
-        start, end = edit.top, edit.bottom
-        edit.from_location = self._beside_marker(start, behind=start == end)
-        edit.to_location = self._beside_marker(end, behind=True)
+        places: list[Location] = []
+        for (row, column), behind in ((edit.top, edit.top == edit.bottom), (edit.bottom, True)):
+            inside = (one for one in self._pastes.spans(self.document.get_line(row)) if one[0] < column < one[1])
+            start, end = next(inside, (column, column))
+            places.append((row, end if behind else start))
+        edit.from_location, edit.to_location = places
         return super().edit(edit)
 
     def get_line(self, line_index: int) -> Text:
@@ -227,7 +231,7 @@ class Prompt(TextArea):
             super().action_cursor_up(select)
         elif not self.text and self.take_back():
             return
-        elif (entry := self._history.back(self.draft)) is not None:
+        elif (entry := self._history.move(-1, self.draft)) is not None:
             self.put(entry)
             self._close_completions()
 
@@ -235,7 +239,7 @@ class Prompt(TextArea):
         """Down; from the last line to what was sent after."""
         if select or not self.cursor_at_last_line:
             super().action_cursor_down(select)
-        elif (entry := self._history.forward()) is not None:
+        elif (entry := self._history.move(1, self.draft)) is not None:
             self.put(entry)
             self._close_completions()
 
@@ -266,11 +270,11 @@ class Prompt(TextArea):
         self.history.checkpoint()
         text = unified(event.text)
         if self.mode == "search":
-            self._type(" ".join(cleaned(text[:_QUERY]).split()))
+            self._type(" ".join(visible(text[:_QUERY]).split()))
         elif len(text) > _EDITABLE or (is_large(text) and self.mode == "ask"):
             self._type(self._pastes.keep(text))
         else:
-            self._type(cleaned(text))
+            self._type(visible(text))
 
     def on_blur(self) -> None:
         """Close the completions: they belong to what is being typed."""
@@ -278,12 +282,21 @@ class Prompt(TextArea):
         self._close_completions()
 
     async def _steer(self, key: str) -> bool:
-        """Let a key move, take or close what is offered for all that is typed so far; says whether it did."""
+        """Let a key move, take or close what is offered for all that is typed so far; says whether it did.
+
+        In a search it goes further back or forward, takes the entry or gives the draft back.
+        """
         self.refresh_completions()
         if self._aside is not None:
-            return self._steer_search(key)
+            if key in ("escape", "ctrl+g"):
+                self.leave_search()
+            elif self._completions.offers and key in ("tab", "enter"):
+                self.take_offer()
+            elif self._completions.offers:
+                self._completions.move(1 if key in ("down", "ctrl+s") else -1, around=False)
+            return True
         await self.mentions.settle()
-        if not self._completions.is_open:
+        if not self._completions.offers:
             return False
         typed = self.get_text_range(self._completions.current.start, self.cursor_location)
         unfinished = not typed.endswith(" ") and all(typed != one.insert.rstrip() for one in self._completions.offers)
@@ -295,18 +308,6 @@ class Prompt(TextArea):
             self.take_offer()
         else:
             return False
-        return True
-
-    def _steer_search(self, key: str) -> bool:
-        """Let a key go further back or forward, take the entry or give the draft back."""
-        if key in ("escape", "ctrl+g"):
-            self.leave_search()
-        elif not self._completions.is_open:
-            return True
-        elif key in ("tab", "enter"):
-            self.take_offer()
-        else:
-            self._completions.move(1 if key in ("down", "ctrl+s") else -1, around=False)
         return True
 
     def _close_completions(self) -> None:
@@ -340,24 +341,15 @@ class Prompt(TextArea):
     def _editable(self, draft: Draft) -> str:
         """A draft's text as it may stand in the prompt; what its markers stand for is remembered."""
         self._pastes.adopt(draft.text, draft.attachments)
-        large = len(draft.text) > _EDITABLE
-        return self._pastes.keep(unified(draft.text)) if large else cleaned(draft.text)
+        text = unified(draft.text)
+        return self._pastes.keep(text) if len(draft.text) > _EDITABLE else visible(text)
 
-    def _retype(self, text: str) -> None:
-        """Replace what is typed, so that it can be undone."""
-        self.history.checkpoint()
-        self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
-
-    def _type(self, text: str) -> None:
-        self.replace(text, *self.selection, maintain_selection_offset=False)
-
-    def _beside_marker(self, location: Location, *, behind: bool) -> Location:
-        """The location, or if it is inside of a marker the marker's end or start."""
-        row, column = location
-        for start, end in self._pastes.spans(self.document.get_line(row)):
-            if start < column < end:
-                return row, end if behind else start
-        return location
+    def _type(self, text: str, *, whole: bool = False) -> None:
+        """Put a text in the place of what is selected, or of the whole; it can be undone."""
+        if whole:
+            self.history.checkpoint()
+        start, end = ((0, 0), self.document.end) if whole else self.selection
+        self.replace(text, start, end, maintain_selection_offset=False)
 
     @work(exclusive=True, group="editor")
     async def action_edit(self) -> None:
@@ -366,7 +358,7 @@ class Prompt(TextArea):
         except EcoshellError as error:
             self.post_message(Hint(str(error)))
         else:
-            self._retype(self._editable(Draft(text)))
+            self._type(self._editable(Draft(text)), whole=True)
 
 
 async def edited(app: "App[Any]", text: str) -> str:
@@ -374,7 +366,14 @@ async def edited(app: "App[Any]", text: str) -> str:
 
     Raises UsageError where there is no editor, and when it fails: then the text is as it was.
     """
-    command = _command()
+    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    try:
+        command = shlex.split(chosen)
+    except ValueError:
+        raise UsageError(f"$EDITOR is no command: {chosen}", fix="Set it to your editor's name.") from None
+    command = command or [name for name in _EDITORS if shutil.which(name)][:1]
+    if not command:
+        raise UsageError("There is no editor.", fix="Set $EDITOR to your editor's name.")
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="ecoshell-"))
     file = folder / "draft.md"
     try:
@@ -408,15 +407,3 @@ async def _run(app: "App[Any]", command: list[str]) -> str:
     except SuspendNotSupported:
         raise UsageError("This terminal cannot be given to an editor.", fix="Type it here.") from None
     return f"ended with status {status}" if status else ""
-
-
-def _command() -> list[str]:
-    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
-    try:
-        command = shlex.split(chosen)
-    except ValueError:
-        raise UsageError(f"$EDITOR is no command: {chosen}", fix="Set it to your editor's name.") from None
-    command = command or [name for name in _EDITORS if shutil.which(name)][:1]
-    if not command:
-        raise UsageError("There is no editor.", fix="Set $EDITOR to your editor's name.")
-    return command

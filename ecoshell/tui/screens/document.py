@@ -72,8 +72,6 @@ class DocumentScreen(Overlay):
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).focus()
         self.run_worker(self._read())
-        if self._planned:
-            self.run_worker(self._read_plan())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to register what is not registered, and the other way round."""
@@ -91,35 +89,40 @@ class DocumentScreen(Overlay):
         if self.has_class("-schema"):
             self.call_after_refresh(self.query_one("#schema").scroll_visible, animate=False, top=True)
 
-    async def _read_plan(self) -> None:
-        try:
-            told = (await self._shell.command(f"/plan why {self._tool}")).text
-        except EcoshellError as error:
-            told = str(error)
-        self.query_one("#plan", Static).update(Content.assemble(("The plan\n", "bold"), visible(told)))
-
     async def _read(self) -> None:
         about = self.query_one("#about", Static)
         try:
             tool_details = await self._shell.tool_details(self._tool)
         except EcoshellError as error:
             about.update(visible(str(error)))
-            return
-        self._tool_details = tool_details
-        about.update(Content("\n").join(_about(tool_details)))
-        self.query_one("#arguments", Static).update(Content("\n").join(_arguments(tool_details.document)))
-        schema = json.dumps(dict(tool_details.document.parameters), indent=2, ensure_ascii=False)
-        self.query_one("#schema", Static).update(f"JSON schema\n{visible(schema)}")
-        self.refresh_bindings()
+        else:
+            self._tool_details = tool_details
+            about.update(Content("\n").join(_about(tool_details)))
+            self.query_one("#arguments", Static).update(Content("\n").join(_arguments(tool_details.document)))
+            schema = json.dumps(dict(tool_details.document.parameters), indent=2, ensure_ascii=False)
+            self.query_one("#schema", Static).update(f"JSON schema\n{visible(schema)}")
+            self.refresh_bindings()
+        if self._planned:  # a command waits for those before it, the document for none
+            try:
+                told = (await self._shell.command(f"/plan why {self._tool}")).text
+            except EcoshellError as error:
+                told = str(error)
+            self.query_one("#plan", Static).update(Content.assemble(("The plan\n", "bold"), visible(told)))
 
 
 def _about(tool_details: "ToolDetails") -> Iterator[Content]:
     document = tool_details.document
     yield Content(visible(document.description))
     yield Content("")
-    yield Content.assemble(
-        ("● " if tool_details.by else "○ ", "$success" if tool_details.by else _QUIET), _standing(tool_details)
-    )
+    standing = "known by name only"
+    if tool_details.by:  # whether, by whom and since when it is registered
+        standing = f"registered {_BY.get(tool_details.by, tool_details.by)}"
+        if (since := tool_details.since) is not None:
+            where = f" · turn {since.turn}" if since.turn else ""
+            step = f", step {since.step}" if since.step else ""
+            standing += f" · {datetime.fromtimestamp(since.at):%Y-%m-%d %H:%M}{where}{step}"
+    sign = ("● ", "$success") if tool_details.by else ("○ ", _QUIET)
+    yield Content.assemble(sign, standing)
     size = f"{'' if tool_details.exact else '≈ '}{tool_details.tokens:,} tokens while it is registered"
     cost = f"{money(tool_details.price_nano)} a use" if tool_details.price_nano else "costs nothing to use"
     yield Content(f"{size} · {cost}")
@@ -128,18 +131,6 @@ def _about(tool_details: "ToolDetails") -> Iterator[Content]:
     yield Content(f"{source} · {f'may {effects}' if effects else 'does nothing but answer'}")
     if tool_details.why:
         yield Content.styled(visible(tool_details.why), _QUIET)
-
-
-def _standing(tool_details: "ToolDetails") -> str:
-    """Whether, by whom and since when it is registered."""
-    if not tool_details.by:
-        return "known by name only"
-    who, since = _BY.get(tool_details.by, tool_details.by), tool_details.since
-    if since is None:
-        return f"registered {who}"
-    when = f"{datetime.fromtimestamp(since.at):%Y-%m-%d %H:%M}"
-    where = f" · turn {since.turn}" if since.turn else ""
-    return f"registered {who} · {when}{where}{f', step {since.step}' if since.step else ''}"
 
 
 def _arguments(document: ToolDocument) -> Iterator[Content]:

@@ -61,7 +61,10 @@ def places(screen: Screen[Any]) -> list[Place]:
         keys = tuple(_keys(node, app, active if node in here else None))
         words = next((vars(cls)["HELP"] for cls in type(node).__mro__ if "HELP" in vars(cls)), None)
         if keys or words:
-            found.append(Place(_title(node), words or "", keys, node in here))
+            title = _WORDS.sub(" ", type(node).__name__).lower().removesuffix(" panel")
+            if isinstance(node, App | Screen):
+                title = "everywhere" if isinstance(node, App) else "this screen"
+            found.append(Place(title, words or "", keys, node in here))
     return found
 
 
@@ -86,15 +89,6 @@ def _keys(node: DOMNode, app: App[Any], active: Mapping[str, ActiveBinding] | No
         yield Key(" ".join(keys), does[:1].lower() + does[1:], own)
 
 
-def _title(node: DOMNode) -> str:
-    if isinstance(node, App):
-        return "everywhere"
-    if isinstance(node, Screen):
-        return "this screen"
-    name = _WORDS.sub(" ", type(node).__name__).lower()
-    return name.removesuffix(" panel")
-
-
 _COPYING = Place(
     "copying",
     "The mouse selects in the transcript. The terminal's own selection takes whole lines of the screen, as ever.",
@@ -111,7 +105,7 @@ _COPYING = Place(
 class HelpScreen(Picker[HelpLine]):
     """Gives back the slash command that was picked, to be typed, or None."""
 
-    HEADING = "help"
+    heading = "help"
     COLUMNS = (PickerColumn("what it does"), PickerColumn("key", right=True))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "type the command"),

@@ -1,11 +1,11 @@
 """What the command palette finds: keys, slash commands, tools, sessions, models and themes, all by name."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from textual.command import DiscoveryHit, Hit, Provider
 from textual.content import Content, Span
@@ -36,7 +36,7 @@ class PaletteEntry:
     act: Callable[[], object]
 
 
-Load = Callable[["Shell", "ChatScreen"], Awaitable[list[PaletteEntry]]]
+Kind = Literal["tools", "sessions", "themes", "models"]
 
 
 class ChatCommands(Provider):
@@ -48,38 +48,34 @@ class ChatCommands(Provider):
     def __init__(self, screen: Screen[Any], match_style: Any = None) -> None:
         super().__init__(screen, match_style)
         self._target = cast("ChatScreen", screen) if hasattr(screen, "overview") else None
-        self._reading: dict[Load, asyncio.Task[list[PaletteEntry]]] = {}
+        self._reading: dict[Kind, asyncio.Task[list[PaletteEntry]]] = {}
 
     async def discover(self) -> AsyncIterator[DiscoveryHit | Hit]:
         """Keys and commands, and the sessions that were used last."""
-        for offer in (*self._at_once(), *(await self._read(_sessions))[:_RECENT]):
-            yield DiscoveryHit(_display(offer.text), offer.act, offer.text, _plain(offer.help))
+        for offer in (*self._at_once(), *(await self._read("sessions"))[:_RECENT]):
+            yield DiscoveryHit(Content(offer.text), offer.act, offer.text, _plain(offer.help))
 
     async def search(self, query: str) -> AsyncIterator[DiscoveryHit | Hit]:
-        at_once = list(self._at_once())
-        for hit in _hits(query, at_once, len(at_once)):
-            yield hit
-        for load in (_tools, _sessions, _themes, _models):
-            for hit in _hits(query, await self._read(load), _OF_A_KIND):
-                yield hit
+        words = query.lower().split()
+        kinds: tuple[Kind | None, ...] = (None, "tools", "sessions", "themes", "models")
+        for kind in kinds:
+            offers = await self._read(kind) if kind else list(self._at_once())
+            limit = _OF_A_KIND if kind else len(offers)
+            found, _ = best(query, ((offer.text.lower(), offer) for offer in offers), limit)
+            for offer in found:
+                text = offer.text.lower()
+                shown = Content(offer.text, [Span(at, at + 1, "bold underline") for at in places(words, text)])
+                yield Hit(score(words, text), shown, offer.act, offer.text, _plain(offer.help))
 
     async def shutdown(self) -> None:
         for task in self._reading.values():
             task.cancel()
 
     def _at_once(self) -> Iterator[PaletteEntry]:
-        """What is known without reading anything."""
-        yield from self._keys()
-        if (target := self._target) is None:
-            return
-        for usage, about in target.overview:
-            name, _, argument = usage.partition(" ")
-            needs_more = bool(argument) and not argument.startswith("[") and name not in OPENING
-            act = partial(target.begin, f"{name} ") if needs_more else partial(target.action_run, name)
-            yield PaletteEntry(usage, about, act)
+        """What is known without reading anything: what the keys of the screen and of the app do, and the commands.
 
-    def _keys(self) -> Iterator[PaletteEntry]:
-        """What the keys of the screen and of the app do; a key that is not in the footer has to have a tooltip."""
+        A key that is not in the footer has to have a tooltip.
+        """
         own = (self.screen, self.app)
         for bound in self.screen.active_bindings.values():
             binding = bound.binding
@@ -88,73 +84,51 @@ class ChatCommands(Provider):
                 act = partial(self.app.run_action, binding.action, default_namespace=bound.node)
                 about = f"{binding.tooltip} · " if binding.tooltip else ""
                 yield PaletteEntry(binding.description, f"{about}{self.app.get_key_display(binding)}", act)
+        if (target := self._target) is None:
+            return
+        for usage, about in target.overview:
+            name, _, argument = usage.partition(" ")
+            needs_more = bool(argument) and not argument.startswith("[") and name not in OPENING
+            act = partial(target.begin, f"{name} ") if needs_more else partial(target.action_run, name)
+            yield PaletteEntry(usage, about, act)
 
-    async def _read(self, load: Load) -> list[PaletteEntry]:
+    async def _read(self, kind: Kind) -> list[PaletteEntry]:
         """The offers that have to be read; none while there is no shell, or when they cannot be read."""
         target = self._target
         if target is None or target.shell is None:
             return []
-        if load not in self._reading:
-            self._reading[load] = asyncio.ensure_future(load(target.shell, target))
+        if kind not in self._reading:
+            self._reading[kind] = asyncio.ensure_future(_entries(kind, target.shell, target))
         with suppress(EcoshellError):  # the screen for them tells why
-            return await asyncio.shield(self._reading[load])
+            return await asyncio.shield(self._reading[kind])
         return []
 
 
-async def _themes(shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
-    return [
-        PaletteEntry(f"theme {visible_line(name)}", THEME.help, partial(target.action_run, f"/theme {name}"))
-        for name in THEME.choices(target.app)
-    ]
-
-
-async def _tools(shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
-    offers: list[PaletteEntry] = []
-    for tool in (await shell.standing()).tools:
-        name, about = visible_line(tool.name), visible_line(tool.description)
-        verb = "unregister" if tool.registered else "register"
-        offers += (
-            PaletteEntry(f"{verb} {name}", about, partial(target.action_run, f"/{verb} {tool.name}")),
-            PaletteEntry(f"schema of {name}", about, partial(target.action_document, tool.name)),
-        )
+async def _entries(kind: Kind, shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
+    """Everything of a kind, and the slash command that each of it stands for."""
+    run, offers = target.action_run, list[PaletteEntry]()
+    match kind:
+        case "tools":
+            for tool in (await shell.standing()).tools:
+                name, about = visible_line(tool.name), visible_line(tool.description)
+                verb = "unregister" if tool.registered else "register"
+                offers.append(PaletteEntry(f"{verb} {name}", about, partial(run, f"/{verb} {tool.name}")))
+                document = partial(target.action_document, tool.name)
+                offers.append(PaletteEntry(f"schema of {name}", about, document))
+        case "sessions":
+            for info in [row.info for row in await shell.archive.rows() if not row.current]:
+                text, about = f"go on with “{visible_line(info.title or info.id)}”", f"{info.updated_text} · {info.id}"
+                offers.append(PaletteEntry(text, about, partial(run, f"/resume {info.id}")))
+        case "themes":
+            for name in THEME.choices(target.app):
+                offers.append(PaletteEntry(f"theme {visible_line(name)}", THEME.help, partial(run, f"/theme {name}")))
+        case "models":
+            for row in [row for row in await shell.models() if row.ready is not False]:
+                about = f"{row.price.summary() if row.price else 'price unknown'} · {row.state}"
+                offers.append(
+                    PaletteEntry(f"model {visible_line(row.name)}", about, partial(run, f"/model {row.name}"))
+                )
     return offers
-
-
-async def _sessions(shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
-    return [
-        PaletteEntry(
-            f"go on with “{visible_line(row.info.title or row.info.id)}”",
-            f"{row.info.updated_text} · {row.info.id}",
-            partial(target.action_run, f"/resume {row.info.id}"),
-        )
-        for row in await shell.archive.rows()
-        if not row.current
-    ]
-
-
-async def _models(shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
-    return [
-        PaletteEntry(
-            f"model {visible_line(row.name)}",
-            f"{row.price.summary() if row.price else 'price unknown'} · {row.state}",
-            partial(target.action_run, f"/model {row.name}"),
-        )
-        for row in await shell.models()
-        if row.ready is not False
-    ]
-
-
-def _hits(query: str, offers: Sequence[PaletteEntry], limit: int) -> Iterator[Hit]:
-    words = query.lower().split()
-    found, _ = best(query, ((offer.text.lower(), offer) for offer in offers), limit)
-    for offer in found:
-        text = offer.text.lower()
-        shown = _display(offer.text, places(words, text))
-        yield Hit(score(words, text), shown, offer.act, offer.text, _plain(offer.help))
-
-
-def _display(text: str, found: Sequence[int] = ()) -> Content:
-    return Content(text, [Span(at, at + 1, "bold underline") for at in found])
 
 
 def _plain(text: str) -> str:

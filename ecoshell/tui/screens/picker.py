@@ -140,7 +140,9 @@ class Picker(Overlay, Generic[T]):
     look on as the highlight moves (`preview`).
     """
 
-    HEADING: ClassVar[str] = ""
+    heading: str = ""
+    ASKED_ALONE: ClassVar[frozenset[str]] = frozenset()
+    """Actions that cannot be begun while something is asked."""
     COLUMNS: ClassVar[tuple[PickerColumn, ...]] = ()
     NOTHING: ClassVar[str] = "There is nothing to list."
     """Said when there is nothing at all."""
@@ -168,8 +170,8 @@ class Picker(Overlay, Generic[T]):
         self._all: list[PickerRow[T]] = []
         self._sought: list[tuple[str, PickerRow[T]]] = []
         self._shown: list[PickerRow[T]] = []
-        self._typed: str | None = None
-        """What the list was made for; None when it is to be made anew."""
+        self._typed = ""
+        """What the list was made for."""
         self._kept = ""
         """The key of the item to keep highlighted; empty while the best match is to be."""
         self._previewed: str | None = None
@@ -194,19 +196,22 @@ class Picker(Overlay, Generic[T]):
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = Content(self.HEADING)
+            box.border_title = Content(self.heading)
+            box.add_class("-stateful")
             yield Filter(compact=True, placeholder="type to search")
             yield Static("", id="head", markup=False)
             yield OptionList(markup=False, compact=True)
-            yield Static("", id="state", markup=False)
+            yield Static(self._complaint, id="state", markup=False)
             yield Static("", id="detail", markup=False)
             yield Aside()
             yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
         self.query_one(Filter).focus()
-        self._show_state()
         self.reload()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not (action in self.ASKED_ALONE and self.query_one(Aside).has_class("-on"))
 
     @property
     def highlighted(self) -> T | None:
@@ -264,7 +269,7 @@ class Picker(Overlay, Generic[T]):
 
     def on_resize(self, event: Resize) -> None:
         """Fit the columns to the new width, once the list has it."""
-        self.call_after_refresh(self._relist)
+        self.call_after_refresh(self._follow, anew=True)
 
     async def _load(self) -> None:
         rows: Sequence[PickerRow[T]] = ()
@@ -280,49 +285,39 @@ class Picker(Overlay, Generic[T]):
             replace(row, cells=tuple(map(visible_line, row.cells)), also=visible_line(row.also)) for row in rows
         ]
         self._sought = [(row.text, row) for row in self._all]
-        self._relist()
+        self._follow(anew=True)
 
     def _keep(self) -> None:
         self._kept = row.key if (row := self._row) else ""
 
-    def _relist(self) -> None:
-        self._typed = None
-        self._follow()
-
-    def _follow(self) -> None:
-        """Make the list fit what is typed; nothing is done when it does already."""
+    def _follow(self, *, anew: bool = False) -> None:
+        """Make the list fit what is typed; nothing is done when it does already, unless it is to be made `anew`."""
         typed = self.query_one(Filter).value.strip()
-        if typed == self._typed:
+        if typed == self._typed and not anew:
             return
-        again, self._typed = self._typed is None, typed
+        self._typed, words = typed, typed.lower().split()
         common = [row for row in self._all if row.common] if not typed else []
         self._shown, count = best(typed, self._sought, MOST) if typed else (common[:MOST], len(common))
-        before = self.query_one(OptionList).highlighted if again else 0  # what was highlighted may be gone
-        self._show_rows(typed.lower().split(), before or 0)
-        total = len(self._all)
-        shown = f"the first {len(self._shown):,} of {count:,}" if count > len(self._shown) else f"{count:,}"
-        more = f" · typing searches {total:,}" if count < total and not typed else ""
-        self.query_one(Vertical).border_subtitle = Content(f"{shown}{more}" if total else "")
-        self._show_state()
-
-    def _show_rows(self, words: Sequence[str], otherwise: int) -> None:
-        """List the rows, the kept one highlighted, or `otherwise` the one at this place."""
         rows = self.query_one(OptionList)
+        before = (rows.highlighted or 0) if anew else 0  # what was highlighted may be gone
         width = self.query_one(Filter).size.width - 1  # the list's, which may be out of sight, without its scrollbar
         cells = [(row.cells, places(words, row.text)) for row in self._shown]
         head, contents = aligned(self.COLUMNS, cells, width)
         self.query_one("#head", Static).update(head)
         rows.set_options(map(Option, contents))
         wanted = self._kept or ("" if words else self.first)
-        rows.highlighted = next((at for at, row in enumerate(self._shown) if row.key == wanted), otherwise)
+        rows.highlighted = next((at for at, row in enumerate(self._shown) if row.key == wanted), before)
         if not self._shown:
             self.query_one("#detail", Static).update("")
-
-    def _show_state(self) -> None:
-        """Words in the place of a list that is empty."""
-        nothing = f"Nothing fits “{self._typed}”." if self._typed and self._all else self.NOTHING
+        total = len(self._all)
+        shown = f"the first {len(self._shown):,} of {count:,}" if count > len(self._shown) else f"{count:,}"
+        more = f" · typing searches {total:,}" if count < total and not typed else ""
+        box = self.query_one(Vertical)
+        box.border_subtitle = Content(f"{shown}{more}" if total else "")
+        # words in the place of a list that is empty
+        nothing = f"Nothing fits “{typed}”." if typed and total else self.NOTHING
         self.query_one("#state", Static).update(visible(self._complaint or nothing))
-        self.query_one(Vertical).set_class(not self._shown, "-stateful")
+        box.set_class(not self._shown, "-stateful")
 
 
 class ChoicePicker(Picker[str]):
@@ -337,7 +332,7 @@ class ChoicePicker(Picker[str]):
 
     def __init__(self, asked: str, choices: Sequence[str], now: str) -> None:
         super().__init__()
-        self._asked = asked
+        self.heading = asked
         self._choices = choices
         self.first = now
 
@@ -346,9 +341,6 @@ class ChoicePicker(Picker[str]):
 
     def result(self, item: str) -> str:
         return item
-
-    def on_mount(self) -> None:
-        self.query_one("Vertical").border_title = self._asked
 
 
 class Line(Field):
@@ -397,10 +389,6 @@ class Aside(Vertical):
         yield self._asked
         yield self._line
         yield self._yes_or_no
-
-    @property
-    def is_open(self) -> bool:
-        return self._answer is not None and not self._answer.done()
 
     async def text(self, asked: str, value: str = "", *, secret: bool = False) -> str | None:
         """The text that was typed, which begins as `value`; None when the person went back. A secret is not shown."""

@@ -1,11 +1,12 @@
 """What can be picked: a session to go on with, a model, a theme."""
 
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from textual import work
 from textual.binding import Binding, BindingType
 
 from ecoshell.budget.money import about, counted
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from ecoshell.agent.shell import SessionRow, Shell
 
 NEW = "/new"
-_BEGUN = frozenset({"choose", "new", "on_highlighted"})
 
 
 class SessionPicker(Picker["SessionRow"]):
     """Gives back the slash command that goes on with a session, or begins one."""
 
-    HEADING = "sessions"
+    heading = "sessions"
+    ASKED_ALONE = frozenset({"choose", "new", "on_highlighted"})
     NOTHING = "There are no sessions yet: ask something, and this one will be here."
     COLUMNS = (
         PickerColumn("title"),
@@ -67,47 +68,35 @@ class SessionPicker(Picker["SessionRow"]):
             return None
         return f"/resume {item.info.id}"
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """One thing at a time: while something is asked, nothing else can be begun."""
-        return not (action in _BEGUN and self.query_one(Aside).is_open)
-
     def action_new(self) -> None:
         self.dismiss(NEW)
 
-    def action_on_highlighted(self, what: str) -> None:
-        act = {"rename": self._rename, "remove": self._remove, "export": self._export}[what]
-        if (row := self.highlighted) is not None:
-            self.run_worker(act(row, self.query_one(Aside)))
-
-    async def _rename(self, row: "SessionRow", aside: Aside) -> None:
-        title = await aside.text("The session's title:", row.info.title)
-        if title is not None and await self._tried(self._shell.archive.rename(row.info.id, title)):
-            self.reload()
-
-    async def _remove(self, row: "SessionRow", aside: Aside) -> None:
-        asked = f"Delete “{_title(row)}” and all that was said in it? It cannot be brought back."
-        if row.current:
-            self.complain("This is the session you are in: begin or resume another one, then delete it.")
-        elif await aside.sure(asked) and await self._tried(self._shell.archive.delete(row.info.id)):
-            self.reload()
-
-    async def _export(self, row: "SessionRow", aside: Aside) -> None:
-        asked = "Export into a new file (.md for people, .json for programs):"
-        name = await aside.text(asked, f"{row.info.id}.md")
-        if name is None or not name.strip():
+    @work
+    async def action_on_highlighted(self, what: Literal["rename", "remove", "export"]) -> None:
+        """Ask what has to be known, and do it; what went wrong is told."""
+        row, aside, archive = self.highlighted, self.query_one(Aside), self._shell.archive
+        if row is None:
             return
-        file = Path(os.path.expanduser(name.strip()))  # noqa: ASYNC240, PTH111 - looks at no file
-        if await self._tried(self._shell.archive.export(row.info.id, file)):
-            self.complain(f"Exported to {file}.")
-
-    async def _tried(self, work: Awaitable[None]) -> bool:
-        """Whether it went well; what went wrong is told."""
         try:
-            await work
+            if what == "rename":
+                title = await aside.text("The session's title:", row.info.title)
+                if title is not None:
+                    await archive.rename(row.info.id, title)
+                    self.reload()
+            elif what == "export":
+                asked = "Export into a new file (.md for people, .json for programs):"
+                name = await aside.text(asked, f"{row.info.id}.md")
+                if name is not None and name.strip():
+                    file = Path(os.path.expanduser(name.strip()))  # noqa: ASYNC240, PTH111 - looks at no file
+                    await archive.export(row.info.id, file)
+                    self.complain(f"Exported to {file}.")
+            elif row.current:
+                self.complain("This is the session you are in: begin or resume another one, then delete it.")
+            elif await aside.sure(f"Delete “{_title(row)}” and all that was said in it? It cannot be brought back."):
+                await archive.delete(row.info.id)
+                self.reload()
         except EcoshellError as error:
             self.complain(str(error))
-            return False
-        return True
 
 
 def _cost(item: "SessionRow") -> str:
@@ -124,7 +113,7 @@ IN_USE = "in use"
 class ModelPicker(Picker[ModelRow]):
     """Gives back the slash command that changes the model."""
 
-    HEADING = "models"
+    heading = "models"
     COLUMNS = (
         PickerColumn("model"),
         PickerColumn("where", from_width=90),
@@ -133,6 +122,7 @@ class ModelPicker(Picker[ModelRow]):
         PickerColumn("context", right=True, from_width=70),
         PickerColumn("state"),
     )
+    ASKED_ALONE = frozenset({"choose"})
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "use it")]
 
     def __init__(self, shell: "Shell") -> None:
@@ -141,14 +131,15 @@ class ModelPicker(Picker[ModelRow]):
 
     async def load(self) -> Sequence[PickerRow[ModelRow]]:
         self.first = (await self._shell.standing()).model
-        return [self._listed(item, item.name == self.first) for item in await self._shell.models()]
-
-    def _listed(self, item: ModelRow, current: bool) -> PickerRow[ModelRow]:
-        state = IN_USE if current else item.state
-        size = tokens(item.context) if item.context else "?"
-        cells = (item.name, item.place or item.provider, *_rates(item.price), size, state)
-        also = f"{item.provider} {item.place} {state}"
-        return PickerRow(item, item.name, cells, also, common=item.at_hand or current)
+        rows: list[PickerRow[ModelRow]] = []
+        for item in await self._shell.models():
+            current = item.name == self.first
+            state = IN_USE if current else item.state
+            size = tokens(item.context) if item.context else "?"
+            cells = (item.name, item.place or item.provider, *_rates(item.price), size, state)
+            also = f"{item.provider} {item.place} {state}"
+            rows.append(PickerRow(item, item.name, cells, also, common=item.at_hand or current))
+        return rows
 
     def detail(self, item: ModelRow) -> str:
         """The whole name, the price with what is cached, and what is missing or else the sizes and the file."""
@@ -160,19 +151,16 @@ class ModelPicker(Picker[ModelRow]):
         trouble = f"blocked: {item.barred}" if item.barred else item.missing
         return f"{item.name}\n{price}{source}\n{trouble or sizes}"
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a key is asked for, nothing else can be chosen."""
-        return not (action == "choose" and self.query_one(Aside).is_open)
-
     def result(self, item: ModelRow) -> str | None:
         if item.ready is False and item.kind == "remote":
-            self.run_worker(self._ask_for_key(item), group="key", exclusive=True)
+            self._ask_for_key(item)
             return None
         if item.ready is False:
             self.complain(f"{item.name} cannot be asked yet: {item.state}.\n{item.missing}")
             return None
         return f"/model {item.name}"
 
+    @work(group="key", exclusive=True)
     async def _ask_for_key(self, item: ModelRow) -> None:
         """Have the provider's key typed, store it, and take the model."""
         asked = f"{item.name} needs a key of {item.provider}. Paste it; it goes to the system's keyring (esc: back)."
@@ -190,17 +178,13 @@ class ModelPicker(Picker[ModelRow]):
 
 
 def _rates(price: Price | None) -> tuple[str, str]:
-    """What a million tokens cost, in and out."""
+    """What a million tokens cost, in and out; four digits say enough of a price in a list."""
     if price is None:
         return "?", "?"
     if price.summary() == "free":
         return "free", "free"
-    return _rate(price.rates.input), _rate(price.rates.output)
-
-
-def _rate(rate: Decimal) -> str:
-    """Four digits say enough of a price in a list."""
-    return plain(Decimal(f"{rate:.4g}"))
+    into, out = (plain(Decimal(f"{rate:.4g}")) for rate in (price.rates.input, price.rates.output))
+    return into, out
 
 
 NO_COLOR = "No colour is sent: NO_COLOR is set, or the terminal has none. What you pick is worn where there is colour."
@@ -209,7 +193,7 @@ NO_COLOR = "No colour is sent: NO_COLOR is set, or the terminal has none. What y
 class ThemePicker(Picker[Look | Broken]):
     """All themes; the highlighted one is worn by the whole app, esc puts back the one before."""
 
-    HEADING = "theme"
+    heading = "theme"
     COLUMNS = (PickerColumn("theme"), PickerColumn("kind"))
     NOTHING = "There are no themes."
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "keep it")]

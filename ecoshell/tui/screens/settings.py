@@ -60,7 +60,7 @@ class SettingsScreen(Picker["SettingRow | str"]):
     A row that is no setting is a heading, or something that is wrong; its item is what is told of it.
     """
 
-    HEADING = "settings"
+    heading = "settings"
     COLUMNS = (PickerColumn("setting"), PickerColumn("value"), PickerColumn("from", from_width=76))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "change"),
@@ -91,14 +91,16 @@ class SettingsScreen(Picker["SettingRow | str"]):
         """The settings below the headings of their sections; or what is wrong with them."""
         self._overview, words = await asyncio.to_thread(self._read)
         rows: list[PickerRow[SettingRow | str]] = [
-            _heading(self._short(one.message), f"{one.message}\n{one.fix}") for one in self._overview.problems
+            PickerRow(f"{one.message}\n{one.fix}", one.message, (self._short(one.message), "", ""))
+            for one in self._overview.problems
         ]
         section = ""
         for row in () if rows else self._overview.rows:
             name = row.path[0] if len(row.path) > 1 else ""
             if name != section:
                 section = name
-                rows.append(_heading(f"── {name} ──", words.get(name, "")))
+                title = f"── {name} ──"
+                rows.append(PickerRow(words.get(name, ""), title, (title, "", "")))
             short = visible_line(row.value or row.default or _UNSET, _WIDEST)
             rows.append(PickerRow(row, row.key, (row.key, short, self._origin(row)), also=row.description.text))
         return rows
@@ -129,7 +131,7 @@ class SettingsScreen(Picker["SettingRow | str"]):
         """Say at once whether what is typed for a setting could be written."""
         if isinstance(event.input, Line) and self._edited is not None:
             event.stop()
-            self.query_one(Aside).say(_asked(self._edited, self._wrong(self._edited, event.value)))
+            self.query_one(Aside).say(self._asked(self._edited, event.value))
 
     def _read(self) -> "tuple[Overview, dict[str, str]]":
         from ecoshell.settings.overview import overview
@@ -162,30 +164,30 @@ class SettingsScreen(Picker["SettingRow | str"]):
             chosen = await self.app.push_screen_wait(picker)
             if chosen is not None:
                 await self._write(row, chosen)
-        else:
-            await self._type(row)
+        else:  # ask for a text until it can be written or the person goes back
+            typed: str | None = row.value
+            self._edited = row
+            try:
+                while typed is not None:
+                    typed = await self.query_one(Aside).text(self._asked(row, typed), typed)
+                    if typed is not None and await self._write(row, typed):
+                        return
+            finally:
+                self._edited = None
 
-    async def _type(self, row: "SettingRow") -> None:
-        """Ask for a text until it can be written or the person goes back."""
-        typed: str | None = row.value
-        self._edited = row
-        try:
-            while typed is not None:
-                asked = _asked(row, self._wrong(row, typed))
-                typed = await self.query_one(Aside).text(asked, typed)
-                if typed is not None and await self._write(row, typed):
-                    return
-        finally:
-            self._edited = None
-
-    def _wrong(self, row: "SettingRow", typed: str) -> str:
-        """Why what is typed could not be written; empty when it could."""
-        if self._overview is None:
-            return ""
-        try:
-            return self._overview.complaint(row.changes(typed))
-        except SettingsError as wrong:
-            return str(wrong)
+    def _asked(self, row: "SettingRow", typed: str) -> str:
+        """What is asked for: the key and its form, or why what is typed could not be written."""
+        wrong = ""
+        if self._overview is not None:
+            try:
+                wrong = self._overview.complaint(row.changes(typed))
+            except SettingsError as error:
+                wrong = str(error)
+        if wrong:
+            return f"{row.key}\n× {wrong}"
+        if row.description.kind == "list":
+            return f'{row.key}\na list such as ["read_file", "run_command:git status*"]; nothing gives the default'
+        return f"{row.key}\nenter writes it, nothing gives the default, esc leaves it as it is"
 
     @work(group="edit", exclusive=True)
     async def action_name_model(self) -> None:
@@ -202,33 +204,16 @@ class SettingsScreen(Picker["SettingRow | str"]):
         except SettingsError as wrong:
             self.complain(str(wrong))
             return False
-        self._said = (row.key, await self._taken_up(settings, row.path))
+        said = f"√ written; it {_LATER}"
+        if row.path == THEME:
+            self.app.wear(settings.tui.theme or DEFAULT_THEME)
+            said = f"√ written; it {_AT_ONCE}"
+        elif self._what_runs.apply is not None and row.path in self._what_runs.keys:
+            try:
+                taken = await self._what_runs.apply(settings, row.path)
+                said = f"√ written; it {_AT_ONCE if taken else _LATER}"
+            except EcoshellError as error:
+                said = f"√ written, but it does not hold now: {error}"
+        self._said = (row.key, said)
         self.reload()
         return True
-
-    async def _taken_up(self, settings: "Settings", key: Key) -> str:
-        """Make a setting that was written hold, where that can be; says what came of it."""
-        if key == THEME:
-            self.app.wear(settings.tui.theme or DEFAULT_THEME)
-            return f"√ written; it {_AT_ONCE}"
-        if self._what_runs.apply is None or key not in self._what_runs.keys:
-            return f"√ written; it {_LATER}"
-        try:
-            taken = await self._what_runs.apply(settings, key)
-        except EcoshellError as error:
-            return f"√ written, but it does not hold now: {error}"
-        return f"√ written; it {_AT_ONCE if taken else _LATER}"
-
-
-def _heading(name: str, text: str) -> "PickerRow[SettingRow | str]":
-    """A row of its own; its key stands apart from those of settings by the brackets."""
-    return PickerRow(text, f"[{name}]", (name, "", ""))
-
-
-def _asked(row: "SettingRow", wrong: str) -> str:
-    """What is asked for: the key and its form, or what is wrong with what is typed."""
-    if wrong:
-        return f"{row.key}\n× {wrong}"
-    if row.description.kind == "list":
-        return f'{row.key}\na list such as ["read_file", "run_command:git status*"]; nothing gives the default'
-    return f"{row.key}\nenter writes it, nothing gives the default, esc leaves it as it is"

@@ -1,11 +1,12 @@
 """The line above the transcript and the line that stands for the panels where they are not shown."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from textual.widgets import Static
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
 
 from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import about
@@ -43,79 +44,53 @@ def tightest(caps: Sequence[CapState]) -> CapState | None:
     return min(caps, key=lambda cap: cap.left / max(1, cap.limit), default=None)
 
 
-class Bar(Static):
-    """One line of text, set anew with its width."""
-
-    def __init__(self) -> None:
-        super().__init__("", markup=False)
-        self._line = ""
-
-    def on_resize(self) -> None:
-        self.set_line()
-
-    @abstractmethod
-    def line(self, width: int) -> str:
-        """What is said in so many cells."""
-
-    def set_line(self) -> None:
-        line = self.line(self.content_size.width)
-        if line != self._line:
-            self._line = line
-            self.update(line)
-
-
-class TitleBar(Bar):
+class TitleBar(Widget):
     """Which session this is and how it stands; who thinks in it, and with which model."""
 
     DEFAULT_CSS = """
     TitleBar { height: 1; padding: 0 1; background: $panel; color: $foreground; text-wrap: nowrap; }
     """
+    state = reactive("")
+    """What lasts, such as `not ready` or `read-only`; empty shows none."""
+    _title = reactive("")
+    _who = reactive(("", ""))
 
     def __init__(self, state: str) -> None:
         """`state` is said until there is a session: `opening embedded …`."""
         super().__init__()
-        self._title = ""
-        self._state = visible_line(state)
-        self._who = ("", "")
-
-    def say(self, state: str) -> None:
-        """Show a state that lasts, such as `not ready` or `read-only`; empty shows none."""
-        self._state = visible_line(state)
-        self.set_line()
+        self.state = state
 
     def show(self, standing: "Standing") -> None:
         if not self._title:
-            self._state = ""  # it is open now
+            self.state = ""  # it is open now
         self._title = visible_line(standing.title) or "new session"
         how = f"{_MODES.get(standing.mode, standing.mode)}, {_STRATEGIES.get(standing.strategy, standing.strategy)}"
         self._who = (how, visible_line(standing.model))
-        self.set_line()
 
-    def line(self, width: int) -> str:
+    def render(self) -> Content:
         """The title at the left edge; at the right how it stands, who thinks and with which model.
 
         Where there is not room for all, first the mode goes.
         """
+        width, state = self.content_size.width, visible_line(self.state)
         start = f"ecoshell · {self._title}" if self._title else "ecoshell"
         room = width - 1 - min(cell_len(start), _TITLE, width // 2)
         how, model = self._who
         short = model_name(model, _MODEL)
         whos = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ("",)
-        said = ("  ".join(word for word in (self._state, who) if word) for who in whos)
-        end = next((one for one in said if cell_len(one) <= room), fit(self._state or short, max(0, room)))
-        return f"{left(start, width - 1 - cell_len(end))} {end}"
+        said = ("  ".join(word for word in (state, who) if word) for who in whos)
+        end = next((one for one in said if cell_len(one) <= room), fit(state or short, max(0, room)))
+        return Content(f"{left(start, width - 1 - cell_len(end))} {end}")
 
 
-class SummaryLine(Bar):
+class SummaryLine(Widget):
     """The panels in one line, for where they are not shown; what does not fit is left out."""
 
     DEFAULT_CSS = """
     SummaryLine { height: 1; padding: 0 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._parts: tuple[str, ...] = ("",)
+    _parts = reactive(("", "", "", ""))
 
     def show(self, standing: "Standing", caps: Sequence[CapState], plan: str) -> None:
         """Show what is left, how many tools are planned (`plan 3 of 13`, or nothing) and how many are registered."""
@@ -130,12 +105,12 @@ class SummaryLine(Bar):
                 f"{visible_line(cap.scope)}: {amount(cap.left, cap.unit)} of {amount(cap.limit, cap.unit)} left{word}"
             )
         self._parts = (most, plan, f"tools {registered}/{len(standing.tools)}", context)
-        self.set_line()
 
-    def line(self, width: int) -> str:
+    def render(self) -> Content:
+        width = self.content_size.width
         line, *others = self._parts
         for part in others:
             longer = f"{line} · {part}"
             if part and cell_len(longer) <= width:
                 line = longer
-        return line
+        return Content(line)

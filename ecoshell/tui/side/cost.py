@@ -6,13 +6,12 @@ from typing import ClassVar
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
-from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import about, counted
 from ecoshell.events.describe import duration
 from ecoshell.models.local_models import name_parts
 from ecoshell.tui.side.bars import cap_word, tightest
 from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar, ends, percent, row
-from ecoshell.tui.side.panel_state import PanelState, RoleUse, Thinker, shares
+from ecoshell.tui.side.panel_state import PanelState, RoleUse, shares
 from ecoshell.tui.text import amount, fit, fit_middle, left, model_name, money, right, tokens
 from ecoshell.untrusted import visible_line
 
@@ -29,49 +28,6 @@ _THINKS, _SIGN_OF_WHO_THINKS = "thinking", "◦"
 _NOT_ASKED, _NONE_PAID = "not asked yet", "no call is paid yet"
 
 
-def cap_lines(cap: CapState, width: int) -> list[Line]:
-    """One cap: what is left of it, a bar (full blocks are spent, half-toned ones held), and the amounts."""
-    word = cap_word(cap)
-    used = percent(cap.spent + cap.held, cap.limit)
-    drawn = bar(((cap.spent, "█"), (cap.held, "▒")), cap.limit, max(0, width - len(used) - 1 - _WORDS))
-    left = tokens(cap.left) if cap.unit == "tokens" else money(cap.left)
-    amounts = f"spent {amount(cap.spent, cap.unit)} · held {amount(cap.held, cap.unit)}"
-    if cap.own is not None:
-        amounts += f" · by you {amount(cap.own, cap.unit)}"
-    return [
-        ends((visible_line(cap.scope), "strong"), (f"{left} left of {amount(cap.limit, cap.unit)}", "text"), width),
-        ((drawn, _TONES[word]), (f" {used}", "text"), (f" {word}", _TONES[word])),
-        ((fit(amounts, width), "muted"),),
-    ]
-
-
-def budget_lines(state: PanelState, width: int) -> list[Line]:
-    """Every cap, and what the session has cost."""
-    standing = state.standing
-    if standing is None:
-        return [(("known once the session is open", "muted"),)]
-    lines: list[Line] = [line for cap in state.caps for line in cap_lines(cap, width)]
-    if not lines:
-        lines = [(("no cap set", "strong"), (" — /budget 0.50 sets one", "muted"))]
-    held = _both(state.held_nano, state.held_tokens) if state.held_tokens or state.held_nano else "nothing"
-    nano, most = standing.next_nano, standing.next_tokens
-    step = "not known yet" if most is None else f"≤ {tokens(most)} tok, price unknown"
-    if most is not None and nano is not None:
-        step = f"≤ {_both(nano, most)}"
-    spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
-    used = about(tokens(standing.used_tokens), estimated=standing.estimated)
-    return [
-        *lines,
-        row("next step", step, width),
-        row("held now", held, width),
-        row("so far", f"{spent} · {used} tok", width),
-    ]
-
-
-def _both(nano: int | None, used: int) -> str:
-    return f"{money(nano)} · {tokens(used)} tok"
-
-
 class BudgetPanel(Panel):
     """Every cap with what is spent, held and left of it, and what the session has cost."""
 
@@ -82,7 +38,39 @@ class BudgetPanel(Panel):
     )
 
     def lines(self, width: int) -> list[Line]:
-        return budget_lines(self.state, width)
+        standing = self.state.standing
+        if standing is None:
+            return [(("known once the session is open", "muted"),)]
+        lines: list[Line] = []
+        for cap in self.state.caps:  # what is left, a bar (full blocks are spent, half-toned ones held), the amounts
+            word, used = cap_word(cap), percent(cap.spent + cap.held, cap.limit)
+            drawn = bar(((cap.spent, "█"), (cap.held, "▒")), cap.limit, max(0, width - len(used) - 1 - _WORDS))
+            left = tokens(cap.left) if cap.unit == "tokens" else money(cap.left)
+            amounts = f"spent {amount(cap.spent, cap.unit)} · held {amount(cap.held, cap.unit)}"
+            if cap.own is not None:
+                amounts += f" · by you {amount(cap.own, cap.unit)}"
+            of: Piece = (f"{left} left of {amount(cap.limit, cap.unit)}", "text")
+            entry: tuple[Line, ...] = (
+                ends((visible_line(cap.scope), "strong"), of, width),
+                ((drawn, _TONES[word]), (f" {used}", "text"), (f" {word}", _TONES[word])),
+                ((fit(amounts, width), "muted"),),
+            )
+            lines += entry
+        if not lines:
+            lines = [(("no cap set", "strong"), (" — /budget 0.50 sets one", "muted"))]
+        nano, most = standing.next_nano, standing.next_tokens
+        step = "not known yet" if most is None else f"≤ {tokens(most)} tok, price unknown"
+        if most is not None and nano is not None:
+            step = f"≤ {money(nano)} · {tokens(most)} tok"
+        held_nano, held = self.state.held
+        spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
+        used = about(tokens(standing.used_tokens), estimated=standing.estimated)
+        return [
+            *lines,
+            row("next step", step, width),
+            row("held now", f"{money(held_nano)} · {tokens(held)} tok" if held or held_nano else "nothing", width),
+            row("so far", f"{spent} · {used} tok", width),
+        ]
 
     def gist(self) -> str:
         if not self.folded or self.state.standing is None:
@@ -92,97 +80,6 @@ class BudgetPanel(Panel):
             return "no cap"
         word = cap_word(cap)
         return f"{amount(cap.left, cap.unit)} left{f' · {word}' if word else ''}"
-
-
-def roles_lines(state: PanelState, width: int, *, session: bool = False) -> list[Line]:
-    """Who has thought in the turn or in the session, and who will; who does now is marked by a sign and a word."""
-    uses = state.uses(session=session)
-    if not uses:
-        return [(("nobody has thought yet", "muted"),)]
-    shared = shares(uses)
-    parts = shared.percent if shared else (0,) * len(uses)
-    percents = [f"{part} %" if shared and use.calls else "" for use, part in zip(uses, parts, strict=True)]
-    lines: list[Line] = []
-    if state.turn:
-        of: Piece = ("session" if session else f"turn {state.turn}", "strong")
-        why = f", {shared.why}" if shared and shared.why and width >= _ROOMY_FROM else ""
-        lines.append(ends(of, (f"% of {shared.basis}{why}" if shared else _NONE_PAID, "muted"), width))
-    if width >= _TABLE_FROM:
-        return [*lines, *_table(state, list(zip(uses, percents, strict=True)), width)]
-    entries = (_entry(use, part, width, state.thinking) for use, part in zip(uses, percents, strict=True))
-    return [*lines, *(line for entry in entries for line in entry)]
-
-
-def _entry(use: RoleUse, part: str, width: int, thinking: Thinker | None) -> list[Line]:
-    """A role in a few lines: its model and share, its adapter, its calls and their price, its tokens.
-
-    A word before the calls says who thinks.
-    """
-    thinks = use.thinker == thinking
-    role = visible_line(use.role)
-    model, adapter = (visible_line(part) for part in name_parts(use.model))
-    share = f" {part:>5}" if part else ""
-    room = width - 2 - cell_len(role) - len(share)
-    name = left(f"  {model_name(model, room - 2)}", room)
-    lines: list[Line] = [(_sign(use, thinks=thinks), (role, "strong"), (name, "text"), (share, "text"))]
-    if adapter:
-        lines.append(((f"  {_adapter(adapter, width - 2)}", "muted"),))
-    word: tuple[Piece, ...] = (("  ", "text"), (_THINKS, "warning")) if thinks else ()
-    room = width - sum(cell_len(text) for text, _ in word)
-    if not use.calls:
-        return [*lines, (*word, (fit(f"  {_NONE_PAID if thinks else _NOT_ASKED}", room), "muted"))]
-    calls = counted(use.calls, "call")
-    used = use.taken.usage
-    cached = f" ({tokens(used.cached)} cached)" if used.cached else ""
-    amounts = f"{tokens(used.input)} in{cached} · {tokens(used.output)} out"
-    return [
-        *lines,
-        (*word, *ends((f"  {calls}  {duration(use.seconds)}", "text"), (_price(use), "text"), room)),
-        ((fit(f"  {about(amounts, estimated=use.taken.estimated)}", width), "muted"),),
-    ]
-
-
-def _table(state: PanelState, rows: list[tuple[RoleUse, str]], width: int) -> list[Line]:
-    """Two lines for each role: its numbers below each other, and its model and adapter."""
-    room = width - 2 - sum(columns for _, columns in _HEADS)
-    lines: list[Line] = [((f"  {left('role', room)}{''.join(right(text, size) for text, size in _HEADS)}", "muted"),)]
-    for use, part in rows:
-        thinks = use.thinker == state.thinking
-        numbers = _numbers(use, part, thinks=thinks)
-        lines.append((_sign(use, thinks=thinks), (left(visible_line(use.role), room), "strong"), *numbers))
-        model, adapter = (visible_line(part) for part in name_parts(use.model))
-        behind = f"  {_adapter(adapter, width // 2 - 4)}" if adapter else ""
-        lines.append(((f"  {model_name(model, width - 2 - cell_len(behind))}{behind}", "muted"),))
-    return lines
-
-
-def _numbers(use: RoleUse, part: str, *, thinks: bool) -> tuple[Piece, ...]:
-    """What stands in the columns; a word in the place of the time says who thinks."""
-    *_, (_, time), (_, share) = _HEADS
-    before = sum(columns for _, columns in _HEADS) - time - share
-    taken: Piece = (right(_THINKS, time), "warning") if thinks else (right(duration(use.seconds), time), "text")
-    if not use.calls:
-        rest = right("", time + share)
-        return ((right("", before), "text"), taken) if thinks else ((f"{right(_NOT_ASKED, before)}{rest}", "muted"),)
-    used = use.taken.usage
-    read, written = (about(tokens(count), estimated=use.taken.estimated) for count in (used.input, used.output))
-    price = "unknown" if use.taken.nano is None else _price(use)
-    cells = (str(use.calls), read, tokens(used.cached), written, price)
-    numbers = "".join(right(cell, size) for cell, (_, size) in zip(cells, _HEADS, strict=False))
-    return ((numbers, "text"), taken, (right(part, share), "text"))
-
-
-def _price(use: RoleUse) -> str:
-    return about(money(use.taken.nano), estimated=use.taken.estimated_nano)
-
-
-def _sign(use: RoleUse, *, thinks: bool) -> Piece:
-    return (f"{_SIGN_OF_WHO_THINKS} ", "warning") if thinks else (f"{_SIGNS.get(use.role, '·')} ", "muted")
-
-
-def _adapter(file: str, width: int) -> str:
-    """An adapter by its file's name."""
-    return fit_middle(f"+{file.rpartition('/')[2]}", width)
 
 
 class RolesPanel(Panel):
@@ -196,15 +93,94 @@ class RolesPanel(Panel):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("t", "scope", "scope")]
 
     def __init__(self, state: PanelState) -> None:
-        self._session = False
+        self.session = False
+        """Whether the numbers are those of the session."""
         super().__init__(state)
 
     def lines(self, width: int) -> list[Line]:
-        return roles_lines(self.state, width, session=self._session)
+        """Who has thought in the turn or in the session, and who will; who does now has a sign and a word."""
+        uses = self.state.uses(session=self.session)
+        if not uses:
+            return [(("nobody has thought yet", "muted"),)]
+        shared = shares(uses)
+        lines: list[Line] = []
+        if self.state.turn:
+            of: Piece = ("session" if self.session else f"turn {self.state.turn}", "strong")
+            why = f", {shared.why}" if shared and shared.why and width >= _ROOMY_FROM else ""
+            lines.append(ends(of, (f"% of {shared.basis}{why}" if shared else _NONE_PAID, "muted"), width))
+        drawn = _table_lines if width >= _TABLE_FROM else _entry_lines
+        if width >= _TABLE_FROM:
+            room = width - 2 - sum(columns for _, columns in _HEADS)
+            heads = "".join(right(text, size) for text, size in _HEADS)
+            lines.append(((f"  {left('role', room)}{heads}", "muted"),))
+        for use, part in zip(uses, shared.percent if shared else [0] * len(uses), strict=True):
+            thinks = (use.role, use.model) == self.state.thinking
+            lines += drawn(use, f"{part} %" if shared and use.calls else "", width, thinks=thinks)
+        return lines
 
     def gist(self) -> str:
         return f"{visible_line(self.state.thinking[0])} is thinking" if self.state.thinking else ""
 
     def action_scope(self) -> None:
-        self._session = not self._session
+        self.session = not self.session
         self.show()
+
+
+def _entry_lines(use: RoleUse, part: str, width: int, *, thinks: bool) -> list[Line]:
+    """A role in a few lines: its model and share, its adapter, its calls and their price, its tokens.
+
+    A word before the calls says who thinks.
+    """
+    role = visible_line(use.role)
+    model, adapter = (visible_line(part) for part in name_parts(use.model))
+    share = f" {part:>5}" if part else ""
+    room = width - 2 - cell_len(role) - len(share)
+    name = left(f"  {model_name(model, room - 2)}", room)
+    lines: list[Line] = [(_sign(use, thinks=thinks), (role, "strong"), (name, "text"), (share, "text"))]
+    if adapter:
+        lines.append(((f"  {_adapter(adapter, width - 2)}", "muted"),))
+    word: tuple[Piece, ...] = (("  ", "text"), (_THINKS, "warning")) if thinks else ()
+    room = width - sum(cell_len(text) for text, _ in word)
+    if not use.calls:
+        return [*lines, (*word, (fit(f"  {_NONE_PAID if thinks else _NOT_ASKED}", room), "muted"))]
+    used, price = use.taken.usage, about(money(use.taken.nano), estimated=use.taken.estimated_nano)
+    cached = f" ({tokens(used.cached)} cached)" if used.cached else ""
+    amounts = about(f"{tokens(used.input)} in{cached} · {tokens(used.output)} out", estimated=use.taken.estimated)
+    calls = f"  {counted(use.calls, 'call')}  {duration(use.seconds)}"
+    return [*lines, (*word, *ends((calls, "text"), (price, "text"), room)), ((fit(f"  {amounts}", width), "muted"),)]
+
+
+def _table_lines(use: RoleUse, part: str, width: int, *, thinks: bool) -> list[Line]:
+    """Two lines for a role: its numbers in columns, and its model and adapter.
+
+    A word in the place of the time says who thinks.
+    """
+    *_, (_, time), (_, share) = _HEADS
+    before = sum(columns for _, columns in _HEADS) - time - share
+    spent: Piece = (right(_THINKS, time), "warning") if thinks else (right(duration(use.seconds), time), "text")
+    numbers: tuple[Piece, ...]
+    if use.calls:
+        used, price = use.taken.usage, about(money(use.taken.nano), estimated=use.taken.estimated_nano)
+        read, written = (about(tokens(count), estimated=use.taken.estimated) for count in (used.input, used.output))
+        price = "unknown" if use.taken.nano is None else price
+        cells = (str(use.calls), read, tokens(used.cached), written, price)
+        listed = "".join(right(cell, size) for cell, (_, size) in zip(cells, _HEADS, strict=False))
+        numbers = ((listed, "text"), spent, (right(part, share), "text"))
+    elif thinks:
+        numbers = ((right("", before), "text"), spent)
+    else:
+        numbers = ((f"{right(_NOT_ASKED, before)}{right('', time + share)}", "muted"),)
+    role = left(visible_line(use.role), width - 2 - before - time - share)
+    model, adapter = (visible_line(part) for part in name_parts(use.model))
+    behind = f"  {_adapter(adapter, width // 2 - 4)}" if adapter else ""
+    name = f"  {model_name(model, width - 2 - cell_len(behind))}{behind}"
+    return [(_sign(use, thinks=thinks), (role, "strong"), *numbers), ((name, "muted"),)]
+
+
+def _sign(use: RoleUse, *, thinks: bool) -> Piece:
+    return (f"{_SIGN_OF_WHO_THINKS} ", "warning") if thinks else (f"{_SIGNS.get(use.role, '·')} ", "muted")
+
+
+def _adapter(file: str, width: int) -> str:
+    """An adapter by its file's name."""
+    return fit_middle(f"+{file.rpartition('/')[2]}", width)

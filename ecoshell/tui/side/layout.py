@@ -13,11 +13,11 @@ from rich.segment import Segment
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
 from textual.content import Content
-from textual.events import Click, MouseDown, MouseMove, MouseUp, Resize
+from textual.events import Click, MouseDown, MouseMove, MouseUp
 from textual.message import Message
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Static
 
 from ecoshell.files import is_special, replacement
 from ecoshell.paths import make_private
@@ -80,7 +80,7 @@ def write_arrangement(file: Path, arrangement: Arrangement) -> None:
             fresh.write(json.dumps(asdict(arrangement)).encode() + b"\n")
 
 
-class TabRow(Static):
+class TabRow(Widget):
     """One line that names the tabs; the one that is shown stands in brackets and stands out."""
 
     ALLOW_SELECT = False
@@ -94,21 +94,20 @@ class TabRow(Static):
 
         tab: str
 
-    def __init__(self) -> None:
-        super().__init__("", markup=False)
-        self._spans: list[tuple[int, str]] = []
+    tab = reactive("")
+    """The tab that is marked; empty is the transcript."""
 
-    def show(self, tab: str) -> None:
-        """Mark this tab; empty is the transcript."""
+    def render(self) -> Content:
+        self._spans: list[tuple[int, str]] = []
         parts: list[Content] = []
-        self._spans, end = [], 1
+        end = 1
         for name, key in (("", "esc"), *TABS):
             label = f"{key} {name or 'transcript'}"
-            text = f"[{label}] " if name == tab else f" {label}  "
-            parts.append(Content.styled(text, "bold $primary" if name == tab else ""))
+            text = f"[{label}] " if name == self.tab else f" {label}  "
+            parts.append(Content.styled(text, "bold $primary" if name == self.tab else ""))
             end += cell_len(text)
             self._spans.append((end, name))
-        self.update(Content.assemble(*parts))
+        return Content.assemble(*parts)
 
     def on_click(self, event: Click) -> None:
         chosen = next((name for end, name in self._spans if event.x < end), None)
@@ -221,7 +220,7 @@ class SideLayout(Horizontal):
     def on_mount(self) -> None:
         self._arrangement = read_arrangement(self._file)
         self.set_class(self._arrangement.hidden, "-hidden")
-        self._fit(self.screen.size.width)
+        self.on_resize()
 
     @property
     def side(self) -> "SidePanels":
@@ -237,9 +236,8 @@ class SideLayout(Horizontal):
             await asyncio.to_thread(import_module, "ecoshell.tui.side.stack")
             from ecoshell.tui.side.stack import SidePanels
 
-            side = SidePanels(self._summary)
+            side = SidePanels(self._summary, self._arrangement.folded)
             await self._frame.mount(side)
-            side.fold(self._arrangement.folded)
             self._side = side
 
     def on_unmount(self) -> None:
@@ -253,7 +251,7 @@ class SideLayout(Horizontal):
     async def open(self, tab: str) -> None:
         """Go to a tab of TABS, or back to the prompt from there: in the side where there is room, else in its place."""
         await self.furnish()
-        panel = self.side.panel(_FIRST[tab])
+        panel = next(panel for panel in self.side.panels if _FIRST[tab] == panel.NAME)
         if panel.has_focus:
             await self.leave()
             return
@@ -276,8 +274,7 @@ class SideLayout(Horizontal):
         self._show_tab("")
         await self.run_action("app.prompt")
 
-    async def on_panel_left(self) -> None:
-        await self.leave()
+    on_panel_left = leave
 
     def on_panel_refolded(self) -> None:
         self._arrange()
@@ -291,8 +288,10 @@ class SideLayout(Horizontal):
     def on_splitter_dragged(self, event: Splitter.Dragged) -> None:
         self._widen(self.region.right - event.column - 1, kept=event.done)
 
-    def on_resize(self, event: Resize) -> None:
-        self._fit(event.size.width)
+    def on_resize(self) -> None:
+        """Give the side its width; before there is a size, that of the screen counts."""
+        whole = self.size.width or self.screen.size.width
+        self._frame.styles.width = "1fr" if self._narrow else side_width(self._arrangement.width, whole)
 
     @property
     def _narrow(self) -> bool:
@@ -303,21 +302,20 @@ class SideLayout(Horizontal):
         self.set_class(bool(self._tab), "-tab")
         for name, _ in TABS:
             self.set_class(name == self._tab, f"-{name}")
-        self.query_one(TabRow).show(self._tab)
+        self.query_one(TabRow).tab = self._tab
 
     def _widen(self, width: int, *, kept: bool = True) -> None:
         self._arrangement = replace(self._arrangement, width=side_width(width, self.size.width))
-        self._fit(self.size.width)
+        self.on_resize()
         if kept:
             self._arrange()
-
-    def _fit(self, whole: int) -> None:
-        self._frame.styles.width = "1fr" if self._narrow else side_width(self._arrangement.width, whole)
 
     def _arrange(self, *, hidden: bool | None = None) -> None:
         """Follow what the person arranged, and keep it; writing it down waits for no one."""
         hidden = self._arrangement.hidden if hidden is None else hidden
-        folded = self._arrangement.folded if self._side is None else self._side.folded
+        folded = self._arrangement.folded
+        if self._side is not None:
+            folded = tuple(panel.NAME for panel in self._side.panels if panel.folded)
         arrangement = replace(self._arrangement, hidden=hidden, folded=folded)
         self.set_class(hidden, "-hidden")
         idle, self._arrangement, self._unsaved = self._unsaved is None, arrangement, arrangement

@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.events import Click, Key, Paste, Resize
 from textual.geometry import Region, Size
 from textual.message import Message
+from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -77,6 +78,8 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
     }
     """
 
+    folded = reactive(False, layout=True)
+
     class Left(Message):
         """The person wants back to where they came from."""
 
@@ -88,12 +91,10 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
         self.state = state
         self.title = ""
         """The title line, without looks."""
-        self._folded = False
         self._lines: list[Line] = []
         self._styles: dict[Tone | None, Style] = {}
         self._area = Size(0, 0)
         """The room for lines, as it was when they were drawn."""
-        self._show_title()
 
     @abstractmethod
     def lines(self, width: int) -> list[Line]:
@@ -113,20 +114,12 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
         """Lines it takes to show everything, the title and a free line below included."""
         return 1 if self.folded else len(self._lines) + 2
 
-    @property
-    def folded(self) -> bool:
-        return self._folded
-
-    @folded.setter
-    def folded(self, folded: bool) -> None:
-        if folded != self._folded:
-            self._folded = folded
-            self._show_title()
-            self.refresh(layout=True)
+    def watch_folded(self) -> None:
+        self.show()
 
     def show(self) -> None:
         """Draw what is on the state now; nothing is done where that is what is shown already."""
-        self._show_title()
+        self.show_title()
         self._area = self.scrollable_content_region.size
         lines = self.lines(self._area.width)
         if lines == self._lines:
@@ -173,7 +166,7 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
     def on_resize(self, event: Resize) -> None:
         self.show()
 
-    def _show_title(self) -> None:
+    def show_title(self) -> None:
         sign = "►" if self.folded else "▼"
         gist = visible_line(self.gist())
         name, rest = f" {sign} {self.NAME.upper()} ", f" {gist} " if gist else ""
@@ -249,19 +242,23 @@ class ListPanel(Panel, Generic[Item]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
         Binding("down,j", "move(1)", "down", show=False),
-        Binding("pageup", "page(-1)", "page up", show=False),
-        Binding("pagedown", "page(1)", "page down", show=False),
-        Binding("home,g", "end(-1)", "first", show=False),
-        Binding("end,G", "end(1)", "last", show=False),
+        Binding("pageup", "move(-1, 'page')", "page up", show=False),
+        Binding("pagedown", "move(1, 'page')", "page down", show=False),
+        Binding("home,g", "move(-1, 'end')", "first", show=False),
+        Binding("end,G", "move(1, 'end')", "last", show=False),
     ]
 
     MORE: ClassVar[Literal["schema", "why"]]
     """What there is to know of a tool for which a panel has no room."""
+    NOTHING: ClassVar[str] = ""
+    """Said while there is nothing to list."""
 
     def __init__(self, state: PanelState, items: Listing[Item]) -> None:
         self.list = items
         self._typing = False
         self._below: list[Line] = []
+        self._room = 0
+        """Lines between what stands above the list and below it."""
         self._drawn: tuple[object, ...] = ()
         """What it wanted, and all that was seen of it, when it was drawn last."""
         super().__init__(state)
@@ -282,10 +279,6 @@ class ListPanel(Panel, Generic[Item]):
     def about(self, item: Item, width: int) -> list[Line]:
         """What is said below the list of the highlighted item."""
 
-    def nothing(self) -> str:
-        """What is said while there is nothing to list."""
-        return ""
-
     def below(self, width: int) -> list[Line]:
         item = self.list.current
         return self.about(item, width) if item is not None and self.has_focus and self.roomy else []
@@ -304,8 +297,12 @@ class ListPanel(Panel, Generic[Item]):
         """What stands above the list, the filter and what it leaves included."""
         lines = self.above(width)
         if self._typing or self.list.filter:
-            lines.append(self._filter_line(width))
-        said = "" if self.list.items else self.nothing()
+            fits = f" {len(self.list.shown)} fit" if self.list.filter and self.list.shown else ""
+            typed = visible_line(self.list.filter) if self.list.filter.strip() else self.list.filter
+            room = width - 3 - len(fits)
+            seen = f"{typed[-room:] if room > 0 else ''}{'▏' if self._typing else ''}"
+            lines.append((("/ ", "tool"), (seen, "strong"), (fits, "muted")))
+        said = "" if self.list.items or self.state.standing is None else self.NOTHING
         if self.list.filter and self.list.items and not self.list.shown:
             said = "nothing fits"
         return [*lines, ((said, "muted"),)] if said else lines
@@ -327,16 +324,11 @@ class ListPanel(Panel, Generic[Item]):
         marked = self.has_focus and at == self.list.highlighted
         return self.strip(self.item_line(self.list.shown[at], width), marked=marked)
 
-    def action_move(self, by: int) -> None:
+    def action_move(self, by: int, what: Literal["line", "page", "end"] = "line") -> None:
         self._typing = False
-        self.list.to(self.list.highlighted + by)
+        size = {"line": 1, "page": max(1, self._room), "end": len(self.list.shown)}[what]
+        self.list.to(self.list.highlighted + by * size)
         self._draw(follow=True)
-
-    def action_page(self, by: int) -> None:
-        self.action_move(by * max(1, self._room))
-
-    def action_end(self, by: int) -> None:
-        self.action_move(by * len(self.list.shown))
 
     def action_filter(self) -> None:
         """Take what is typed from now on as a filter."""
@@ -408,24 +400,14 @@ class ListPanel(Panel, Generic[Item]):
         self.list.narrow(typed[:_LONGEST_FILTER])
         self._draw(follow=True)
 
-    def _filter_line(self, width: int) -> Line:
-        fits = f" {len(self.list.shown)} fit" if self.list.filter and self.list.shown else ""
-        typed = visible_line(self.list.filter) if self.list.filter.strip() else self.list.filter
-        room = width - 3 - len(fits)
-        cursor = "▏" if self._typing else ""
-        return (("/ ", "tool"), (f"{typed[-room:] if room > 0 else ''}{cursor}", "strong"), (fits, "muted"))
-
-    @property
-    def _room(self) -> int:
-        return self._area.height - len(self._lines) - len(self._below)
-
     def _draw(self, *, follow: bool = False) -> None:
         """Draw the list as it stands; with `follow`, have the highlight in view."""
-        self._show_title()
+        self.show_title()
         self._area = self.scrollable_content_region.size
         self._lines = self.lines(self._area.width)
         self._below = self.below(self._area.width)
-        around = self._area.height - self._room
+        around = len(self._lines) + len(self._below)
+        self._room = self._area.height - around
         self.virtual_size = Size(0, around + len(self.list.shown))
         at, top, room = self.list.highlighted, self.scroll_offset.y, max(1, self._room)
         seen = [self.item_line(item, self._area.width) for item in self.list.shown[top : top + room]]

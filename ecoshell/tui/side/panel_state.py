@@ -1,7 +1,7 @@
 """What the panels know: a session's events, past and present, and where the shell last said that it stands."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ecoshell.budget.holds import CapState
@@ -26,7 +26,7 @@ from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
 
 if TYPE_CHECKING:
-    from ecoshell.agent.shell import Standing, ToolRow
+    from ecoshell.agent.shell import Standing
 
 
 Thinker = tuple[str, str]
@@ -46,13 +46,6 @@ class RoleUse:
     taken: Taken = field(default_factory=Taken)
     seconds: float = 0.0
 
-    @property
-    def thinker(self) -> Thinker:
-        return self.role, self.model
-
-    def plus(self, call: BudgetSettled) -> "RoleUse":
-        return replace(self, calls=self.calls + 1, taken=self.taken.plus(call), seconds=self.seconds + call.seconds)
-
 
 @dataclass(frozen=True, slots=True)
 class Shares:
@@ -65,36 +58,30 @@ class Shares:
     """One for each use, in the order of the uses."""
 
 
-def in_order(uses: Iterable[RoleUse]) -> list[RoleUse]:
-    """The planner first, then the caller and the summarizer; others as they come."""
-    return sorted(uses, key=lambda use: _ORDER.get(use.role, len(_ORDER)))
-
-
 def shares(uses: Sequence[RoleUse]) -> Shares | None:
     """Shares of the price, where it is known and not zero, else of the tokens, else of the time; None without calls."""
     prices = [use.taken.nano for use in uses]
     known = [price for price in prices if price is not None]
-    if len(known) == len(prices) and any(known):
-        return Shares("price", "", _in_percent(known))
-    why = "free of charge" if len(known) == len(prices) else "price unknown"
+    priced = len(known) == len(prices)
+    why = "free of charge" if priced else "price unknown"
     tokens = [use.taken.usage.total for use in uses]
-    if any(tokens):
-        return Shares("tokens", why, _in_percent(tokens))
     times = [round(use.seconds * _MICROSECONDS) for use in uses]
-    return Shares("time", why, _in_percent(times)) if any(times) else None
-
-
-def _in_percent(parts: Sequence[int]) -> tuple[int, ...]:
-    """Whole percent that add up to 100: what rounding down leaves goes to the largest remainders, of equals the first.
-
-    The parts are not negative, and at least one is more than nothing.
-    """
-    whole = sum(parts)
-    percent = [100 * part // whole for part in parts]
-    by_remainder = sorted(range(len(parts)), key=lambda at: -(100 * parts[at] % whole))
-    for at in by_remainder[: 100 - sum(percent)]:
-        percent[at] += 1
-    return tuple(percent)
+    choices: tuple[tuple[Basis, str, list[int]], ...] = (
+        ("price", "", known if priced else []),
+        ("tokens", why, tokens),
+        ("time", why, times),
+    )
+    for basis, reason, parts in choices:
+        whole = sum(parts)
+        if not whole:
+            continue
+        percent = [100 * part // whole for part in parts]
+        # what rounding down leaves goes to the largest remainders, of equals the first
+        by_remainder = sorted(range(len(parts)), key=lambda at: -(100 * parts[at] % whole))
+        for at in by_remainder[: 100 - sum(percent)]:
+            percent[at] += 1
+        return Shares(basis, reason, tuple(percent))
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +136,11 @@ class PanelState:
         self.plan = None
         self._between(running=False)
 
+    @property
+    def shown_plan(self) -> PlanChanged | None:
+        """The plan there is to show; None while there is none, and where turns are not planned."""
+        return None if self.standing is None or self.standing.plan == "off" else self.plan
+
     def hear(self, event: Event) -> bool:
         """Take one event into account; says whether panels may show something else now."""
         match event:
@@ -171,8 +163,12 @@ class PanelState:
                 self.branching = self.branching.heard(event) if self.branching else None
             case PlanChanged():
                 self._plan(event)
-            case TurnStarted() | TurnFinished():
-                self._turn(event)
+            case TurnStarted():
+                self.turn, self.branching, self.turn_roles = event.turn, None, {}
+                self._between(running=True)
+            case TurnFinished():
+                self.saved_tokens += event.saved_tokens if event.spent_nano else 0
+                self._between(running=False)
             case _:
                 return False
         return True
@@ -199,18 +195,15 @@ class PanelState:
         """
         players = self.standing.players if self.standing else ()
         heard = self.roles if session else self.turn_roles
-        return in_order(({player: RoleUse(*player) for player in players} | heard).values())
+        uses = ({player: RoleUse(*player) for player in players} | heard).values()
+        return sorted(uses, key=lambda use: _ORDER.get(use.role, len(_ORDER)))
 
     @property
-    def held_nano(self) -> int | None:
-        """What running calls may cost at most; None when a price is unknown."""
-        held = [hold.held_nano for hold in self._holds.values()]
-        return None if None in held else sum(nano or 0 for nano in held)
-
-    @property
-    def held_tokens(self) -> int:
-        """What running calls may use at most."""
-        return sum(hold.held_tokens for hold in self._holds.values())
+    def held(self) -> tuple[int | None, int]:
+        """What running calls may cost at most, None when a price is unknown, and how many tokens they may use."""
+        nano = [hold.held_nano for hold in self._holds.values()]
+        used = sum(hold.held_tokens for hold in self._holds.values())
+        return None if None in nano else sum(one or 0 for one in nano), used
 
     @property
     def planning(self) -> bool:
@@ -218,7 +211,14 @@ class PanelState:
 
     @property
     def tools(self) -> list[ToolState]:
-        return [self._state(row) for row in self.standing.tools] if self.standing else []
+        states: list[ToolState] = []
+        for row in self.standing.tools if self.standing else ():
+            by, turn, step = (row.by or "user") if row.registered else "", 0, 0
+            if (heard := self._registrations.get(row.name)) is not None:
+                event, turn = heard
+                by, step = event.by, event.step
+            states.append(ToolState(row.name, row.tokens, row.description, by, turn, step))
+        return states
 
     @property
     def context_tokens(self) -> int:
@@ -228,14 +228,6 @@ class PanelState:
         fresh = (row for row in self.standing.tools if not row.registered and row.name in self._registrations)
         registered = sum(self._registrations[row.name][0].tokens for row in fresh)
         return min(self.standing.context_tokens + registered, self.standing.everything_tokens)
-
-    def _state(self, row: "ToolRow") -> ToolState:
-        heard = self._registrations.get(row.name)
-        if heard is None:
-            by = (row.by or "user") if row.registered else ""
-            return ToolState(row.name, row.tokens, row.description, by)
-        event, turn = heard
-        return ToolState(row.name, row.tokens, row.description, event.by, turn, event.step)
 
     def _think(self, event: StepStarted | BudgetHeld | BudgetSettled) -> None:
         thinker = (event.role, event.model)
@@ -251,7 +243,9 @@ class PanelState:
                 self._holds[event.entry] = event
             case BudgetSettled():
                 for roles in adding_up:
-                    roles[thinker] = roles[thinker].plus(event)
+                    use = roles[thinker]
+                    seconds = use.seconds + event.seconds
+                    roles[thinker] = RoleUse(*thinker, use.calls + 1, use.taken.plus(event), seconds)
                 self._holds.pop(event.entry, None)
                 self.thinking = self._held_by if self.thinking == thinker else self.thinking
 
@@ -266,13 +260,6 @@ class PanelState:
         most = max(event.cap or 0, self.plan_whole if goes_on else 0)
         self.plan_whole = most if event.whole is None else event.whole  # old sessions do not say
         self.plan, self.planned_turn = event, self.turn
-
-    def _turn(self, event: TurnStarted | TurnFinished) -> None:
-        if isinstance(event, TurnStarted):
-            self.turn, self.branching, self.turn_roles = event.turn, None, {}
-        else:
-            self.saved_tokens += event.saved_tokens if event.spent_nano else 0
-        self._between(running=isinstance(event, TurnStarted))
 
     def _between(self, *, running: bool) -> None:
         """A turn begins or ends: nobody thinks, and nothing is held by a call."""

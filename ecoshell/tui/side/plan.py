@@ -55,13 +55,25 @@ class _Column:
 
 
 class Columns:
-    """The columns of one plan at one width."""
+    """The columns of one plan at one width: one for every number, or none where a row has to make do for itself."""
 
     def __init__(self, plan: PlanChanged, width: int) -> None:
-        self._unit: Unit = plan.unit
+        unit = self._unit = plan.unit
         self._enforced = plan.enforced
         self._width = width
-        self._columns = self._fitting()
+        value = _Column("value", 6, lambda row: f"{row.value:.2f}")
+        cost = _Column("cost", 20, lambda row: _cost(row, unit))
+        state = _Column("state", 12, lambda _: "")
+        counts = (
+            _Column("planned", 9, lambda row: str(row.planned)),
+            _Column("used", 6, lambda row: str(row.used)),
+            _Column("left", 6, lambda row: str(row.left)),
+        )
+        self._columns: tuple[_Column, ...] = ()
+        if width >= _WIDE_FROM:
+            self._columns = (value, cost, *counts, state)
+        elif width >= _COLUMNS_FROM:
+            self._columns = (value, cost, _Column("used", 7, lambda row: f"{row.used}/{row.planned}"), state)
         longest = max((cell_len(visible_line(row.tool)) for row in plan.rows), default=0)
         most = width - 2 - (sum(column.width for column in self._columns) or _SLIM)
         self._name = max(_LEAST_NAME, most if self._columns else min(longest, most))
@@ -80,37 +92,18 @@ class Columns:
         sign, word, tone = state_of(row, enforced=self._enforced)
         name = left(fit_middle(visible_line(row.tool), self._name), self._name)
         start: tuple[Piece, ...] = ((f"{sign} ", tone), (name, "muted" if row.state == "unplanned" else "text"))
-        if not self._columns:
-            return (*start, *self._tail(row, word, tone))
-        *numbers, last = self._columns
-        cells = "".join(right(one.written(row), one.width) for one in numbers)
-        return (*start, (cells, "muted"), (right(word, last.width), tone))
-
-    def _fitting(self) -> tuple[_Column, ...]:
-        """Columns for every number; none where they do not fit, and every row makes do for itself."""
-        value = _Column("value", 6, lambda row: f"{row.value:.2f}")
-        cost = _Column("cost", 20, lambda row: _cost(row, self._unit))
-        state = _Column("state", 12, lambda _: "")
-        if self._width >= _WIDE_FROM:
-            counts = (
-                _Column("planned", 9, lambda row: str(row.planned)),
-                _Column("used", 6, lambda row: str(row.used)),
-                _Column("left", 6, lambda row: str(row.left)),
-            )
-            return (value, cost, *counts, state)
-        if self._width >= _COLUMNS_FROM:
-            return (value, cost, _Column("used", 7, _used), state)
-        return ()
-
-    def _tail(self, row: PlanRow, word: str, tone: Tone) -> tuple[Piece, ...]:
-        """What is behind the name: as much as there is room for; the state is told first, then the uses, the value."""
+        if self._columns:
+            *numbers, last = self._columns
+            cells = "".join(right(one.written(row), one.width) for one in numbers)
+            return (*start, (cells, "muted"), (right(word, last.width), tone))
+        # as much as there is room for: the state is told first, then the uses, the value and the cost
         room = self._width - 2 - self._name
         value, cost = _short(f"{row.value:.2f}"), self._short_cost(row.cost)
         spread = f"±{self._short_cost(row.spread)}" if row.spread else ""
-        end = f"{_used(row)} {word}"
+        end = f"{row.used}/{row.planned} {word}"
         choices = ((f" {value} {cost}{spread} ", end), (f" {value} {cost} ", end), (f" {value} ", end), (" ", end))
-        start, end = next((one for one in choices if cell_len("".join(one)) <= room), (" ", fit(word, room - 1)))
-        return ((left(start, room - cell_len(end)), "muted"), (end, tone))
+        front, end = next((one for one in choices if cell_len("".join(one)) <= room), (" ", fit(word, room - 1)))
+        return (*start, (left(front, room - cell_len(end)), "muted"), (end, tone))
 
     def _short_cost(self, value: int) -> str:
         return tokens(value) if self._unit == "tokens" else _short(_expected(value, "usd").replace("$", ""))
@@ -118,25 +111,12 @@ class Columns:
 
 def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
     """The sign, the word and the tone of a row's state; where nothing is forbidden, it is advised against."""
+    word = "low success" if row.why == "below τ" else row.why
     if row.state == "planned":
         return "√", "new" if row.why == "new" else "ok", "good"
     if row.state == "unplanned":
-        return "·", _word(row), "muted"
-    return ("×", _word(row), "error") if enforced else ("!", _word(row), "warning")
-
-
-def _word(row: PlanRow) -> str:
-    return "low success" if row.why == "below τ" else row.why
-
-
-def about(row: PlanRow, unit: Unit, width: int) -> list[Line]:
-    """Everything a row says, in three lines."""
-    worth = f"value {row.value:.2f} · chance {row.chance:.2f} · {_used(row)} used"
-    return [
-        ((fit_middle(visible_line(row.tool), width), "tool"),),
-        ((fit(worth, width), "muted"),),
-        ((fit(f"{_cost(row, unit)}: {_SAID[row.why]}", width), "muted"),),
-    ]
+        return "·", word, "muted"
+    return ("×", word, "error") if enforced else ("!", word, "warning")
 
 
 def _cost(row: PlanRow, unit: Unit) -> str:
@@ -147,10 +127,6 @@ def _cost(row: PlanRow, unit: Unit) -> str:
 def _expected(value: int, unit: Unit) -> str:
     """A cost that is only expected, in as few digits as it is worth."""
     return f"{tokens(value)} tok" if unit == "tokens" else amount_text(value, "usd", digits=2)
-
-
-def _used(row: PlanRow) -> str:
-    return f"{row.used}/{row.planned}"
 
 
 def _short(number: str) -> str:
@@ -187,14 +163,9 @@ def graph_lines(branching: Branching, width: int, most: int = GRAPH_LINES) -> li
     ]
 
 
-def plan_of(state: PanelState) -> PlanChanged | None:
-    """The plan there is to show; None while there is none, and where turns are not planned."""
-    return None if state.standing is None or state.standing.plan == "off" else state.plan
-
-
 def heading_lines(state: PanelState, width: int) -> list[Line]:
     """What the plan has for tools, what is reserved, what the turn may cost from here, and what made it anew."""
-    standing, plan = state.standing, plan_of(state)
+    standing, plan = state.standing, state.shown_plan
     if standing is None:
         return [(("known once the session is open", "muted"),)]
     if plan is None:
@@ -202,34 +173,30 @@ def heading_lines(state: PanelState, width: int) -> list[Line]:
             return [_PLANNING]
         said, more = ("plan off", _OFF) if standing.plan == "off" else ("no plan yet", _NONE_YET)
         return [((said, "strong"),), *(((line, "muted"),) for line in textwrap.wrap(more, max(20, width)))]
-    lines = _means(plan, state.plan_whole, width)
+    roomy, whole = width >= _ROOMY_FROM, state.plan_whole
+    lines: list[Line] = []
+    if plan.budget is None or plan.cap is None:
+        lines.append(ends(("no cap: advice only", "strong"), ("/budget sets one", "muted"), width))
+    else:  # of what the caps leave, full blocks are spent, half-toned reserved
+        used = percent(whole - plan.budget, whole)
+        drawn = bar(((whole - plan.cap, "█"), (plan.reserved, "▒")), whole, max(0, width - len(used) - 1))
+        left = f"{amount(plan.budget, plan.unit)}{' left' if roomy else ''} of {amount(whole, plan.unit)}"
+        words = ("planned", "reserved") if roomy else ("plan", "answer")
+        costs = f"{words[0]} {amount(plan.planned_cost, plan.unit)} · {words[1]} {amount(plan.reserved, plan.unit)}"
+        lines.append(ends(("for tools", "strong"), (left, "text"), width))
+        lines.append(((drawn, "tool"), (f" {used}", "text")))
+        lines.append(((fit(costs, width), "muted"),))
+        if not plan.enforced:
+            lines.append(((fit("told to the model, not enforced", width), "warning"),))
     if state.planning:
         return [*lines, _PLANNING]
     if state.running:
         price = price_range(plan, amount)
         slim: Line = (("rest ", "muted"), (fit(price.removeprefix("about "), width - 5), "text"))
-        lines.append(row("remaining", price, width) if width >= _ROOMY_FROM else slim)
+        lines.append(row("remaining", price, width) if roomy else slim)
     if plan.number > 1:
         lines.append(((fit(f"↔ {visible_line(plan.reason)}", width), "muted"),))
     return lines
-
-
-def _means(plan: PlanChanged, whole: int, width: int) -> list[Line]:
-    """R of what the caps leave, or that there is no cap: full blocks are spent, half-toned reserved."""
-    if plan.budget is None or plan.cap is None:
-        return [ends(("no cap: advice only", "strong"), ("/budget sets one", "muted"), width)]
-    used = percent(whole - plan.budget, whole)
-    drawn = bar(((whole - plan.cap, "█"), (plan.reserved, "▒")), whole, max(0, width - len(used) - 1))
-    roomy = width >= _ROOMY_FROM
-    left = f"{amount(plan.budget, plan.unit)}{' left' if roomy else ''} of {amount(whole, plan.unit)}"
-    words = ("planned", "reserved") if roomy else ("plan", "answer")
-    costs = f"{words[0]} {amount(plan.planned_cost, plan.unit)} · {words[1]} {amount(plan.reserved, plan.unit)}"
-    lines: list[Line] = [
-        ends(("for tools", "strong"), (left, "text"), width),
-        ((drawn, "tool"), (f" {used}", "text")),
-        ((fit(costs, width), "muted"),),
-    ]
-    return lines if plan.enforced else [*lines, ((fit("told to the model, not enforced", width), "warning"),)]
 
 
 class PlanPanel(ListPanel[PlanRow]):
@@ -250,10 +217,6 @@ class PlanPanel(ListPanel[PlanRow]):
         super().__init__(state, Listing(lambda row: row.tool, common=lambda row: row.tool not in self._untried))
 
     @property
-    def plan(self) -> PlanChanged | None:
-        return plan_of(self.state)
-
-    @property
     def wanted(self) -> int:
         if self.folded:
             return 1
@@ -261,32 +224,40 @@ class PlanPanel(ListPanel[PlanRow]):
         return around + min(len(self.list.shown), COMFORTABLE)
 
     def known(self) -> Sequence[PlanRow]:
-        rows = self.plan.rows if self.plan else ()
+        rows = self.state.shown_plan.rows if self.state.shown_plan else ()
         self._untried = frozenset(untried(rows))
         return rows
 
     def above(self, width: int) -> list[Line]:
         around = len(self._above(width, 0)) + len(self.below(width)) + min(len(self.list.shown), _LEAST_ROWS)
         lines = self._above(width, min(GRAPH_LINES, self._area.height - around))
-        if self.roomy or self.plan is None:
+        if self.roomy or self.state.shown_plan is None:
             return lines
         return lines[:1] if self._area.height > _TINY else []
 
     def below(self, width: int) -> list[Line]:
         if self._area.height <= _TINY:
             return []
-        others, new = self.plan.others if self.plan else 0, 0 if self.list.filter else len(self._untried)
+        plan = self.state.shown_plan
+        others, new = plan.others if plan else 0, 0 if self.list.filter else len(self._untried)
         said = (f"√ {new} tools not used yet: / finds them", new), (f"  and {counted(others, 'more tool')}", others)
         return [*(((fit(line, width), "muted"),) for line, count in said if count), *super().below(width)]
 
     def item_line(self, item: PlanRow, width: int) -> Line:
-        return self._columns(self.plan, width).line(item) if self.plan else ()
+        return self._columns(self.state.shown_plan, width).line(item) if self.state.shown_plan else ()
 
     def about(self, item: PlanRow, width: int) -> list[Line]:
-        return about(item, self.plan.unit, width) if self.plan else []
+        """Everything a row says, in three lines."""
+        unit = self.state.shown_plan.unit if self.state.shown_plan else "usd"
+        worth = f"value {item.value:.2f} · chance {item.chance:.2f} · {item.used}/{item.planned} used"
+        return [
+            ((fit_middle(visible_line(item.tool), width), "tool"),),
+            ((fit(worth, width), "muted"),),
+            ((fit(f"{_cost(item, unit)}: {_SAID[item.why]}", width), "muted"),),
+        ]
 
     def gist(self) -> str:
-        standing, plan = self.state.standing, self.plan
+        standing, plan = self.state.standing, self.state.shown_plan
         if standing is None:
             return ""
         if plan is None:
@@ -315,4 +286,4 @@ class PlanPanel(ListPanel[PlanRow]):
         branching = self.state.branching
         graph = graph_lines(branching, width, graph_room) if branching else []
         lines = [*graph, *heading_lines(self.state, width)]
-        return [*lines, self._columns(self.plan, width).head] if self.plan else lines
+        return [*lines, self._columns(self.state.shown_plan, width).head] if self.state.shown_plan else lines

@@ -1,7 +1,7 @@
 """The panels below each other, fed from the stream of events, and how they share a height too small for all."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,7 +21,7 @@ from ecoshell.tui.side.bars import SummaryLine
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.panel import ListPanel, Panel
 from ecoshell.tui.side.panel_state import PanelState
-from ecoshell.tui.side.plan import PlanPanel, plan_of
+from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.tools import ToolsPanel
 
 if TYPE_CHECKING:
@@ -55,20 +55,21 @@ def share(height: int, wants: Sequence[int], *, first: int | None = None, rest: 
 
 
 class SharedHeight(Layout):
-    """Puts widgets below each other at the heights that a function gives them."""
+    """Puts the panels below each other; what is left over of the height goes to the last list."""
 
     name = "shared-height"
 
-    def __init__(self, heights: Callable[[Sequence[Widget], Size], Sequence[int]]) -> None:
-        self._heights = heights
-
     def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> list[WidgetPlacement]:
         parent.pre_layout(self)
+        panels = [panel for panel in children if isinstance(panel, Panel)]
+        first = next((at for at, panel in enumerate(panels) if panel.has_focus), None)
+        lists = [at for at, panel in enumerate(panels) if isinstance(panel, ListPanel) and not panel.folded]
+        heights = share(size.height, [panel.wanted for panel in panels], first=first, rest=lists[-1] if lists else None)
         placements: list[WidgetPlacement] = []
         y = 0
-        for child, height in zip(children, self._heights(children, size), strict=True):
+        for panel, height in zip(panels, heights, strict=True):
             region = Region(0, y, size.width, height)
-            placements.append(WidgetPlacement(region, NULL_OFFSET, NULL_SPACING, child))
+            placements.append(WidgetPlacement(region, NULL_OFFSET, NULL_SPACING, panel))
             y += height
         return placements
 
@@ -90,38 +91,23 @@ class SidePanels(Widget):
 
         steps: int
 
-    def __init__(self, summary: SummaryLine) -> None:
-        """`summary` is the line that stands for the panels where they are not shown."""
+    def __init__(self, summary: SummaryLine, folded: Collection[str] = ()) -> None:
+        """`summary` is the line that stands for the panels where they are not shown; `folded` names panels."""
         super().__init__()
         self.state = PanelState()
         self._summary = summary
         self._stale = False
-        self._below_each_other = SharedHeight(self._heights)
-        self._crowded = False
+        self.panels = [kind(self.state) for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel)]
+        for panel in self.panels:
+            panel.folded = panel.NAME in folded
+        self._shared_height = SharedHeight()
 
     def compose(self) -> ComposeResult:
-        for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel):
-            yield kind(self.state)
+        yield from self.panels
 
     @property
     def layout(self) -> Layout:
-        return self._below_each_other
-
-    @property
-    def panels(self) -> Iterator[Panel]:
-        return iter(self.query_children(Panel))
-
-    def panel(self, name: str) -> Panel:
-        return next(panel for panel in self.panels if name == panel.NAME)
-
-    @property
-    def folded(self) -> tuple[str, ...]:
-        return tuple(panel.NAME for panel in self.panels if panel.folded)
-
-    def fold(self, names: Iterable[str]) -> None:
-        folded = set(names)
-        for panel in self.panels:
-            panel.folded = panel.NAME in folded
+        return self._shared_height
 
     def hear(self, event: Event) -> None:
         """Take an event into account; the panels follow before the next frame, however many events come at once."""
@@ -148,8 +134,8 @@ class SidePanels(Widget):
     @on(DescendantFocus)
     @on(DescendantBlur)
     def refocused(self, event: DescendantFocus | DescendantBlur) -> None:
-        """Give the focused panel its height, or share the height evenly again."""
-        if self._crowded:
+        """Give the focused panel its height, or share the height evenly again, where it is too little for all."""
+        if sum(panel.wanted for panel in self.panels) > self.size.height:
             event.widget.refresh(layout=True)
 
     def _touch(self) -> None:
@@ -162,15 +148,5 @@ class SidePanels(Widget):
         for panel in self.panels:
             panel.show()
         if self.state.standing is not None:
-            plan = plan_of(self.state)
+            plan = self.state.shown_plan
             self._summary.show(self.state.standing, self.state.caps, f"plan {planned_share(plan)}" if plan else "")
-
-    def _heights(self, panels: Sequence[Widget], size: Size) -> list[int]:
-        """Lines for each panel that is on the screen; what is left over goes to the tools, or to the plan."""
-        shown = [panel for panel in panels if isinstance(panel, Panel)]
-        wants = [panel.wanted for panel in shown]
-        self._crowded = sum(wants) > size.height
-        first = next((at for at, panel in enumerate(shown) if panel.has_focus), None)
-        lists = [at for at, panel in enumerate(shown) if isinstance(panel, ListPanel) and not panel.folded]
-        rest = lists[-1] if lists else None
-        return share(size.height, wants, first=first, rest=rest)

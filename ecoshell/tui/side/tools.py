@@ -19,23 +19,6 @@ _AROUND = 5
 """Lines round the list: the title, three above it and a free one below."""
 
 
-def tool_list() -> Listing[ToolState]:
-    """Registered tools first, as those registered last come into the context last."""
-    return Listing(lambda tool: tool.name, lambda tool: 0 if tool.registered else 1)
-
-
-def tool_line(tool: ToolState, width: int) -> Line:
-    """One tool in a line: its state, its name, the tokens of its document, and when it was registered."""
-    when = when_words(tool, long=width >= _LONG_WHEN_FROM)
-    column = 24 if width >= _LONG_WHEN_FROM else 9
-    room = width - 2 - _SIZE - 1 - column
-    name = left(fit_middle(visible_line(tool.name), room), room)
-    numbers = f"{right(tokens(tool.tokens), _SIZE)} {left(when, column)}"
-    if tool.registered:
-        return (("● ", "good"), (name, "text"), (numbers, "muted"))
-    return ((f"○ {name}{numbers}", "muted"),)
-
-
 def when_words(tool: ToolState, *, long: bool) -> str:
     """When a tool was registered, and by whom: `turn 3`, or `by you`, or nothing while it is not."""
     if not tool.registered:
@@ -46,14 +29,6 @@ def when_words(tool: ToolState, *, long: bool) -> str:
         step = f" step {tool.step}" if tool.step else ""
         return " · ".join(part for part in (by, f"{turn}{step}") if part)
     return turn if tool.by == "agent" and turn else by
-
-
-def about(tool: ToolState, width: int) -> list[Line]:
-    """What is known of one tool, in two lines."""
-    state = when_words(tool, long=True) or "by name only"
-    description = visible_line(tool.description) or "no description"
-    name = fit_middle(visible_line(tool.name), width)
-    return [((name, "tool"),), ((fit(f"{state} — {description}", width), "muted"),)]
 
 
 class ToolsPanel(ListPanel[ToolState]):
@@ -73,15 +48,18 @@ class ToolsPanel(ListPanel[ToolState]):
     ]
 
     MORE = "schema"
+    NOTHING = "no tool is known"
 
     def __init__(self, state: PanelState) -> None:
-        super().__init__(state, tool_list())
+        """Registered tools stand first, as those registered last come into the context last."""
+        super().__init__(state, Listing(lambda tool: tool.name, lambda tool: 0 if tool.registered else 1))
 
     @property
     def wanted(self) -> int:
         if self.folded:
             return 1
-        return _AROUND + len(self._told) + max(1, min(len(self.list.shown), COMFORTABLE))
+        told = self.state.standing.context if self.state.standing else None
+        return _AROUND + len(told.parts if told else ()) + max(1, min(len(self.list.shown), COMFORTABLE))
 
     def known(self) -> Sequence[ToolState]:
         return self.state.tools
@@ -100,26 +78,29 @@ class ToolsPanel(ListPanel[ToolState]):
         lines.append(((drawn, "tool"), (f" {used}", "text")))
         if self.state.saved_tokens:
             lines.append(row("saved", f"{tokens(self.state.saved_tokens)} tok so far", width))
-        return [*lines, *(row(label, value, width) for label, value in self._told)]
-
-    @property
-    def _told(self) -> list[tuple[str, str]]:
-        """What the model is told besides tools, and what that takes of the context."""
-        told = self.state.standing.context if self.state.standing else None
-        if told is None:
-            return []
-        labels = {"user": "AGENTS.md", "project": "AGENTS.md", "facts": "facts"}
-        yours = {"user": ", yours"}
-        return [(labels[one.name], f"{part_size(one, told, ' tok')}{yours.get(one.name, '')}") for one in told.parts]
-
-    def nothing(self) -> str:
-        return "no tool is known" if self.state.standing else ""
+        if (told := standing.context) is not None:  # what the model is told besides tools
+            for part in told.parts:
+                yours = ", yours" if part.name == "user" else ""
+                label = "facts" if part.name == "facts" else "AGENTS.md"
+                lines.append(row(label, f"{part_size(part, told, ' tok')}{yours}", width))
+        return lines
 
     def item_line(self, item: ToolState, width: int) -> Line:
-        return tool_line(item, width)
+        """One tool in a line: its state, its name, the tokens of its document, and when it was registered."""
+        when = when_words(item, long=width >= _LONG_WHEN_FROM)
+        column = 24 if width >= _LONG_WHEN_FROM else 9
+        room = width - 2 - _SIZE - 1 - column
+        name = left(fit_middle(visible_line(item.name), room), room)
+        numbers = f"{right(tokens(item.tokens), _SIZE)} {left(when, column)}"
+        if item.registered:
+            return (("● ", "good"), (name, "text"), (numbers, "muted"))
+        return ((f"○ {name}{numbers}", "muted"),)
 
     def about(self, item: ToolState, width: int) -> list[Line]:
-        return about(item, width)
+        state = when_words(item, long=True) or "by name only"
+        description = visible_line(item.description) or "no description"
+        name = fit_middle(visible_line(item.name), width)
+        return [((name, "tool"),), ((fit(f"{state} — {description}", width), "muted"),)]
 
     def gist(self) -> str:
         registered = sum(tool.registered for tool in self.list.items)
