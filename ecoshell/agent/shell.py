@@ -301,7 +301,9 @@ class Shell:
         if (unwritable := self.read_only) is not None:
             raise unwritable
         conversation = self.conversation
-        conversation.require_ready(question)
+        if not question.strip():
+            raise UsageError("The question is empty.", fix="Type what you would like to know or have done.")
+        conversation.require_free()
         given, notices, rest = tuple(attachments), list[str](), question
         if mentions := self.deps.providers.mentions(question):
             try:
