@@ -216,11 +216,11 @@ async def _tools(shell: Shell, argument: str) -> Printed:
 
 
 @COMMANDS.add(
-    "mcp", "[NAME]", "the servers; connect to one", lambda shell: (one.name for one in shell.deps.providers.all)
+    "mcp", "[NAME]", "the servers; connect to one", lambda shell: (one.name for one in shell.deps.catalog.providers)
 )
 async def _mcp(shell: Shell, argument: str) -> Printed:
     """`/mcp`, or `/mcp NAME` to connect to a server now, also once more, and see its tools."""
-    providers = {one.name: one for one in shell.deps.providers.all}
+    providers = {one.name: one for one in shell.deps.catalog.providers}
     if not providers:
         return Printed("There is no server. `ecoshell mcp add NAME -- COMMAND …` adds one for the next start.")
     if argument:

@@ -141,9 +141,15 @@ class Conversation:
         self._running.add_done_callback(lambda task: self._close(task, arrived))
         written = True
         try:
-            while (event := await arrived.get()) is not None:
-                await self._deps.log.flush()  # of events that came together, the first has all of them written
-                yield event
+            while True:
+                batch = [await arrived.get()]
+                while not arrived.empty():
+                    batch.append(arrived.get_nowait())
+                await self._deps.log.flush()
+                for event in batch:
+                    if event is None:
+                        return
+                    yield event
         except StoreError as failure:
             written = False  # a further try would only wait for the same lock once more
             message = f"The turn was stopped, because what happens could not be written down: {failure.message}"
@@ -356,7 +362,8 @@ class Conversation:
             emit(started)
             for text in asked.notices:
                 emit(Notice(text))
-            ended = await self._turn(asked, emit, hearers)
+            attempts = Attempts(deps, started, self.session, usage, emit)
+            ended = await self._turn(asked, attempts, emit, hearers)
         except asyncio.CancelledError:
             ended = Ended("interrupted")
         except Exception as failure:  # noqa: BLE001 - the edge of the worker: a defect ends the turn, not the shell
@@ -379,14 +386,12 @@ class Conversation:
             arrived.put_nowait(finished)
         arrived.put_nowait(None)
 
-    async def _turn(self, asked: Asked, emit: Emit, hearers: list[Emit]) -> Ended:
+    async def _turn(self, asked: Asked, attempts: Attempts, emit: Emit, hearers: list[Emit]) -> Ended:
         """Everything between TurnStarted and what it came to; what is to hear of it is put to the hearers."""
         deps, memory = self._deps, self.memory
         history = memory.messages
         self._spending.begin()
-        attempts = Attempts(deps, self.session, self.turn, asked.question, emit)
         await attempts.begin()
-        hearers.append(attempts.see)
         await deps.providers.follow(memory.library, emit)
         seen, text = memory.shown.context, asked_text(asked.question, asked.attachments, asked.commands)
         told_now = await deps.environment.read(deps.models.current.model, deps.user, emit, before=seen)
@@ -441,7 +446,7 @@ class Conversation:
             ended = await turn.run(asked.question, deps.settings.max_steps, attempts.take_over)
         finally:
             self._turn_now = self._emit = None
-            plan.end()
+            plan.thinking.drop()  # what was thought last called for no use
         await attempts.end(ended.status)
         return ended
 

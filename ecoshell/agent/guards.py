@@ -362,7 +362,7 @@ class Judged(Guard):
         self._turn = turn
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
-        thought = context.thought or self._plan.thought
+        thought = context.thought or self._plan.thinking.taken
         try:
             seen = await self._inner.execute(call, context)
         except asyncio.CancelledError:

@@ -290,7 +290,8 @@ class Shell:
         if self.read_only is None:
             await in_thread(warm_worker)
             self.deps.providers.ask_unknown()
-            await self.deps.models.current.warm()
+            for model in self.deps.models.current.models:
+                await model.warm()
 
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
         """One turn; see Conversation.ask. Files and resources of servers that it mentions with `@` go along with it.
