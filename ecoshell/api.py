@@ -192,7 +192,7 @@ class Agent:
 
     async def caps(self) -> tuple[CapState, ...]:
         """The caps as they stand: what was spent, what is held, what is left."""
-        return await self._open.caps()
+        return await self._open.deps.budget.caps()
 
     async def set_cap(self, scope: Scope, cap: str | None) -> None:
         """Set the cap of a turn, the session, the day or the month; None removes it. Raises UsageError."""

@@ -24,6 +24,7 @@ from ecoshell.events import (
     Taken,
     ToolRegistered,
     ToolsOffered,
+    TurnStarted,
 )
 from ecoshell.messages import Usage
 from ecoshell.planning.btp.experience import Attempt
@@ -40,7 +41,9 @@ class TurnUsage:
     """Adds up what a turn costs from its events; money becomes unknown once any part of it is."""
 
     started: float = field(default_factory=time.monotonic)
-    spent_nano: int | None = 0
+    known_nano: int = 0
+    unpriced: int = 0
+    """Model calls of which nobody knows what they cost."""
     usage: Usage = field(default_factory=Usage)
     taken: Taken = field(default_factory=Taken)
     """The same as people are shown it."""
@@ -54,17 +57,22 @@ class TurnUsage:
     _carried: int = 0
     _everything: int = 0
 
+    @property
+    def spent_nano(self) -> int | None:
+        """What was spent; None when a part of it is unknown."""
+        return None if self.unpriced else self.known_nano
+
     def see(self, event: Event) -> None:
         """Take one event into account."""
         match event:
             case BudgetSettled():
-                unknown = self.spent_nano is None or event.spent_nano is None
-                self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
+                self.known_nano += event.spent_nano or 0
+                self.unpriced += event.spent_nano is None
                 self.usage += event.usage
                 self.taken = self.taken.plus(event)
                 self.worked += event.seconds
             case CallFinished():
-                self.spent_nano = None if self.spent_nano is None else self.spent_nano + event.spent_nano
+                self.known_nano += event.spent_nano
                 self.taken = self.taken.paid(event.spent_nano)
                 self.worked += event.seconds
             case StepStarted():
@@ -83,29 +91,37 @@ class TurnUsage:
 
 
 class Attempts:
-    """One turn's attempts at its question. Call `begin` first, then it is to see every event."""
+    """One turn's attempts at its question. Call `begin` first."""
 
-    def __init__(self, deps: Dependencies, session: str, turn: int, question: str, emit: Emit) -> None:
+    def __init__(self, deps: Dependencies, asked: TurnStarted, session: str, usage: TurnUsage, emit: Emit) -> None:
+        """`usage` is what the turn takes, as far as it has come."""
         self._deps = deps
+        self._asked = asked
         self._session = session
-        self._turn = turn
-        self._question = question
         self._tell = emit
-        self._usage = TurnUsage()
+        self._usage = usage
+        self._before = usage
+        """The same as it was when the attempt began."""
         self._names = ""
         self._again = False
         """Whether the other mode has taken over already."""
 
-    def see(self, event: Event) -> None:
-        """Count what happened."""
-        self._usage.see(event)
-
     async def begin(self) -> None:
         """In the mode AUTO, choose who thinks and say why; raises nothing for want of experience or of a model."""
         if self._deps.models.mode == AUTO:
-            choice = await asyncio.to_thread(self._choice)
+            first, models = CANDIDATES[0], self._deps.models
+            playing = {mode: models.playing(mode) for mode in CANDIDATES}
+            past, question = self._deps.experience.past, self._asked.question
+            try:
+                if models.no_choice:
+                    choice = ModeChoice(first, models.no_choice)
+                else:
+                    known = await asyncio.to_thread(past.modes, question, playing)
+                    choice = choose(known, self._deps.settings.hour_nano or 0)
+            except (StoreError, ModelMissing) as failure:
+                choice = ModeChoice(first, f"there is no experience to go by; {failure}")
             if not await self._think_as(choice.mode, choice.why):
-                await self._think_as(CANDIDATES[0], "it can be had")
+                await self._think_as(first, "it can be had")
         self._start()
 
     async def take_over(self, reason: str, view: View) -> bool:
@@ -130,7 +146,8 @@ class Attempts:
     async def end(self, status: Status) -> None:
         """Remember what the attempt has come to, unless another model took part in it or it is remembered already."""
         names, self._names = self._names, ""
-        usage, mode, strategy = self._usage, self._deps.models.current.mode.name, self._deps.settings.strategy
+        usage, before = replace(self._usage), self._before
+        mode, strategy = self._deps.models.current.mode.name, self._deps.settings.strategy
         if status not in _TOLD or not names or names != self._deps.models.playing(mode):
             return
 
@@ -138,16 +155,16 @@ class Attempts:
             from ecoshell.planning.btp.redaction import QUERY, beginning
 
             return Attempt(
-                query=beginning(self._question, environ, QUERY),
+                query=beginning(self._asked.question, environ, QUERY),
                 mode=mode,
                 models=names,
                 strategy=strategy,
                 outcome=status,
-                price_nano=usage.spent_nano,
-                tokens=usage.usage.total,
-                seconds=usage.worked,
+                price_nano=None if usage.unpriced > before.unpriced else usage.known_nano - before.known_nano,
+                tokens=usage.usage.total - before.usage.total,
+                seconds=usage.worked - before.worked,
                 session=self._session,
-                turn=self._turn,
+                turn=self._asked.turn,
                 at=now(),
             )
 
@@ -156,19 +173,7 @@ class Attempts:
 
     def _start(self) -> None:
         models = self._deps.models
-        self._usage, self._names = TurnUsage(), models.playing(models.current.mode.name)
-
-    def _choice(self) -> ModeChoice:
-        """Reads the experience, so may block."""
-        models, first = self._deps.models, CANDIDATES[0]
-        if models.no_choice:
-            return ModeChoice(first, models.no_choice)
-        playing = {mode: models.playing(mode) for mode in CANDIDATES}
-        try:
-            known = self._deps.experience.past.modes(self._question, playing)
-            return choose(known, self._deps.settings.hour_nano or 0)
-        except (StoreError, ModelMissing) as failure:
-            return ModeChoice(first, f"there is no experience to go by; {failure}")
+        self._before, self._names = replace(self._usage), models.playing(models.current.mode.name)
 
     async def _think_as(self, mode: str, why: str, after: str = "") -> bool:
         """Go over to a mode and say so.

@@ -65,7 +65,7 @@ async def _budget(shell: Shell, argument: str) -> Printed:
     typed = rest.strip() if named else argument
     if typed:
         await shell.set_cap(named or "session", None if typed.lower() == "off" else parse_amount(typed))
-    caps = await shell.caps()
+    caps = await shell.deps.budget.caps()
     if named and not typed:
         caps = tuple(cap for cap in caps if cap.scope == named)
         if not caps:
@@ -106,7 +106,7 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     head = "" if shell.deps.settings.plan != "off" else "Turns are not planned; this is what a plan would be.\n"
     head = f"{head}{fault}"
     with suppress(StoreError):  # the caps cannot be read: the next turn says so
-        refused = unpriced(shell.deps.models.current.mode.foresee(plan.inputs.view), await shell.caps())
+        refused = unpriced(shell.deps.models.current.mode.foresee(plan.inputs.view), await shell.deps.budget.caps())
         head += f"{refused}\n" if refused else ""  # no step can be taken where a price is missing
     rows = plan_table(told.rows, told.unit, enforced=told.enforced)
     others = f"\n… and {counted(told.others, 'more tool')}" if told.others else ""
@@ -172,7 +172,7 @@ async def _tools(shell: Shell, argument: str) -> Printed:
     if argument:
         decision = shell.conversation.decision
         why = f"\n\n{decision.why(argument)}" if decision else ""
-        return Printed(visible(shell.document(argument).as_text()) + why)
+        return Printed(visible(shell.conversation.known(argument).as_text()) + why)
     standing = await shell.standing()
     rows = [
         (f"+ {tool.name}" if tool.registered else f"  {tool.name}", str(tool.tokens), tool.by, tool.description)
@@ -190,11 +190,11 @@ async def _tools(shell: Shell, argument: str) -> Printed:
 
 
 @COMMANDS.add(
-    "mcp", "[NAME]", "the servers; connect to one", lambda shell: (one.name for one in shell.deps.providers.all)
+    "mcp", "[NAME]", "the servers; connect to one", lambda shell: (one.name for one in shell.deps.catalog.providers)
 )
 async def _mcp(shell: Shell, argument: str) -> Printed:
     """`/mcp`, or `/mcp NAME` to connect to a server now, also once more, and see its tools."""
-    providers = {one.name: one for one in shell.deps.providers.all}
+    providers = {one.name: one for one in shell.deps.catalog.providers}
     if not providers:
         return Printed("There is no server. `ecoshell mcp add NAME -- COMMAND …` adds one for the next start.")
     if argument:
@@ -202,7 +202,7 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
             raise UsageError(f"There is no server {argument!r}.", fix=f"There are {', '.join(providers)}.")
         await providers[argument].connect()
         if not shell.conversation.busy:
-            shell.deps.providers.take_up(shell.conversation.library)
+            shell.deps.providers.take_up(shell.conversation.memory.library)
         tools = [(tool.document.name, tool.document.description) for tool in providers[argument].tools]
         parts = [table(("tool", "what it does"), tools), f"{argument} is {providers[argument].status}."]
         server = shell.deps.providers.servers.get(argument)
@@ -228,14 +228,14 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
     "register",
     "NAME",
     "register a tool by hand",
-    lambda shell: (name for name in shell.deps.catalog.names if name not in shell.conversation.library),
+    lambda shell: (name for name in shell.deps.catalog.names if name not in shell.conversation.memory.library),
 )
 async def _register(shell: Shell, argument: str) -> Printed:
     event = await shell.conversation.register(_wanted(argument, "/register read_file"))
     return Printed(f"+ registered {argument}  +{counted(getattr(event, 'tokens', 0), 'token')}")
 
 
-@COMMANDS.add("unregister", "NAME", "take a tool out again", lambda shell: shell.conversation.library.names)
+@COMMANDS.add("unregister", "NAME", "take a tool out again", lambda shell: shell.conversation.memory.library.names)
 async def _unregister(shell: Shell, argument: str) -> Printed:
     await shell.conversation.unregister(_wanted(argument, "/unregister read_file"))
     return Printed(f"− unregistered {argument}")
@@ -363,7 +363,7 @@ async def _cost(shell: Shell, argument: str) -> Printed:
         for row in roles
     ]
     by_role = table(("role", "calls", "in", "cached", "out", "spent", "seconds"), cells) if len(roles) > 1 else ""
-    parts = (spent, by_role, caps_table(await shell.caps()))
+    parts = (spent, by_role, caps_table(await shell.deps.budget.caps()))
     return Printed("\n\n".join(part for part in parts if part))
 
 

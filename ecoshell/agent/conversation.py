@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,8 +17,6 @@ from ecoshell.agent.spending import SpendApproval
 from ecoshell.agent.turn import Ended, Turn
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.budget.holds import CapState
-from ecoshell.catalog.catalog import SkillLibrary
-from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.registration import Decision
 from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
 from ecoshell.events import (
@@ -112,24 +110,14 @@ class Conversation:
     def busy(self) -> bool:
         return self._running is not None or self._occupied
 
-    @property
-    def library(self) -> SkillLibrary:
-        """What is registered."""
-        return self.memory.library
-
-    @property
-    def presentation(self) -> Presentation:
-        """How tools are put before the model; settled in the session's first turn."""
-        return self.memory.presentation
-
     async def ask(
         self, question: str, attachments: Sequence[Attachment] = (), notices: Sequence[str] = ()
     ) -> AsyncGenerator[Event]:
-        """One turn's events, ending in TurnFinished; raises UsageError for an empty question or while a turn runs.
+        """One turn's events, ending in TurnFinished; raises UsageError while a turn runs.
 
         `notices` are told at its beginning.
         """
-        self.require_ready(question)
+        self.require_free()
         asked = masked(Asked(question, tuple(attachments), tuple(notices), self.memory.commands))
         arrived = self._arrived = asyncio.Queue[Event | None]()
         self.turn += 1
@@ -137,18 +125,25 @@ class Conversation:
         self._copies = self._deps.workspace.undo.enter(self.session, self.turn)
         self._running = asyncio.create_task(self._perform(asked, arrived))
         self._running.add_done_callback(lambda task: self._close(task, arrived))
+        written = True
         try:
-            async with aclosing(_batches(arrived)) as batches:
-                async for batch in batches:
-                    await self._deps.log.flush()
-                    for event in batch:
-                        yield event
-        except StoreError as failure:  # a further try would only wait for the same lock once more
-            await self._settle_down(arrived)
+            while True:
+                batch = [await arrived.get()]
+                while not arrived.empty():
+                    batch.append(arrived.get_nowait())
+                await self._deps.log.flush()
+                for event in batch:
+                    if event is None:
+                        return
+                    yield event
+        except StoreError as failure:
+            written = False  # a further try would only wait for the same lock once more
             message = f"The turn was stopped, because what happens could not be written down: {failure.message}"
             raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
-        finally:
-            if await self._settle_down(arrived):
+        finally:  # also where the reader has gone
+            await self.stop()
+            self._running = None
+            if written:
                 await self._deps.log.flush()
 
     @property
@@ -156,12 +151,6 @@ class Conversation:
         """What a model is shown next: of the turn that runs, or of a question that would come now."""
         turn = self._turn_now
         return next_view(self.memory, self._deps.catalog) if turn is None else turn.view
-
-    def require_ready(self, question: str) -> None:
-        """Raise UsageError for an empty question and while something is under way."""
-        if not question.strip():
-            raise UsageError("The question is empty.", fix="Type what you would like to know or have done.")
-        self.require_free()
 
     def require_free(self) -> None:
         """Raise UsageError while a turn, or something that no turn may run beside, is under way."""
@@ -178,7 +167,8 @@ class Conversation:
     async def leave(self) -> None:
         """Stop what runs and write what its reader has not taken; the reader's stream ends there."""
         await self.stop()
-        _drain(self._arrived)
+        while not self._arrived.empty():
+            self._arrived.get_nowait()
         self._arrived.put_nowait(None)
         with suppress(StoreError):  # they are in memory, and the next write takes them along
             await self._deps.log.flush()
@@ -267,7 +257,7 @@ class Conversation:
     async def unregister(self, name: str) -> Event:
         """Take a tool out of the library; the model may register it again."""
         self.known(name)
-        if name not in self.library:
+        if name not in self.memory.library:
             raise UsageError(f"{name} is not registered.", fix="/tools shows what is.")
         return await self.note(ToolUnregistered(name))
 
@@ -328,12 +318,6 @@ class Conversation:
         finally:
             self._occupied = False
 
-    async def _settle_down(self, arrived: "asyncio.Queue[Event | None]") -> bool:
-        """After the reader has gone: end the turn; says whether there were events nobody read."""
-        await self.stop()
-        self._running = None
-        return _drain(arrived)
-
     async def _perform(self, asked: Asked, arrived: "asyncio.Queue[Event | None]") -> None:
         """Run one turn and put its events, in order, where the reader takes them."""
         usage = TurnUsage()
@@ -364,7 +348,8 @@ class Conversation:
             emit(started)
             for text in asked.notices:
                 emit(Notice(text))
-            ended = await self._turn(asked, emit, hearers)
+            attempts = Attempts(deps, started, self.session, usage, emit)
+            ended = await self._turn(asked, attempts, emit, hearers)
         except asyncio.CancelledError:
             ended = Ended("interrupted")
         except Exception as failure:  # noqa: BLE001 - the edge of the worker: a defect ends the turn, not the shell
@@ -387,19 +372,18 @@ class Conversation:
             arrived.put_nowait(finished)
         arrived.put_nowait(None)
 
-    async def _turn(self, asked: Asked, emit: Emit, hearers: list[Emit]) -> Ended:
+    async def _turn(self, asked: Asked, attempts: Attempts, emit: Emit, hearers: list[Emit]) -> Ended:
         """Everything between TurnStarted and what it came to; what is to hear of it is put to the hearers."""
         deps, memory = self._deps, self.memory
         history = memory.messages
         self._spending.ending = None
-        attempts = Attempts(deps, self.session, self.turn, asked.question, emit)
         await attempts.begin()
-        hearers.append(attempts.see)
         await deps.providers.follow(memory.library, emit)
-        context, text = await self._context(emit), asked_text(asked.question, asked.attachments, asked.commands)
+        seen, text = memory.shown.context, asked_text(asked.question, asked.attachments, asked.commands)
+        told_now = await deps.environment.read(deps.models.current.model, deps.user, emit, before=seen)
+        context = "" if told_now is None else told_now.text
         told = (*history, Message("user", opening_text("", text, context=context)))
-        plan = self.plan = await self._planned_for(asked.question, context=context)
-        await plan.renew(for_offer=True)
+        plan = self.plan = await self.foresee(asked.question, context=context, for_offer=True)
         hearers.append(plan.see)
         if plan.inputs.fault and plan.inputs.fault != self._fault:
             emit(Notice(plan.inputs.fault))
@@ -410,12 +394,13 @@ class Conversation:
         for skill in offer.upfront:
             emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
 
-        def costs() -> str:
+        costs = ""
+        if deps.strategy.branches:
             from ecoshell.agent.parallel import costs_text, input_size  # only parallel plans are told costs
 
-            size = input_size(asked.attachments, deps.workspace.size_of_named(asked.question))
-            return costs_text(plan, deps.profiles.costs(), offer.names, size)
-
+            named = await asyncio.to_thread(deps.workspace.size_of_named, asked.question)
+            known, size = deps.profiles.costs, input_size(asked.attachments, named)
+            costs = await asyncio.to_thread(lambda: costs_text(plan, known(), offer.names, size))
         beginning = View(
             path=Path(asked.question),
             opening=opening_text(offer.listing, text, advice=offer.advice, context=context),
@@ -429,13 +414,7 @@ class Conversation:
             large=offer.large,
             searching=deps.strategy.searches,
         )
-        turn_context = TurnContext(
-            beginning,
-            deps.catalog,
-            base=memory.library,
-            plan=plan,
-            costs=await asyncio.to_thread(costs) if deps.strategy.branches else "",
-        )
+        turn_context = TurnContext(beginning, deps.catalog, base=memory.library, plan=plan, costs=costs)
         await plan.settle(turn_context.view(beginning.path), offer.names)
         plan.tell(emit, "the question")
         if plan.answer_only:
@@ -453,39 +432,19 @@ class Conversation:
             ended = await turn.run(asked.question, deps.settings.max_steps, attempts.take_over)
         finally:
             self._turn_now = self._emit = None
-            plan.end()
+            plan.thinking.drop()  # what was thought last called for no use
         await attempts.end(ended.status)
         return ended
 
-    async def _context(self, emit: Emit) -> str:
-        """What this turn tells of where the agent works; nothing where that stands in the session, or to small models.
-
-        A session that goes on in another workspace is told of that.
-        """
-        deps, told = self._deps, self.memory.shown.context
-        if deps.models.current.model.traits.small or (
-            told is not None and told.workspace == deps.environment.workspace
-        ):
-            return ""
-        event = await deps.environment.read(deps.models.current.model, deps.user, emit)
-        if event is None:
-            return ""
-        emit(event)
-        return event.text
-
-    async def foresee(self, question: str, caps: Sequence[CapState] | None = None) -> TurnPlan:
-        """The plan of a question that would come now, under these caps or those that stand; spends nothing."""
-        plan = await self._planned_for(question, caps)
-        await plan.renew()
-        return plan
-
-    async def _planned_for(
-        self, question: str, caps: Sequence[CapState] | None = None, *, context: str = ""
+    async def foresee(
+        self, question: str, caps: Sequence[CapState] | None = None, *, context: str = "", for_offer: bool = False
     ) -> TurnPlan:
-        """The same, not made yet."""
+        """The plan of a question that would come now, under these caps or those that stand; spends nothing."""
         view = next_view(self.memory, self._deps.catalog, question, names=(), context=context)
         inputs = await asyncio.to_thread(PlanInputs.of, question, self._deps, view)
-        return TurnPlan(inputs, self._deps, caps)
+        plan = TurnPlan(inputs, self._deps, caps)
+        await plan.renew(for_offer=for_offer)
+        return plan
 
     def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
         """The row of guards, built from the innermost."""
@@ -506,27 +465,7 @@ class Conversation:
 
     def _measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens of a document for the model of the moment, which may change at a limit."""
-        return self._deps.models.current.measure(document, self.presentation)
-
-
-async def _batches(arrived: "asyncio.Queue[Event | None]") -> AsyncGenerator[list[Event]]:
-    """What has arrived since the last look, as often as something has; ends at None."""
-    event: Event | None = None
-    while (event := await arrived.get()) is not None:
-        batch = [event]
-        while not arrived.empty() and (event := arrived.get_nowait()) is not None:
-            batch.append(event)
-        yield batch
-        if event is None:
-            return
-
-
-def _drain(arrived: "asyncio.Queue[Event | None]") -> bool:
-    """Take out what has arrived; says whether that was more than the end."""
-    found = False
-    while not arrived.empty():
-        found = arrived.get_nowait() is not None or found
-    return found
+        return self._deps.models.current.measure(document, self.memory.presentation)
 
 
 def _finished(number: int, ended: Ended, usage: TurnUsage) -> TurnFinished:

@@ -171,22 +171,15 @@ class SessionBudget:
         await self.gate.charge_tool(self.account(), tool, nano)
 
 
-def nothing_profiled() -> "CostTable":
-    """What tools cost of which nothing was found out."""
-    from ecoshell.planning.catp.costs import CostTable
-
-    return CostTable()
-
-
 @dataclass(frozen=True, slots=True)
 class Profiles:
     """What `ecoshell profile` has found out of tools."""
 
-    unit_nano: int = 0
+    unit_nano: int
     """What one of OpenCATP's price units is worth; 0 is nothing."""
-    resources: Mapping[str, int] = field(default_factory=dict[str, int])
+    resources: Mapping[str, int]
     """What the time and memory of one run of a profiled tool are worth, in nano-dollars; unlike its price, unpaid."""
-    costs: "Callable[[], CostTable]" = nothing_profiled
+    costs: "Callable[[], CostTable]"
     """What tools cost by the size of what they are given; may block."""
 
 

@@ -8,9 +8,10 @@ import asyncio
 import json
 import platform
 import re
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 from ecoshell.agent.memory import fenced
 from ecoshell.agent.user_interface import NonInteractive, UserInterface
@@ -50,7 +51,8 @@ _NOBODY = (
 
 _Owner = Literal["user", "project"]
 """Whose a file of instructions is."""
-_OWNERS: tuple[_Owner, ...] = ("user", "project")
+_WHOSE: Mapping[_Owner, str] = {"user": f"Your {INSTRUCTIONS}", "project": f"{INSTRUCTIONS} of this project"}
+"""Each, as a person knows it."""
 
 
 class Environment:
@@ -75,21 +77,25 @@ class Environment:
         self._trusted: dict[str, bool] = {}
         """What was said here of instructions, by their text: it holds also where it cannot be kept."""
 
-    async def read(self, model: MeteredModel, person: UserInterface, emit: Emit) -> ContextTold | None:
-        """What there is to tell now, for this model; None when there is nothing.
+    async def read(
+        self, model: MeteredModel, person: UserInterface, emit: Emit, *, before: ContextTold | None = None
+    ) -> ContextTold | None:
+        """What there is to tell now, for this model, and told; None when there is nothing, and for small models.
 
-        Asks the person about instructions of the project that nothing was said of; never fails, and says what could
-        not be read.
+        Nothing is told again that the session was told `before` in this workspace. Asks the person about instructions
+        of the project that nothing was said of; never fails, and says what could not be read.
         """
+        if model.traits.small or (before is not None and before.workspace == self.workspace):
+            return None
         told: list[str] = []
         parts: list[ContextPart] = []
         context = model.traits.context
         most = _MOST_BYTES if context is None else min(_MOST_BYTES, context // _OF_CONTEXT)
-        for name in () if self._instructions == "off" else _OWNERS:
+        for name in () if self._instructions == "off" else _WHOSE:
             try:
                 found = await asyncio.to_thread(self._read_file, name)
             except (ToolError, OSError) as error:
-                emit(Notice(f"{_whose(name)} cannot be read: {error}"))
+                emit(Notice(f"{_WHOSE[name]} cannot be read: {error}"))
                 parts.append(ContextPart(name, 0, "unreadable"))
                 continue
             if found is None:
@@ -101,7 +107,7 @@ class Environment:
             if len(data := text.encode()) > most:
                 text, cut = _head(data, most).decode(), True
             if cut:
-                emit(Notice(f"{_whose(name)} is long: the model is told its first {len(text):,} characters."))
+                emit(Notice(f"{_WHOSE[name]} is long: the model is told its first {len(text):,} characters."))
             rest = "\n[the rest was cut]" if cut else ""
             told.append(f"{_USER if name == 'user' else _PROJECT}\n{fenced(text)}{rest}")
             parts.append(ContextPart(name, await asyncio.to_thread(model.count, told[-1]), cut=cut))
@@ -111,26 +117,30 @@ class Environment:
         if not parts:
             return None
         exact = model.size(Request((Message("user", ""),))).exact
-        return ContextTold("\n\n".join(told), tuple(parts), exact, self.workspace)
+        event = ContextTold("\n\n".join(told), tuple(parts), exact, self.workspace)
+        emit(event)
+        return event
 
     def _read_file(self, name: _Owner) -> tuple[str, bool] | None:
-        """The text of one of the files as far as it is read, and whether that is only its beginning.
+        """The text of one of the files, safe to show and as far as it is read, and whether that is only its beginning.
 
         None where there is no file, or nothing in it. Raises ToolError and OSError.
         """
         try:
             if name == "project":
                 with self._workspace.reading(INSTRUCTIONS) as (file, _):
-                    text, cut = _beginning(file)
+                    data = file.read(_MOST_BYTES + 1)
             elif not self._user_file.is_file():
                 return None
             else:
                 with self._user_file.open("rb") as file:
-                    text, cut = _beginning(file)
+                    data = file.read(_MOST_BYTES + 1)
         except ToolError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
+        cut = len(data) > _MOST_BYTES
+        text = visible(decoded(_head(data, _MOST_BYTES) if cut else data, INSTRUCTIONS)).strip()
         return (text, cut) if text else None
 
     async def _is_trusted(self, text: str, person: UserInterface, emit: Emit) -> bool:
@@ -179,18 +189,6 @@ class Environment:
             last = f", last commit {json.dumps(subject, ensure_ascii=False)}" if subject else ", no commit yet"
             lines.append(f"git: {branch}{changed}{last}")
         return "\n".join(lines)
-
-
-def _whose(name: _Owner) -> str:
-    """A file of instructions, as a person knows it."""
-    return f"Your {INSTRUCTIONS}" if name == "user" else f"{INSTRUCTIONS} of this project"
-
-
-def _beginning(file: BinaryIO) -> tuple[str, bool]:
-    """The text of a file as it is safe to show, and whether that is only its beginning; raises ToolError."""
-    data = file.read(_MOST_BYTES + 1)
-    cut = len(data) > _MOST_BYTES
-    return visible(decoded(_head(data, _MOST_BYTES) if cut else data, INSTRUCTIONS)).strip(), cut
 
 
 def _head(data: bytes, most: int) -> bytes:

@@ -301,7 +301,7 @@ class Judged(Guard):
     turn: int
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
-        thought = context.thought or self.plan.thought
+        thought = context.thought or self.plan.thinking.taken
         try:
             seen = await self.inner.execute(call, context)
         except asyncio.CancelledError:

@@ -132,43 +132,12 @@ class _OpenTurn:
         """What the agent registered on the path."""
         return [self.skills[step.call.id] for step in self.path.steps if step.call.id in self.skills]
 
-    def end(self, call: str, seen: Observation) -> None:
-        """A call has come back."""
-        rationale, made = self.calls.pop(call)
-        self.add(Step(rationale, made, seen))
-
-    def make(self, call: str) -> None:
-        """A call is made; its step comes after those of the calls before it."""
-        self.places.setdefault(call, (len(self.places), 0))
-
     def add(self, step: Step) -> None:
         """Put the step into its place."""
-        self.make(step.call.id)
+        self.places.setdefault(step.call.id, (len(self.places), 0))
         self.steps[step.call.id] = step
         steps = sorted((*self.path.steps, step), key=lambda one: self.places[one.call.id])
         self.path = replace(self.path, steps=tuple(steps))
-
-    def closed(self, status: str, spent_nano: int | None) -> PastTurn:
-        """The turn as one that is over; a call that never came back is told as stopped."""
-        for id_, (_, call) in tuple(self.calls.items()):
-            self.ran.add(call.subject)
-            self.end(id_, Observation(f"The turn ended before {call.subject} did.", ok=False))
-        question, attachments = self.started.question, self.started.attachments
-        asked = asked_text(question, attachments, self.commands)
-        opening = opening_text(self.listing, asked, advice=self.advice, context=self.context)
-        return PastTurn(
-            number=self.started.turn,
-            question=question,
-            attachments=attachments,
-            commands=self.commands,
-            before=self.before,
-            messages=(*path_messages(opening, self.path), Message("assistant", self.answer or f"[{status}]")),
-            ran=frozenset(self.ran),
-            registered=tuple(skill.name for skill in self.registered),
-            spent_nano=spent_nano,
-            context=self.context,
-            copies=self.started.copies or str(self.started.turn),
-        )
 
 
 class Memory:
@@ -239,29 +208,47 @@ class Memory:
             case ToolUnregistered():
                 self.library = self.library.without((event.name,))
             case ToolRegistered() if event.name in self._catalog:
-                self._register(event)
+                skill = Skill(event.name, event.tokens, event.by)
+                self.library = self.library.including([skill])
+                if (turn := self._open) is not None and event.by == "agent":
+                    call = event.id or event.name  # sessions of old versions did not keep the id
+                    turn.skills[call] = skill
+                    self.shown = replace(self.shown, documents=self.shown.documents | {event.name})
+                    result = self.presentation.registration_result(self._catalog.document(event.name))
+                    made = Call(TOOL_REGISTER, {"tool_name": event.name}, call)
+                    turn.add(Step(turn.rationale, made, Observation(result)))
+                    turn.rationale = ""
             case _ if self._open is not None:
                 self._follow(self._open, event)
             case _:
                 pass
 
     def _close(self, status: str, spent_nano: int | None) -> None:
-        if self._open is not None:
-            self.turns.append(self._open.closed(status, spent_nano))
-            self._open = None
-
-    def _register(self, event: ToolRegistered) -> None:
-        skill = Skill(event.name, event.tokens, event.by)
-        self.library = self.library.including([skill])
-        if self._open is None or event.by != "agent":
+        """The turn that is open, if one is, is over; a call that never came back is told as stopped."""
+        turn, self._open = self._open, None
+        if turn is None:
             return
-        call = event.id or event.name  # sessions of old versions did not keep the id
-        self._open.skills[call] = skill
-        self.shown = replace(self.shown, documents=self.shown.documents | {event.name})
-        result = self.presentation.registration_result(self._catalog.document(event.name))
-        made = Call(TOOL_REGISTER, {"tool_name": event.name}, call)
-        self._open.add(Step(self._open.rationale, made, Observation(result)))
-        self._open.rationale = ""
+        for rationale, call in turn.calls.values():
+            turn.ran.add(call.subject)
+            stopped = Observation(f"The turn ended before {call.subject} did.", ok=False)
+            turn.add(Step(rationale, call, stopped))
+        question, attachments = turn.started.question, turn.started.attachments
+        asked = asked_text(question, attachments, turn.commands)
+        opening = opening_text(turn.listing, asked, advice=turn.advice, context=turn.context)
+        past = PastTurn(
+            number=turn.started.turn,
+            question=question,
+            attachments=attachments,
+            commands=turn.commands,
+            before=turn.before,
+            messages=(*path_messages(opening, turn.path), Message("assistant", turn.answer or f"[{status}]")),
+            ran=frozenset(turn.ran),
+            registered=tuple(skill.name for skill in turn.registered),
+            spent_nano=spent_nano,
+            context=turn.context,
+            copies=turn.started.copies or str(turn.started.turn),
+        )
+        self.turns.append(past)
 
     def _follow(self, turn: _OpenTurn, event: Event) -> None:
         """Take one event of the turn that is open into it."""
@@ -271,7 +258,16 @@ class Memory:
                 self.shown = replace(self.shown, context=event)
             case ToolsOffered():
                 turn.listing, turn.advice = event.listing, event.advice
-                self.shown = self._shown_with(event)
+                presentation = self.shown.presentation  # what the array declares, the first turn that had it settled
+                if presentation is None or presentation.name != event.presentation:
+                    declared = (*self.library.names, *event.upfront)
+                    registers = not self._catalog.is_all(declared)
+                    presentation = presentation_of(event.presentation, declared, registers=registers)
+                self.shown = replace(self.shown, presentation=presentation)
+                if event.listing:
+                    told = {*event.upfront, *self.library.names} - (presentation.declared if presentation else set())
+                    names, documents = self.shown.names | set(event.names), self.shown.documents | told
+                    self.shown = replace(self.shown, names=names, documents=documents)
             case Rationale():
                 turn.rationale = event.text
             case Answer():
@@ -281,53 +277,34 @@ class Memory:
                 inside = {"name": event.name, "arguments": event.arguments}  # of a call as the model made it
                 name, arguments = (event.through, inside) if event.through else (event.name, event.arguments)
                 turn.calls[event.id] = (turn.rationale, Call(name, arguments, event.id))
-                turn.make(event.id)
+                turn.places.setdefault(event.id, (len(turn.places), 0))  # after the calls before it
                 turn.rationale = ""
             case CallFinished() if event.id in turn.calls:
                 if not event.refused:
                     turn.ran.add(event.name)
                 seen = Observation(event.observation, event.ok, event.truncated, event.seconds, event.refused)
-                turn.end(event.id, seen)
+                turn.add(Step(*turn.calls.pop(event.id), seen))
             case GraphPlanned():
                 turn.graph, turn.graph_place = tuple(node.label for node in event.nodes), None
             case NodeChanged() if event.call and event.label in turn.graph:
                 turn.graph_place = len(turn.places) if turn.graph_place is None else turn.graph_place
                 # a call that was made for an earlier plan stays where it is
                 turn.places.setdefault(event.call, (turn.graph_place, turn.graph.index(event.label)))
-            case BranchLeft():
-                self._go_on_from(turn, event)
+            case BranchLeft():  # what only the path that is left had registered is not, nor shown, any more
+                before = {skill.name for skill in turn.registered}
+                steps = tuple(turn.steps[call] for call in event.path if call in turn.steps)
+                turn.path, turn.rationale = replace(turn.path, steps=steps), ""
+                turn.calls.clear()
+                after = turn.registered
+                self.library = self.library.without(before).including(after)
+                documents = self.shown.documents - before | {skill.name for skill in after}
+                self.shown = replace(self.shown, documents=documents)
             case CallJudged() if event.note and event.id in turn.steps:
                 step = turn.steps[event.id]
                 noted = turn.steps[event.id] = replace(step, observation=replace(step.observation, note=event.note))
                 turn.path = replace(turn.path, steps=tuple(noted if one is step else one for one in turn.path.steps))
             case _:
                 pass
-
-    def _go_on_from(self, turn: _OpenTurn, event: BranchLeft) -> None:
-        """Follow another path; what only the left one had registered is not registered, nor shown, any more.
-
-        Later turns are told of the path that led to the answer.
-        """
-        before = {skill.name for skill in turn.registered}
-        steps = tuple(turn.steps[call] for call in event.path if call in turn.steps)
-        turn.path, turn.rationale = replace(turn.path, steps=steps), ""
-        turn.calls.clear()
-        after = turn.registered
-        self.library = self.library.without(before).including(after)
-        documents = self.shown.documents - before | {skill.name for skill in after}
-        self.shown = replace(self.shown, documents=documents)
-
-    def _shown_with(self, event: ToolsOffered) -> Shown:
-        presentation = self.shown.presentation  # what the array declares was settled in the first turn that put them so
-        if presentation is None or presentation.name != event.presentation:
-            declared = (*self.library.names, *event.upfront)
-            presentation = presentation_of(event.presentation, declared, registers=not self._catalog.is_all(declared))
-        if not event.listing:
-            return replace(self.shown, presentation=presentation)
-        declared = presentation.declared if presentation else frozenset[str]()
-        documents = self.shown.documents | (set(event.upfront) | set(self.library.names)) - declared
-        names = self.shown.names | set(event.names)
-        return replace(self.shown, names=names, documents=documents, presentation=presentation)
 
 
 def opening_text(listing: str, asked: str, *, advice: str = "", context: str = "") -> str:

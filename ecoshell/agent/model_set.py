@@ -74,22 +74,19 @@ class ModelSet:
     @property
     def _readers(self) -> tuple[MeteredModel, ...]:
         """A small model that does not lead is told only what it needs; all others read names and documents."""
+        if not self.players:
+            return (self.model,)
         return tuple([model for model in self.models if model is self.model or not model.traits.small])
 
     @property
     def registers_freely(self) -> bool:
         """Whether registering takes no thought of its own: a small model is asked one small thing at a time anyway."""
-        return len(self.models) == 1 and self.model.traits.small
+        return self.model.traits.small and len(self.models) == 1
 
     @property
     def calls_undeclared(self) -> bool:
         """Whether all who read everything may call a tool that their array does not hold."""
         return all(model.traits.calls_undeclared for model in self._readers)
-
-    async def warm(self) -> None:
-        """Have models that are slow to load begin to; returns at once."""
-        for model in self.models:
-            await model.warm()
 
     async def aclose(self) -> None:
         """Let the models go."""
@@ -205,22 +202,14 @@ class ActiveModels:
         """
         mode = mode or self.mode
         thinks = self.current.mode.name if mode == AUTO else mode
-        before = (*self.current.models, *self.idle)
         await self._go_over(model or self.session_model, thinks, self.roles if roles is None else roles)
-        self.mode, self.idle = mode, ()
-        for left in before:
-            if left not in self.current.models:
-                await left.aclose()
-        await self._warm(before)
+        self.mode = mode
 
     async def choose(self, mode: str) -> None:
         """Have one of those think that AUTO chooses from; the models of the one before stay loaded beside it."""
-        if self.current.mode.name == mode:
-            return
-        before = (*self.current.models, *self.idle)
-        await self._go_over(self.session_model, mode, self.roles)
-        self.mode, self.idle = AUTO, tuple(left for left in before if left not in self.current.models)
-        await self._warm(before)
+        if self.current.mode.name != mode:
+            await self._go_over(self.session_model, mode, self.roles, keep=True)
+            self.mode = AUTO
 
     async def give(self, roles: RoleModels) -> None:
         """Go on with these models in the roles of the mode umi; in another they are kept for it, if they can be had."""
@@ -234,18 +223,19 @@ class ActiveModels:
 
     async def aclose(self) -> None:
         """Let the models go, and what they share."""
-        await self.current.aclose()
-        for model in self.idle:
+        for model in (*self.current.models, *self.idle):
             await model.aclose()
         await self.factory.aclose()
 
-    async def _go_over(self, model: str, mode: str, roles: RoleModels) -> None:
-        there = (*self.current.models, *self.idle)
-        self.current = await asyncio.to_thread(self.factory.make, model, mode, roles=roles, at_hand=there)
+    async def _go_over(self, model: str, mode: str, roles: RoleModels, *, keep: bool = False) -> None:
+        """Have others think; who does no more is let go or, with `keep`, idle."""
+        before = (*self.current.models, *self.idle)
+        self.current = await asyncio.to_thread(self.factory.make, model, mode, roles=roles, at_hand=before)
         self.session_model, self.roles = model, roles
-
-    async def _warm(self, before: Sequence[MeteredModel]) -> None:
-        """Have those models begin to load that were not there before."""
+        left = tuple(one for one in before if one not in self.current.models)
+        self.idle = left if keep else ()
+        for one in left if not keep else ():
+            await one.aclose()
         for come in self.current.models:
             if come not in before:
                 await come.warm()

@@ -33,7 +33,7 @@ from ecoshell.catalog.registration import (
 )
 from ecoshell.catalog.search import shortlist
 from ecoshell.events import ToolsOffered
-from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.messages import Message, Usage
 from ecoshell.strategies.base import Path, Tried
 
 _NAMES = 5_000
@@ -105,7 +105,8 @@ class TurnContext:
 
     def registered(self, path: Path) -> tuple[str, ...]:
         """Names the path may call, in the order of registration."""
-        return tuple([document.name for document in self._documents(path)])
+        documents = self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered)))
+        return tuple([document.name for document in documents])
 
     def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
         """What a mode sees on this path, and beside siblings that were tried."""
@@ -113,14 +114,11 @@ class TurnContext:
         return replace(
             self.beginning,
             path=path,
-            registered=self._documents(path),
+            registered=self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered))),
             forbidden=forbidden,
             closed=bool(forbidden) and len(forbidden) == len(self.catalog),
             tried=tried,
         )
-
-    def _documents(self, path: Path) -> tuple[ToolDocument, ...]:
-        return self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered)))
 
 
 def make_offer(
@@ -137,7 +135,8 @@ def make_offer(
     if names_tokens(deps, listed, models.sizes) > room:
         alone = dict(zip(listed, models.sizes(f", {name}" for name in listed), strict=True))
         listed = shortlist(question, deps.ranker, alone, room)
-    there, forbidden, hidden = library.skills, plan.forbidden, plan.hidden
+    there, forbidden = library.skills, plan.forbidden
+    hidden = forbidden if plan.strict else ()
     names = tuple([name for name in listed if name in there or name not in hidden])
     whole, large = len(listed) == len(catalog), catalog.grows or len(names) < len(catalog)
 
@@ -184,8 +183,14 @@ def names_tokens(deps: Dependencies, names: Iterable[str], sizes: Callable[[Iter
 
 def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) -> Policy:
     """What the user settled, what the session began with, what the models can hold, and how they do by names."""
-    context, traits = deps.models.current.context, deps.models.current.model.traits
-    unpriced = rates_of(traits.price, 0) is TOKEN_WEIGHTS
+    models, found, traits = deps.models.current, plan.priced.remaining, deps.models.current.model.traits
+    context, price, unpriced = models.context, models.price, rates_of(traits.price, 0) is TOKEN_WEIGHTS
+    # Tokens that documents may take up front, by the context and by the caps.
+    rooms = [(_CONTEXT if context is None else context) // _DOCUMENTS_SHARE]
+    if found is not None:
+        share = max(0, found.budget) // (_DOCUMENTS_PART * Workload().calls)
+        rate = _TOKENS if found.unit == "tokens" else 0 if price is None else price.cost(Usage(input=_TOKENS))
+        rooms += [share * _TOKENS // rate] if rate else []
     # How often a task is taken to fail for a needed tool that is a name alone: half of what the model has failed, as
     # nobody knows why, with two tasks that were answered beside it, so that one failure says little.
     record = plan.inputs.record
@@ -200,23 +205,12 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
         "names" if _registers_by_itself(deps) else deps.settings.registration,
         presentation,
         whole,
-        _documents_room(plan, deps),
+        min(rooms),
         little=LITTLE if context is None else int(context * LITTLE_SHARE),
         forgotten=forgotten + Decimal(str(round(failed / 2, 3))),
         native=unpriced,
         grows=deps.catalog.grows,
     )
-
-
-def _documents_room(plan: TurnPlan, deps: Dependencies) -> int:
-    """Tokens that documents may take up front, by the context and by the caps."""
-    context, found, price = deps.models.current.context, plan.priced.remaining, deps.models.current.price
-    rooms = [(_CONTEXT if context is None else context) // _DOCUMENTS_SHARE]
-    if found is not None:
-        share = max(0, found.budget) // (_DOCUMENTS_PART * Workload().calls)
-        rate = _TOKENS if found.unit == "tokens" else 0 if price is None else price.cost(Usage(input=_TOKENS))
-        rooms += [share * _TOKENS // rate] if rate else []
-    return min(rooms)
 
 
 def _registers_by_itself(deps: Dependencies) -> bool:

@@ -48,14 +48,9 @@ class ProviderFollower:
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._told: set[str] = set()
 
-    @property
-    def all(self) -> Sequence[ToolProvider]:
-        """Every provider."""
-        return self._catalog.providers
-
     def ask_unknown(self) -> None:
         """Begin to ask the providers that have never said which tools they have, each once."""
-        for one in self.all:
+        for one in self._catalog.providers:
             if not one.known and one.name not in self._asked:
                 self._asked[one.name] = asyncio.create_task(_connect(one))
 
@@ -71,7 +66,7 @@ class ProviderFollower:
         for complaint in self._complaints:
             emit(Notice(complaint))
         self._complaints.clear()
-        for one in self.all:
+        for one in self._catalog.providers:
             task = self._asked.get(one.name)
             if task is not None and task.done() and not one.known and one.name not in self._told:
                 self._told.add(one.name)
@@ -97,11 +92,11 @@ class ProviderFollower:
     @property
     def servers(self) -> "Mapping[str, McpServer]":
         """Those that may have resources and prompts, by name."""
-        if not self.all:
+        if not self._catalog.providers:
             return {}
         from ecoshell.tools.mcp.provider import McpServer
 
-        return {one.name: one for one in self.all if isinstance(one, McpServer)}
+        return {one.name: one for one in self._catalog.providers if isinstance(one, McpServer)}
 
     def mentions(self, question: str) -> Sequence[re.Match[str]]:
         """Where the question has the resource of a server: `@server:address`."""
@@ -190,7 +185,7 @@ class ProviderFollower:
         for task in self._asked.values():
             task.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
-        await asyncio.gather(*(one.aclose() for one in self.all))
+        await asyncio.gather(*(one.aclose() for one in self._catalog.providers))
 
 
 def _given(prompt: "Prompt", typed: str) -> dict[str, str]:

@@ -62,9 +62,14 @@ class Archive:
     """All sessions of the user; `current` gives the id of the one being talked in. Raises StoreError and UsageError."""
 
     def __init__(
-        self, store: SessionStore, ledger: Ledger, *, forget: Callable[[str], None], current: Callable[[], str]
+        self,
+        store: SessionStore,
+        ledger: Ledger,
+        *,
+        forget: Iterable[Callable[[str], None]],
+        current: Callable[[], str],
     ) -> None:
-        """`forget` removes what else is kept of a session, and may block."""
+        """`forget` remove what else is kept of a session, and may block."""
         self._store = store
         self._ledger = ledger
         self._forget = forget
@@ -90,17 +95,15 @@ class Archive:
         if session == self._current():
             raise UsageError("This is the session you are in.", fix="Begin or resume another one, then delete it.")
         await asyncio.to_thread(self._store.delete, session)
-        await asyncio.to_thread(self._forget, session)
+        for forget in self._forget:
+            await asyncio.to_thread(forget, session)
 
     async def export(self, session: str, file: Path, *, running: bool = False) -> None:
         """Write a session into a new file: as JSON where the name ends so, else as Markdown; see `as_markdown`."""
-        await asyncio.to_thread(self._export, session, file, running)
-
-    def _export(self, session: str, file: Path, running: bool) -> None:
         from ecoshell.sessions.export import as_json, as_markdown, write_new
 
-        write = as_json if file.suffix == ".json" else partial(as_markdown, running=running)
-        write_new(file, write(self._store.events(session), self._store.info(session)))
+        write, store = as_json if file.suffix == ".json" else partial(as_markdown, running=running), self._store
+        await asyncio.to_thread(lambda: write_new(file, write(store.events(session), store.info(session))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,18 +211,18 @@ class Shell:
         self.deps = deps
         self.store = store
         self.ledger = ledger
-        self.archive = Archive(store, ledger, forget=self._forget, current=lambda: self.session)
+        self.session = ""
+        """The id of the session being talked in."""
+        forget = (deps.workspace.undo.forget, deps.providers.forget_session)
+        self.archive = Archive(store, ledger, forget=forget, current=lambda: self.session)
         self.workspace = workspace
         self._commands = commands
         self._conversation: Conversation | None = None
         self._in_order = asyncio.Lock()
-        self._past: Sequence[Event] = ()
+        self.past: Sequence[Event] = ()
+        """The events of the session from before it was opened here, and what it goes on with."""
         self.resumed: Notice | None = None
         """With what a session goes on that was there before."""
-
-    def _forget(self, session: str) -> None:
-        self.deps.workspace.undo.forget(session)
-        self.deps.providers.forget_session(session)
 
     @property
     def conversation(self) -> Conversation:
@@ -227,10 +230,6 @@ class Shell:
         if self._conversation is None:
             raise StoreError("No session is open yet.", fix="Call Shell.open first.")
         return self._conversation
-
-    @property
-    def session(self) -> str:
-        return self.conversation.session
 
     async def open(self, session: str | None = None) -> None:
         """Talk in a new session, or go on with the one whose id begins so; raises UsageError and StoreError."""
@@ -240,8 +239,9 @@ class Shell:
             opened = await asyncio.to_thread(self.store.find, session)
         if self._conversation is not None:
             await self._conversation.leave()
-        self._past, self.resumed = await asyncio.to_thread(self.store.past, opened), None
-        self._conversation = await asyncio.to_thread(Conversation, self.deps, opened, self._past)
+        self.past, self.resumed = await asyncio.to_thread(self.store.past, opened), None
+        self._conversation = await asyncio.to_thread(Conversation, self.deps, opened, self.past)
+        self.session = opened
 
     async def bring_back(self) -> None:
         """Go on with the model, the mode and the roles that the session was last asked with, if they can be had."""
@@ -267,6 +267,7 @@ class Shell:
             f"Session {self.session} goes on with {thinks}, in the mode {self.deps.models.mode}, in {self.workspace}."
         )
         self.resumed = Notice(" ".join(filter(None, (said, told, otherwise))))
+        self.past = (*self.past, self.resumed)
 
     @property
     def farewell(self) -> str:
@@ -289,7 +290,8 @@ class Shell:
         if self.read_only is None:
             await in_thread(warm_worker)
             self.deps.providers.ask_unknown()
-            await self.deps.models.current.warm()
+            for model in self.deps.models.current.models:
+                await model.warm()
 
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
         """One turn; see Conversation.ask. Files and resources of servers that it mentions with `@` go along with it.
@@ -300,7 +302,9 @@ class Shell:
         if (unwritable := self.read_only) is not None:
             raise unwritable
         conversation = self.conversation
-        conversation.require_ready(question)
+        if not question.strip():
+            raise UsageError("The question is empty.", fix="Type what you would like to know or have done.")
+        conversation.require_free()
         given, notices, rest = tuple(attachments), list[str](), question
         if mentions := self.deps.providers.mentions(question):
             try:
@@ -310,7 +314,10 @@ class Shell:
             given, notices = (*taken.attachments, *given), taken.notices
             for match in mentions:  # else they would be looked for among the files
                 rest = f"{rest[: match.start()]}{' ' * len(match[0])}{rest[match.end() :]}"
-        named = self._may_read if self.deps.by_program else None
+        named: Callable[[str], bool] | None = None
+        if self.deps.by_program and READ_FILE in self.deps.catalog:  # as the agent could read what is only named
+            tool, rules = self.deps.catalog.tool(READ_FILE), self.deps.approvals.rules
+            named = lambda path: rules.judge(Call(READ_FILE, {"path": path}), tool).verdict == "allow"  # noqa: E731
         found = await self.deps.workspace.mentioned(rest, given, named)
         if conversation is not self._conversation:
             return
@@ -320,14 +327,6 @@ class Shell:
                 if conversation is not self._conversation:
                     return
                 yield event
-
-    def _may_read(self, path: str) -> bool:
-        """Whether a file may be read that is only named, as the agent could."""
-        catalog = self.deps.catalog
-        if READ_FILE not in catalog:
-            return False
-        call, rules = Call(READ_FILE, {"path": path}), self.deps.approvals.rules
-        return rules.judge(call, catalog.tool(READ_FILE)).verdict == "allow"
 
     async def run(self, command: str) -> CommandRan:
         """Run a command in the workspace, as typed by the person; its output goes along with the next question.
@@ -392,14 +391,6 @@ class Shell:
         """Each slash command as it is typed, and what it does."""
         return self._commands().overview()
 
-    async def past(self) -> Sequence[Event]:
-        """The events of the session from before it was opened here, and what it goes on with."""
-        return (*self._past, self.resumed) if self.resumed else self._past
-
-    async def caps(self) -> tuple[CapState, ...]:
-        """The caps over the session as they stand."""
-        return await self.deps.budget.caps()
-
     async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> Sequence[Event]:
         """Keep the person's word on a call's result; None takes it back. Raises StoreError.
 
@@ -412,15 +403,27 @@ class Shell:
     async def set_cap(self, scope: Scope, cap: Amount | None) -> None:
         """Set a cap, or remove the scope's with None."""
         await self.deps.budget.set_cap(scope, cap)
-        await self.conversation.note(BudgetChanged(await self.caps()))
-
-    def document(self, name: str) -> ToolDocument:
-        """The document of a known tool; raises UsageError."""
-        return self.conversation.known(name)
+        await self.conversation.note(BudgetChanged(await self.deps.budget.caps()))
 
     async def tool_details(self, name: str) -> ToolDetails:
         """All there is to tell of a known tool; raises UsageError."""
-        return await asyncio.to_thread(self._tool_details, self.document(name))
+        conversation, store, session = self.conversation, self.store, self.session
+        document, skill = conversation.known(name), conversation.memory.library.skills.get(name)
+        measure, presentation = self.deps.models.current.measure, conversation.memory.presentation
+        tokens, exact = await asyncio.to_thread(measure, document, presentation)
+        tool, since = self.deps.catalog.tool(name), None
+        if skill is not None:
+            since = await asyncio.to_thread(lambda: registered_since(name, store.events(session)))
+        return ToolDetails(
+            document=document,
+            effects=tuple(sorted(tool.effects)),
+            price_nano=tool.price_nano,
+            tokens=tokens,
+            exact=exact,
+            by="" if skill is None else skill.by,
+            since=since,
+            why=conversation.decision.why(name) if conversation.decision else "",
+        )
 
     async def models(self) -> Sequence[ModelRow]:
         """Every model one could go on with."""
@@ -434,30 +437,15 @@ class Shell:
         """Which model answers, and how to get a better one."""
         return await asyncio.to_thread(self.deps.models.factory.introduction, self.deps.models.name)
 
-    def _tool_details(self, document: ToolDocument) -> ToolDetails:
-        conversation, tool = self.conversation, self.deps.catalog.tool(document.name)
-        skill = conversation.library.skills.get(document.name)
-        tokens, exact = self.deps.models.current.measure(document, conversation.presentation)
-        return ToolDetails(
-            document=document,
-            effects=tuple(sorted(tool.effects)),
-            price_nano=tool.price_nano,
-            tokens=tokens,
-            exact=exact,
-            by="" if skill is None else skill.by,
-            since=registered_since(document.name, self.store.events(self.session)) if skill else None,
-            why=conversation.decision.why(document.name) if conversation.decision else "",
-        )
-
     async def standing(self) -> Standing:
         """What a status line or a side panel shows now."""
         standing = await asyncio.to_thread(self._standing)
         return replace(standing, planned=await self.conversation.planned())
 
     def _standing(self) -> Standing:
-        deps, library, session = self.deps, self.conversation.library, self.session
+        deps, library, session = self.deps, self.conversation.memory.library, self.session
         counted, exact = deps.models.current.sizes_at_hand(
-            map(self.conversation.presentation.shown, deps.catalog.documents)
+            map(self.conversation.memory.presentation.shown, deps.catalog.documents)
         )
         sizes = dict(zip(deps.catalog.names, counted, strict=True))
         named = (self.conversation.memory.shown.names or {*deps.catalog.names}) - {*library.names}

@@ -1,7 +1,7 @@
 """The driver: runs a strategy's requests against a mode and the guarded tools, from question to answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -37,7 +37,6 @@ from ecoshell.strategies.base import (
     Outcome,
     Path,
     Rank,
-    Request,
     RunParallel,
     Step,
     Strategy,
@@ -86,15 +85,12 @@ class PathTracker:
             gone = tuple(name for name in self.path.registered if name not in to.registered)
             calls = tuple(step.call.id for step in to.steps)
             self._emit(BranchLeft(calls, len(left), reason, gone))
-            lasting = ", ".join(dict.fromkeys(step.call.subject for step in left if self._lasts(step)))
+            made = (step.call for step in left if not step.observation.refused and step.call.name != TOOL_REGISTER)
+            tools = [call.subject for call in made if call.subject in self._catalog]
+            lasting = ", ".join(dict.fromkeys(name for name in tools if self._catalog.tool(name).effects & LASTING))
             if lasting:
                 self._emit(Notice(f"What {lasting} did on the way that was left is not undone by going back."))
         self.follow(to)
-
-    def _lasts(self, step: Step) -> bool:
-        if step.observation.refused or step.call.name == TOOL_REGISTER or step.call.subject not in self._catalog:
-            return False
-        return bool(self._catalog.tool(step.call.subject).effects & LASTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +174,26 @@ class Turn:
         reply: Reply = None
         try:
             while True:
-                reply = await self._fulfil(thinking.send(reply))
+                want = thinking.send(reply)
+                self._tracker.follow(want.path)
+                match want:
+                    case AskModel():
+                        reply = await self._think(want)
+                    case CallTool():
+                        reply = await self._act(want)
+                    case Rank():  # its price was not asked about: it is less than that of either thought, which were
+                        try:
+                            view = self._turn_context.view(want.path)
+                            reply = await self._mode.prefer(view, want.one, want.other, self._emit)
+                        except LimitReached as limit:
+                            reply = None
+                            self._emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
+                    case Backtrack():
+                        reply = self._tracker.backtrack(want.to, want.reason)
+                    case Draft():
+                        reply = await self._draft(want)
+                    case RunParallel():
+                        reply = await self._parallel.run(self._mode, want.path, self._steps)
         except StopIteration as stop:
             return stop.value
         finally:
@@ -189,30 +204,22 @@ class Turn:
         """What the next step would see, as far as the turn has come."""
         return self._turn_context.view(self._tracker.path)
 
-    async def _fulfil(self, want: Request) -> Reply:
-        self._tracker.follow(want.path)
-        match want:
-            case AskModel():
-                return await self._think(want)
-            case CallTool():
-                return await self._act(want)
-            case Rank():
-                return await self._prefer(want)
-            case Backtrack():
-                return self._tracker.backtrack(want.to, want.reason)
-            case Draft():
-                return await self._draft(want)
-            case RunParallel():
-                return await self._parallel.run(self._mode, want.path, self._steps)
-
     async def _act(self, want: CallTool) -> tuple[Observation, ...]:
-        """The calls of one thought: in order, and those side by side that follow one another and only read."""
-        path, seen = want.path, list[Observation]()
-        for calls in self._groups(want.calls):
+        """The calls of one thought: in order, and those side by side that follow one another, read only and differ."""
+        catalog, path, seen = self._turn_context.catalog, want.path, list[Observation]()
+        waiting = [*want.calls]
+        while waiting:
+            group = [waiting.pop(0)]
+            while waiting:
+                both = (group[0], waiting[0])
+                read = all(one.name in catalog and catalog.tool(one.name).effects <= {"read"} for one in both)
+                if not read or any(same(one, waiting[0]) for one in group):
+                    break
+                group.append(waiting.pop(0))
             self._tracker.follow(path)
-            group = await asyncio.gather(*(self._call(path, call) for call in calls))
-            path = path.then(*(Step("", call, one) for call, one in zip(calls, group, strict=True)))
-            seen += group
+            found = await asyncio.gather(*(self._call(path, call) for call in group))
+            path = path.then(*(Step("", call, one) for call, one in zip(group, found, strict=True)))
+            seen += found
         return tuple(seen)
 
     async def _call(self, path: Path, call: Call) -> Observation:
@@ -221,32 +228,6 @@ class Turn:
             self._emit(Rationale(rationale, self._mode.role))
         registered = frozenset(self._turn_context.registered(path))
         return await self._executor.execute(call, CallContext(path, registered, self._emit, rationale, role=role))
-
-    def _groups(self, calls: Sequence[Call]) -> list[list[Call]]:
-        groups: list[list[Call]] = []
-        for call in calls:
-            last = groups[-1] if groups else []
-            together = self._reads(call) and all(self._reads(one) and not same(one, call) for one in last)
-            if last and together:
-                last.append(call)
-            else:
-                groups.append([call])
-        return groups
-
-    def _reads(self, call: Call) -> bool:
-        catalog = self._turn_context.catalog
-        return call.name in catalog and catalog.tool(call.name).effects <= {"read"}
-
-    async def _prefer(self, want: Rank) -> Thought | None:
-        """The better of two thoughts; where no cap has room to compare them, the turn goes on without.
-
-        Nobody is asked about its price first: it is less than that of either thought, which were asked about.
-        """
-        try:
-            return await self._mode.prefer(self._turn_context.view(want.path), want.one, want.other, self._emit)
-        except LimitReached as limit:
-            self._emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
-            return None
 
     async def _think(self, want: AskModel) -> Thought:
         def ask(view: View) -> Awaitable[Thought]:
@@ -340,29 +321,25 @@ class Turn:
             self._emit(Notice(f"{why}; answering from what there is."))
             return await self._conclude()
         answer, role = outcome.answer, self._answerer
-        if outcome.ending == "answered" and not answer.strip():
-            answer, role = await self._asked_again()
+        if outcome.ending == "answered" and not answer.strip():  # it is asked once more; else the result answers
+            found = self._tracker.path.found
+            try:
+                answer, role = await self._concluding()
+            except ModelBroken:
+                if not found:
+                    raise
+                answer, role = "", ""
+            if not answer and not found:
+                alone = self._answerer in ("", self._mode.role)
+                who, command = (self._mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
+                raise ModelBroken(
+                    f"{who} gave an empty answer, also when it was asked once more.",
+                    kept="The session is kept.",
+                    fix=f"Ask again, or choose another model with {command}.",
+                )
+            answer = answer or _quoted(found[-1])
         self._emit(Answer(answer, role=role))
         return Ended(outcome.ending, answer)
-
-    async def _asked_again(self) -> tuple[str, str]:
-        """The answer of a model that ended with nothing to say, and who wrote it: asked once more, else the result."""
-        found = self._tracker.path.found
-        try:
-            text, role = await self._concluding()
-        except ModelBroken:
-            if not found:
-                raise
-            text, role = "", ""
-        if text or found:
-            return text or _quoted(found[-1]), role
-        alone = self._answerer in ("", self._mode.role)
-        who, command = (self._mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
-        raise ModelBroken(
-            f"{who} gave an empty answer, also when it was asked once more.",
-            kept="The session is kept.",
-            fix=f"Ask again, or choose another model with {command}.",
-        )
 
     async def _conclude(self) -> Ended:
         """Answer from what there is; without such an answer, quote the last result."""

@@ -5,9 +5,10 @@
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.judging import ROLE as JUDGE
@@ -111,7 +112,16 @@ class PlanSnapshot:
         Computes, so it belongs into a thread.
         """
         foreseen = self.models.mode.foresee(self.view)
-        remaining = remaining_budgets(self.caps, self.aside, foreseen)
+        remaining: dict[Unit, RemainingBudget] = {}
+        for cap in self.caps:  # what is set aside for the answer counts as reserved, not as used
+            left = cap.limit - used(cap, self.aside)
+            if cap.unit in remaining and left >= remaining[cap.unit].cap:
+                continue
+            if self.aside is None:
+                reserved = of_aside(foreseen).in_unit_of(cap) or 0
+            else:
+                reserved = (self.aside.nano or 0) if cap.unit == "usd" else self.aside.tokens
+            remaining[cap.unit] = RemainingBudget(cap.unit, max(0, left), reserved)
         guess = _expected([call for call in foreseen.steps if call.request.purpose != "answer"])
         prices = [model.traits.price for model in self.models.models]
         costs_money = self.tools.priced or any(price is not None and price.worst(1, 1) for price in prices)
@@ -163,21 +173,6 @@ class PlanSnapshot:
             if most >= paid:
                 return PricedPlan(plan, unit, found, costs, paid, before)
             paid = most
-
-
-def remaining_budgets(caps: Iterable[CapState], aside: Hold | None, foreseen: Foreseen) -> dict[Unit, RemainingBudget]:
-    """What the caps leave, by unit; what is set aside for the answer counts as reserved, not as used."""
-    found: dict[Unit, RemainingBudget] = {}
-    for cap in caps:
-        left = cap.limit - used(cap, aside)
-        if cap.unit in found and left >= found[cap.unit].cap:
-            continue
-        if aside is None:
-            reserved = of_aside(foreseen).in_unit_of(cap) or 0
-        else:
-            reserved = (aside.nano or 0) if cap.unit == "usd" else aside.tokens
-        found[cap.unit] = RemainingBudget(cap.unit, max(0, left), reserved)
-    return found
 
 
 def _expected(calls: Sequence[ForeseenCall]) -> StepCost:
@@ -257,11 +252,12 @@ class TurnPlan:
         """The caps as they were told of last; None before they were read."""
         self._view = inputs.view
         settings = deps.settings
-        self._strict = settings.strict
+        self.strict = settings.strict
+        """Whether tools that are forbidden are not even offered; else a cap hides no name."""
         self._task = TaskPlan([], threshold=settings.threshold, strict=settings.strict, earned=settings.earned)
         registered = (tool.name for tool in inputs.view.registered)
         self._tools = ToolCosts(deps.catalog, inputs.evidence, registered, resources=deps.profiles.resources)
-        self._thinking = ThinkingCost(registers_freely=deps.models.current.registers_freely)
+        self.thinking = ThinkingCost(registers_freely=deps.models.current.registers_freely)
         self._known: set[str] = set()
         """The tools that the model can name."""
         self._told_forbidden: dict[str, frozenset[str]] = {}
@@ -282,11 +278,6 @@ class TurnPlan:
         """Why the plan was made that was last told of."""
 
     @property
-    def thought(self) -> StepCost:
-        """What has been thought since the last call: by one step, or by those that a search compared."""
-        return self._thinking.taken
-
-    @property
     def enforced(self) -> bool:
         """Whether calls may be refused by the plan: where a cap stands and the mode binds."""
         return "btp" in self._deps.settings.plan and self.priced.remaining is not None
@@ -301,11 +292,6 @@ class TurnPlan:
         return {row.tool: row.why for row in self.priced.plan.rows if not row.left} if self.enforced else {}
 
     @property
-    def hidden(self) -> Collection[str]:
-        """Tools that are not even offered: strictly those that are forbidden; else a cap hides no name."""
-        return self.forbidden if self._strict else ()
-
-    @property
     def answer_only(self) -> bool:
         """Whether an answer fits what is left, and no tool beside it."""
         found, reasons = self.priced.remaining, set(self.forbidden.values())
@@ -314,7 +300,7 @@ class TurnPlan:
 
     def refusal(self, tool: str) -> str:
         why = self.forbidden.get(tool)
-        better = self.priced.plan.better(tool) if self.enforced and not self._strict else None
+        better = self.priced.plan.better(tool) if self.enforced and not self.strict else None
         return "" if why is None and better is None else refused(self.priced, tool, why, better, self._known)
 
     def shortage(self, tool: str) -> LimitReached | None:
@@ -330,9 +316,7 @@ class TurnPlan:
         if tightest is None or need <= found.cap:
             return None
 
-        def shown(amount: int) -> str:
-            return amount_text(amount, found.unit)
-
+        shown = partial(amount_text, unit=found.unit)
         beside = f", and {better.tool} ({shown(better.cost)}) is worth more" if better is not None else ""
         return LimitReached(
             f"{tool} is expected to cost {shown(cost.total)}. The {tightest.scope}'s cap has {shown(found.cap)} left, "
@@ -348,7 +332,7 @@ class TurnPlan:
         row, budget = self.priced.plan.row(tool), self.priced.plan.budget
         if not self.enforced or row is None or budget is None:
             return 0 if self.enforced else None
-        if self._strict or tool in self.forbidden:
+        if self.strict or tool in self.forbidden:
             return row.left
         return budget // row.cost if row.cost else None
 
@@ -375,39 +359,36 @@ class TurnPlan:
                         self._told_caps = self._caps
             if for_offer and not self._caps and "prompt" not in self._deps.settings.plan:
                 return
-            snapshot = self._snapshot()
+            deps, models = self._deps, self._deps.models.current
+            snapshot = PlanSnapshot(
+                caps=tuple(self._caps),
+                models=models,
+                aside=models.mode.aside,
+                view=self._view,
+                ahead=self.thinking.ahead,
+                threshold=deps.settings.threshold,
+                strict=self.strict,
+                hour_nano=deps.settings.hour_nano or 0,
+                uses=dict(self._task.uses),
+                registered=self._tools.registered,
+                inputs=self.inputs,
+                task=self._task.copy(),
+                tools=self._tools.copy(),
+            )
             if snapshot != self._made_of:
                 self.priced, self._foreseen, self._shown = await asyncio.to_thread(snapshot.solve)
                 self._made_of = snapshot
-
-    def _snapshot(self) -> PlanSnapshot:
-        deps = self._deps
-        return PlanSnapshot(
-            caps=tuple(self._caps),
-            models=deps.models.current,
-            aside=deps.models.current.mode.aside,
-            view=self._view,
-            ahead=self._thinking.ahead,
-            threshold=deps.settings.threshold,
-            strict=self._strict,
-            hour_nano=deps.settings.hour_nano or 0,
-            uses=dict(self._task.uses),
-            registered=frozenset(self._tools.registered),
-            inputs=self.inputs,
-            task=self._task.copy(),
-            tools=self._tools.copy(),
-        )
 
     async def settle(self, view: View, offered: Sequence[str]) -> None:
         """Plan with what the model is really shown, of which these names are offered."""
         self._view = view
         self._known = {*offered, *self._tools.registered}
-        self._told_forbidden[""] = self._known_forbidden
+        self._told_forbidden[""] = frozenset(self.forbidden) & self._known
         await self.renew()
 
     def see(self, event: Event) -> None:
         """Take one of the turn's events into account; what it changes is planned for at the next `refresh`."""
-        self._thinking.see(event)
+        self.thinking.see(event)
         match event:
             case ToolRegistered():
                 self._tools.registered.add(event.name)
@@ -425,7 +406,7 @@ class TurnPlan:
 
     async def refresh(self, emit: Emit) -> None:
         """Plan anew for the step that comes now; tell of it as `follow` does."""
-        self._thinking.step()
+        self.thinking.step()
         await self.follow(emit)
 
     async def follow(self, emit: Emit) -> None:
@@ -439,25 +420,17 @@ class TurnPlan:
         elif self._unplanned != before:
             self.tell(emit, "a step did not cost what was expected")
 
-    def end(self) -> None:
-        """The turn is over: what was thought last called for no use."""
-        self._thinking.drop()
-
     async def count(self, call: Call, thought: StepCost, *, price: int, seconds: float, helpful: bool | None) -> str:
         """Count one use, called for by `thought`, and plan what remains; gives what the model reads after it."""
         self._task.count(call.name, helpful)
         self._tools.learn(call.name, thought, price=price, seconds=seconds)
         await self.renew()
-        before, after = next(reversed(self._told_forbidden.values()), frozenset[str]()), self._known_forbidden
+        before = next(reversed(self._told_forbidden.values()), frozenset[str]())
+        after = frozenset(self.forbidden) & self._known
         self._told_forbidden[call.id] = after
         fresh = [name for name in self.forbidden if name in after - before]
         tells = "prompt" in self._deps.settings.plan
         return after_result(self.priced, self.forbidden, fresh, sorted(before - after), tells=tells)
-
-    @property
-    def _known_forbidden(self) -> frozenset[str]:
-        """Tools that are forbidden now, of those the model can name."""
-        return frozenset(name for name in self.forbidden if name in self._known)
 
     def advice(self, offered: Sequence[str]) -> str:
         """What the model reads before the question, beside the names that are offered."""
@@ -501,7 +474,7 @@ class TurnPlan:
             enforced=self.enforced,
             low=low,
             high=high,
-            whole=found.cap + self._thinking.spent.amount(found.unit) if found else None,
+            whole=found.cap + self.thinking.spent.amount(found.unit) if found else None,
         )
 
     @property

@@ -71,7 +71,8 @@ def attach(
     Of what it names without a mark and `named` says may be read, it is the beginning of a file, or what is in a folder.
     """
     found, known, room = Mentioned(), {attachment.name for attachment in given}, ALL_BYTES
-    mentions = dict.fromkeys((match["quoted"], match["quoted"] or match["plain"]) for match in _matches(question))
+    matches = _MENTION.finditer(without_code(question))
+    mentions = dict.fromkeys((match["quoted"], match["quoted"] or match["plain"]) for match in matches)
     for quoted, mention in mentions:
         candidates = dict.fromkeys((mention, mention.rstrip(_TRAILING)))  # without a sentence's signs
         try:
@@ -135,19 +136,14 @@ def without_marks(question: str) -> str:
     """The question as it would be said without mentions: `@notes.txt` is `notes.txt`."""
     parts: list[str] = []
     at = 0
-    for match in _matches(question):
+    for match in _MENTION.finditer(without_code(question)):
         parts.append(question[at : match.start()])
         at = match.start() + 1
     return "".join((*parts, question[at:]))
 
 
-def _matches(question: str) -> Iterator[re.Match[str]]:
-    """What follows an `@`, code left out: there it is a decorator."""
-    return _MENTION.finditer(without_code(question))
-
-
 def without_code(question: str) -> str:
-    """The question with blanks in the place of code."""
+    """The question with blanks in the place of code, where an `@` begins a decorator and no mention."""
     return _CODE.sub(lambda code: " " * len(code.group()), question)
 
 

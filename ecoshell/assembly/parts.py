@@ -242,7 +242,7 @@ def profiles_of(settings: "Settings", paths: Paths) -> Profiles:
         return cost_table(_profiled(paths, lambda store: store.runs()))
 
     if settings.plan.resource_price == "off":
-        return Profiles(costs=costs)
+        return Profiles(0, {}, costs)
     unit = parse_amount(settings.plan.resource_price).value
     profiles = _profiled(paths, lambda store: store.profiles())
     return Profiles(unit, {tool: math.ceil(unit * profile.usual) for tool, profile in profiles.items()}, costs)

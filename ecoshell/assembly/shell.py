@@ -292,7 +292,7 @@ async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") 
     for scope in ("day", "month"):
         cap = None if given[scope] is None else parse_amount(given[scope])
         await shell.deps.budget.gate.adopt_cap(scope, cap)
-    standing = {cap.scope for cap in await shell.caps()}
+    standing = {cap.scope for cap in await shell.deps.budget.caps()}
     for scope in ("turn", "session"):
         if scope == "session" and options.budget is not None:
             await shell.set_cap(scope, parse_amount(options.budget))

@@ -37,7 +37,7 @@ async def assemble_view(options: Options) -> Shell:
 async def caps_of(shell: Shell, options: Options) -> tuple[CapState, ...]:
     """The caps a question would come under now, with `--budget` and the settings' for a session that is not begun."""
     settings = await asyncio.to_thread(load_settings, user_paths())
-    caps = {cap.scope: cap for cap in await shell.caps()}
+    caps = {cap.scope: cap for cap in await shell.deps.budget.caps()}
     for scope in SCOPES:
         text = getattr(settings.budget, scope)
         if scope == "session" and options.budget is not None:

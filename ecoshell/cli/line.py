@@ -92,7 +92,7 @@ class LineShell:
             standing = await self._shell.standing()
             self._printer.line(f"ecoshell {__version__}, {visible_line(standing.model)}", "bold")
             self._printer.line("Ask, or type /help. Ctrl-C stops a turn, Ctrl-D leaves.", "dim")
-            if not await self._shell.past():
+            if not self._shell.past:
                 self._printer.line(visible_line(await self._shell.introduction()), "dim")
             await self._show_past()
         try:
@@ -190,7 +190,7 @@ class LineShell:
     async def _show_past(self) -> None:
         """Print the session so far, as after `/resume`."""
         lines = EventLines(self._printer, streaming=False)
-        for event in await self._shell.past():
+        for event in self._shell.past:
             if isinstance(event, TurnStarted):
                 lines.question(event.question)
             if not isinstance(event, TextArrived):  # whole texts follow the pieces

@@ -154,7 +154,7 @@ class ChatController:
 
     async def begin(self) -> None:
         """Tell what was said in this session before, and show where it stands."""
-        await self._view.recall(await self.shell.past())
+        await self._view.recall(self.shell.past)
         await self.look()
         if (why := self.shell.read_only) is not None:
             self._view.title.state = READ_ONLY
@@ -163,7 +163,7 @@ class ChatController:
     async def introduce(self, *, first: bool = False) -> None:
         """Say in a new session which model answers, and how to get a better one; at the first start, what to ask."""
         with self._fence():
-            if await self.shell.past():
+            if self.shell.past:
                 return
             told = await self.shell.introduction()
             if told and not self.busy:

@@ -37,7 +37,7 @@ async def test_a_turn_that_reaches_its_cap_still_has_the_answer_of_its_model(pla
     async with play(ENDLESS, registration="all", yes=True, **options) as shell:
         add(shell, Wordy(draw))
         events = await turn(shell, "alpha")
-        spent = {cap.scope: cap.limit - cap.spent - cap.held for cap in await shell.caps()}
+        spent = {cap.scope: cap.limit - cap.spent - cap.held for cap in await shell.deps.budget.caps()}
     assert of(events, StepStarted)
     assert of(events, TurnFinished)[-1].status == "limit"
     assert [answer.text for answer in of(events, Answer)] == [SO_FAR]

@@ -26,7 +26,7 @@ class Shelf:
         self.ledger = Ledger(folder / "ledger.sqlite")
         self.here = self.talk("count words")
         self.archive = Archive(
-            self.store, self.ledger, forget=UndoLog(folder / "undo").forget, current=lambda: self.here
+            self.store, self.ledger, forget=(UndoLog(folder / "undo").forget,), current=lambda: self.here
         )
 
     def talk(self, question: str) -> str:

@@ -128,7 +128,7 @@ async def test_a_call_shows_what_its_tool_cost_and_the_turn_counts_it(play):
     async with play([WRITE, finish("done")], registration="all", budget="1.00") as shell:
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
-        caps = await shell.caps()
+        caps = await shell.deps.budget.caps()
     assert of(events, CallFinished)[-1].spent_nano == PRICE_NANO
     assert of(events, TurnFinished)[0].spent_nano == PRICE_NANO
     assert caps[0].spent == PRICE_NANO
@@ -139,7 +139,7 @@ async def test_a_tool_that_was_not_approved_is_not_paid(play):
     async with play([WRITE, finish("done")], registration="all", budget="1.00", person=person) as shell:
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
-        caps = await shell.caps()
+        caps = await shell.deps.budget.caps()
     assert person.asked[0].price_nano == PRICE_NANO
     assert of(events, CallFinished)[-1].spent_nano == 0
     assert caps[0].spent == 0
@@ -235,7 +235,7 @@ async def test_a_tool_that_a_cap_has_too_little_for_is_asked_about_and_runs_once
         shell.deps.settings.plan = "off"
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
-        caps = await shell.caps()
+        caps = await shell.deps.budget.caps()
     (hit,) = person.limits
     assert (hit.need, hit.left, of(events, CallFinished)[-1].observation) == (PRICE_NANO, 1_000_000, "written")
     assert (caps[0].limit, caps[0].spent, of(events, TurnFinished)[0].answer) == (500_000_000, PRICE_NANO, "done")

@@ -114,7 +114,7 @@ async def test_what_a_search_has_registered_and_found_is_there_for_the_other_mod
         events = await turn(shell)
         told = shell.requests[-2]
         assert is_replayed(shell)
-        assert "count_text" in shell.conversation.library
+        assert "count_text" in shell.conversation.memory.library
     assert thinkers(events)[-1] == ("umi", "single")
     assert any("3 lines" in message.text for message in told.messages)
     assert events[-1].status == "answered"
@@ -164,7 +164,7 @@ async def test_the_cap_holds_whoever_goes_on(play, budget, strategy):
     lines = [COUNT, GIVE_UP, GIVE_UP, say("Count. Next: caller."), COUNT] * 8
     async with play(lines, mode="auto", price=PRICE, budget=budget, strategy=strategy, registration="all") as shell:
         events = await turn(shell)
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
     paid = sum(event.spent_nano for event in of(events, BudgetSettled))
     assert (cap.spent, cap.held) == (paid, 0)
     assert paid <= cap.limit

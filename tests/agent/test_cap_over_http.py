@@ -131,7 +131,7 @@ def play(shell):
         with watched(lambda: (shell.session, shell.conversation.turn)) as passed:
             events = await turn(shell)
         assert passed == []
-        states = await shell.caps()
+        states = await shell.deps.budget.caps()
         assert [cap.held for cap in states] == [0] * len(states)
         assert shell.ledger.verify() == ()
         entries = [shell.ledger.entry(held.entry) for held in of(events, BudgetHeld)]
@@ -230,7 +230,7 @@ async def test_an_overbilling_model_is_named_barred_and_asked_again_only_once_it
 async def test_without_a_cap_a_barred_model_may_be_asked(shell, play, server):
     await play("overbilling")
     await shell.command("/new")
-    limits = [cap.scope for cap in await shell.caps()]
+    limits = [cap.scope for cap in await shell.deps.budget.caps()]
     for scope in limits:
         await shell.command(f"/budget {scope} off")
     try:
@@ -256,7 +256,7 @@ async def test_endless_output_is_cut_off_counts_in_full_and_bars_the_model(play,
 @pytest.mark.parametrize("cap", ["session 0.03", "turn 0.03", "session 40000tok", "day 0.03"])
 async def test_a_greedy_model_that_never_ends_is_stopped_at_the_cap_with_an_answer(shell, play, cap):
     if cap.startswith("day"):
-        spent = next(one.spent for one in await shell.caps() if one.scope == "day")
+        spent = next(one.spent for one in await shell.deps.budget.caps() if one.scope == "day")
         cap = f"day {(spent + 30_000_000) / 1e9:.9f}"
     try:
         await shell.command("/plan off")

@@ -84,7 +84,7 @@ async def test_a_resumed_session_goes_on_from_the_summary(play):
         before = shell.conversation.memory.messages
         await shell.open(shell.session)
         assert shell.conversation.memory.messages == before
-        again = Memory(shell.deps.catalog, await shell.past())
+        again = Memory(shell.deps.catalog, shell.past)
         assert again.messages == before
         with pytest.raises(UsageError, match="compacted"):
             await shell.command("/undo")
@@ -98,7 +98,7 @@ async def test_registered_documents_are_known_after_compacting(play, presentatio
         await shell.command("/compact")
         events = await turn(shell, "Count.")
         last = shell.requests[-1]
-    description = shell.document("count_text").description
+    description = shell.conversation.known("count_text").description
     shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
     assert of(events, CallFinished)[0].ok
     assert sum(text.count(description) for text in shown) == 1
@@ -153,7 +153,7 @@ async def test_a_cap_that_leaves_no_room_refuses_it_and_nothing_is_lost(play):
         with pytest.raises(LimitReached):
             await shell.command("/compact")
         assert shell.conversation.memory.messages == before
-        assert all(cap.held == 0 for cap in await shell.caps())
+        assert all(cap.held == 0 for cap in await shell.deps.budget.caps())
 
 
 async def test_it_can_be_stopped_and_is_settled(play, monkeypatch):
@@ -177,7 +177,7 @@ async def test_it_can_be_stopped_and_is_settled(play, monkeypatch):
         assert shell.conversation.memory.messages == before
         assert [event.role for event in of(stored, BudgetSettled)][-1] == "compact"
         assert of(stored, Compacted) == []
-        assert all(cap.held == 0 for cap in await shell.caps())
+        assert all(cap.held == 0 for cap in await shell.deps.budget.caps())
 
 
 async def test_a_summary_that_saves_nothing_is_not_taken(play):

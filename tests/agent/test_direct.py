@@ -40,9 +40,9 @@ async def test_a_tool_registered_on_the_way_is_text_and_called_by_its_own_name(p
         assert set(arrays(shell)) == {("tool_register",)}
         told = [message.text for message in shell.requests[1].messages if message.speaker == "tool"]
         assert told[0].startswith("count_text: Count the lines")
-        settled, messages = shell.conversation.presentation, shell.conversation.memory.messages
+        settled, messages = shell.conversation.memory.presentation, shell.conversation.memory.messages
         await shell.open(shell.session)
-        assert shell.conversation.presentation == settled
+        assert shell.conversation.memory.presentation == settled
         assert shell.conversation.memory.messages == messages
     assert [event.ok for event in of([*events, *again], CallFinished)] == [True, True]
 
@@ -57,8 +57,8 @@ async def test_everything_up_front_stands_in_the_array_in_brief_and_stays_there(
         read = next(document for document in shell.requests[0].callable_now if document.name == "read_file")
         assert "start_line" not in read.entry
         assert "start_line" in read.parameters["properties"]  # what is not told may be called all the same
-        assert shell.conversation.presentation.name == "direct"
-        assert not shell.conversation.presentation.registers
+        assert shell.conversation.memory.presentation.name == "direct"
+        assert not shell.conversation.memory.presentation.registers
         opening = shell.requests[0].messages[1].text
     assert "Tools to register" not in opening
     assert "count_text:" not in opening

@@ -110,7 +110,7 @@ async def test_a_model_without_a_price_at_the_limit_leaves_nothing_held_for_the_
     async with play([finish("ok")], registration="all", price=PRICE, budget="0.010", person=person) as shell:
         shell.deps.settings.plan = "off"  # a plan would leave no tools, and so ask for less
         events = await turn(shell)
-        caps = await shell.caps()
+        caps = await shell.deps.budget.caps()
     assert of(events, LimitHit)
     assert of(events, ErrorHappened)[0].kind == "PriceUnknown"
     assert [cap.held for cap in caps] == [0]
@@ -143,7 +143,7 @@ async def test_what_could_not_be_written_is_written_when_the_shell_closes(play, 
         assert len(tries) == 1  # each may wait ten seconds for the lock
         monkeypatch.setattr(shell.store, "append", write)
     async with play([], resume=session) as shell:
-        past = await shell.past()
+        past = shell.past
     assert (type(past[0]), type(past[-2])) == (TurnStarted, TurnFinished)  # the last says with what it goes on
 
 

@@ -244,7 +244,7 @@ async def test_a_tool_that_ignores_that_it_is_called_off_does_not_keep_a_stopped
         await shell.conversation.stop()
         events = await asyncio.wait_for(reading, 600)
         may_end.set()
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
         assert is_replayed(shell)
     last = {event.label: event.state for event in of(events, NodeChanged)}
     assert (last["stubborn"], last["after"]) == ("stopped", "skipped")

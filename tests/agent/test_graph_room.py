@@ -85,7 +85,7 @@ async def test_eight_calls_that_are_small_are_all_made_where_their_reservations_
         shell.deps.settings.plan = plan_mode
         filled_by(shell, slowly)
         events = await turn(shell)
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
     assert [len(tool.runs) for tool in tools] == [1] * 8
     assert {state for _, state in states(events)} == {"running", "done"}
     assert of(events, LimitHit) == []
@@ -121,7 +121,7 @@ async def test_a_tools_price_waits_for_what_calls_hold_that_are_made_out_beside_
 
         monkeypatch.setattr(shell.deps.budget, "require", required)
         events = await turn(shell)
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
     assert len(buy.runs) == 1
     assert [event.name for event in of(events, CallStarted)].count("buy") == 1
     assert {event.refused for event in of(events, CallFinished)} == {""}
@@ -168,7 +168,7 @@ async def test_stopping_while_branches_wait_for_room_ends_them_all_and_leaves_no
         await slowly("")
         await shell.conversation.stop()
         events = await reading
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
     assert events[-1].status == "interrupted"
     assert (cap.held, cap.spent <= cap.limit) == (0, True)
     last = {event.label: event.state for event in of(events, NodeChanged)}

@@ -285,7 +285,7 @@ async def test_the_cap_holds_under_parallel_nodes(play, budget, plan_mode, mode)
         await shell.deps.models.change(mode=mode)
         shell.deps.settings.plan = plan_mode
         events = await turn(shell)
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
     paid = sum(event.spent_nano for event in of(events, BudgetSettled))
     assert cap.spent == paid <= cap.limit
     assert cap.held == 0
@@ -303,7 +303,7 @@ async def test_priced_tools_side_by_side_stay_within_the_cap(play):
         buy = Probe("buy", price=2_000_000)
         add(shell, buy)
         events = await turn(shell)
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
     assert len(buy.runs) == 2
     assert (cap.spent, cap.held) == (4_000_000, 0)
     refused = [event.refused for event in of(events, CallFinished) if not event.ok]
@@ -376,7 +376,7 @@ async def test_stopping_the_turn_ends_all_branches_and_leaves_no_hold(play, pric
         await begun.wait()
         await shell.conversation.stop()
         events = await reading
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
         assert is_replayed(shell)
     assert sorted(ended) == ["one", "two"]
     assert cap.held == 0
@@ -403,7 +403,7 @@ async def test_stopping_while_calls_are_made_out_settles_them(play):
         await started.wait()
         await shell.conversation.stop()
         events = await reading
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
     assert (events[-1].status, cap.held) == ("interrupted", 0)
     assert cap.spent > 0
 

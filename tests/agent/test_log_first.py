@@ -51,7 +51,7 @@ async def test_no_model_is_asked_while_the_session_cannot_be_written(play, impat
     async with play([finish("ok")], price=PRICE, budget="1") as shell:
         with locked(), pytest.raises(StoreError) as stopped:
             await turn(shell)
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
         assert not shell.requests
         assert (cap.spent, cap.held) == (0, 0)
     assert "The turn was stopped" in stopped.value.message

@@ -104,7 +104,7 @@ async def test_a_server_that_appears_changes_and_goes_leaves_every_byte_of_the_p
         finish("It is gone."),
     ]
     async with play(lines, person=Agrees(), registration="names", presentation=presentation) as shell:
-        server = shell.deps.providers.all[0]
+        server = shell.deps.catalog.providers[0]
 
         async def changed(*tools):
             before = server.tools
@@ -189,7 +189,7 @@ async def test_slash_mcp_lists_servers_and_connects(play, configured):
         assert "Add two numbers." in (await shell.command("/mcp tried")).text
         assert "connected to tried" in (await shell.command("/mcp")).text
         assert "tried.add" in shell.deps.catalog
-        assert isinstance(shell.deps.providers.all[0], McpServer)
+        assert isinstance(shell.deps.catalog.providers[0], McpServer)
 
 
 async def test_a_resource_that_is_mentioned_goes_along_marked_as_the_servers(play, configured):

@@ -93,7 +93,7 @@ async def test_what_registering_and_unregistering_by_hand_leave_is_replayed(play
         await shell.command("/register read_file")
         await shell.command("/unregister count_text")
         assert is_replayed(shell)
-        assert shell.conversation.library.names == ("read_file",)
+        assert shell.conversation.memory.library.names == ("read_file",)
 
 
 class Pool:

@@ -53,7 +53,7 @@ async def test_a_shell_over_files_that_cannot_be_written_resumes_a_session_and_a
         monkeypatch.setattr("ecoshell.assembly.shell.user_paths", lambda: Paths(folder, folder, folder))
         reader = await assemble(Options(workspace=folder, model=None, resume=session))
         try:
-            assert any(isinstance(event, Answer) for event in await reader.past())
+            assert any(isinstance(event, Answer) for event in reader.past)
             with pytest.raises(StoreError, match="cannot be written"):
                 await asked(reader, "second")
         finally:

@@ -281,7 +281,7 @@ async def test_one_cap_stands_over_models_of_different_prices(cast, budget):
     lines = {"planner": [NEXT] * 40, "caller": [CALL] * 40, "summarizer": [say("3")] * 4}
     async with cast(**lines, prices=prices, registration="all", budget=budget) as shell:
         events = await turn(shell)
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
     paid = sum(event.spent_nano for event in of(events, BudgetSettled))
     assert cap.spent == paid <= cap.limit
     assert cap.held == 0
@@ -378,7 +378,7 @@ async def test_a_mixed_trio_of_a_remote_planner_and_local_others_works_under_one
         shell = await assemble(options)
         try:
             events = await turn(shell, "What is 17 * 23, or else 19 * 21?")
-            (cap,) = await shell.caps()
+            (cap,) = await shell.deps.budget.caps()
             by_role = {row.key: row.calls for row in shell.ledger.rows("role")}
             by_model = {row.key: row for row in shell.ledger.rows("model")}
         finally:

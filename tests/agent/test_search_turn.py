@@ -109,7 +109,7 @@ async def test_later_turns_are_told_of_the_path_that_answered_live_and_resumed(p
     ]
     async with play(lines, strategy="dfsdt", registration="names", presentation=presentation) as shell:
         await turn(shell)
-        assert shell.conversation.library.names == ("count_text",)
+        assert shell.conversation.memory.library.names == ("count_text",)
         assert is_replayed(shell)
         before = shell.conversation.memory.messages
         assert [message.call.name for message in before if message.speaker == "tool"] == ["tool_register", "count_text"]
@@ -211,7 +211,7 @@ async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, 
     async with play(WORK[strategy] * 20, strategy=strategy, price=PRICE, budget=budget, registration="all") as shell:
         shell.deps.settings.plan = plan
         events = await turn(shell)
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
     paid = sum(event.spent_nano for event in of(events, BudgetSettled))
     assert cap.spent == paid <= cap.limit
     assert cap.held == 0

@@ -129,7 +129,7 @@ async def test_an_expensive_step_is_asked_about_before_anything_is_reserved(play
 async def test_nothing_is_held_while_the_person_thinks(play, ask_above):
     class Looks(Chooses):
         async def at_cost(self, wanted):
-            self.asked.append(await shell.caps())
+            self.asked.append(await shell.deps.budget.caps())
             return CostChoice("go")
 
     person = Looks()
@@ -161,7 +161,7 @@ async def test_a_cheaper_model_can_be_chosen_before_an_expensive_step(play, ask_
     person = Chooses(CostChoice("model", cheap), CostChoice("go"))
     async with play([finish("ok")], price=PRICE, budget="1.00", person=person) as shell:
         events = await turn(shell)
-        caps = await shell.caps()
+        caps = await shell.deps.budget.caps()
     assert cheap in [offer.name for offer in person.asked[0].offers]
     assert all(offer.most_nano < person.asked[0].high_nano for offer in person.asked[0].offers)
     assert (events[-1].answer, person.asked[1].model) == ("Cheaply done.", cheap)
@@ -173,7 +173,7 @@ async def test_answering_from_what_there_is_is_a_choice_before_an_expensive_step
     lines = [COUNT, say("Three, I think.")]
     async with play(lines, registration="all", price=PRICE, budget="1.00", person=person) as shell:
         events = await turn(shell)
-        caps = await shell.caps()
+        caps = await shell.deps.budget.caps()
     assert (events[-1].status, events[-1].answer) == ("limit", "Three, I think.")
     assert [cap.held for cap in caps] == [0]
 

@@ -74,7 +74,7 @@ async def test_registering_twice_says_so_and_shows_the_document_once(play):
         events = await turn(shell)
         last = shell.requests[-1]
     assert len(of(events, ToolRegistered)) == 1
-    document = shell.document("count_text").as_text()
+    document = shell.conversation.known("count_text").as_text()
     assert sum(message.text.count(document) for message in last.messages) == 1
     assert "registered already" in of(events, CallFinished)[0].observation
 
@@ -85,7 +85,7 @@ async def test_a_document_stands_in_the_context_once(play, presentation):
     async with play(lines, registration="names", presentation=presentation) as shell:
         await turn(shell)
         last = shell.requests[-1]
-    description = shell.document("count_text").description
+    description = shell.conversation.known("count_text").description
     shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
     assert sum(text.count(description) for text in shown) == 1
 
@@ -126,7 +126,7 @@ async def test_a_resumed_session_keeps_its_presentation_and_shows_the_document_o
         await shell.open(shell.session)
         events = await turn(shell, "And now?")
         last = shell.requests[-1]
-    description = shell.document("count_text").description
+    description = shell.conversation.known("count_text").description
     shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
     assert of(events, ToolsOffered)[0].presentation == presentation
     assert of(events, CallFinished)[0].ok
@@ -178,7 +178,7 @@ async def test_at_the_limit_without_a_person_the_answer_is_written_from_what_the
     async with play(lines, registration="names", presentation="stable", price=PRICE, budget="0.012") as shell:
         shell.deps.settings.plan = "off"  # a plan would not spend so much on a use
         events = await turn(shell)
-        caps = await shell.caps()
+        caps = await shell.deps.budget.caps()
     assert of(events, LimitHit)[0].scope == "session"
     assert events[-1].status == "limit"
     assert events[-1].answer
@@ -208,7 +208,7 @@ async def test_nothing_stays_held_when_the_model_chosen_at_the_limit_cannot_be_c
         shell.deps.settings.plan = "off"  # a plan would leave no tools, and so ask for less
         shell.ledger.bar(f"script:{other}", "it billed too much")
         events = await turn(shell)
-        caps = await shell.caps()
+        caps = await shell.deps.budget.caps()
     assert person.hits[0].left < 3500  # the answer's price was set aside
     assert of(events, ErrorHappened)[0].kind == "ModelBarred"
     assert [cap.held for cap in caps] == [0]
@@ -223,7 +223,7 @@ async def test_stopping_at_the_limit_ends_without_an_answer(play):
 async def test_nothing_stays_held_after_a_turn(play):
     async with play([finish("ok")], price=PRICE, budget="1.00") as shell:
         await turn(shell)
-        caps = await shell.caps()
+        caps = await shell.deps.budget.caps()
     assert [cap.held for cap in caps] == [0]
 
 
@@ -282,7 +282,7 @@ async def test_what_was_set_aside_is_given_back_when_not_even_the_conclusion_fit
     async with play([long], registration="all", presentation="stable", price=PRICE, budget="0.012") as shell:
         shell.deps.settings.plan = "off"  # a plan would not spend so much on a use
         events = await turn(shell)
-        caps = await shell.caps()
+        caps = await shell.deps.budget.caps()
     assert of(events, LimitHit)
     assert events[-1].answer.startswith("The last result")
     assert [cap.held for cap in caps] == [0]

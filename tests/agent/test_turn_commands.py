@@ -182,7 +182,7 @@ async def test_a_registered_tool_stays_registered_and_its_document_is_shown_agai
         await turn(shell)
         printed = await shell.command("/undo")
         events = await turn(shell, "Count.")
-        document = shell.document("count_text").as_text()
+        document = shell.conversation.known("count_text").as_text()
         assert "Registered tools stay registered: count_text." in printed.text
         assert of(events, CallFinished)[0].ok
         assert sum(text.count(document) for text in told(shell)) == 1
@@ -287,14 +287,14 @@ async def test_the_session_that_is_resumed_in_its_own_turn_has_all_of_it(play):
         async for event in shell.ask("Sleep."):
             if isinstance(event, CallStarted):
                 await shell.command(f"/resume {shell.session}")
-        assert isinstance((await shell.past())[-2], TurnFinished)
+        assert isinstance(shell.past[-2], TurnFinished)
         assert shell.conversation.memory.messages[-1].text == "[interrupted]"
 
 
 async def test_commands_sent_at_once_keep_their_order(play):
     async with play([]) as shell:
         await asyncio.gather(*(shell.command(f"/budget {number}.00") for number in range(1, 9)))
-        assert (await shell.caps())[0].limit == 8_000_000_000
+        assert (await shell.deps.budget.caps())[0].limit == 8_000_000_000
 
 
 async def test_sessions_show_the_model_that_was_asked_last(play, tmp_path):

@@ -105,7 +105,7 @@ async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, 
         await shell.deps.models.change(mode="umi")
         shell.deps.settings.plan = plan
         events = await turn(shell)
-        (cap,) = await shell.caps()
+        (cap,) = await shell.deps.budget.caps()
     paid = sum(event.spent_nano for event in of(events, BudgetSettled))
     assert cap.spent == paid <= cap.limit
     assert cap.held == 0

@@ -44,7 +44,7 @@ async def test_caps_steps_and_the_way_of_registering_hold_at_once(shell) -> None
     agent = (("agent", name) for name in ("max_steps", "registration", "strategy", "mode"))
     for key in (("budget", "session"), ("budget", "ask_above"), *agent):
         assert await apply(shell, settings, key, Options())
-    assert [(cap.scope, cap.limit) for cap in await shell.caps()] == [("session", 250_000_000)]
+    assert [(cap.scope, cap.limit) for cap in await shell.deps.budget.caps()] == [("session", 250_000_000)]
     assert (shell.deps.settings.max_steps, shell.deps.settings.registration, shell.deps.settings.ask_above_nano) == (
         3,
         "names",
@@ -56,7 +56,7 @@ async def test_caps_steps_and_the_way_of_registering_hold_at_once(shell) -> None
 async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> None:
     await apply(shell, Settings.model_validate({"budget": {"session": "0.25"}}), ("budget", "session"), Options())
     assert not await apply(shell, Settings(), ("budget", "session"), Options())
-    assert len(await shell.caps()) == 1
+    assert len(await shell.deps.budget.caps()) == 1
 
 
 async def test_rules_hold_from_the_next_call_on(shell) -> None:

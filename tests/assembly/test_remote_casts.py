@@ -73,7 +73,7 @@ async def test_what_a_model_reasons_is_told_and_kept_and_no_model_is_sent_it():
         copied, session = (await shell.command("/copy")).value, shell.session
         await shell.aclose()
         again = await assemble(Options(model="openai/reasoner", resume=session))
-        past = await again.past()
+        past = again.past
         await again.aclose()
         assert [event.text for event in past if isinstance(event, Reasoned)] == ["Let me think."] * 2
         assert [event.text for event in events if isinstance(event, Answer)] == ["The answer."]

@@ -119,7 +119,8 @@ class PlayedShell:
             case _:
                 raise UsageError("There is no command /bugdet.", fix="Did you mean /budget?")
 
-    async def past(self) -> list[Event]:
+    @property
+    def past(self) -> list[Event]:
         return self.past_events
 
     async def standing(self) -> Standing:

@@ -191,7 +191,8 @@ class FakeShell:
     async def standing(self) -> Standing:
         return self.state
 
-    async def past(self) -> list[Event]:
+    @property
+    def past(self) -> list[Event]:
         return list(self.earlier)
 
     async def aclose(self) -> None:

@@ -39,7 +39,7 @@ class Shelf:
         return self.current
 
     def stage(self) -> Stage:
-        archive = Archive(self.store, self.ledger, forget=self.undo.forget, current=lambda: self.current)
+        archive = Archive(self.store, self.ledger, forget=(self.undo.forget,), current=lambda: self.current)
         return Stage(SessionPicker(FakeShell(archive=archive)))
 
     def titles(self) -> list[str]:

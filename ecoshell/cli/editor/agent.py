@@ -354,7 +354,7 @@ class EditorSession:
 
     async def replay(self, *, briefly: bool = False) -> None:
         """Tell all that has happened in the session before, or `briefly` what it goes on with, which comes last."""
-        for event in (await self._shell.past())[-1 if briefly else 0 :]:
+        for event in self._shell.past[-1 if briefly else 0 :]:
             await self._tell(self._updates.of(event, past=True))
         await self._tell(self._updates.settled())
 
@@ -475,7 +475,7 @@ class EditorSession:
             return
         row = await asyncio.to_thread(self._shell.ledger.session_row, self.id)
         spent = row.shown_nano if row else 0
-        caps = event.caps if isinstance(event, BudgetChanged) else await self._shell.caps()
+        caps = event.caps if isinstance(event, BudgetChanged) else await self._shell.deps.budget.caps()
         shown_caps: list[dict[str, str]] = []
         for cap in caps:
             amounts = {"limit": cap.limit, "spent": cap.spent, "held": cap.held, "left": cap.left}
