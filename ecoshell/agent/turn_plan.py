@@ -370,7 +370,7 @@ class TurnPlan:
                 strict=self.strict,
                 hour_nano=deps.settings.hour_nano or 0,
                 uses=dict(self._task.uses),
-                registered=self._tools.registered,
+                registered=frozenset(self._tools.registered),
                 inputs=self.inputs,
                 task=self._task.copy(),
                 tools=self._tools.copy(),
