@@ -19,21 +19,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar, overload
 
-from ecoshell.budget.holds import CapState, Scope
-from ecoshell.budget.money import parse_amount
+from ecoshell.budget import CapState, Scope, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import Event, Notice
 from ecoshell.events.outcome import Outcome
 from ecoshell.messages import Attachment, Effect
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
-from ecoshell.tools.base import Limits, Tool
+from ecoshell.tools import Limits, Tool
 from ecoshell.tools.function import FunctionTool
 
 if TYPE_CHECKING:  # what builds an agent is imported once one is opened
+    from ecoshell.agent import UserInterface
     from ecoshell.agent.shell import Shell
-    from ecoshell.agent.user_interface import UserInterface
-    from ecoshell.models.base import Model
+    from ecoshell.models import Model
     from ecoshell.settings.schema import Settings
     from ecoshell.tools.workspace import Workspace
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from ecoshell.errors import EcoshellError, ToolError, nearest
-from ecoshell.files import NO_ROOM, is_special
 from ecoshell.messages import META_TOOLS, Call, Observation, ToolDocument
-from ecoshell.tools.base import Tool, ToolOptions, ToolProvider
+from ecoshell.paths import NO_ROOM, is_special
+from ecoshell.tools import Tool, ToolOptions, ToolProvider
 from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:  # not loaded where there is no plugin that gives such a thing
@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # not loaded where there is no plugin that gives such a thing
 
     from ecoshell.agent.commands import Command as SlashCommand
     from ecoshell.agent.shell import Shell
-    from ecoshell.budget.price import Price
-    from ecoshell.models.base import Model
+    from ecoshell.budget import Price
+    from ecoshell.models import Model
     from ecoshell.paths import Paths
     from ecoshell.plugins import Command
-    from ecoshell.strategies.base import StrategySpec, Thinking
+    from ecoshell.strategies import StrategySpec, Thinking
     from ecoshell.tools.workspace import Workspace
 
 T = TypeVar("T")
@@ -267,7 +267,7 @@ def _named(hook: str, given: Any) -> Iterator[tuple[str, Any]]:
             yield from [] if given == () else [(str(given), Path(given))]
             return
         case "models" | "prices" | "judges":
-            from ecoshell.budget.price import Price
+            from ecoshell.budget import Price
 
             for name, one in dict(given).items():
                 if hook == "models" and not _PREFIX.fullmatch(name):
@@ -279,7 +279,7 @@ def _named(hook: str, given: Any) -> Iterator[tuple[str, Any]]:
                 yield str(name), one
             return
         case "strategies":
-            from ecoshell.strategies.base import StrategySpec as Kind
+            from ecoshell.strategies import StrategySpec as Kind
         case "slash_commands":
             from ecoshell.agent.commands import Command as Kind
         case _:
@@ -356,7 +356,7 @@ def _blamed_strategy(plugin: str, spec: "StrategySpec") -> "StrategySpec":
 
 def _blamed_model(plugin: str, make: "Callable[[str, Price | None], Model]") -> "Callable[[str, Price | None], Model]":
     def made(name: str, price: "Price | None") -> "Model":
-        from ecoshell.models.base import Model
+        from ecoshell.models import Model
 
         with blaming(plugin):
             model = make(name, price)

@@ -35,11 +35,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:  # a plugin imports what it uses
     from ecoshell.agent.commands import Command as SlashCommand
     from ecoshell.agent.shell import Shell
-    from ecoshell.budget.price import Price
+    from ecoshell.budget import Price
     from ecoshell.messages import Call, Observation
-    from ecoshell.models.base import Model
-    from ecoshell.strategies.base import StrategySpec
-    from ecoshell.tools.base import Tool, ToolOptions, ToolProvider
+    from ecoshell.models import Model
+    from ecoshell.strategies import StrategySpec
+    from ecoshell.tools import Tool, ToolOptions, ToolProvider
     from ecoshell.tools.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])

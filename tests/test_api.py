@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import pytest
 
 from ecoshell import Agent, tool
-from ecoshell.agent.user_interface import Approval, NonInteractive
-from ecoshell.budget.price import Price, Rates
+from ecoshell.agent import Approval, NonInteractive
+from ecoshell.budget import Price, Rates
 from ecoshell.errors import (
     GaveUp,
     LimitReached,
@@ -26,7 +26,7 @@ from ecoshell.errors import (
 )
 from ecoshell.events import ApprovalWanted, CallFinished, TextArrived, ToolsOffered, TurnFinished
 from ecoshell.messages import Attachment, Call, Usage
-from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
+from ecoshell.models import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.options import Options
 
 Script = Callable[..., str]

@@ -3,7 +3,7 @@
 import os
 import time
 
-from ecoshell.files import replacement
+from ecoshell.paths import replacement
 
 
 def test_what_a_killed_process_left_is_removed_and_what_is_being_written_stays(tmp_path):

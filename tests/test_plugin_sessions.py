@@ -20,10 +20,10 @@ from pathlib import Path
 
 from ecoshell import tool
 from ecoshell.agent.commands import Command, Printed
-from ecoshell.budget.price import Price, Rates
+from ecoshell.budget import Price, Rates
 from ecoshell.models.script import ScriptModel
 from ecoshell.plugins import hookimpl
-from ecoshell.strategies.base import Outcome, Path as Way, StrategySpec
+from ecoshell.strategies import Outcome, Path as Way, StrategySpec
 
 @tool
 def twice(number: int) -> int:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, cast
 
+from ecoshell.budget import Hold
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import Hold
 from ecoshell.errors import EcoshellError
 from ecoshell.events import BudgetSettled, Emit, Event, Notice
 from ecoshell.messages import META_TOOLS, TOOL_CALL, Call
-from ecoshell.models.base import Model, Reply, Request, Traits
+from ecoshell.models import Model, Reply, Request, Traits
 from ecoshell.models.metered import AccountOf, MeteredModel
 from ecoshell.planning.btp.experience import ExperienceStore, Prediction
 from ecoshell.secrecy import masked

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ecoshell.agent import Approval, NonInteractive, UserInterface
 from ecoshell.agent.rules import HARMLESS, Judgement, Rules
-from ecoshell.agent.user_interface import Approval, NonInteractive, UserInterface
 from ecoshell.events import ApprovalGiven, ApprovalWanted, Emit, Notice
 from ecoshell.messages import Call, Effect, ToolDocument
-from ecoshell.models.base import Traits
+from ecoshell.models import Traits
 from ecoshell.secrecy import masked
-from ecoshell.strategies.base import Step
-from ecoshell.tools.base import LASTING, Previewing, Subject, Tool, subjects_of
-from ecoshell.tools.project import why_not_plain
+from ecoshell.strategies import Step
+from ecoshell.tools import LASTING, Previewing, Subject, Tool, subjects_of
 from ecoshell.tools.running import in_thread
+from ecoshell.tools.workspace import why_not_plain
 from ecoshell.untrusted import visible_line
 
 TRUSTED_PARAMETERS = 3_000_000_000

@@ -8,7 +8,7 @@ from typing import Any
 from ecoshell.messages import Call, ToolDocument
 from ecoshell.models.protocol import call_fault
 from ecoshell.planning.catp.types import FILE, JSON, NUMBER, TABLE, TEXT, URL, signature
-from ecoshell.strategies.base import Step
+from ecoshell.strategies import Step
 
 _CONTENT = frozenset({"text", "content", "contents", "body", "document", "passage", "input", "html", "markdown"})
 """Words by which a parameter says that it takes a text whole; any other may want a part of it."""

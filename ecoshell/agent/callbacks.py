@@ -9,9 +9,9 @@ from ecoshell.agent.dependencies import Dependencies
 from ecoshell.errors import BudgetError, ModelError, StoreError, ToolError
 from ecoshell.events import ApprovalWanted, CallProgressed, Emit, Notice
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models.base import Request
+from ecoshell.models import Request
 from ecoshell.secrecy import masked
-from ecoshell.tools.base import Sample
+from ecoshell.tools import Sample
 from ecoshell.tools.running import clip
 
 ROLE = "sampling"

@@ -11,11 +11,9 @@ from ecoshell.agent.commands import CommandTable, Printed, amount, caps_table, d
 from ecoshell.agent.conversation import Stopped
 from ecoshell.agent.dependencies import PlanMode
 from ecoshell.agent.memory import PastTurn
-from ecoshell.agent.mode import unpriced
-from ecoshell.agent.model_set import AUTO, MODES
+from ecoshell.agent.model_set import AUTO, MODES, unpriced
 from ecoshell.agent.shell import Shell
-from ecoshell.budget.holds import SCOPES, Scope
-from ecoshell.budget.money import about, counted, parse_amount
+from ecoshell.budget import SCOPES, Scope, about, counted, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError, likely
 from ecoshell.events import PlanChanged, PlanRow, TurnUndone
 from ecoshell.events.describe import context_line, describe, untried, why_words

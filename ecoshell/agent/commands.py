@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from ecoshell.budget.costs import CostRow
-from ecoshell.budget.holds import CapState
-from ecoshell.budget.money import about, amount_text
+from ecoshell.budget import CapState, about, amount_text
+from ecoshell.budget.ledger import CostRow
 from ecoshell.errors import UsageError
 from ecoshell.messages import Attachment
 

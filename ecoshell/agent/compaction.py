@@ -7,11 +7,11 @@ from importlib.resources import files
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import Memory, summary_messages
-from ecoshell.budget.price import UNBOUNDED
+from ecoshell.budget import UNBOUNDED
 from ecoshell.errors import EcoshellError, ModelBroken, UsageError
 from ecoshell.events import BudgetSettled, Compacted, Emit, Event, Taken, TextArrived
 from ecoshell.messages import Message
-from ecoshell.models.base import Request
+from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 
 ROLE = "compact"

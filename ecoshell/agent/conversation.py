@@ -7,16 +7,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ecoshell.agent.attempts import Attempts, TurnUsage
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
 from ecoshell.agent.memory import Memory, PastTurn, asked_text, next_view, opening_text
-from ecoshell.agent.mode import View
+from ecoshell.agent.model_set import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
 from ecoshell.agent.spending import SpendApproval
-from ecoshell.agent.turn import Ended, Turn
+from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import CapState
 from ecoshell.catalog.registration import Decision
 from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
 from ecoshell.events import (
@@ -40,11 +39,11 @@ from ecoshell.events import (
 from ecoshell.messages import Attachment, Call, Message, ToolDocument
 from ecoshell.options import ROLES
 from ecoshell.secrecy import masked
-from ecoshell.strategies.base import Path
+from ecoshell.strategies import Path
 
 if TYPE_CHECKING:
     from ecoshell.agent.scoring import Scorer
-    from ecoshell.tools.base import Caller
+    from ecoshell.tools import Caller
     from ecoshell.tools.restore import Changed
 
 T = TypeVar("T")

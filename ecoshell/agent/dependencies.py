@@ -7,25 +7,23 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
+from ecoshell.agent import UserInterface
 from ecoshell.agent.approval import Approvals, is_trusted
-from ecoshell.agent.environment import Environment
 from ecoshell.agent.judging import JUDGES, Judge
 from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.providers import ProviderFollower
-from ecoshell.agent.user_interface import UserInterface
-from ecoshell.agent.workspace import WorkspaceService
+from ecoshell.agent.workspace import Environment, WorkspaceService
+from ecoshell.budget import NANO, Account, Amount, CapState, Scope
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import Account, CapState, Scope
-from ecoshell.budget.money import NANO, Amount
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import Emit, Notice
 from ecoshell.options import Presentation, Registration, RoleModels
 from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import Experienced, ExperienceStore
-from ecoshell.sessions.store import EventLog
-from ecoshell.strategies.base import StrategySpec
+from ecoshell.sessions import EventLog
+from ecoshell.strategies import StrategySpec
 
 if TYPE_CHECKING:  # loaded where something was profiled
     from ecoshell.planning.catp.costs import CostTable

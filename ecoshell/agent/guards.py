@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ecoshell.agent.approval import ApprovalRequest, Guess
 from ecoshell.agent.dependencies import Dependencies, now
 from ecoshell.agent.turn_plan import TurnPlan
-from ecoshell.catalog.catalog import Catalog
-from ecoshell.catalog.presentation import Presentation
+from ecoshell.catalog import Catalog, Presentation
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import CallFinished, CallJudged, CallStarted, Emit, ToolRegistered
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolDocument
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.btp.experience import Use, document_hash
 from ecoshell.secrecy import environ, masked
-from ecoshell.strategies.base import Path, same
-from ecoshell.tools.base import LASTING, UNSTATED, Caller, Limits, Warming, caller, limits_of
+from ecoshell.strategies import Path, same
+from ecoshell.tools import LASTING, UNSTATED, Caller, Limits, Warming, caller, limits_of
 from ecoshell.tools.running import clip, contained, failed
 
 _MADE_BEFORE = "This call was made before with the same arguments, and nothing has changed since."

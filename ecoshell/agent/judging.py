@@ -17,7 +17,7 @@ from ecoshell.agent.model_set import ModelSet
 from ecoshell.errors import EcoshellError, ModelBroken
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import Call, Message, Observation
-from ecoshell.models.base import Request, ScoreRequest
+from ecoshell.models import Request, ScoreRequest
 from ecoshell.models.metered import MeteredModel
 from ecoshell.tools.running import clip
 from ecoshell.untrusted import visible_line

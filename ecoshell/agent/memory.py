@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ecoshell.agent.mode import View
-from ecoshell.catalog.catalog import Catalog, Skill, SkillLibrary
-from ecoshell.catalog.presentation import STABLE, Presentation, presentation_of
+from ecoshell.agent.model_set import View
+from ecoshell.catalog import STABLE, Catalog, Presentation, Skill, SkillLibrary, presentation_of
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
@@ -28,7 +27,7 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Attachment, Call, Message, Observation
-from ecoshell.strategies.base import Path, Step
+from ecoshell.strategies import Path, Step
 
 _QUESTION = "x" * 200
 """Stands for a question of usual length."""

@@ -6,15 +6,17 @@ from decimal import Decimal
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import Shown
-from ecoshell.agent.mode import View
+from ecoshell.agent.model_set import View
 from ecoshell.agent.turn_plan import TurnPlan
-from ecoshell.catalog.catalog import Catalog, Skill, SkillLibrary
-from ecoshell.catalog.presentation import (
+from ecoshell.catalog import (
     GROW,
     PLAIN,
     STABLE,
     TEXT,
+    Catalog,
     Presentation,
+    Skill,
+    SkillLibrary,
     few_words,
     listed_parts,
     presentation_of,
@@ -34,7 +36,7 @@ from ecoshell.catalog.registration import (
 from ecoshell.catalog.search import shortlist
 from ecoshell.events import ToolsOffered
 from ecoshell.messages import Message, Usage
-from ecoshell.strategies.base import Path, Tried
+from ecoshell.strategies import Path, Tried
 
 _NAMES = 5_000
 """Tokens that names take at most, however large the context is."""

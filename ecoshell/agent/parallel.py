@@ -17,12 +17,12 @@ from typing import Any, cast
 from ecoshell.agent.arguments import direct_call
 from ecoshell.agent.guards import CallContext, ToolExecutor, unwrap
 from ecoshell.agent.judging import ROLE as JUDGE
-from ecoshell.agent.mode import DraftTask, FillTask, Mode, View
+from ecoshell.agent.model_set import DraftTask, FillTask, Mode, View
 from ecoshell.agent.offer import TurnContext
 from ecoshell.agent.turn_plan import Estimate, TurnPlan
+from ecoshell.budget import amount_text, rounded_up
 from ecoshell.budget.gate import sharing
-from ecoshell.budget.money import amount_text, rounded_up
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.errors import BudgetError, ModelError
 from ecoshell.events import BudgetSettled, Emit, Event, GraphNode, GraphPlanned, NodeChanged, Notice, TextArrived
 from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Attachment, Call
@@ -34,8 +34,8 @@ from ecoshell.planning.catp.plan import ITSELF, TASK, GraphPlan, Node, PlanFault
 from ecoshell.planning.catp.rules import Problem, validate
 from ecoshell.planning.catp.tpl import find_plan, render
 from ecoshell.planning.catp.types import Signature, signature
-from ecoshell.strategies.base import Draft, Drafted, Gathered, Path, Step, Thought
-from ecoshell.tools.base import LASTING
+from ecoshell.strategies import Draft, Drafted, Gathered, Path, Step, Thought
+from ecoshell.tools import LASTING
 from ecoshell.untrusted import visible_line
 
 MOST = 12

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.workspace import FILE_BYTES, Mentioned, without_code
-from ecoshell.catalog.catalog import Catalog, CatalogNews
+from ecoshell.catalog import Catalog, CatalogNews
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import Attachment
-from ecoshell.tools.base import ToolProvider
+from ecoshell.tools import ToolProvider
 from ecoshell.tools.running import clip
 from ecoshell.untrusted import visible_line
 

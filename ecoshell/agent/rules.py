@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 from urllib.parse import unquote
 
 from ecoshell.messages import Call, Effect
-from ecoshell.tools.base import Subject, Tool, subjects_of
+from ecoshell.tools import Subject, Tool, subjects_of
 
 _LONGEST_LINE = 20_000
 """Characters of a line that is looked at."""

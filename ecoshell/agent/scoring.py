@@ -11,7 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.budget.money import amount_text
+from ecoshell.budget import amount_text
 from ecoshell.errors import ToolError
 from ecoshell.events import CallFinished, Emit, Event, Notice, PlanScored, Status
 from ecoshell.planning.catp.costs import worth

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.conversation import Conversation, Stopped
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.mode import of_step
-from ecoshell.agent.model_set import AUTO
+from ecoshell.agent.model_set import AUTO, of_step
 from ecoshell.agent.offer import names_room, names_tokens
-from ecoshell.budget.holds import CapState, Scope
+from ecoshell.budget import Amount, CapState, Scope
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import Amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,
@@ -30,9 +28,9 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.messages import Attachment, Call, Effect, Observation, ToolDocument
-from ecoshell.models.base import ModelRow
+from ecoshell.models import ModelRow
 from ecoshell.secrecy import masked
-from ecoshell.sessions.store import SessionInfo, SessionStore
+from ecoshell.sessions import SessionInfo, SessionStore
 from ecoshell.tools.running import in_thread
 from ecoshell.untrusted import visible_line
 from ecoshell.worker import warm_worker

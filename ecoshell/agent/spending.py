@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from ecoshell.agent import CostChoice, LimitChoice, NonInteractive
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.mode import (
+from ecoshell.agent.model_set import (
     NOTHING,
     CostBound,
     ForeseenCall,
@@ -18,9 +19,7 @@ from ecoshell.agent.mode import (
     used,
     with_room,
 )
-from ecoshell.agent.user_interface import CostChoice, LimitChoice, NonInteractive
-from ecoshell.budget.holds import CapState, Scope, fitting_output
-from ecoshell.budget.money import Unit, parse_amount, rounded_up
+from ecoshell.budget import CapState, Scope, Unit, fitting_output, parse_amount, rounded_up
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached
 from ecoshell.events import BudgetChanged, CostChosen, CostWanted, Emit, LimitChosen, LimitHit, ModelOffer, Notice
 from ecoshell.messages import Usage

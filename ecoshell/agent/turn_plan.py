@@ -12,10 +12,8 @@ from functools import partial
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.judging import ROLE as JUDGE
-from ecoshell.agent.mode import Foreseen, ForeseenCall, View, of_aside, used
-from ecoshell.agent.model_set import ModelSet
-from ecoshell.budget.holds import CapState, Hold
-from ecoshell.budget.money import Unit, amount_text
+from ecoshell.agent.model_set import Foreseen, ForeseenCall, ModelSet, View, of_aside, used
+from ecoshell.budget import CapState, Hold, Unit, amount_text
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import (
     BranchLeft,
@@ -30,11 +28,11 @@ from ecoshell.events import (
     ToolRegistered,
 )
 from ecoshell.messages import Call, Usage
+from ecoshell.planning.btp import HELPFUL_PRIOR, Candidate, TaskPlan, chance, frequency_bound, priors, value
 from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget, StepCost, ToolCosts
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence
 from ecoshell.planning.btp.experience import document_hash
 from ecoshell.planning.btp.explain import after_result, before_question, explain, refused
-from ecoshell.planning.btp.plan import HELPFUL_PRIOR, Candidate, TaskPlan, chance, frequency_bound, priors, value
 from ecoshell.planning.mode_choice import NOTHING_KNOWN, ModeEvidence
 
 MOST_ROWS = 60

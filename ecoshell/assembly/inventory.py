@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.assembly.parts import base_url, price_book
-from ecoshell.budget.price import ZERO_PRICE, Price
+from ecoshell.budget import ZERO_PRICE, Price
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelMissing
-from ecoshell.models.base import HERE, ModelRow
+from ecoshell.models import HERE, ModelRow
 from ecoshell.models.embedded import CONTEXT, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.hub import RECOMMENDED

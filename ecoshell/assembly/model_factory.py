@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import is_trusted
 from ecoshell.agent.dependencies import SessionBudget
-from ecoshell.agent.mode import Mode
-from ecoshell.agent.model_set import ModelSet
+from ecoshell.agent.model_set import Mode, ModelSet
 from ecoshell.assembly.parts import base_url, price_book
-from ecoshell.budget.price import Price, Rates
+from ecoshell.budget import Price, Rates
 from ecoshell.budget.pricebook import ASSUMED_FREE
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
-from ecoshell.models.base import Model, ModelRow
+from ecoshell.models import Model, ModelRow
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.asking import ONE_FOR_ALL, THREE, Roles
+from ecoshell.modes import ONE_FOR_ALL, THREE, Roles
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
 from ecoshell.paths import Paths
 from ecoshell.plugin_host import Plugins
-from ecoshell.tools.base import LASTING
+from ecoshell.tools import LASTING
 
 if TYPE_CHECKING:  # loaded with the first model, or the first question, that needs it
     from ecoshell.agent.apprentice import Apprentice

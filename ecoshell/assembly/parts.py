@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 from ecoshell.agent.dependencies import SETTING_KEYS, Experience, Profiles, SessionSettings
 from ecoshell.agent.rules import Rules
+from ecoshell.budget import Price, Rates, parse_amount
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import parse_amount
-from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import StoreError, UsageError, nearest
 from ecoshell.options import ALL_ONE, Options, RoleModels
@@ -23,9 +22,9 @@ from ecoshell.paths import Paths
 from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.plugin_host import Plugins, find
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 from ecoshell.settings.project import ProjectRules
-from ecoshell.tools.base import Tool, ToolOptions
+from ecoshell.tools import Tool, ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.undo import UndoLog

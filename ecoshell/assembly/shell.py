@@ -10,15 +10,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ecoshell.agent import NonInteractive, UserInterface
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.dependencies import Dependencies, SessionBudget, SessionSettings, no_such
-from ecoshell.agent.environment import Environment
 from ecoshell.agent.judging import JUDGES, Judge
 from ecoshell.agent.model_set import MODES, ActiveModels
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.shell import Shell
-from ecoshell.agent.user_interface import NonInteractive, UserInterface
-from ecoshell.agent.workspace import WorkspaceService
+from ecoshell.agent.workspace import Environment, WorkspaceService
 from ecoshell.assembly.model_factory import ConfiguredModelFactory, extended
 from ecoshell.assembly.parts import (
     experience_of,
@@ -37,20 +36,19 @@ from ecoshell.assembly.parts import (
     tools_of,
     undo_log,
 )
+from ecoshell.budget import SCOPES, parse_amount
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import SCOPES
-from ecoshell.budget.money import parse_amount
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.options import ALL_ONE, LATEST, ROLES, SESSIONS, Options, RoleModels
 from ecoshell.paths import Paths, user_paths
 from ecoshell.plugin_host import Plugins
 from ecoshell.secrecy import begin
-from ecoshell.sessions.store import EventLog
-from ecoshell.strategies.base import StrategySpec
-from ecoshell.tools.base import Tool, ToolProvider
-from ecoshell.tools.measuring import keep_measuring
+from ecoshell.sessions import EventLog
+from ecoshell.strategies import StrategySpec
+from ecoshell.tools import Tool, ToolProvider
+from ecoshell.tools.running import keep_measuring
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module

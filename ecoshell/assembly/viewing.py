@@ -7,11 +7,9 @@ from ecoshell.agent.shell import Shell
 from ecoshell.assembly.model_factory import SCRIPT, ConfiguredModelFactory
 from ecoshell.assembly.parts import load_settings
 from ecoshell.assembly.shell import build
-from ecoshell.budget.holds import SCOPES, CapState
-from ecoshell.budget.money import parse_amount
-from ecoshell.budget.price import ZERO_PRICE, Price
+from ecoshell.budget import SCOPES, ZERO_PRICE, CapState, Price, parse_amount
 from ecoshell.errors import ModelMissing
-from ecoshell.models.base import Delta, Model, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
+from ecoshell.models import Delta, Model, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.models.local_models import is_embedded, is_local
 from ecoshell.models.tokens import estimate, request_bound
 from ecoshell.options import Options

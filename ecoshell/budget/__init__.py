@@ -1,1 +1,482 @@
 """The budget: prices, one ledger for all processes of the user, and the gate every model call passes."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal, Inexact
+from typing import Literal
+
+from ecoshell.errors import LimitReached, PriceUnknown, UsageError
+from ecoshell.messages import Usage
+
+Unit = Literal["usd", "tokens"]
+
+NANO = 1_000_000_000
+"""Nano-dollars in a dollar."""
+
+MOST_USD = 1_000_000
+MOST_TOKENS = 1_000_000_000_000
+
+_AMOUNT = re.compile(
+    r"(?P<dollar>\$?) ?(?P<number>[0-9][0-9.,]*|[.,][0-9]+) ?(?P<size>[km]?) ?"
+    r"(?P<unit>tok(?:ens?)?|c|ct|cents?|¢|\$|usd|dollars?)?",
+    re.ASCII,
+)
+_NUMBER = re.compile(r"[0-9]*\.?[0-9]*", re.ASCII)
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?", re.ASCII)
+_TWO_WAYS = re.compile(r"[1-9][0-9]{0,2},[0-9]{3}", re.ASCII)
+_SIZES = {"": 1, "k": 1_000, "m": 1_000_000}
+_LONGEST = 64
+_STRICT = Context(prec=90, traps=[Inexact])
+"""Exact for every number of so many signs."""
+_ALLOWED = "Give dollars, such as 0.50, $2 or 50c, or tokens, such as 20000tok or 20k tok."
+
+
+def nano_to_usd_text(nano: int) -> str:
+    """The amount in dollars as a plain decimal string without an exponent, such as `0.0031`; exact."""
+    sign = "-" if nano < 0 else ""
+    whole, part = divmod(abs(nano), NANO)
+    decimals = f"{part:09d}".rstrip("0")
+    return f"{sign}{whole}.{decimals}" if decimals else f"{sign}{whole}"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What a cap allows: `value` is nano-dollars or tokens, as `unit` says."""
+
+    value: int
+    unit: Unit
+
+    def __str__(self) -> str:
+        return amount_text(self.value, self.unit)
+
+
+def amount_text(value: int, unit: Unit, *, digits: int = 4) -> str:
+    """A value as a person reads it: `$0.50`, `$0.003142`, `1 token`, `20,000 tokens`.
+
+    Dollars to the cent, and beyond it to so many significant digits.
+    """
+    if unit == "tokens":
+        return counted(value, "token")
+    step = min(10 ** max(0, len(str(abs(value))) - digits), NANO // 100)
+    text = nano_to_usd_text((value + step // 2) // step * step)
+    sign, (whole, point, decimals) = "-" if text.startswith("-") else "", text.removeprefix("-").partition(".")
+    return f"{sign}${int(whole):,}.{decimals:0<2}" if point else f"{sign}${int(whole):,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words: `1 line`, `1,204 lines`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def about(text: str, *, estimated: bool) -> str:
+    """A figure that is marked where it is an estimate, or a part of it is."""
+    return f"≈ {text}" if estimated else text
+
+
+def rounded_up(value: int, digits: int = 2) -> int:
+    """The least value of so few significant digits that is no smaller, for an amount that is proposed."""
+    step = 10 ** max(0, len(str(value)) - digits)
+    return -(-value // step) * step
+
+
+def parse_amount(text: str) -> Amount:
+    """The amount a person typed: `0.50`, `$2`, `1,50`, `50c`, `20000tok`, `20k tok`, `20,000 tokens`.
+
+    A comma before three digits is one of thousands for tokens, and beside a point or another comma; in dollars alone it
+    could be either, and is refused. Raises UsageError for that, and what is negative, zero, absurd, or not an amount.
+    """
+    shown = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    cleaned = text.strip().lower()
+    found = _AMOUNT.fullmatch(cleaned) if len(cleaned) <= _LONGEST else None
+    if found is None:
+        why = "is negative" if cleaned.startswith(("-", "$-")) else "is not an amount"
+        raise UsageError(f"{shown!r} {why}.", fix=_ALLOWED)
+    unit, size = found["unit"] or "", _SIZES[found["size"]]
+    tokens, cents = unit.startswith("tok"), unit.startswith(("c", "¢")) and not found["dollar"]
+    number = _STRICT.multiply(_number(found["number"], shown, whole=tokens and size == 1), size)
+    if tokens and (found["dollar"] or number != number.to_integral_value()):
+        raise UsageError(f"{shown!r} is not a whole number of tokens.", fix=_ALLOWED)
+    if not tokens:
+        if size > 1 and not (found["dollar"] or unit):
+            fix = f"Say ${cleaned} or {cleaned} tok. {_ALLOWED}"
+            raise UsageError(f"{shown!r} could be dollars or tokens.", fix=fix)
+        if (found["dollar"] and unit) or (cents and size > 1):
+            raise UsageError(f"{shown!r} is not an amount.", fix=_ALLOWED)
+        number = _STRICT.multiply(number, NANO // 100 if cents else NANO)
+    most, most_text = (MOST_TOKENS, f"{MOST_TOKENS:,} tokens") if tokens else (MOST_USD * NANO, f"${MOST_USD:,}")
+    if number == 0:
+        raise UsageError(f"{shown!r} would allow nothing.", fix=f"{_ALLOWED} Type `off` to remove a cap.")
+    if number > most:
+        raise UsageError(f"{shown!r} is more than {most_text}, which is surely a slip.", fix=_ALLOWED)
+    try:
+        return Amount(int(_STRICT.quantize(number, Decimal(1))), "tokens" if tokens else "usd")
+    except Inexact:
+        raise UsageError(f"{shown!r} has more than nine decimals.", fix=_ALLOWED) from None
+
+
+def _number(text: str, shown: str, *, whole: bool) -> Decimal:
+    """A number with a point or a comma; `whole` where it can only be one without decimals."""
+    if _TWO_WAYS.fullmatch(text) and not whole:
+        head, _, tail = text.partition(",")
+        fix = f"Write {head}{tail} or {head}.{tail}."
+        raise UsageError(f"{shown!r} can be read in two ways.", fix=f"{fix} {_ALLOWED}")
+    plain = text.replace(",", "") if _THOUSANDS.fullmatch(text) else text.replace(",", ".")
+    if not _NUMBER.fullmatch(plain):
+        raise UsageError(f"{shown!r} is not an amount.", fix=_ALLOWED)
+    return Decimal(plain)
+
+
+_EXACT = Context(prec=60)
+_NANO_PER_RATE = Decimal(NANO) / 1_000_000
+"""Nano-dollars a token costs at a rate of one dollar per million tokens."""
+
+Part = tuple[str, int, Decimal]
+"""A bucket's name, its tokens, and its rate in dollars per million tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Dollars per million tokens of each bucket."""
+
+    input: Decimal
+    cached_input: Decimal
+    cache_write: Decimal
+    output: Decimal
+    reasoning: Decimal
+
+    @property
+    def dearest_input(self) -> Decimal:
+        """The most a token of the prompt can cost, whichever bucket it falls into."""
+        return max(self.input, self.cached_input, self.cache_write)
+
+    @property
+    def dearest_output(self) -> Decimal:
+        """The most a produced token can cost."""
+        return max(self.output, self.reasoning)
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """The rates of the whole call once its prompt has more than `above` tokens."""
+
+    above: int
+    rates: Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a model costs; `source` says where the figures come from."""
+
+    rates: Rates
+    tiers: tuple[Tier, ...] = ()
+    source: str = ""
+    request: Decimal = Decimal(0)
+    """Dollars each call costs besides its tokens."""
+
+    def rates_for(self, prompt_tokens: int) -> Rates:
+        """The rates of a call whose prompt has this many tokens."""
+        reached = [tier for tier in self.tiers if prompt_tokens > tier.above]
+        return max(reached, key=lambda tier: tier.above).rates if reached else self.rates
+
+    def cost(self, usage: Usage) -> int:
+        """The price of a call in nano-dollars, rounded up once, at the end."""
+        return self._nano(_buckets(usage, self.rates_for(usage.input)))
+
+    def worst(self, prompt_tokens: int, output_tokens: int) -> int:
+        """The most, in nano-dollars, a call within these counts can cost, whatever the provider caches or reasons."""
+        return self._nano(self._worst_parts(prompt_tokens, output_tokens))
+
+    def affordable_output(self, prompt_tokens: int, nano: int) -> int:
+        """The most output tokens whose worst case stays within `nano`; -1 when not even the prompt does."""
+        left = _EXACT.subtract(Decimal(nano), self._exact_nano(self._worst_parts(prompt_tokens, 0)))
+        if left < 0:
+            return -1
+        rate = max(rates.dearest_output for rates in self._reachable(prompt_tokens))
+        if rate == 0:
+            return UNBOUNDED
+        return int(_EXACT.divide_int(left, _EXACT.multiply(rate, _NANO_PER_RATE)))
+
+    def arithmetic(self, usage: Usage) -> tuple[str, ...]:
+        """The sum a person can check by hand: one line for each bucket, then the total."""
+        return self._lines(_buckets(usage, self.rates_for(usage.input)))
+
+    def summary(self) -> str:
+        """The base rates in a line, such as `$2.5 in, $1.25 cached, $10 out per million tokens`."""
+        rates = self.rates
+        if not rates.dearest_input and not rates.dearest_output and not self.request:
+            return "free"
+        parts = [f"{_usd(rates.input)} in"]
+        if rates.cached_input != rates.input:
+            parts.append(f"{_usd(rates.cached_input)} cached")
+        return f"{', '.join(parts)}, {_usd(rates.output)} out per million tokens"
+
+    def worst_arithmetic(self, prompt_tokens: int, output_tokens: int) -> tuple[str, ...]:
+        """The sum behind the worst case, line by line."""
+        return self._lines(self._worst_parts(prompt_tokens, output_tokens))
+
+    def _reachable(self, prompt_tokens: int) -> tuple[Rates, ...]:
+        """The rates a call may fall under whose prompt has at most this many tokens."""
+        return (self.rates, *(tier.rates for tier in self.tiers if prompt_tokens > tier.above))
+
+    def _worst_parts(self, prompt_tokens: int, output_tokens: int) -> tuple[Part, ...]:
+        reachable = self._reachable(prompt_tokens)
+        return (
+            ("prompt at most", prompt_tokens, max(rates.dearest_input for rates in reachable)),
+            ("output at most", output_tokens, max(rates.dearest_output for rates in reachable)),
+        )
+
+    def _nano(self, parts: tuple[Part, ...]) -> int:
+        return int(self._exact_nano(parts).to_integral_value(rounding=ROUND_CEILING))
+
+    def _exact_nano(self, parts: tuple[Part, ...]) -> Decimal:
+        """The sum in nano-dollars, not rounded."""
+        total = _EXACT.multiply(self.request, Decimal(NANO))
+        for _, count, rate in parts:
+            total = _EXACT.add(total, _EXACT.multiply(Decimal(count), _EXACT.multiply(rate, _NANO_PER_RATE)))
+        return total
+
+    def _lines(self, parts: tuple[Part, ...]) -> tuple[str, ...]:
+        lines = [
+            f"{count:,} {name} × {_usd(rate)}/M = {_usd(_EXACT.multiply(Decimal(count), rate).scaleb(-6))}"
+            for name, count, rate in parts
+            if count
+        ]
+        fee = [f"1 request × {_usd(self.request)}"] if self.request else []
+        return (*lines, *fee, f"total {_usd(Decimal(nano_to_usd_text(self._nano(parts))))}")
+
+
+UNBOUNDED = 1 << 62
+"""More tokens than any call can have."""
+
+ZERO_PRICE = Price(Rates(*[Decimal(0)] * 5), source="runs here and costs nothing")
+"""The price of a local model."""
+
+
+def _usd(amount: Decimal) -> str:
+    """Dollars to the last digit, as sums that are to be checked need them: `$0.30`, `$0.000185`."""
+    whole, point, decimals = plain(amount).partition(".")
+    return f"${whole}.{decimals:0<2}" if point else f"${whole}"
+
+
+def plain(number: Decimal) -> str:
+    """The number without an exponent and without idle zeros."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def price_to_json(price: Price) -> str:
+    """The price as the ledger keeps it beside every entry."""
+    record: dict[str, object] = {
+        "rates": _rates_to_list(price.rates),
+        "tiers": [[tier.above, *_rates_to_list(tier.rates)] for tier in price.tiers],
+        "source": price.source,
+        "request": str(price.request),
+    }
+    return json.dumps(record)
+
+
+def price_from_json(text: str) -> Price:
+    """The price an entry was reckoned with."""
+    record = json.loads(text)
+    return Price(
+        Rates(*map(Decimal, record["rates"])),
+        tuple(Tier(above, Rates(*map(Decimal, rates))) for above, *rates in record["tiers"]),
+        record["source"],
+        Decimal(record["request"]),
+    )
+
+
+def _rates_to_list(rates: Rates) -> list[str]:
+    return [str(rate) for rate in (rates.input, rates.cached_input, rates.cache_write, rates.output, rates.reasoning)]
+
+
+def _buckets(usage: Usage, rates: Rates) -> tuple[Part, ...]:
+    """The usage as disjoint buckets; a report that contradicts itself is never read as less than it says."""
+    fresh = max(0, usage.input - usage.cached - usage.cache_write)
+    written = max(0, usage.output - usage.reasoning)
+    return (
+        ("fresh input", fresh, rates.input),
+        ("cached input", usage.cached, rates.cached_input),
+        ("cache write", usage.cache_write, rates.cache_write),
+        ("output text", written, rates.output),
+        ("reasoning", usage.reasoning, rates.reasoning),
+    )
+
+
+Scope = Literal["turn", "session", "day", "month"]
+SCOPES: tuple[Scope, ...] = ("turn", "session", "day", "month")
+
+
+@dataclass(frozen=True, slots=True)
+class CapState:
+    """One cap and what is used of it; amounts are nano-dollars or tokens, as `unit` says.
+
+    `own` is what of `spent` is this person's, under a cap that others spend under, too.
+    """
+
+    scope: str
+    unit: Unit
+    limit: int
+    spent: int
+    held: int
+    own: int | None = None
+
+    @property
+    def left(self) -> int:
+        """What may still be reserved; never negative."""
+        return max(0, self.limit - self.spent - self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """On whose behalf a call is made."""
+
+    session: str
+    turn: int
+    role: str
+    model: str
+    purpose: str
+    lease: str = ""
+    """What of a team's ledger it is reserved from; empty without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A call that wants to be made: at most `prompt_tokens` in, and at most `max_tokens` out.
+
+    `min_tokens` is the least output the call is of any use with; below it the call is refused rather than clamped.
+    """
+
+    price: Price | None
+    prompt_tokens: int
+    max_tokens: int
+    account: Account
+    min_tokens: int = 16
+
+    @property
+    def floor(self) -> int:
+        """The least `max_tokens` this call may be lowered to."""
+        return min(self.min_tokens, self.max_tokens)
+
+    @property
+    def worst_nano(self) -> int | None:
+        """The most it may cost; None when the price is unknown."""
+        return None if self.price is None else self.price.worst(self.prompt_tokens, self.max_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The worst case of a call, reserved; `nano` is None when the price is unknown and no cap in dollars stands."""
+
+    entry: int
+    nano: int | None
+    tokens: int
+    max_tokens: int
+    clamped: bool
+    account: Account
+    price: Price | None
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The prompt's bound."""
+        return self.tokens - self.max_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a call came to; without a report the whole hold, and an overrun where the report says more than was held."""
+
+    entry: int
+    spent_nano: int | None
+    usage: Usage
+    reported: bool
+    overrun_nano: int = 0
+    overrun_tokens: int = 0
+    estimate: Usage | None = None
+    """Of a call that reported no usage: what a tokenizer counts in what was sent and received, for people to see."""
+    estimate_nano: int | None = None
+    """The price of that; None where it is unknown, and where it is no other than what is counted."""
+
+    @property
+    def overran(self) -> bool:
+        """Whether the provider billed more than the prompt and `max_tokens` allow."""
+        return self.overrun_nano > 0 or self.overrun_tokens > 0
+
+    @property
+    def overrun_text(self) -> str:
+        """By how much, as people read it."""
+        return (
+            amount_text(self.overrun_nano, "usd") if self.overrun_nano else amount_text(self.overrun_tokens, "tokens")
+        )
+
+
+def fitting_output(ask: Ask, caps: Iterable[CapState]) -> int:
+    """The `max_tokens` that every cap leaves room for.
+
+    Raises LimitReached for the tightest cap when not even the floor fits, and PriceUnknown when a cap is in dollars and
+    the model has no price.
+    """
+    allowed, tightest = ask.max_tokens, None
+    for cap in caps:
+        if cap.unit == "tokens":
+            room = cap.left - ask.prompt_tokens
+        elif ask.price is None:
+            raise price_unknown(ask.account.model, cap)
+        else:
+            room = ask.price.affordable_output(ask.prompt_tokens, cap.left)
+        if room < allowed:
+            allowed, tightest = room, cap
+    if tightest is not None and allowed < ask.floor:
+        need = ask.prompt_tokens + ask.floor
+        if tightest.unit == "usd" and ask.price is not None:
+            need = ask.price.worst(ask.prompt_tokens, ask.floor)
+        raise limit_reached(tightest, need)
+    return allowed
+
+
+def exchanged_output(ask: Ask, caps: Iterable[CapState], old: Hold) -> int:
+    """The `max_tokens` of a call that takes a hold's place: what the caps leave, or what the hold already covers."""
+    try:
+        allowed, refusal = fitting_output(ask, caps), None
+    except LimitReached as error:
+        allowed, refusal = -1, error
+    covered = old.tokens - ask.prompt_tokens
+    if ask.price is not None:
+        covered = min(covered, ask.price.affordable_output(ask.prompt_tokens, old.nano or 0))
+    best = min(max(allowed, covered), ask.max_tokens)
+    if refusal is not None and best < ask.floor:
+        raise refusal
+    return best
+
+
+def price_unknown(model: str, cap: CapState) -> PriceUnknown:
+    """The refusal of a call that nobody can price under a cap in dollars."""
+    return PriceUnknown(
+        f"The price of {model} is not known, and a cap of {amount_text(cap.limit, 'usd')} stands for the {cap.scope}.",
+        fix=f'Give it in the configuration under [models."{model}".price], or set the cap in tokens.',
+    )
+
+
+def limit_reached(cap: CapState, need: int) -> LimitReached:
+    """The refusal of something that needs more than the cap has left."""
+    how = f"/budget {cap.scope} AMOUNT in a chat"
+    if cap.scope == "session":
+        how = "/budget AMOUNT in a chat, --budget AMOUNT before one"
+    elif cap.scope not in SCOPES:
+        how = f"an administrator does: {set_by_admin(cap.scope)}"
+    return LimitReached(
+        f"The next call may need {amount_text(need, cap.unit)}, and the {cap.scope}'s cap of "
+        f"{amount_text(cap.limit, cap.unit)} has {amount_text(cap.left, cap.unit)} left.",
+        scope=cap.scope,
+        need=need,
+        left=cap.left,
+        unit=cap.unit,
+        fix=f"Raise it ({how}), or go on with a cheaper or local model.",
+    )
+
+
+def set_by_admin(scope: str) -> str:
+    """How a shared cap is set."""
+    return f"ecoshell budget set {scope} AMOUNT"

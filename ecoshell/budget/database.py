@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ecoshell.errors import StoreError
-from ecoshell.files import NO_ROOM
-from ecoshell.paths import make_private
+from ecoshell.paths import NO_ROOM, make_private
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}

@@ -12,9 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from ecoshell.budget.holds import Account, Ask, CapState, Hold, Scope, Settlement, limit_reached
+from ecoshell.budget import Account, Amount, Ask, CapState, Hold, Scope, Settlement, limit_reached
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import Amount
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.messages import Usage
 

@@ -17,9 +17,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ecoshell.budget.holds import Account, Ask, CapState, Hold, Settlement, fitting_output, limit_reached, price_unknown
+from ecoshell.budget import (
+    Account,
+    Amount,
+    Ask,
+    CapState,
+    Hold,
+    Settlement,
+    fitting_output,
+    limit_reached,
+    price_unknown,
+)
 from ecoshell.budget.ledger import LEASE, Entry, Ledger, alive
-from ecoshell.budget.money import Amount
 from ecoshell.budget.postgres import Granted, ServerAway, Share, TeamServer
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.messages import Usage

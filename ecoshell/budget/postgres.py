@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from ecoshell import secrecy
-from ecoshell.budget.costs import CostRow
+from ecoshell.budget.ledger import CostRow
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.messages import Usage
 

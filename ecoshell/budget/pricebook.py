@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
-from ecoshell.budget.price import ZERO_PRICE, Price, Rates, Tier
+from ecoshell.budget import ZERO_PRICE, Price, Rates, Tier
 
 _FILE_NAME = "model_prices_and_context_window_backup.json"
 _CHAT_MODES = frozenset({"chat", "completion", "responses"})

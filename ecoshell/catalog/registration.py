@@ -10,8 +10,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Literal
 
-from ecoshell.budget.price import Price, Rates
-from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, TEXT, Presentation, few_words
+from ecoshell.budget import Price, Rates
+from ecoshell.catalog import GROW, PLAIN, STABLE, TEXT, Presentation, few_words
 from ecoshell.messages import ToolDocument
 
 TOKEN_WEIGHTS = Rates(Decimal(1), Decimal("0.1"), Decimal(1), Decimal(4), Decimal(4))

@@ -5,7 +5,7 @@ import gc
 import os
 import sys
 
-from ecoshell.cli.arguments import add_shared_options, options_to_run
+from ecoshell.cli.parser import add_shared_options, options_to_run
 from ecoshell.errors import UsageError
 
 add_arguments = add_shared_options

@@ -112,7 +112,7 @@ def _thinkers(*, judges: bool) -> Iterable[str]:
 
 def _settings(prefix: str, before: list[str]) -> Iterable[str]:
     """A key, or, after one, what it may be given."""
-    from ecoshell.settings.keys import parted
+    from ecoshell.settings.load import parted
     from ecoshell.settings.schema import NAMED, descriptions
 
     if len(before) % 2 == 0:

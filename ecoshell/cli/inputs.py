@@ -18,10 +18,9 @@ from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.output import create_output
 
 from ecoshell.agent.commands import Completion
-from ecoshell.cli.interrupts import HANGUPS, Handler, Interrupted, handling, interrupt
-from ecoshell.cli.piped import decoded
-from ecoshell.files import is_special
-from ecoshell.paths import make_private
+from ecoshell.cli.ask import decoded
+from ecoshell.cli.fence import HANGUPS, Handler, Interrupted, handling, interrupt
+from ecoshell.paths import is_special, make_private
 
 _LONGEST = 64 * 1024
 """Bytes that are taken of what was typed while nobody read."""

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from ecoshell import __version__
+from ecoshell.agent import NonInteractive
 from ecoshell.agent.commands import dollars
 from ecoshell.agent.shell import Shell, Standing
-from ecoshell.agent.user_interface import NonInteractive
-from ecoshell.budget.money import about, amount_text
-from ecoshell.cli.arguments import add_shared_options, options_to_run
+from ecoshell.budget import about, amount_text
+from ecoshell.cli.fence import Interrupted, hangups_interrupt, stopping
 from ecoshell.cli.inputs import KeptHistory, Keyboard, Lines, SlashCompleter
-from ecoshell.cli.interrupts import Interrupted, hangups_interrupt, stopping
+from ecoshell.cli.parser import add_shared_options, options_to_run
 from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.errors import EcoshellError

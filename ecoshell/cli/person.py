@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from ecoshell.agent.commands import amount, dollars
-from ecoshell.agent.user_interface import (
+from ecoshell.agent import (
     Approval,
     CostChoice,
     Decision,
@@ -18,8 +17,9 @@ from ecoshell.agent.user_interface import (
     enough_text,
     parse_arguments,
 )
-from ecoshell.budget.money import counted, parse_amount
-from ecoshell.cli.interrupts import Interrupted
+from ecoshell.agent.commands import amount, dollars
+from ecoshell.budget import counted, parse_amount
+from ecoshell.cli.fence import Interrupted
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, TrustWanted
 from ecoshell.messages import Call

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ecoshell.agent.scoring import outcome
-from ecoshell.budget.money import about, counted
+from ecoshell.budget import about, counted
 from ecoshell.events import (
     Answer,
     BranchLeft,

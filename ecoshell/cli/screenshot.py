@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import TextArea
 
-from ecoshell.agent.user_interface import UserInterface
+from ecoshell.agent import UserInterface
 from ecoshell.assembly.viewing import assemble_view
-from ecoshell.cli.arguments import options_from
+from ecoshell.cli.parser import options_from
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.options import Options
 from ecoshell.paths import user_paths

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-from ecoshell.budget.holds import CapState
-from ecoshell.budget.money import Unit
+from ecoshell.budget import CapState, Unit
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import Attachment, Effect, Usage
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ecoshell.budget.money import Unit, about, amount_text, counted
+from ecoshell.budget import Unit, about, amount_text, counted
 from ecoshell.events import (
     BranchLeft,
     BudgetSettled,

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import ClassVar
 
 from ecoshell import errors
-from ecoshell.budget.money import nano_to_usd_text
+from ecoshell.budget import nano_to_usd_text
 from ecoshell.errors import BudgetError, EcoshellError, GaveUp, LimitReached, StepsSpent, TurnStopped
 from ecoshell.events import (
     ApprovalGiven,

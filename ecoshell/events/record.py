@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, cast, get_args
 
 from ecoshell import events
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import CapState
 from ecoshell.events import ContextPart, Event, GraphNode, ModelOffer, PlanRow
 from ecoshell.messages import Attachment, Usage
 

@@ -1,1 +1,228 @@
 """Models by name: local GGUF files, the embedded model, remote ones through litellm, and scripts for tests."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
+
+from ecoshell.budget import Price
+from ecoshell.messages import Call, Message, ToolDocument, Usage
+
+Purpose = Literal["step", "answer", "repair", "rank", "judge", "compact", "sample"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What is known of a model before it is asked anything; unknown is None."""
+
+    name: str
+    price: Price | None
+    """None when unknown; a model that costs nothing has a price of zero."""
+    context: int | None
+    max_output: int | None
+    native_tools: bool
+    """Takes a tool array and answers with tool calls of its own; otherwise calls are JSON in the text."""
+    local: bool
+    calls_undeclared: bool = False
+    """Whether a call may name a tool that the array does not hold: its calls are read from what it writes."""
+    small: bool = False
+    """Too small to follow a protocol: it is asked one small thing at a time (modes/stepwise)."""
+    trained: bool = False
+    """Whether it was trained on what the shell asks (`ecoshell train umi`), and needs no reminders."""
+    parameters: int | None = None
+    """How many weights it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSize:
+    """Tokens of a prompt: the best count, whether it is exact, and a bound no provider's tokenizer passes."""
+
+    count: int
+    bound: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One ask of a model.
+
+    `tools` is the array the model sees; `callable_now` are the documents a call may name at this moment (a grammar is
+    built from them, a native answer is validated against them). `want` says whether a call must, may or must not come.
+    A wanted text may have to end with one of `endings`, or be of a `grammar` (GBNF): a local model is held to that,
+    others are told so in `messages`. `role` is who asks; the metered model fills it in, and a local model keeps a cache
+    for each. `task` is what a message at the end is, or ends with, that this ask alone is told: what stands before it
+    is sent again, so that is what a provider should keep in its cache.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDocument, ...] = ()
+    callable_now: tuple[ToolDocument, ...] = ()
+    want: Literal["call", "either", "text"] = "either"
+    max_tokens: int = 1024
+    temperature: float | None = 0.0
+    """0 takes the likeliest token; None is what the model's file, its family or its provider recommends."""
+    purpose: Purpose = "step"
+    endings: tuple[str, ...] = ()
+    grammar: str = ""
+    role: str = ""
+    task: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of streamed text; `usage` is what the call took so far, where the model itself counts it exactly."""
+
+    text: str
+    usage: Usage | None = None
+    reasoning: bool = False
+    """Whether the text is thinking before the answer, which is shown folded and never sent back."""
+    answer: bool = False
+    """Whether the text is the answer in a call of `finish`, which is there whole in the reply's call."""
+    unseen: int = 0
+    """Bytes of a call that came meanwhile and are told with the reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A finished answer of a model: text, calls in the order they are to be made, and the usage if it was reported.
+
+    `fault` is set when the first call attempted cannot be used (broken JSON, arguments against the schema); it says
+    what is wrong in words the model can act on. Calls after one that cannot be used are left out, as they may rest on
+    it.
+    """
+
+    text: str
+    calls: tuple[Call, ...] = ()
+    usage: Usage | None = None
+    fault: str = ""
+    cut: bool = False
+    """Whether `max_tokens` ended it."""
+    attempt: Call | None = None
+    """The call that was attempted, where it can be read and not be used."""
+    reasoning: str = ""
+    """What was thought before the answer; never part of `text`, and never sent back."""
+
+    @property
+    def call(self) -> Call | None:
+        """The first of the calls."""
+        return self.calls[0] if self.calls else None
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A model. `stream` yields deltas and, last, the reply; closing the iterator cancels the call between tokens.
+
+    One that is slow to load may also have `async warm()`, which begins to and returns at once, and `loaded`, whether
+    counting is quick by now; one that shares what others use, `discard()`, which lets go of that without waiting.
+
+    Raises ModelMissing, ModelUnavailable or ModelBroken.
+    """
+
+    @property
+    def traits(self) -> Traits: ...
+
+    def size(self, request: Request) -> PromptSize:
+        """Tokens of the prompt this request becomes, protocol and tool array included."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Tokens of a plain text."""
+        ...
+
+    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]: ...
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRequest:
+    """Log-probabilities wanted of `targets`, each given `prefix` + its own `context`; the prefix is evaluated once.
+
+    `role` is as in `Request`.
+    """
+
+    prefix: str
+    contexts: tuple[str, ...]
+    targets: tuple[str, ...]
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """One log-probability (natural log, summed over the target's tokens) for each target, and what it took."""
+
+    logprobs: tuple[float, ...]
+    usage: Usage
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """A model that can say how likely a text is: what makes a small local model useful for ranking."""
+
+    def score_size(self, request: ScoreRequest) -> PromptSize: ...
+
+    async def score(self, request: ScoreRequest) -> Scores: ...
+
+
+# -- as lists of models show them
+
+HERE = "this machine"
+"""The provider of models that run in this process."""
+
+
+def size(count: int | None) -> str:
+    """A number of bytes, as files are told of; empty where it is not known."""
+    for unit, bytes_of in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count is not None and count >= bytes_of:
+            return f"{count / bytes_of:.{1 if count < 100 * bytes_of else 0}f} {unit}"
+    return "" if count is None else f"{count} bytes"
+
+
+Kind = Literal["embedded", "file", "server", "remote", "hub"]
+"""What runs it: this process, from the package or a file; a server here or elsewhere; nothing until it is pulled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One model that could be talked with; unknown is None, sizes are tokens."""
+
+    name: str
+    provider: str
+    ready: bool | None
+    """Whether it could be asked now: installed, or with a key; None for a provider that signs in otherwise."""
+    context: int | None
+    max_output: int | None
+    price: Price | None
+    barred: str = ""
+    """Why no call goes to it under a cap; empty when it may be called."""
+    missing: str = ""
+    """What to do so that it is ready; empty when nothing is known to be missing."""
+    address: str = ""
+    """The user's own server it is asked at, which needs no key; empty for the provider's."""
+    at_hand: bool = True
+    """Whether it is on this machine, recommended, in the settings, barred, or of a provider with a key."""
+    kind: Kind = "remote"
+    path: Path | None = None
+    size_bytes: int | None = None
+    place: str = ""
+    """Whose it is where that is not said by the provider: `LM Studio`, `Ollama: qwen3:4b`."""
+
+    @property
+    def local(self) -> bool:
+        """Whether it runs on this machine."""
+        return self.provider == HERE
+
+    @property
+    def state(self) -> str:
+        """How it stands, in a word or two."""
+        if self.barred:
+            return "blocked"
+        if self.kind == "hub":
+            return "to pull"
+        if self.kind == "server":
+            return "running"
+        if self.local:
+            return "installed" if self.ready else "not installed"
+        if self.address:
+            return "own server"
+        return {True: "has a key", False: "no key", None: "?"}[self.ready]

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from ecoshell.errors import ModelBroken, ModelMissing, UsageError
-from ecoshell.files import is_special
+from ecoshell.paths import is_special
 
 MAGIC = b"GGUF"
 FITTING_ADAPTER = "Name an adapter that was trained for this base, or the base it was trained for."

@@ -18,11 +18,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable
-from ecoshell.files import NO_ROOM, remedy
-from ecoshell.models.base import size
+from ecoshell.models import size
 from ecoshell.models.gguf import MAGIC, HubName, model_of
 from ecoshell.models.local_models import pulled_folder
-from ecoshell.paths import make_private
+from ecoshell.paths import NO_ROOM, make_private, remedy
 from ecoshell.secrecy import environ
 
 if TYPE_CHECKING:

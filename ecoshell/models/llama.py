@@ -22,10 +22,9 @@ from types import ModuleType
 from typing import Any, cast
 
 from ecoshell.errors import ModelBroken, ModelMissing
-from ecoshell.files import replacement
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import check_file, unfit_adapter
-from ecoshell.paths import make_private, user_paths
+from ecoshell.paths import make_private, replacement, user_paths
 
 LLAMA = "llama_cpp"
 GET_LLAMA = 'Install it with: pip install "ecoshell[local]"'

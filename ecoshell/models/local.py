@@ -17,9 +17,9 @@ from threading import Lock, get_native_id
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ecoshell.budget.price import ZERO_PRICE
+from ecoshell.budget import ZERO_PRICE
 from ecoshell.messages import Call
-from ecoshell.models.base import Delta, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
+from ecoshell.models import Delta, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.models.chat_template import ChatTemplate
 from ecoshell.models.choosing import Chooser, Sampling, recommended
 from ecoshell.models.engine import CacheOwner, Cancelled, Engine, EngineOptions, Progress

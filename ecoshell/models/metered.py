@@ -10,12 +10,12 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Literal, TypeVar
 
+from ecoshell.budget import Account, Ask, Hold, Settlement
 from ecoshell.budget.gate import Gate, finished
-from ecoshell.budget.holds import Account, Ask, Hold, Settlement
 from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, ModelUnreachable, StoreError
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, Notice, Reasoned, TextArrived
 from ecoshell.messages import Usage
-from ecoshell.models.base import (
+from ecoshell.models import (
     Delta,
     Model,
     PromptSize,

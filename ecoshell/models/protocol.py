@@ -16,7 +16,7 @@ from hashlib import sha1
 from typing import Any, cast
 
 from ecoshell.messages import Call, Message, ToolDocument, Usage
-from ecoshell.models.base import Reply, Request
+from ecoshell.models import Reply, Request
 from ecoshell.models.formats import GENERIC, CallFormat, call_json, decoded
 
 PROTOCOL = """You act by calling tools. To call one, write {"name": <name of the tool>, "arguments": <JSON object>} \

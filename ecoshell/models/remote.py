@@ -17,7 +17,7 @@ from typing import Any, cast
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, Usage
-from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
+from ecoshell.models import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS, refuse_constant, spoken
 from ecoshell.models.keys import Keys

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from ecoshell.messages import FINISH, Call, ToolDocument, Usage
-from ecoshell.models.base import Delta, Reply, Request
+from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.formats import CallFormat, Head
 from ecoshell.models.grammar import ending_grammar
 from ecoshell.models.protocol import call_fault, parse_reply

@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from ecoshell.budget.price import ZERO_PRICE, Price
+from ecoshell.budget import ZERO_PRICE, Price
 from ecoshell.errors import ModelBroken, ModelMissing, UsageError
-from ecoshell.files import is_special
 from ecoshell.messages import Call, Usage
-from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
+from ecoshell.models import Delta, PromptSize, Reply, Request, Traits
+from ecoshell.paths import is_special
 
 _BYTES_PER_TOKEN = 4
 _MESSAGE_TOKENS = 8

@@ -1,1 +1,331 @@
 """Modes: who thinks. One model (single), three roles (umi), one small model asked small things (stepwise)."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ecoshell.agent.memory import fit
+from ecoshell.agent.model_set import DraftTask, FillTask, View
+from ecoshell.catalog import Presentation
+from ecoshell.errors import CallBroken, UsageError
+from ecoshell.events import Emit, Notice
+from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, Call, Message, Speaker, ToolDocument
+from ecoshell.models import PromptSize, Reply, Request
+from ecoshell.models.metered import MeteredModel
+from ecoshell.strategies import Path, Thought
+
+SINGLE = "single"
+PLANNER = "planner"
+CALLER = "caller"
+SUMMARIZER = "summarizer"
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Who is said to do what; the ledger and the events name it."""
+
+    planning: str = SINGLE
+    calling: str = SINGLE
+    answering: str = SINGLE
+
+
+ONE_FOR_ALL = Roles()
+THREE = Roles(PLANNER, CALLER, SUMMARIZER)
+
+
+UNUSABLE = "That call could not be used: {} Make one that can be used."
+"""What a model is told of a call that could not be used."""
+_PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|\Z)", re.DOTALL)
+"""A program that is shown in the place of an answer."""
+_LISTED_NAMES = 100
+"""Names from which on a grammar does not list them."""
+_IN_A_ROW = 2
+"""Registrations after which a call is due."""
+_QUESTION_AGAIN = 600
+"""Characters of a question that are told once more."""
+
+
+@cache
+def prompt(name: str) -> str:
+    """The text of a prompt file."""
+    return (files("ecoshell.modes") / f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+def system_text(presentation: Presentation, *, searching: bool = False) -> str:
+    """What one model is told before everything else, the same for all of a session."""
+    parts = [prompt("single")]
+    if presentation.registers:
+        parts.append(prompt("registering"))
+    if searching:
+        parts.append(prompt("finishing"))
+    return "\n\n".join(parts)
+
+
+def with_question(name: str, question: str) -> str:
+    """A prompt's text, and after it the question, or its beginning, for a model that is told it once more."""
+    told = question if len(question) <= _QUESTION_AGAIN else f"{question[:_QUESTION_AGAIN]}…"
+    return f"{prompt(name)}\n{told}"
+
+
+RANKER = "ranker"
+"""The role in which thoughts are compared."""
+_MAX_TOKENS = 128
+_QUESTION = 2_000
+_SAID = 600
+_RESULT = 160
+"""Characters of a question, of a thought, and of a result that are shown when two thoughts are compared."""
+_LETTER = re.compile(r"\b[AB]\b")
+_FIRST = re.compile(r"\W*([AB])(?!\w| \w)")
+"""A reply that begins with the letter, and not with the article."""
+
+
+def tried_message(view: View, told: str = "tried") -> Message:
+    """What was tried from here, after the prompt `told`, and what registered tools the plan does not allow any more."""
+    known = [f"- {one.call.signature()}: {one.outcome or 'proposed, and not made yet'}" for one in view.tried]
+    lines = [prompt(told), *known]
+    barred = [document.name for document in view.registered if document.name in view.forbidden]
+    if barred:
+        lines.append(f"Not to be used any more: {', '.join(barred)}.")
+    return Message("user", "\n".join(lines))
+
+
+def ranking_request(view: View, one: Thought, other: Thought) -> Request:
+    """What to ask a model for its choice between two thoughts, shown as A and B."""
+    done: list[str] = []
+    for step in view.path.steps:
+        outcome = "" if step.observation.ok else "failed: "
+        done.append(f"- {_cut(step.call.signature(), _SAID)}: {outcome}{_cut(step.observation.text, _RESULT)}")
+    asked = (
+        f"Task: {_cut(view.path.question, _QUESTION)}",
+        "Done so far:",
+        *(done or ["- nothing"]),
+        f"A: {_proposal(one)}",
+        f"B: {_proposal(other)}",
+    )
+    messages = (Message("system", prompt("rank")), Message("user", "\n".join(asked)))
+    return Request(messages, want="text", max_tokens=_MAX_TOKENS, purpose="rank")
+
+
+def verdict(said: str) -> str:
+    """`A` or `B`: what the reply begins with, or else the only one it names; empty when it does not say."""
+    first, named = _FIRST.match(said), set(_LETTER.findall(said))
+    if first:
+        return first[1]
+    return named.pop() if len(named) == 1 else ""
+
+
+def _proposal(thought: Thought) -> str:
+    call = thought.call
+    if call is None:
+        return f"answer: {_cut(thought.rationale, _SAID)}"
+    does = f"answer: {call.arguments.get('answer', '')}" if call.name == FINISH else call.signature()
+    return _cut(f"{thought.rationale} → {does}" if thought.rationale else does, _SAID)
+
+
+def _cut(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]} […]"
+
+
+Messages = tuple[Message, ...]
+Make = Callable[[Messages], Request]
+"""Makes a request of what was said so far; the results in it may have been cut."""
+
+
+def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None = None, *, role: str = "") -> Request:
+    """The request, its oldest observations cut until it fits into the model's context and a bound of `most` tokens.
+
+    What is known of neither is not counted. Raises UsageError when no cut is enough for the context; it names the role,
+    where there are several.
+    """
+    request, context = make(said), model.traits.context
+    if context is None and most is None:
+        return request
+    room = None if context is None else context - request.max_tokens
+
+    def fits(size: PromptSize) -> bool:
+        return (room is None or size.count <= room) and (most is None or size.bound <= most)
+
+    if fits(model.size(request)):
+        return request
+    cut = make(fit(said, lambda messages: fits(model.size(make(messages)))))
+    count = model.size(cut).count
+    if room is not None and count > room:
+        whose = f"the {role}'s model {model.traits.name}" if role else model.traits.name
+        other = f", or choose a model with a larger context{f' with /role {role} MODEL' if role else ''}."
+        raise UsageError(
+            f"This takes about {count:,} tokens, and the context of {whose} has room for {max(0, room):,}.",
+            kept="It was not sent." if role else "Nothing was sent.",
+            fix=f"Ask something shorter, put long text in a file{other}",
+        )
+    return cut
+
+
+def callable_documents(view: View, *, held: bool) -> tuple[ToolDocument, ...]:
+    """What may be called now: what the array has, and what is registered beside it.
+
+    A model that is `held` to a grammar can register what is not yet, and nothing else, and after two registrations in
+    a row none: a weak one registers the same tool on and on, or a word of the request, or one tool after the other.
+    """
+    shown = {document.name for document in view.array}
+    may = (*view.array, *(document for document in view.registered if document.name not in shown))
+    may = tuple(document for document in may if document.name not in view.forbidden)
+    known = {document.name for document in view.registered}
+    names = [name for name in view.usable if name not in known]
+    if not held or view.large or len(names) > _LISTED_NAMES:
+        return may
+    listed = {"tool_name": {"type": "string", "enum": names}}
+    held_to = tuple(
+        replace(one, parameters={**one.parameters, "properties": listed}) if one.name == TOOL_REGISTER else one
+        for one in may
+    )
+    last = view.path.steps[-_IN_A_ROW:]
+    in_a_row = sum(step.call.name == TOOL_REGISTER and step.observation.ok for step in last)
+    return tuple(one for one in held_to if one.name != TOOL_REGISTER or (names and in_a_row < _IN_A_ROW))
+
+
+def thought_of(reply: Reply, *, by: str = "") -> Thought:
+    """A reply as a thought: all of its calls, though none that would end the turn before the others have come back."""
+    ends = reply.call is not None and reply.call.name == FINISH
+    more = () if ends else tuple(call for call in reply.calls[1:] if call.name != FINISH)
+    return Thought(reply.text.strip(), reply.call, by=by, more=more)
+
+
+def repair_request(request: Request, reply: Reply, told: str) -> Request:
+    """The same once more, the model told what was wrong with its reply: as the result of its call, if that was read.
+
+    After a call of no tool there is, one of those that there are is wanted.
+    """
+    answered: Speaker = "user" if reply.attempt is None else "tool"
+    said = (Message("assistant", reply.text, reply.attempt), Message(answered, told, reply.attempt))
+    unknown = reply.attempt is not None and all(one.name != reply.attempt.name for one in request.callable_now)
+    want = "call" if unknown else request.want
+    return replace(request, messages=(*request.messages, *said), want=want, purpose="repair", temperature=0.0)
+
+
+def has_stopped_short(path: Path, reply: Reply) -> bool:
+    """Whether a model that ends here gave up at the first failure, or shows what it might run, and did so once only."""
+    failed = [step for step in path.steps if not step.observation.ok]
+    if len(failed) == 1 and failed[0] is path.steps[-1] and not failed[0].observation.refused:
+        return True
+    if not path.steps or any(_PROGRAM.search(step.rationale) for step in path.steps):
+        return False
+    read = "\n".join(step.observation.text for step in path.steps)  # what it only quotes
+    return any(block.strip() not in read for block in _PROGRAM.findall(reply.text))
+
+
+def broken_call(model: MeteredModel, fault: str, attempt: Call | None = None) -> CallBroken:
+    """The error for a model whose second attempt at a call is as useless as its first."""
+    return CallBroken(
+        f"{model.traits.name} twice made a call that cannot be used: {fault}",
+        tool=attempt.name if attempt else "",
+        arguments=attempt.arguments if attempt else None,
+        kept="The session is kept.",
+        fix="Ask again, or choose another model with /model.",
+    )
+
+
+def tell_if_cut(reply: Reply, emit: Emit) -> None:
+    """Say so where a reply ended at its longest."""
+    if reply.cut:
+        emit(Notice("The reply was cut at its longest: [agent] max_output_tokens, or a cap, allows no more."))
+
+
+_ANSWER = re.compile(r"^\W*answer\W*:\W*", re.IGNORECASE)
+
+
+async def ask_for_draft(
+    model: MeteredModel, task: DraftTask, make: Callable[[str], Awaitable[Request]], emit: Emit, *, role: str
+) -> Reply:
+    """What a model replies to the ask for a plan; a local one is held to a grammar of plans, or of answers.
+
+    `make` makes the request that ends in a text.
+    """
+    grammar = ""
+    if task.grammar is not None and model.traits.local and (plans := task.grammar()):
+        from ecoshell.models.grammar import MAX_ANSWER
+
+        answer = rf'root ::= plan | "Answer: " [^\x00]{{1,{MAX_ANSWER}}}'
+        grammar = f"{answer}\n{plans.replace('root ::=', 'plan ::=', 1)}"
+    request = await make(draft_text(task, numbered=bool(grammar)))
+    reply = await model.ask(replace(request, grammar=grammar, temperature=0.0) if grammar else request, emit, role=role)
+    tell_if_cut(reply, emit)
+    return reply
+
+
+def draft_text(task: DraftTask, *, numbered: bool = False) -> str:
+    """How a plan is asked for: in the form of labels, or in that of numbers, of which the grammar is."""
+    parts = [prompt("draft"), prompt("draft_numbers" if numbered else "draft_labels")]
+    if task.costs:
+        parts.append(task.costs)
+    if task.unfinished:
+        done = ", ".join(task.finished) or "nothing"
+        lines = "\n".join(f"- {line}" for line in task.unfinished)
+        parts.append(f"{prompt('redraft')}\n{task.before}\ndone: {done}\n{lines}")
+    if task.fault:
+        parts.append(f"This plan cannot be run:\n{task.before}\n{task.fault}\nWrite it again, correctly.")
+    return "\n\n".join(parts)
+
+
+def drafted(reply: Reply) -> Thought | str:
+    """The plan in a reply; a thought where the model made a call, or answered, in its place."""
+    if reply.call is not None:
+        return thought_of(reply)
+    answer = _ANSWER.match(reply.text)
+    return Thought(reply.text[answer.end() :].strip()) if answer else reply.text.strip()
+
+
+def fill_text(task: FillTask) -> str:
+    """How a node's call is asked for."""
+    lines = [f"{prompt('fill')} {task.document.name}", f"It is {task.label} in the plan {task.plan}."]
+    if task.uses > 1:
+        lines.append(f"It is use {task.use} of {task.uses} of the tool for what the question names, in that order.")
+    if task.calls:
+        lines.append(f"Called already: {'; '.join(call.signature() for call in task.calls)}.")
+    return "\n".join(lines)
+
+
+def call_in_question(task: FillTask, question: str) -> Call | None:
+    """The call that leaves no choice: one argument that can only be copied, and the question names one for each use."""
+    properties: Mapping[str, Any] = task.document.parameters.get("properties") or {}
+    required = task.document.parameters.get("required") or ()
+    if task.given or len(properties) != 1 or not set(properties) <= set(required):
+        return None
+    from ecoshell.modes.stepwise import arguments  # another mode, which is not loaded for anything else
+
+    (name,) = properties
+    found = arguments.copied(task.document, name, question)
+    return Call(task.document.name, {name: found[task.use - 1]}) if len(found) == task.uses else None
+
+
+async def filled(
+    request: Request,
+    document: ToolDocument,
+    ask: Callable[[Request], Awaitable[Reply]],
+    made: Callable[[Reply, Request], tuple[Call | None, str]],
+) -> tuple[Call | None, str]:
+    """The call that a model makes for a node, asked once more where it cannot be used; and what is still wrong then.
+
+    What may be called is the node's tool, and what carries calls where the presentation has that.
+    """
+    from ecoshell.models.protocol import call_fault
+
+    carrier = (one for one in request.callable_now if one.name == TOOL_CALL)
+    request = asked = replace(request, callable_now=(*carrier, document))
+    call, fault = None, ""
+    for _ in range(2):
+        reply = await ask(asked)
+        call, fault = made(reply, request)
+        if call is None:
+            fault = fault or "A call was wanted, and none was made."
+        elif call.subject != document.name:
+            fault = f"A call of {document.name} was wanted, not of {call.subject}."
+        else:
+            fault = "" if call.name != document.name else call_fault(call, [document])
+        if not fault:
+            break
+        asked = repair_request(request, reply, UNUSABLE.format(fault))
+    return call, fault

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.model_set import View
 from ecoshell.messages import Attachment, Call, Message
-from ecoshell.models.base import Reply, Request
-from ecoshell.modes.asking import prompt
-from ecoshell.strategies.base import Step, Thought, same
+from ecoshell.models import Reply, Request
+from ecoshell.modes import prompt
+from ecoshell.strategies import Step, Thought, same
 
 _RUN, _WRITE = "run_python", "write_file"
 _MOST = 3

@@ -8,15 +8,15 @@ from typing import Literal
 from ecoshell.agent.approval import is_trusted
 from ecoshell.agent.dependencies import PROGRAM_PARAMETERS
 from ecoshell.agent.memory import path_messages
-from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
-from ecoshell.budget.holds import Hold
-from ecoshell.catalog.presentation import FINISH_DOCUMENT
+from ecoshell.agent.model_set import DraftTask, FillTask, Foreseen, ForeseenCall, View
+from ecoshell.budget import Hold
+from ecoshell.catalog import FINISH_DOCUMENT
 from ecoshell.errors import LimitReached, ModelBroken
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Call, Message
-from ecoshell.models.base import Reply, Request
+from ecoshell.models import Reply, Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.asking import (
+from ecoshell.modes import (
     RANKER,
     SINGLE,
     UNUSABLE,
@@ -39,7 +39,7 @@ from ecoshell.modes.asking import (
     verdict,
     with_question,
 )
-from ecoshell.strategies.base import Step, Thought, same
+from ecoshell.strategies import Step, Thought, same
 
 ASIDE_SLACK = 1024
 """Tokens by which the concluding prompt may outgrow what was set aside: one more step's rationale and result."""

@@ -17,9 +17,8 @@ from typing import Any, cast
 from zlib import crc32
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.files import remedy, replacement
 from ecoshell.messages import Call, Observation
-from ecoshell.paths import make_private
+from ecoshell.paths import make_private, remedy, replacement
 from ecoshell.planning.btp.experience import Use
 from ecoshell.planning.judging import Payload, Verdict, by_rules
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import mul
 from typing import TYPE_CHECKING
 
-from ecoshell.budget.money import Unit, amount_text, rounded_up
+from ecoshell.budget import Unit, amount_text, rounded_up
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ecoshell.budget.money import about, counted
+from ecoshell.budget import about, counted
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
@@ -39,12 +39,12 @@ from ecoshell.events import (
 )
 from ecoshell.events.describe import back_to, describe, price_range, turn_sums
 from ecoshell.events.record import to_json
-from ecoshell.files import remedy
 from ecoshell.messages import Call
+from ecoshell.paths import remedy
+from ecoshell.sessions import SessionInfo
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
 from ecoshell.sessions.mermaid import flowchart
 from ecoshell.sessions.plans import branchings
-from ecoshell.sessions.store import SessionInfo
 from ecoshell.untrusted import visible_line
 
 Timed = tuple[float, Event]

@@ -6,7 +6,7 @@ name can end its quotation, its line or the code block it stands in; nodes are c
 
 from itertools import pairwise
 
-from ecoshell.budget.money import amount_text
+from ecoshell.budget import amount_text
 from ecoshell.events import GraphNode, NodeState
 from ecoshell.sessions.plans import Branching
 from ecoshell.untrusted import visible_line

@@ -16,15 +16,13 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from ecoshell.errors import SettingsError
-from ecoshell.files import remedy, replacement
-from ecoshell.paths import make_private
-from ecoshell.settings import keys
-from ecoshell.settings.load import Source, path_of, problem, read_bytes, summed_up, value_of
+from ecoshell.paths import make_private, remedy, replacement
+from ecoshell.settings.load import KeyPath, Source, dotted, path_of, problem, read_bytes, summed_up, value_of
 from ecoshell.settings.schema import Settings, descriptions, general
 
 REMOVED = None
 """In the place of a value: the key is taken out, and its default holds again."""
-Changes = Mapping[keys.Path, str | None]
+Changes = Mapping[KeyPath, str | None]
 """Values as a person types them, by key."""
 _TRIES = 5
 _MARK = "\ufeff"
@@ -63,7 +61,7 @@ def changed(file: Path, before: bytes, changes: Changes) -> tuple[str, Settings]
     """The file's text with the changes made, and the settings it then gives; raises SettingsError."""
     source = Source(file, before)
     values, settings = checked(file, source, changes)
-    given, dumped = dict[keys.Path, Any](), settings.model_dump()
+    given, dumped = dict[KeyPath, Any](), settings.model_dump()
     for path, value in values.items():  # as the schema has understood it, money and rates as texts
         if value is REMOVED:
             given[path] = REMOVED
@@ -87,12 +85,12 @@ def changed(file: Path, before: bytes, changes: Changes) -> tuple[str, Settings]
     return text, settings
 
 
-def checked(file: Path, source: Source, changes: Changes) -> tuple[dict[keys.Path, Any], Settings]:
+def checked(file: Path, source: Source, changes: Changes) -> tuple[dict[KeyPath, Any], Settings]:
     """The values as they are understood, and the settings they give.
 
     Raises SettingsError for a change that cannot be taken, else for what was wrong before.
     """
-    values: dict[keys.Path, Any] = {}
+    values: dict[KeyPath, Any] = {}
     for path, typed in changes.items():
         if typed is None:
             values[path] = REMOVED
@@ -101,7 +99,7 @@ def checked(file: Path, source: Source, changes: Changes) -> tuple[dict[keys.Pat
             typed.encode()
         except UnicodeEncodeError:
             raise SettingsError(
-                f"What was given for {keys.dotted(path)} is not UTF-8 text.", kept="Nothing was written."
+                f"What was given for {dotted(path)} is not UTF-8 text.", kept="Nothing was written."
             ) from None
         known = descriptions().get(general(path))
         value = typed if known is not None and known.kind == "text" else value_of(typed)
@@ -121,7 +119,7 @@ def checked(file: Path, source: Source, changes: Changes) -> tuple[dict[keys.Pat
         raise summed_up([problem(detail, source.place(path_of(detail))) for detail in details]) from error
 
 
-def _overlaid(data: Mapping[str, Any], values: Mapping[keys.Path, Any]) -> dict[str, Any]:
+def _overlaid(data: Mapping[str, Any], values: Mapping[KeyPath, Any]) -> dict[str, Any]:
     """A copy of nested tables with values set and taken out; a value where a table should be is replaced."""
     copy = deepcopy(dict(data))
     for path, value in values.items():
@@ -150,7 +148,7 @@ class _Overtaken(Exception):
     """Somebody else wrote the file meanwhile."""
 
 
-def changed_text(text: str, changes: Mapping[keys.Path, Any]) -> str:
+def changed_text(text: str, changes: Mapping[KeyPath, Any]) -> str:
     """The text with the changes made; None takes a key out. The text must be valid TOML."""
     import tomllib
 
@@ -191,7 +189,7 @@ def changed_text(text: str, changes: Mapping[keys.Path, Any]) -> str:
     return mark + (done.replace("\n", "\r\n") if windows else done)
 
 
-def _take_out(document: Mapping[str, Any], path: keys.Path) -> None:
+def _take_out(document: Mapping[str, Any], path: KeyPath) -> None:
     table: Any = document
     for part in path[:-1]:
         table = cast("dict[str, Any]", table).get(part)

@@ -6,9 +6,11 @@ single models and presets have no variables.
 """
 
 import errno
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -18,8 +20,76 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ecoshell.errors import SettingsError
-from ecoshell.settings import keys
+from ecoshell.errors import nearest as nearest_word
 from ecoshell.settings.schema import NAMED, Settings, general, values
+
+KeyPath = tuple[str, ...]
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def key_lines(text: str) -> dict[KeyPath, int]:
+    """The line on which each key of a valid TOML text is set, tables included.
+
+    The text is read statement by statement: a statement ends at the first line with which it parses.
+    """
+    lines: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    statement: list[str] = []
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        statement.append(line)
+        try:
+            parsed = tomllib.loads("\n".join(statement))
+        except tomllib.TOMLDecodeError:
+            continue  # an array or a text over several lines
+        first = number - len(statement) + 1
+        paths = list(_paths(parsed))
+        if statement[0].lstrip().startswith("["):
+            table = paths[-1]
+            paths = [table[:depth] for depth in range(1, len(table) + 1)]
+        else:
+            paths = [(*table, *path) for path in paths]
+        for path in paths:
+            lines.setdefault(path, first)
+        statement = []
+    return lines
+
+
+def dotted(path: Sequence[str]) -> str:
+    """The path as TOML writes it: `models."gpt-4.1".price`."""
+    quoted = (json.dumps(part, ensure_ascii=False).replace("\x7f", r"\u007f") for part in path)  # one more than in JSON
+    return ".".join(part if _BARE.fullmatch(part) else text for part, text in zip(path, quoted, strict=True))
+
+
+def parted(key: str) -> KeyPath:
+    """The path that TOML reads in a written key, `dotted` the other way round; raises ValueError for what is no key."""
+    parts: list[str] = []
+    table: Any = {}
+    with suppress(tomllib.TOMLDecodeError):
+        table = tomllib.loads(f"{key} = 0")
+    if "\n" in key or not table or table == tomllib.loads(f"{key} = 1"):  # it sets a value of its own
+        raise ValueError(f"{key!r} is no key")
+    while isinstance(table, dict):
+        ((part, table),) = cast("dict[str, Any]", table).items()
+        parts.append(part)
+    return tuple(parts)
+
+
+def nearest_key(path: KeyPath, known: Sequence[KeyPath]) -> KeyPath | None:
+    """The known key most like this one: by its whole path, else by its last part alone."""
+    whole, last = {".".join(key): key for key in known}, {key[-1]: key for key in known}
+    close = whole.get(nearest_word(".".join(path), whole) or "")
+    return close or last.get(nearest_word(path[-1], last) or "")
+
+
+def _paths(table: Mapping[str, Any]) -> Iterator[KeyPath]:
+    """Every key of a table and of the tables in it, the outer ones first."""
+    for key, value in table.items():
+        yield (key,)
+        if isinstance(value, dict):
+            for path in _paths(cast("dict[str, Any]", value)):
+                yield (key, *path)
+
 
 DEFAULT = "default"
 PREFIX = "ECOSHELL_"
@@ -33,7 +103,7 @@ _SEE_ALL = "`ecoshell config` shows every key and its value."
 HIDDEN = "(not shown)"
 """In the place of what may be a key: a variable or a header of a server."""
 
-Row = tuple[keys.Path, Any, str]
+Row = tuple[KeyPath, Any, str]
 """A key, its value, and where that comes from."""
 
 
@@ -42,9 +112,9 @@ class Loaded:
     """The settings that hold, and where those come from that are not defaults."""
 
     settings: Settings
-    origins: Mapping[keys.Path, str]
+    origins: Mapping[KeyPath, str]
 
-    def rows(self, above: keys.Path = (), table: Mapping[str, Any] | None = None) -> Iterator[Row]:
+    def rows(self, above: KeyPath = (), table: Mapping[str, Any] | None = None) -> Iterator[Row]:
         """Every key, or those of a table, in the order of the schema; values that may be keys are not shown."""
         for name, value in (self.settings.model_dump() if table is None else table).items():
             path = (*above, name)
@@ -60,7 +130,7 @@ class Loaded:
         key = ("experience", "similarity")
         if self.settings.experience.similarity != "embeddings":
             return ()
-        said = f'{keys.dotted(key)} = "embeddings" has no effect any more: questions are compared by their words.'
+        said = f'{dotted(key)} = "embeddings" has no effect any more: questions are compared by their words.'
         return (f"{self.origins.get(key, DEFAULT)}: {said}",)
 
 
@@ -87,7 +157,7 @@ def read_settings(file: Path, environ: Mapping[str, str]) -> tuple[Loaded | None
     return (None, strangers) if strangers else (Loaded(settings, source.origins()), ())
 
 
-def variables() -> dict[str, keys.Path]:
+def variables() -> dict[str, KeyPath]:
     """The environment variable of every key that has one."""
     short = {f"{PREFIX}LEDGER": ("budget", "ledger")}
     return short | {PREFIX + "_".join(path).upper(): path for path, _, _ in values() if NAMED not in path}
@@ -99,11 +169,11 @@ class Source:
     def __init__(self, file: Path, raw: bytes) -> None:
         """What the file holds, if it holds these bytes; raises SettingsError when they are no TOML."""
         self._file = file
-        self._from_environment: dict[keys.Path, str] = {}
+        self._from_environment: dict[KeyPath, str] = {}
         try:
             text = raw.decode("utf-8-sig")
             self.data: dict[str, Any] = tomllib.loads(text, parse_float=Decimal)
-            self._lines = keys.key_lines(text)
+            self._lines = key_lines(text)
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
             raise SettingsError(f"{file} line {line}: this is not UTF-8.", fix="Save the file as UTF-8.") from error
@@ -128,7 +198,7 @@ class Source:
         for name, text in given.items():
             path = known.get(name.replace("__", "_"))
             if path is None:
-                near = keys.nearest((name,), [(variable,) for variable in known])
+                near = nearest_key((name,), [(variable,) for variable in known])
                 fix = f"did you mean {near[0]}?" if near else _SEE_ALL
                 strangers.append(SettingsError(f"{name}: unknown variable", fix=fix))
                 continue
@@ -143,19 +213,19 @@ class Source:
                 self._from_environment[path] = name
         return tuple(strangers)
 
-    def line(self, path: keys.Path) -> int | None:
+    def line(self, path: KeyPath) -> int | None:
         """The line of the key, or of the innermost table around it that the file has."""
         around = (self._lines.get(path[:depth]) for depth in range(len(path), 0, -1))
         return next((line for line in around if line is not None), None)
 
-    def place(self, path: keys.Path) -> str:
+    def place(self, path: KeyPath) -> str:
         """Where a key (or what is around it) was set: `…/config.toml line 7`, or the name of a variable."""
         if path in self._from_environment:
             return self._from_environment[path]
         line = self.line(path)
         return str(self._file) if line is None else f"{self._file} line {line}"
 
-    def origins(self) -> dict[keys.Path, str]:
+    def origins(self) -> dict[KeyPath, str]:
         """The place of every key that was set."""
         return {path: self.place(path) for path in (*self._lines, *self._from_environment)}
 
@@ -185,7 +255,7 @@ def read_bytes(file: Path) -> bytes:
         ) from error
 
 
-def path_of(detail: ErrorDetails) -> keys.Path:
+def path_of(detail: ErrorDetails) -> KeyPath:
     """The key that pydantic complains of, without the place inside a list."""
     path: list[str] = []
     for part in detail["loc"]:
@@ -198,7 +268,7 @@ def path_of(detail: ErrorDetails) -> keys.Path:
 def problem(detail: ErrorDetails, place: str) -> SettingsError:
     """The error for what pydantic complains of, which was set at this place."""
     path, kind = path_of(detail), detail["type"]
-    key = keys.dotted(path)
+    key = dotted(path)
     stray = kind == "dict_type" and path[0] == "plugins"  # where tables may have any name
     if kind == "extra_forbidden" or stray:
         return SettingsError(f"{place}: unknown key {key}", fix=_fix_of_unknown(path))
@@ -227,13 +297,13 @@ def summed_up(problems: Sequence[SettingsError]) -> SettingsError:
     )
 
 
-def _fix_of_unknown(path: keys.Path) -> str:
+def _fix_of_unknown(path: KeyPath) -> str:
     if _SECRET.search(path[-1]):
         return "API keys are never kept here: put them in the environment (OPENAI_API_KEY) or in the system's keyring."
     known = dict.fromkeys(key[:depth] for key, _, _ in values() for depth in range(1, len(key) + 1))
-    near = keys.nearest(general(path), [*known])
+    near = nearest_key(general(path), [*known])
     if near is None:
         return _SEE_ALL
     place = near.index(NAMED) if NAMED in near else len(path)
     name = path[place] if path[:place] == near[:place] and place < len(path) else "NAME"
-    return f"did you mean {keys.dotted([name if part == NAMED else part for part in near])}?"
+    return f"did you mean {dotted([name if part == NAMED else part for part in near])}?"

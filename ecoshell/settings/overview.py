@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import SettingsError
-from ecoshell.settings import keys
 from ecoshell.settings.edit import REMOVED, Changes, checked
-from ecoshell.settings.load import DEFAULT, PREFIX, Source, read_bytes, read_settings
+from ecoshell.settings.load import DEFAULT, PREFIX, KeyPath, Source, dotted, read_bytes, read_settings
 from ecoshell.settings.schema import NAMED, Description, descriptions
 
 _PRICE = "price"
@@ -21,7 +20,7 @@ _TWO_RATES = "The two prices, of input and of output, in dollars per million tok
 class SettingRow:
     """One setting; values are written as they would be typed, empty where there is none."""
 
-    path: keys.Path
+    path: KeyPath
     value: str
     default: str
     origin: str
@@ -30,7 +29,7 @@ class SettingRow:
 
     @property
     def key(self) -> str:
-        return keys.dotted(self.path)
+        return dotted(self.path)
 
     @property
     def variable(self) -> str:
@@ -108,7 +107,7 @@ def typed_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, tuple) else str(value)
 
 
-def _found(values: Mapping[str, Any], path: keys.Path) -> Any:
+def _found(values: Mapping[str, Any], path: KeyPath) -> Any:
     """The value in nested tables; None where a table on the way is missing."""
     found: Any = values
     for part in path:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import StoreError
-from ecoshell.files import is_special, remedy, replacement
-from ecoshell.paths import make_private
+from ecoshell.paths import is_special, make_private, remedy, replacement
 
 _INSTRUCTIONS = "AGENTS.md:"
 """Begins what was said of a project's instructions, which no tool's name can: `AGENTS.md:trusted:SHA-256`."""

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from ecoshell.budget.money import Amount, nano_to_usd_text, parse_amount
+from ecoshell.budget import Amount, nano_to_usd_text, parse_amount
 from ecoshell.errors import UsageError
 
 _NUMBER = re.compile(r"[0-9.]+", re.ASCII)

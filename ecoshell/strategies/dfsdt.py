@@ -1,6 +1,6 @@
 """DFSDT: depth-first search over decisions; the one who comes back is told what was tried (BTP §3.1, SPEC §2)."""
 
-from ecoshell.strategies.base import StrategySpec, Thinking
+from ecoshell.strategies import StrategySpec, Thinking
 from ecoshell.strategies.search import depth_first
 
 DEPTH = 12

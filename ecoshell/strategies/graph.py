@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Any
 
-from ecoshell.strategies.base import (
+from ecoshell.strategies import (
     Draft,
     Drafted,
     Gathered,

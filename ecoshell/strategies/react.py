@@ -1,6 +1,6 @@
 """ReAct: one path, thought and action in turn (EcoAct §3.1)."""
 
-from ecoshell.strategies.base import (
+from ecoshell.strategies import (
     STALLED_AFTER,
     Outcome,
     Path,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ecoshell.messages import Call
-from ecoshell.strategies.base import (
+from ecoshell.strategies import (
     FOUND_MOST,
     Backtrack,
     Outcome,

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Any
 
-from ecoshell.strategies.base import Rank, Request, StrategySpec, Thinking, Thought, Tried, ending, same
+from ecoshell.strategies import Rank, Request, StrategySpec, Thinking, Thought, Tried, ending, same
 from ecoshell.strategies.search import Search, depth_first
 
 DEPTH = 8

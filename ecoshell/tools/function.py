@@ -25,9 +25,8 @@ from typing import (
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Observation, ToolDocument
-from ecoshell.tools.base import Limits, Subject
-from ecoshell.tools.measuring import forget_peak, peak_mb, worked
-from ecoshell.tools.running import failed, in_thread, told
+from ecoshell.tools import Limits, Subject
+from ecoshell.tools.running import failed, forget_peak, in_thread, peak_mb, told, worked
 from ecoshell.worker import in_worker
 
 if TYPE_CHECKING:

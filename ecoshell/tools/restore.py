@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ecoshell.errors import ToolError, UsageError
-from ecoshell.tools.builtin.diff import unified
+from ecoshell.tools.builtin.files import unified
 from ecoshell.tools.undo import Kept, UndoLog, digest
 from ecoshell.tools.workspace import Workspace
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ecoshell.errors import StoreError
-from ecoshell.files import is_special
-from ecoshell.paths import make_private
+from ecoshell.paths import is_special, make_private
 
 TEMPORARY = ".*.part"
 """How files are called that are being written, and the notes of them."""

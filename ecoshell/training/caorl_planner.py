@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.files import remedy, replacement
+from ecoshell.paths import remedy, replacement
 from ecoshell.planning.catp.costs import importance
 from ecoshell.planning.catp.masking import Draft
 from ecoshell.planning.catp.plan import TASK, GraphPlan, Node

@@ -19,16 +19,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from ecoshell.agent.user_interface import Approval, NonInteractive
+from ecoshell.agent import Approval, NonInteractive
 from ecoshell.api import Agent
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import ApprovalWanted, CallFinished
 from ecoshell.messages import TOOL_REGISTER, Attachment, Call, Usage
-from ecoshell.models.base import Delta, PromptSize, Reply, Request
+from ecoshell.models import Delta, PromptSize, Reply, Request
 from ecoshell.models.local import LocalModel
 from ecoshell.models.replying import Quoting
 from ecoshell.options import Options
-from ecoshell.tools.base import Tool
+from ecoshell.tools import Tool
 from ecoshell.training import worlds
 from ecoshell.training.worlds import Made, Split, World, frames, is_here
 

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.files import remedy, replacement
 from ecoshell.models.gguf import TRAINED_FOR, header
 from ecoshell.models.llama import Vocabulary
+from ecoshell.paths import remedy, replacement
 
 MODULES = {
     "self_attn.q_proj": "attn_q",

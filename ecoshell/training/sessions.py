@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from ecoshell import secrecy
 from ecoshell.assembly.parts import load_settings, open_store, sources_of
-from ecoshell.budget.money import counted
+from ecoshell.budget import counted
 from ecoshell.events import (
     Answer,
     CallFinished,
@@ -37,8 +37,8 @@ from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.planning.btp.redaction import redacted_value
 from ecoshell.secrecy import environ, masked
-from ecoshell.sessions.store import SessionStore
-from ecoshell.tools.base import Limits
+from ecoshell.sessions import SessionStore
+from ecoshell.tools import Limits
 from ecoshell.tools.workspace import Workspace, workspace_folder
 from ecoshell.training.data import Example, Step, Task, play, played
 

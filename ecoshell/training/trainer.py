@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ecoshell.errors import ModelBroken, StoreError, UsageError
-from ecoshell.files import remedy, replacement
+from ecoshell.paths import remedy, replacement
 
 E = TypeVar("E")
 _contra = TypeVar("_contra", contravariant=True)

@@ -29,8 +29,8 @@ from ecoshell.tui.transcript.view import Transcript
 if TYPE_CHECKING:
     from textual.command import Provider
 
+    from ecoshell.agent import UserInterface
     from ecoshell.agent.shell import Shell
-    from ecoshell.agent.user_interface import UserInterface
 
 Build = Callable[[Options, "UserInterface"], Awaitable["Shell"]]
 _GARBAGE = (50_000, 20, 50)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from ecoshell.budget.money import counted
+from ecoshell.budget import counted
 from ecoshell.events import GraphNode, NodeState
 from ecoshell.events.describe import duration, estimate
 from ecoshell.planning.catp.plan import TASK

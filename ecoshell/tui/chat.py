@@ -27,9 +27,9 @@ from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:  # none of it is needed for the first frame
+    from ecoshell.agent import Approval, CostChoice, LimitChoice, Trust
     from ecoshell.agent.commands import CommandTable, Completion
     from ecoshell.agent.shell import Shell
-    from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice, Trust
     from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
     from ecoshell.tui.app import ChatApp
     from ecoshell.tui.controller import ChatController, TranscriptController

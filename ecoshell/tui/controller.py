@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import CapState
 from ecoshell.errors import EcoshellError, StoreError
 from ecoshell.events import (
     ApprovalWanted,

@@ -17,7 +17,7 @@ from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
-from ecoshell.agent.user_interface import (
+from ecoshell.agent import (
     Approval,
     CostChoice,
     Decision,
@@ -26,7 +26,7 @@ from ecoshell.agent.user_interface import (
     enough_text,
     parse_arguments,
 )
-from ecoshell.budget.money import Unit, parse_amount
+from ecoshell.budget import Unit, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 from ecoshell.tui.keys import Field, KeysInOrder, act_at_once

@@ -2,7 +2,7 @@
 
 from rich.cells import cell_len, set_cell_size
 
-from ecoshell.budget.money import Unit, amount_text
+from ecoshell.budget import Unit, amount_text
 
 
 def money(nano: int | None) -> str:

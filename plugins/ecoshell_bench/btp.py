@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 from ecoshell.assembly.shell import STRATEGIES
 from ecoshell.errors import UsageError, likely
-from ecoshell.planning.btp.plan import TaskPlan
-from ecoshell.strategies.base import StrategySpec
+from ecoshell.planning.btp import TaskPlan
+from ecoshell.strategies import StrategySpec
 from ecoshell_bench.btp_replay import (
     Gated,
     PlanInputs,

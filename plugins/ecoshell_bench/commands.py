@@ -12,7 +12,7 @@ from ecoshell.errors import UsageError
 from ecoshell.options import ROLES, RoleName, role_named
 
 if TYPE_CHECKING:
-    from ecoshell.budget.money import Amount
+    from ecoshell.budget import Amount
 
     Benchmarks = argparse._SubParsersAction[Any]  # pyright: ignore[reportPrivateUsage] - argparse gives it no other name
 
@@ -262,6 +262,6 @@ def _role(text: str) -> tuple[RoleName, str]:
 
 
 def _amount(text: str) -> "Amount":
-    from ecoshell.budget.money import parse_amount
+    from ecoshell.budget import parse_amount
 
     return parse_amount(text)

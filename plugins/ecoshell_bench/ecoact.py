@@ -29,12 +29,12 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
-from ecoshell.budget.price import Rates, plain
-from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, TEXT, Presentation, few_words
+from ecoshell.budget import Rates, plain
+from ecoshell.catalog import GROW, PLAIN, STABLE, TEXT, Presentation, few_words
 from ecoshell.catalog.registration import Decision, Policy, Workload, candidates_of, decide
 from ecoshell.catalog.search import Ranker
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, ToolDocument, Usage
-from ecoshell.modes.asking import system_text
+from ecoshell.modes import system_text
 from ecoshell_bench.printing import counting, show, table
 from ecoshell_bench.reading import RecordedRun, Tools, read_runs, read_tools
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from pydantic import TypeAdapter
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.files import remedy
+from ecoshell.paths import remedy
 from ecoshell.training.records import checked, read_objects
 
 _FIX = "Give another file with --out, or remove this one."

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, ParamSpec, TypeVar
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import Effect, Observation
 from ecoshell.plugins import hookimpl
-from ecoshell.tools.base import Limits, Subject, ToolOptions
+from ecoshell.tools import Limits, Subject, ToolOptions
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.workspace import Workspace
 from ecoshell.worker import in_worker

@@ -14,11 +14,10 @@ from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Observation
 from ecoshell.plugins import hookimpl
 from ecoshell.secrecy import environ
-from ecoshell.tools.base import Limits, Subject, Tool, ToolOptions
-from ecoshell.tools.builtin.processes import run_process, safe_environment
+from ecoshell.tools import Limits, Subject, Tool, ToolOptions
+from ecoshell.tools.builtin.commands import run_process, safe_environment
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.project import ENVIRONMENT, QUIET, git, why_not_plain
-from ecoshell.tools.workspace import Workspace
+from ecoshell.tools.workspace import ENVIRONMENT, QUIET, Workspace, git, why_not_plain
 
 _READING = (*QUIET, "-c", "core.hooksPath=/dev/null", "-c", "diff.autoRefreshIndex=false", "--literal-pathspecs")
 _PLAIN = ("--no-color", "--no-ext-diff", "--no-textconv")

@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from ecoshell.errors import ToolError, UsageError, nearest
 from ecoshell.messages import Effect, Observation
 from ecoshell.plugins import hookimpl
-from ecoshell.tools.base import Limits, Subject, ToolOptions
+from ecoshell.tools import Limits, Subject, ToolOptions
 from ecoshell.tools.builtin.fetch import HTML, FetchTool, Page
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import in_thread, truncation_mark

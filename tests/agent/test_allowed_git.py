@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ecoshell.agent import NonInteractive
 from ecoshell.agent.approval import ApprovalRequest, Approvals
 from ecoshell.agent.rules import Rules
-from ecoshell.agent.user_interface import NonInteractive
 from ecoshell.messages import Call
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace

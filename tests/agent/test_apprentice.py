@@ -15,7 +15,7 @@ from ecoshell.cli import main
 from ecoshell.errors import ModelMissing
 from ecoshell.events import BudgetSettled, CallFinished, Notice, TurnFinished
 from ecoshell.messages import Call, Message
-from ecoshell.models.base import Request
+from ecoshell.models import Request
 from ecoshell.models.script import ScriptModel
 from ecoshell.options import Options
 from ecoshell.paths import user_paths

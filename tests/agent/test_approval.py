@@ -5,12 +5,12 @@ from typing import Annotated
 
 import pytest
 
+from ecoshell.agent import Approval, NonInteractive
 from ecoshell.agent.approval import ApprovalRequest, Approvals, grant
 from ecoshell.agent.rules import Judgement, Rules
-from ecoshell.agent.user_interface import Approval, NonInteractive
 from ecoshell.events import ApprovalGiven, ApprovalWanted
 from ecoshell.messages import Call
-from ecoshell.tools.base import Subject
+from ecoshell.tools import Subject
 from ecoshell.tools.function import FunctionTool
 
 READ, WRITE, RUN = frozenset({"read"}), frozenset({"write"}), frozenset({"execute"})
@@ -196,7 +196,7 @@ async def test_always_said_of_other_calls_does_not_answer_a_rule_that_asks():
 BLOCKED = """
 import asyncio, threading
 from ecoshell.agent.approval import Approvals, ApprovalRequest, Rules
-from ecoshell.agent.user_interface import NonInteractive
+from ecoshell.agent import NonInteractive
 from ecoshell.messages import Call
 from ecoshell.tools.function import FunctionTool
 

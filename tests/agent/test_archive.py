@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from ecoshell.agent.shell import Archive
-from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget import Account, Ask, Price, Rates
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.price import Price, Rates
 from ecoshell.errors import UsageError
 from ecoshell.events import TurnStarted
 from ecoshell.messages import Usage
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 from ecoshell.tools.undo import UndoLog
 
 DOLLAR = Price(Rates(*[Decimal(1)] * 5))

@@ -6,12 +6,12 @@ import sqlite3
 import pytest
 from agent_play import finish, of, register, say, turn
 
-from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice
-from ecoshell.budget.money import Amount, amount_text
+from ecoshell.agent import Approval, CostChoice, LimitChoice
+from ecoshell.budget import Amount, amount_text
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalGiven, ApprovalWanted, CallFinished, CallStarted, PlanChanged, TurnFinished
 from ecoshell.paths import user_paths
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 from ecoshell.tools.function import FunctionTool
 
 WRITE = say("The second line is wanted in capitals.", "write_file", path="notes.txt", content="one\nTWO\nthree\n")

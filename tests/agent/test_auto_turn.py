@@ -9,8 +9,8 @@ from decimal import Decimal
 import pytest
 from agent_play import counts, finish, of, register, say, turn
 
+from ecoshell.agent import LimitChoice
 from ecoshell.agent.memory import Memory
-from ecoshell.agent.user_interface import LimitChoice
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import StoreError
 from ecoshell.events import Answer, BudgetSettled, CallFinished, LimitHit, ModeChosen, Notice, StepStarted, TurnFinished

@@ -23,7 +23,7 @@ from llama_server import free_port, llama_address, llama_server
 from processes import processes_of
 
 from ecoshell.assembly.shell import assemble
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import CapState
 from ecoshell.budget.ledger import Entry, Ledger
 from ecoshell.cli import main
 from ecoshell.events import BudgetHeld, BudgetSettled, ErrorHappened, Event, LimitHit, Notice, PlanChanged, TurnFinished

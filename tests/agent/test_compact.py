@@ -10,7 +10,7 @@ from agent_play import Recorder, finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.model_set import ModelSet
-from ecoshell.budget.price import ZERO_PRICE, Price, Rates
+from ecoshell.budget import ZERO_PRICE, Price, Rates
 from ecoshell.errors import LimitReached, ModelBroken, ModelMissing, UsageError
 from ecoshell.events import BudgetSettled, CallFinished, Compacted, TurnFinished
 from ecoshell.models.metered import MeteredModel

@@ -1,6 +1,6 @@
 from ecoshell.agent.memory import fit, path_messages
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Call, Observation
-from ecoshell.strategies.base import Path, Step
+from ecoshell.strategies import Path, Step
 
 REGISTER = Call(TOOL_REGISTER, {"tool_name": "read_file"}, "c1")
 READ = Call("read_file", {"path": "a"}, "c2")

@@ -8,8 +8,8 @@ from agent_play import of, register, say, turn
 from ecoshell.errors import LimitReached
 from ecoshell.events import Answer, CallFinished
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models.base import Reply, Request
-from ecoshell.modes.asking import repair_request
+from ecoshell.models import Reply, Request
+from ecoshell.modes import repair_request
 
 COUNT = say("", "count_text", path="notes.txt")
 

@@ -4,7 +4,7 @@ import pytest
 
 from ecoshell.agent.arguments import direct_call
 from ecoshell.messages import Call, Observation, ToolDocument
-from ecoshell.strategies.base import Step
+from ecoshell.strategies import Step
 
 
 def document(*required, **properties):

@@ -8,11 +8,11 @@ from graph_turns import Probe, add, plan, states
 
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.parallel import Finished
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.events import CallFinished, GraphPlanned, NodeChanged, Notice
 from ecoshell.messages import TOOL_CALL, Call, Observation
 from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
-from ecoshell.strategies.base import Step
+from ecoshell.strategies import Step
 from ecoshell.tools import running
 
 QUESTION = "Keep what there is."

@@ -8,10 +8,10 @@ import pytest
 from agent_play import finish, of, say, turn
 from graph_turns import Probe, add, plan, states
 
-from ecoshell.agent.user_interface import Approval, LimitChoice
+from ecoshell.agent import Approval, LimitChoice
 from ecoshell.events import BudgetHeld, BudgetSettled, CallFinished, CallStarted, LimitHit, NodeChanged
 from ecoshell.messages import Call, Usage
-from ecoshell.models.base import Reply
+from ecoshell.models import Reply
 
 PRICE = (Decimal(1), Decimal(4))
 PATH = {

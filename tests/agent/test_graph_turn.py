@@ -9,9 +9,9 @@ import pytest
 from agent_play import every_pair, finish, of, register, say, turn
 from graph_turns import Probe, add, plan, states
 
+from ecoshell.agent import Approval, LimitChoice
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.rules import Rules
-from ecoshell.agent.user_interface import Approval, LimitChoice
 from ecoshell.assembly.shell import assemble
 from ecoshell.events import (
     Answer,
@@ -31,7 +31,7 @@ from ecoshell.events.record import from_json, to_json
 from ecoshell.messages import Observation
 from ecoshell.options import Options
 from ecoshell.planning.btp.costs import StepCost
-from ecoshell.tools.base import Limits
+from ecoshell.tools import Limits
 from ecoshell.tools.function import FunctionTool
 
 PRICE = (Decimal(1), Decimal(4))

@@ -12,13 +12,12 @@ import pytest
 from agent_play import finish, of, say, turn
 
 from ecoshell.agent.guards import CallContext, Runner
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.events import CallFinished, CallStarted
 from ecoshell.events.record import to_json
 from ecoshell.messages import Call, Observation, ToolDocument
-from ecoshell.strategies.base import Path as Trajectory
-from ecoshell.tools import running
-from ecoshell.tools.base import Limits
+from ecoshell.strategies import Path as Trajectory
+from ecoshell.tools import Limits, running
 from ecoshell.tools.function import FunctionTool
 from ecoshell.worker import checkpoint
 
@@ -285,12 +284,12 @@ LEFT_OVER = """
 import asyncio, sys, time
 sys.path[:0] = {paths!r}
 from ecoshell.agent.guards import Runner, CallContext
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.messages import Call
-from ecoshell.strategies.base import Path
+from ecoshell.strategies import Path
 from ecoshell.tools import running
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.base import Limits
+from ecoshell.tools import Limits
 from test_hostile_tools import Foreign
 
 running.GRACE = 0.05

@@ -10,15 +10,13 @@ from agent_play import Recorder, say
 
 from ecoshell.agent.judging import MAX_TOKENS, Judge
 from ecoshell.agent.model_set import ModelSet
+from ecoshell.budget import NANO, Account, Amount, Ask, Price, Rates
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import Account, Ask
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import NANO, Amount
-from ecoshell.budget.price import Price, Rates
 from ecoshell.errors import ModelUnavailable
 from ecoshell.events import BudgetHeld, BudgetSettled, Notice, TextArrived
 from ecoshell.messages import Call, Observation, Usage
-from ecoshell.models.base import PromptSize, Scores
+from ecoshell.models import PromptSize, Scores
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.single import Single
 from ecoshell.planning.classifier import Classifier, features, save

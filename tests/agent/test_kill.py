@@ -22,7 +22,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.events import BudgetHeld, CallStarted
 from ecoshell.events.record import to_json
 from ecoshell.paths import user_paths
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 from ecoshell.tools.undo import UndoLog
 
 LINES = [register("count_text"), *counts(200)]

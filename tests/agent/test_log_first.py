@@ -11,7 +11,7 @@ from agent_play import Recorder, finish, of, say, turn
 from ecoshell.errors import StoreError
 from ecoshell.events import BudgetHeld, CallFinished, CallStarted, ErrorHappened, TurnStarted
 from ecoshell.paths import user_paths
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 PRICE = (Decimal(1), Decimal(4))
 

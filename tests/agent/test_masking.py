@@ -7,7 +7,7 @@ import pytest
 from agent_play import finish, of, say, turn
 
 from ecoshell import secrecy
-from ecoshell.agent.user_interface import Approval, NonInteractive
+from ecoshell.agent import Approval, NonInteractive
 from ecoshell.errors import ToolError
 from ecoshell.events import ApprovalWanted, CallFinished, TextArrived
 from ecoshell.paths import user_paths

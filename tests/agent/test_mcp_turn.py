@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from agent_play import finish, of, register, say, turn
 
-from ecoshell.agent.user_interface import Approval
+from ecoshell.agent import Approval
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     ApprovalWanted,

@@ -7,7 +7,7 @@ from agent_play import finish, of, say, turn
 from graph_turns import Probe, add
 
 from ecoshell.agent.turn_plan import ThinkingCost
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import CapState
 from ecoshell.events import BudgetSettled, CallFinished, CallStarted, PlanChanged, TurnFinished
 from ecoshell.messages import Usage
 

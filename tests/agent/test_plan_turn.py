@@ -9,10 +9,10 @@ from decimal import Decimal
 import pytest
 from agent_play import counts, finish, of, register, say, turn
 
+from ecoshell.agent import Approval, LimitChoice
 from ecoshell.agent.memory import Memory
-from ecoshell.agent.user_interface import Approval, LimitChoice
 from ecoshell.assembly.shell import assemble
-from ecoshell.budget.money import Amount
+from ecoshell.budget import Amount
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     BranchLeft,

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.paths import user_paths
+from ecoshell.planning.btp import Candidate, TaskPlan, frequency_bound, value
 from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
 from ecoshell.planning.btp.experience import Use, document_hash
 from ecoshell.planning.btp.explain import explain
-from ecoshell.planning.btp.plan import Candidate, TaskPlan, frequency_bound, value
 
 PRICE = (Decimal(1), Decimal(4))
 COUNT = say("", "count_text", path="notes.txt")

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from agent_play import of, say, turn
 
+from ecoshell.agent import Approval, NonInteractive
 from ecoshell.agent.rules import Rules
-from ecoshell.agent.user_interface import Approval, NonInteractive
 from ecoshell.agent.workspace import attach
 from ecoshell.events import CallFinished, TurnStarted
 from ecoshell.tools.workspace import Workspace

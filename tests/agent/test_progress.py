@@ -6,7 +6,7 @@ import pytest
 from agent_play import finish, of, register, say, turn
 
 from ecoshell.events import Answer, CallFinished, CallStarted, ErrorHappened, Notice, StepStarted
-from ecoshell.strategies.base import STALLED_AFTER
+from ecoshell.strategies import STALLED_AFTER
 
 COUNT = say("", "count_text", path="notes.txt")
 

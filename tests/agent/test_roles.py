@@ -288,7 +288,7 @@ async def test_one_cap_stands_over_models_of_different_prices(cast, budget):
 
 
 async def test_a_call_is_asked_about_and_estimated_at_the_price_of_the_model_it_goes_to(cast, monkeypatch):
-    from ecoshell.agent.user_interface import CostChoice
+    from ecoshell.agent import CostChoice
 
     class Sparing:
         async def at_cost(self, wanted):
@@ -322,7 +322,7 @@ async def test_a_context_that_is_too_small_in_one_role_is_named_with_it(cast):
 
 
 async def test_another_model_that_is_chosen_at_a_limit_plays_every_role_from_then_on(cast, tmp_path):
-    from ecoshell.agent.user_interface import LimitChoice
+    from ecoshell.agent import LimitChoice
 
     other = script_at(tmp_path, "other", ENOUGH, say("3"))
 

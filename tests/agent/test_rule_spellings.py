@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ecoshell.agent.rules import Rules, parsed
 from ecoshell.errors import ToolError
 from ecoshell.messages import Call, ToolDocument
-from ecoshell.tools.base import Subject
+from ecoshell.tools import Subject
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 

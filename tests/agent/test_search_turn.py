@@ -6,10 +6,10 @@ from decimal import Decimal
 import pytest
 from agent_play import every_pair, finish, of, register, say, turn
 
+from ecoshell.agent import Approval, LimitChoice
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.rules import Rules
-from ecoshell.agent.user_interface import Approval, LimitChoice
-from ecoshell.budget.money import parse_amount
+from ecoshell.budget import parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     ApprovalWanted,

@@ -7,11 +7,10 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, register, say, turn
 
-from ecoshell.agent.mode import CostBound, with_room
-from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice, enough_text
+from ecoshell.agent import Approval, CostChoice, LimitChoice, enough_text
+from ecoshell.agent.model_set import CostBound, with_room
 from ecoshell.assembly.live import apply
-from ecoshell.budget.holds import CapState
-from ecoshell.budget.money import nano_to_usd_text
+from ecoshell.budget import CapState, nano_to_usd_text
 from ecoshell.events import BudgetHeld, CostChosen, CostWanted, LimitChosen, LimitHit, Notice, StepStarted
 from ecoshell.events.record import from_json, to_json
 from ecoshell.options import Options

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from agent_play import counts, finish, of, register, say, turn
 
-from ecoshell.agent.user_interface import Approval, LimitChoice
+from ecoshell.agent import Approval, LimitChoice
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,

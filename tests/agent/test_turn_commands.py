@@ -15,7 +15,7 @@ from ecoshell.errors import UsageError
 from ecoshell.events import CallFinished, CallStarted, CommandRan, Notice, TurnFinished, TurnStarted, TurnUndone
 from ecoshell.messages import Attachment
 from ecoshell.paths import user_paths
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 EDIT = say("", "edit_file", path="notes.txt", old="two", new="zwei")
 CREATE = say("", "write_file", path="new/made.txt", content="made\n")

@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 from agent_play import every_pair, finish, of, register, say, turn
 
+from ecoshell.agent import LimitChoice
 from ecoshell.agent.memory import Memory
-from ecoshell.agent.user_interface import LimitChoice
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import UsageError
 from ecoshell.events import (

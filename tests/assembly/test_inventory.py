@@ -7,8 +7,8 @@ from adapter_files import make_adapter
 
 from ecoshell.assembly.inventory import Inventory
 from ecoshell.assembly.shell import assemble
-from ecoshell.budget.price import Price, Rates
-from ecoshell.models.base import HERE, ModelRow
+from ecoshell.budget import Price, Rates
+from ecoshell.models import HERE, ModelRow
 from ecoshell.models.keys import Keys
 from ecoshell.options import Options
 from ecoshell.paths import user_paths

@@ -47,7 +47,7 @@ def test_an_open_shell_estimates_its_tools_and_loads_its_model_only_for_a_questi
 
 LOADED = """
 import asyncio, sys
-from ecoshell.agent.user_interface import NonInteractive
+from ecoshell.agent import NonInteractive
 from ecoshell.assembly.shell import AT_HAND, assemble
 from ecoshell.options import Options
 

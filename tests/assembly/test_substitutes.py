@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from ecoshell.assembly.inventory import Inventory
-from ecoshell.budget.price import Price, Rates
+from ecoshell.budget import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.models.keys import Keys
 from ecoshell.settings.schema import ModelSettings, Settings

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ecoshell.errors import UsageError
 from ecoshell.messages import Call, Observation
-from ecoshell.planning.btp.plan import Candidate, TaskPlan
+from ecoshell.planning.btp import Candidate, TaskPlan
 from ecoshell.settings.schema import AgentSettings
 from ecoshell.strategies.dfsdt import DFSDT
 from ecoshell.strategies.react import REACT

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ecoshell.budget.price import Price, Rates
+from ecoshell.budget import Price, Rates
 from ecoshell.messages import Message, ToolDocument, Usage
-from ecoshell.models.base import Request
+from ecoshell.models import Request
 from ecoshell.models.tokens import estimate
-from ecoshell.modes.asking import CALLER, PLANNER, SINGLE, SUMMARIZER
+from ecoshell.modes import CALLER, PLANNER, SINGLE, SUMMARIZER
 from ecoshell.paths import user_paths
 from ecoshell_bench.umi.reference import ReferenceStep, Trajectory, convert
 from ecoshell_bench.umi.tokens import RecordedModel, measures, replay, spending

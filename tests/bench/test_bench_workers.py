@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from bench_play import SAID, Bench, task, timeless, written
 
-from ecoshell.budget.money import NANO, parse_amount
+from ecoshell.budget import NANO, parse_amount
 from ecoshell.budget.postgres import TeamServer
 from ecoshell.errors import EcoshellError, ModelMissing, UsageError
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.budget.price import Rates
-from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, Presentation
+from ecoshell.budget import Rates
+from ecoshell.catalog import GROW, PLAIN, STABLE, Presentation
 from ecoshell.messages import ToolDocument, Usage
 from ecoshell_bench.ecoact import (
     PER_MESSAGE,

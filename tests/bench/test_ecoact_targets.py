@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.budget.price import Rates
+from ecoshell.budget import Rates
 from ecoshell.models.tokens import counter_for
-from ecoshell.modes.asking import system_text
+from ecoshell.modes import system_text
 from ecoshell_bench.ecoact import POLICIES, Setting, measure_pools
 from ecoshell_bench.reading import read_runs, read_tools
 

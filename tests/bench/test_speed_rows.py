@@ -11,7 +11,7 @@ import pytest
 from adapter_files import make_adapter
 
 from ecoshell.planning.btp.knapsack import solve
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 from ecoshell_bench.speed import chat, models, planning, run
 from ecoshell_bench.speed.chat import LAST_WORD, markdown
 from ecoshell_bench.speed.measuring import Measurement, against, compared, new_home, percentile

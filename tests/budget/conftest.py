@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget import Account, Ask, Price, Rates
 from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.postgres import TeamServer
-from ecoshell.budget.price import Price, Rates
 
 MakeAsk = Callable[..., Ask]
 

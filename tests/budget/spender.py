@@ -11,10 +11,9 @@ from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
+from ecoshell.budget import Account, Ask, Hold, Price, Rates
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import Account, Ask, Hold
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.price import Price, Rates
 from ecoshell.errors import LimitReached
 from ecoshell.messages import Usage
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spender import PRICE
 
-from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget import Account, Ask
 from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.postgres import TeamServer
 from ecoshell.errors import LimitReached, StoreError

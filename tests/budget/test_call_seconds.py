@@ -5,10 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ecoshell.budget.costs import cost_rows
+from ecoshell.budget import Account, Ask
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import Account, Ask
-from ecoshell.budget.ledger import SCHEMA, Ledger
+from ecoshell.budget.ledger import SCHEMA, Ledger, cost_rows
 from ecoshell.messages import Usage
 
 MakeAsk = Callable[..., Ask]

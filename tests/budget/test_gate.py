@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ecoshell.budget import NANO, Account, Amount, Ask
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import Account, Ask
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import NANO, Amount
 from ecoshell.errors import LimitReached
 from ecoshell.messages import Usage
 

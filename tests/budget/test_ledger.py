@@ -10,10 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ecoshell.budget.holds import Account, Ask, CapState, Hold
+from ecoshell.budget import NANO, ZERO_PRICE, Account, Amount, Ask, CapState, Hold, Price, Rates
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import NANO, Amount
-from ecoshell.budget.price import ZERO_PRICE, Price, Rates
 from ecoshell.errors import LimitReached, ModelBarred, PriceUnknown, StoreError, UsageError
 from ecoshell.messages import Usage
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.budget.holds import Ask
+from ecoshell.budget import Ask
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import StoreError
 from ecoshell.messages import Usage
@@ -47,9 +47,9 @@ FILL = """
 import resource, sys
 from decimal import Decimal
 from pathlib import Path
-from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget import Account, Ask
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.price import Price, Rates
+from ecoshell.budget import Price, Rates
 from ecoshell.errors import StoreError
 
 ledger = Ledger(Path(sys.argv[1]))

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 import ecoshell
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import NANO, Amount, CapState
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import NANO, Amount
 from ecoshell.messages import Usage
 
 SPENDER = Path(__file__).with_name("spender.py")
@@ -96,7 +95,7 @@ def test_processes_killed_at_any_moment_leave_a_sound_ledger_within_the_cap(path
 def test_what_a_killed_process_held_can_be_reconciled_and_what_it_set_aside_is_given_back(path: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]); import spender;"
-        "from ecoshell.budget.ledger import Ledger; from ecoshell.budget.holds import Account, Ask;"
+        "from ecoshell.budget.ledger import Ledger; from ecoshell.budget import Account, Ask;"
         "account = Account('s', 1, 'single', 'm', 'step'); ledger = Ledger(Path(sys.argv[1]));"
         "ledger.set_aside(Ask(spender.PRICE, 1000, 100, account)); ledger.hold(Ask(spender.PRICE, 500, 100, account));"
         "os._exit(9)"

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.budget.money import NANO, Amount, amount_text, nano_to_usd_text, parse_amount, rounded_up
+from ecoshell.budget import NANO, Amount, amount_text, nano_to_usd_text, parse_amount, rounded_up
 from ecoshell.errors import UsageError
 
 

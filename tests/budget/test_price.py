@@ -3,8 +3,7 @@ from decimal import Decimal
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ecoshell.budget.money import NANO
-from ecoshell.budget.price import UNBOUNDED, ZERO_PRICE, Price, Rates, Tier, price_from_json, price_to_json
+from ecoshell.budget import NANO, UNBOUNDED, ZERO_PRICE, Price, Rates, Tier, price_from_json, price_to_json
 from ecoshell.messages import Usage
 
 

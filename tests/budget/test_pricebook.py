@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ecoshell.budget.price import ZERO_PRICE, Price, Rates
+from ecoshell.budget import ZERO_PRICE, Price, Rates
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.messages import Usage
 

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from ecoshell.budget import Account, Amount, Ask, Hold
 from ecoshell.budget.gate import Gate, sharing
-from ecoshell.budget.holds import Account, Ask, Hold
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import Amount
 from ecoshell.errors import LimitReached
 from ecoshell.messages import Usage
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from postgres import Postgres
 
 import ecoshell
-from ecoshell.budget.holds import Account, Ask, CapState, Hold
+from ecoshell.budget import NANO, Account, Amount, Ask, CapState, Hold
 from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import NANO, Amount
 from ecoshell.budget.postgres import Share, TeamServer
 from ecoshell.errors import BudgetError, LimitReached, PriceUnknown, StoreError
 from ecoshell.messages import Usage
@@ -352,7 +351,7 @@ import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 import spender
-from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget import Account, Ask
 from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.postgres import TeamServer
 from ecoshell.messages import Usage

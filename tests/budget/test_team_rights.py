@@ -8,9 +8,8 @@ import psycopg
 import pytest
 from postgres import Postgres, running
 
-from ecoshell.budget.holds import Ask
+from ecoshell.budget import NANO, Ask
 from ecoshell.budget.leases import TeamLedger
-from ecoshell.budget.money import NANO
 from ecoshell.budget.postgres import TeamServer
 from ecoshell.errors import StoreError
 from ecoshell.messages import Usage

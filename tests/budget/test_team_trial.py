@@ -16,8 +16,8 @@ from bad_network import BadNetwork
 from postgres import Postgres
 
 import ecoshell
+from ecoshell.budget import Amount
 from ecoshell.budget.leases import TeamLedger
-from ecoshell.budget.money import Amount
 from ecoshell.budget.postgres import TeamServer
 
 SPENDER = Path(__file__).with_name("team_spender.py")

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ecoshell.catalog.catalog import Catalog, CatalogNews
+from ecoshell.catalog import Catalog, CatalogNews
 from ecoshell.catalog.search import Ranker
 from ecoshell.messages import ToolDocument
 from ecoshell.tools.function import FunctionTool

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, TEXT, Presentation, few_words, listed_parts
+from ecoshell.catalog import GROW, PLAIN, STABLE, TEXT, Presentation, few_words, listed_parts
 from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolDocument
 
 DOCUMENTS = tuple(

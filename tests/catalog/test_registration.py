@@ -4,8 +4,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ecoshell.budget.price import ZERO_PRICE, Price, Rates
-from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, TEXT
+from ecoshell.budget import ZERO_PRICE, Price, Rates
+from ecoshell.catalog import GROW, PLAIN, STABLE, TEXT
 from ecoshell.catalog.registration import (
     TOKEN_WEIGHTS,
     Candidate,

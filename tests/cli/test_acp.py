@@ -18,11 +18,11 @@ from editor import LIMIT_S, command, editor, environment
 from graph_turns import plan
 from processes import process_appears, processes_of
 
-from ecoshell.agent.user_interface import LimitChoice
+from ecoshell.agent import LimitChoice
 from ecoshell.cli.editor.person import EditorPerson
 from ecoshell.events import ApprovalWanted, LimitHit, TurnStarted
 from ecoshell.paths import Paths
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 SUPPORT = Path(__file__).parent.parent / "support"
 WRITE = say("Now I write.", "write_file", path="a.txt", content="one\n")

@@ -3,7 +3,7 @@
 import pytest
 from acp import schema
 
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.cli.editor.updates import Updates
 from ecoshell.events import (
     Answer,
@@ -23,7 +23,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Usage
 from ecoshell.tools.builtin import builtin_tools
-from ecoshell.tools.builtin.diff import unified
+from ecoshell.tools.builtin.files import unified
 from ecoshell.tools.workspace import Workspace
 
 STARTED = TurnStarted(1, "why?", "m", "single", "react")

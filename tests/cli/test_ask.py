@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 
 from ecoshell.api import Agent
-from ecoshell.cli import piped
+from ecoshell.cli import ask as piped
 from ecoshell.cli.ask import AnswerOnly, JsonLines, ask_once, follow, read_question
 from ecoshell.errors import UsageError
 from ecoshell.events import (

@@ -58,7 +58,9 @@ class Ground:
 
 @pytest.fixture
 def ground(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    monkeypatch.setattr("ecoshell.tools.builtin.diff._SECONDS", 60.0)  # what changes is shown, however busy the machine
+    monkeypatch.setattr(
+        "ecoshell.tools.builtin.files._SECONDS", 60.0
+    )  # what changes is shown, however busy the machine
     return Ground(tmp_path, command)
 
 

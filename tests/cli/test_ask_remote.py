@@ -10,8 +10,8 @@ import pytest
 from hostile_server import hostile_server
 from processes import processes_of
 
+from ecoshell.budget import amount_text, nano_to_usd_text
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import amount_text, nano_to_usd_text
 
 LIMIT_S = 600
 

@@ -13,10 +13,9 @@ from postgres import Postgres
 
 from ecoshell import secrecy
 from ecoshell.assembly.parts import load_settings, open_ledger
-from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget import Account, Ask, Price, Rates
 from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.price import Price, Rates
 from ecoshell.cli import main
 from ecoshell.messages import Usage
 from ecoshell.paths import user_paths

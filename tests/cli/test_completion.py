@@ -11,7 +11,7 @@ import pytest
 
 from ecoshell.cli import main
 from ecoshell.events import Notice
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 PROGRAM = f'#!/bin/sh\nexec "{sys.executable}" -m ecoshell "$@"\n'
 BASH = """
@@ -83,7 +83,7 @@ def test_the_names_of_what_there_is_are_completed(complete: Complete, tmp_path: 
 
 PLUGIN = """
 from ecoshell.plugins import hookimpl
-from ecoshell.strategies.base import StrategySpec
+from ecoshell.strategies import StrategySpec
 
 @hookimpl
 def strategies():

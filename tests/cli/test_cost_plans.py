@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget import Account, Ask, Price, Rates
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.price import Price, Rates
 from ecoshell.cli import main
 from ecoshell.events import Event, GraphNode, GraphPlanned, PlanScored, TextArrived, TurnFinished, TurnStarted
 from ecoshell.messages import Usage
 from ecoshell.paths import user_paths
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 Shell = Callable[..., str]
 PRICE = Price(Rates(*[Decimal(1)] * 5))

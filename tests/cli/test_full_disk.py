@@ -11,7 +11,7 @@ import pytest
 from full_disk import fill, limit_files, tiny_disk
 
 from ecoshell.events import CallStarted, TurnFinished
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 KB = 1024
 WRITES = tuple({"call": {"name": "write_file", "arguments": {"path": f"{n}.txt", "content": "x"}}} for n in range(3))

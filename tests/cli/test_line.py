@@ -11,12 +11,11 @@ import pytest
 from command_play import Command
 from plan_play import BLACKLISTED, COUNTED, FAILED, HELPED, PLANNED, USED
 
+from ecoshell.agent import LimitChoice
 from ecoshell.agent.commands import Printed
 from ecoshell.agent.shell import Standing, ToolRow
-from ecoshell.agent.user_interface import LimitChoice
-from ecoshell.budget.holds import CapState
-from ecoshell.budget.money import NANO
-from ecoshell.cli.interrupts import Interrupted
+from ecoshell.budget import NANO, CapState
+from ecoshell.cli.fence import Interrupted
 from ecoshell.cli.line import LineShell, toolbar_text
 from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import Printer

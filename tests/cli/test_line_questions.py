@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice
-from ecoshell.cli.interrupts import Interrupted
+from ecoshell.agent import Approval, CostChoice, LimitChoice
+from ecoshell.cli.fence import Interrupted
 from ecoshell.cli.person import LinePerson
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 

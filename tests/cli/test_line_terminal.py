@@ -9,7 +9,7 @@ import pytest
 from real_terminal import Terminal, closed, opened
 
 from ecoshell.events import ApprovalGiven, CallStarted, TurnFinished
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 REPLIES = (
     {"text": "I need a calculator.", "call": {"name": "tool_register", "arguments": {"tool_name": "calculate"}}},

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget import Account, Ask, Price, Rates, parse_amount
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import parse_amount
-from ecoshell.budget.price import Price, Rates
 from ecoshell.cli import main
 from ecoshell.events import Answer, Event, TurnStarted
 from ecoshell.messages import Usage
 from ecoshell.paths import user_paths
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 from ecoshell.tools.mcp.servers import CachedLists, Server
 
 Shell = Callable[..., str]

@@ -4,8 +4,7 @@ import io
 
 import pytest
 
-from ecoshell.cli.arguments import options_from
-from ecoshell.cli.parser import build_parser
+from ecoshell.cli.parser import build_parser, options_from
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.events import ModeChosen
 from ecoshell.sessions.export import as_markdown

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.cli import main
-from ecoshell.cli.arguments import options_from
 from ecoshell.cli.fence import fenced
-from ecoshell.cli.parser import build_parser
+from ecoshell.cli.parser import build_parser, options_from
 from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
 from ecoshell.options import Options, RoleModels
 

@@ -14,7 +14,7 @@ from command_play import Command
 from ecoshell.budget.ledger import Ledger
 from ecoshell.events import Answer, CallFinished, CallStarted, TurnFinished, TurnStarted
 from ecoshell.messages import Usage
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 LOADED = """
 import sys

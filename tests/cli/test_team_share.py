@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ecoshell.assembly.parts import load_settings
 from ecoshell.assembly.shell import assemble
-from ecoshell.budget.money import NANO
+from ecoshell.budget import NANO
 from ecoshell.budget.postgres import TeamServer
 from ecoshell.options import Options
 from ecoshell.paths import Paths

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ecoshell.errors import ModelBroken, ModelMissing
 from ecoshell.messages import Call, Message
-from ecoshell.models.base import Reply, Request, ScoreRequest
+from ecoshell.models import Reply, Request, ScoreRequest
 
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
@@ -239,7 +239,7 @@ def test_a_wrong_adapter_writes_nothing_to_the_terminal(tmp_path: Path):
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from ecoshell.errors import ModelBroken\n"
-        "from ecoshell.models.base import ScoreRequest\n"
+        "from ecoshell.models import ScoreRequest\n"
         "from ecoshell.models.embedded import embedded_path\n"
         "from ecoshell.models.local import LocalModel\n"
         "model = LocalModel(embedded_path(), adapter=Path(sys.argv[1]))\n"

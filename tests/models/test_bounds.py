@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models.base import Request
+from ecoshell.models import Request
 from ecoshell.models.tokens import (
     PER_MESSAGE,
     PER_PROMPT,

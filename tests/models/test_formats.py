@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models.base import Reply, Request
+from ecoshell.models import Reply, Request
 from ecoshell.models.formats import FORMATS, GENERIC, HERMES, CallFormat, detect
 from ecoshell.models.protocol import parse_reply
 

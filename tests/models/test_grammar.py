@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from ecoshell.errors import ModelBroken
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models.base import Reply, Request
+from ecoshell.models import Reply, Request
 
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)

@@ -14,14 +14,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from ecoshell.budget import NANO, Account, Amount
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import Account
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import NANO, Amount
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelError, ModelUnavailable
 from ecoshell.messages import Message, Usage
-from ecoshell.models.base import Reply, Request
+from ecoshell.models import Reply, Request
 from ecoshell.models.keys import Keys
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess

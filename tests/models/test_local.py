@@ -10,7 +10,7 @@ import pytest
 
 from ecoshell.errors import ModelBroken, ModelMissing
 from ecoshell.messages import Message, ToolDocument, Usage
-from ecoshell.models.base import Delta, Model, Reply, Request, Scorer, ScoreRequest
+from ecoshell.models import Delta, Model, Reply, Request, Scorer, ScoreRequest
 
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
@@ -282,7 +282,7 @@ def test_loading_and_talking_write_nothing_to_the_terminal():
         "import asyncio\n"
         "from ecoshell.models.embedded import embedded_path\n"
         "from ecoshell.models.local import LocalModel\n"
-        "from ecoshell.models.base import Request\n"
+        "from ecoshell.models import Request\n"
         "from ecoshell.messages import Message\n"
         "async def main():\n"
         "    model = LocalModel(embedded_path())\n"

@@ -4,15 +4,15 @@ from importlib.util import find_spec
 
 import pytest
 
-from ecoshell.budget.price import ZERO_PRICE
-from ecoshell.catalog.presentation import GROW
+from ecoshell.budget import ZERO_PRICE
+from ecoshell.catalog import GROW
 from ecoshell.messages import Message, ToolDocument, Usage
-from ecoshell.models.base import Reply, Request, Traits
+from ecoshell.models import Reply, Request, Traits
 
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
 
-from ecoshell.agent.mode import DraftTask, View
+from ecoshell.agent.model_set import DraftTask, View
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.local import LocalModel
@@ -23,7 +23,7 @@ from ecoshell.planning.catp.masking import plan_grammar
 from ecoshell.planning.catp.rules import Problem, validate
 from ecoshell.planning.catp.tpl import parse
 from ecoshell.planning.catp.types import signature
-from ecoshell.strategies.base import Path, Thought
+from ecoshell.strategies import Path, Thought
 
 ROLES = ("planner", "caller", "summarizer")
 READ = ToolDocument(

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from ecoshell.budget import NANO, Account, Amount, Ask, CapState, Hold, Price, Rates
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import Account, Ask, CapState, Hold
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import NANO, Amount
-from ecoshell.budget.price import Price, Rates
 from ecoshell.errors import LimitReached, ModelBarred, ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.events import BudgetHeld, BudgetSettled, Event, Notice, Reasoned, TextArrived
 from ecoshell.messages import Call, Message, Usage
-from ecoshell.models.base import Delta, PromptSize, Purpose, Reply, Request, ScoreRequest, Scores, Traits
+from ecoshell.models import Delta, PromptSize, Purpose, Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.models.metered import MeteredModel
 
 # A token costs a million nano-dollars; a prompt has 100 tokens at most.

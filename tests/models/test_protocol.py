@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models.base import Reply, Request
+from ecoshell.models import Reply, Request
 from ecoshell.models.protocol import (
     as_plain_messages,
     call_fault,

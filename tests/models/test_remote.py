@@ -10,10 +10,10 @@ import pytest_asyncio
 from hostile_server import hostile_server
 
 from ecoshell.budget.pricebook import PriceBook
-from ecoshell.catalog.presentation import FINISH_DOCUMENT
+from ecoshell.catalog import FINISH_DOCUMENT
 from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, Message, ToolDocument, Usage
-from ecoshell.models.base import Delta, Reply, Request
+from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, named_parameters
 

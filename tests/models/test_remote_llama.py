@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 from llama_server import free_port, llama_server
 
-from ecoshell.budget.price import Price, Rates
+from ecoshell.budget import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.messages import Message, ToolDocument
-from ecoshell.models.base import Delta, Reply, Request
+from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import chat_body
 from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess

@@ -18,7 +18,7 @@ from ecoshell import secrecy
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelUnavailable
 from ecoshell.messages import Message
-from ecoshell.models.base import Reply, Request
+from ecoshell.models import Reply, Request
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, _Child
 from ecoshell.models.remote_worker import Worker

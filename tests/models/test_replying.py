@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ecoshell.catalog.presentation import FINISH_DOCUMENT
+from ecoshell.catalog import FINISH_DOCUMENT
 from ecoshell.messages import Call, Message, ToolDocument, Usage
-from ecoshell.models.base import Delta, Reply, Request
+from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.replying import QUOTE, AnswerText, Quoting
 
 if find_spec("llama_cpp") is None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ecoshell.budget.price import ZERO_PRICE, Price, Rates
+from ecoshell.budget import ZERO_PRICE, Price, Rates
 from ecoshell.errors import ModelBroken, ModelMissing, UsageError
 from ecoshell.messages import Call, Message, ToolDocument, Usage
-from ecoshell.models.base import Delta, Model, Reply, Request
+from ecoshell.models import Delta, Model, Reply, Request
 from ecoshell.models.script import ScriptModel
 
 Write = Callable[..., Path]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from ecoshell.agent.mode import DraftTask, FillTask
+from ecoshell.agent.model_set import DraftTask, FillTask
 from ecoshell.messages import Call, Observation, ToolDocument
-from ecoshell.models.base import Reply
-from ecoshell.modes.asking import call_in_question, draft_text, drafted, fill_text
+from ecoshell.models import Reply
+from ecoshell.modes import call_in_question, draft_text, drafted, fill_text
 from ecoshell.planning.catp.tpl import parse
-from ecoshell.strategies.base import Step, Thought
+from ecoshell.strategies import Step, Thought
 
 
 def document(*required, **properties):

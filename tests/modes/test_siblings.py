@@ -2,11 +2,11 @@
 
 import pytest
 
-from ecoshell.agent.mode import View
-from ecoshell.catalog.presentation import GROW
+from ecoshell.agent.model_set import View
+from ecoshell.catalog import GROW
 from ecoshell.messages import FINISH, Call, Observation, ToolDocument
-from ecoshell.modes.asking import ranking_request, tried_message, verdict
-from ecoshell.strategies.base import Path, Step, Thought, Tried
+from ecoshell.modes import ranking_request, tried_message, verdict
+from ecoshell.strategies import Path, Step, Thought, Tried
 
 DOCUMENT = ToolDocument("read_file", "Reads a file. " * 500, {"type": "object", "properties": {}})
 

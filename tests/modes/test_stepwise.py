@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.agent.mode import View
-from ecoshell.catalog.presentation import GROW
+from ecoshell.agent.model_set import View
+from ecoshell.catalog import GROW
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.events import Event, Notice, TextArrived
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Message, Observation, Usage
-from ecoshell.models.base import Reply, Request, ScoreRequest, Scores, Traits
+from ecoshell.models import Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.modes.stepwise import Stepwise
 from ecoshell.modes.stepwise.choosing import CHAT
-from ecoshell.strategies.base import AskModel, Backtrack, CallTool, Outcome, Rank, Strategy, Thought, Tried
-from ecoshell.strategies.base import Path as Trajectory
+from ecoshell.strategies import AskModel, Backtrack, CallTool, Outcome, Rank, Strategy, Thought, Tried
+from ecoshell.strategies import Path as Trajectory
 from ecoshell.strategies.dfsdt import dfsdt
 from ecoshell.strategies.react import react
 from ecoshell.strategies.tot import tot
-from ecoshell.tools.base import LASTING
+from ecoshell.tools import LASTING
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 

@@ -2,7 +2,7 @@ import pytest
 
 from ecoshell.messages import Call, Observation
 from ecoshell.modes.stepwise.answering import can_be_worded, grounded, holds, quotation
-from ecoshell.strategies.base import Step
+from ecoshell.strategies import Step
 
 COUNTED = "README.md: 7 lines, 15 words, 75 characters"
 QUESTION = "How many lines has README.md?"

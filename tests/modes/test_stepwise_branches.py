@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 from ecoshell.agent.arguments import direct_call
-from ecoshell.agent.mode import DraftTask, FillTask, View
-from ecoshell.catalog.presentation import GROW
+from ecoshell.agent.model_set import DraftTask, FillTask, View
+from ecoshell.catalog import GROW
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ModelError
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation, Usage
-from ecoshell.models.base import Reply, Scores, Traits
+from ecoshell.models import Reply, Scores, Traits
 from ecoshell.modes.stepwise import Stepwise
 from ecoshell.modes.stepwise.looking import MOST_CHARACTERS
 from ecoshell.planning.catp.plan import TASK, GraphPlan
 from ecoshell.planning.catp.tpl import parse
-from ecoshell.strategies.base import Path as Trajectory
-from ecoshell.strategies.base import Step, Thought
-from ecoshell.tools.base import LASTING
+from ecoshell.strategies import Path as Trajectory
+from ecoshell.strategies import Step, Thought
+from ecoshell.tools import LASTING
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 

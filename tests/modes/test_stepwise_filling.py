@@ -9,7 +9,7 @@ from ecoshell.messages import Call, Observation
 from ecoshell.modes.stepwise import arguments
 from ecoshell.modes.stepwise.drafting import Part
 from ecoshell.modes.stepwise.filling import filling, untaken
-from ecoshell.strategies.base import Step
+from ecoshell.strategies import Step
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 

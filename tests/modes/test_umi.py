@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from ecoshell.agent.mode import DraftTask, FillTask, View
-from ecoshell.catalog.presentation import GROW
+from ecoshell.agent.model_set import DraftTask, FillTask, View
+from ecoshell.catalog import GROW
 from ecoshell.errors import CallBroken, LimitReached
 from ecoshell.events import Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, Observation, ToolDocument
-from ecoshell.models.base import PromptSize, Reply, Traits
+from ecoshell.models import PromptSize, Reply, Traits
 from ecoshell.models.protocol import chat_body, mark_for_cache
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Trio, Umi
-from ecoshell.strategies.base import Path, Step, Thought, Tried
+from ecoshell.strategies import Path, Step, Thought, Tried
 
 READ = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {}})
 CALL = Call("read_file", {"path": "a"})

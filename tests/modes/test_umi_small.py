@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from ecoshell.agent.mode import FillTask, View
-from ecoshell.catalog.presentation import GROW
+from ecoshell.agent.model_set import FillTask, View
+from ecoshell.catalog import GROW
 from ecoshell.errors import CallBroken, ModelBroken
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation, ToolDocument, Usage
-from ecoshell.models.base import PromptSize, Reply, Scores, Traits
+from ecoshell.models import PromptSize, Reply, Scores, Traits
 from ecoshell.modes.umi import SmallCaller, SmallRoles, SmallSummarizer, Trio, Umi
-from ecoshell.strategies.base import Path, Step, Thought
+from ecoshell.strategies import Path, Step, Thought
 
 
 def _tool(name, **properties):

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.errors import StoreError
 from ecoshell.messages import Footprint
 from ecoshell.planning.btp.costs import StepCost, ToolCosts

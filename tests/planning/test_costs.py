@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.planning.btp.costs import StepCost, ToolCosts, expected_cost, pooled, with_sample
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
 from ecoshell.tools.function import FunctionTool

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import StoreError
+from ecoshell.planning.btp import frequency_bound, value
 from ecoshell.planning.btp.evidence import NEARNESS, NO_EVIDENCE, OTHER_DOCUMENT, Evidence, Figure, Past, QuestionIndex
 from ecoshell.planning.btp.experience import Choice, ExperienceStore, Use
-from ecoshell.planning.btp.plan import frequency_bound, value
 
 WEATHER = "what is the weather in Paris"
 RAIN = "will it rain in Paris"

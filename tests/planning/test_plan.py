@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.planning.btp.plan import Candidate, TaskPlan
+from ecoshell.planning.btp import Candidate, TaskPlan
 
 candidate_lists = st.lists(
     st.tuples(st.floats(0.0, 1.0), st.integers(0, 3), st.integers(0, 12)), min_size=1, max_size=6

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from ecoshell.messages import ToolDocument
 from ecoshell.planning.catp.types import ANY, Signature, serves, signature
-from ecoshell.tools.base import ToolOptions
+from ecoshell.tools import ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 

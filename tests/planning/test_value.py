@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ecoshell.planning.btp import LEAST_LIFT, SUREST, chance, frequency_bound, priors, value
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence
-from ecoshell.planning.btp.plan import LEAST_LIFT, SUREST, chance, frequency_bound, priors, value
 
 weights = st.floats(0.01, 1e4)
 shares = st.floats(0, 1)

@@ -34,9 +34,9 @@ from ecoshell.events import (
 )
 from ecoshell.events.record import from_json, to_json
 from ecoshell.messages import Attachment, Usage
+from ecoshell.sessions import SessionInfo
 from ecoshell.sessions.export import as_json, as_markdown
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
-from ecoshell.sessions.store import SessionInfo
 
 INFO = SessionInfo("k3f9-2q", "count *words*", 0.0, 60.0, "/home/me/project", "embedded")
 

@@ -8,7 +8,7 @@ import pytest
 
 from ecoshell.errors import StoreError
 from ecoshell.events import Notice
-from ecoshell.sessions.store import EventLog, SessionStore
+from ecoshell.sessions import EventLog, SessionStore
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.messages import Usage
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from ecoshell.errors import StoreError
 from ecoshell.events import Notice
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 store = SessionStore(Path(sys.argv[1]))
 session = store.create(workspace="/w", model="m")
@@ -264,7 +264,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from ecoshell.events import Notice
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 store = SessionStore(Path(sys.argv[1]))
 session = store.create(workspace="/w", model="m")

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from ecoshell.errors import SettingsError
 from ecoshell.settings import edit
 from ecoshell.settings.edit import changed_text, write_settings
-from ecoshell.settings.keys import dotted, parted
+from ecoshell.settings.load import dotted, parted
 
 OWN = """\
 # My settings.

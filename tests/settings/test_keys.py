@@ -3,7 +3,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.settings.keys import dotted, key_lines, nearest
+from ecoshell.settings.load import dotted, key_lines, nearest
 
 names = st.text("abcdefgh_", min_size=1, max_size=6)
 values = st.sampled_from(

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from search_play import ANY_THOUGHT, Played, answers, calls, gives_up, is_answer
 
 from ecoshell.messages import Observation
-from ecoshell.strategies.base import AskModel, Backtrack, CallTool, Path, Rank
+from ecoshell.strategies import AskModel, Backtrack, CallTool, Path, Rank
 from ecoshell.strategies.dfsdt import DEPTH, dfsdt
 from ecoshell.strategies.search import FAILURES, WIDTH
 

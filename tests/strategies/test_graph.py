@@ -3,7 +3,7 @@
 import pytest
 
 from ecoshell.messages import FINISH, Call, Observation
-from ecoshell.strategies.base import (
+from ecoshell.strategies import (
     AskModel,
     CallTool,
     Draft,

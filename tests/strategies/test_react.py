@@ -1,5 +1,5 @@
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation
-from ecoshell.strategies.base import AskModel, CallTool, Outcome, Path, Step, Thought
+from ecoshell.strategies import AskModel, CallTool, Outcome, Path, Step, Thought
 from ecoshell.strategies.react import react
 
 

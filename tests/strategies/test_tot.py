@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 from search_play import ANY_THOUGHT, Played, answers, calls, gives_up, is_answer
 
 from ecoshell.messages import Observation
-from ecoshell.strategies.base import AskModel, Backtrack, Rank, Thought
+from ecoshell.strategies import AskModel, Backtrack, Rank, Thought
 from ecoshell.strategies.search import WIDTH
 from ecoshell.strategies.tot import DEPTH, tot
 

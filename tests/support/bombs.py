@@ -18,11 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ecoshell.tools.base import Tool, ToolOptions, limits_of
+from ecoshell.tools import Tool, ToolOptions, limits_of
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.measuring import peak_mb
-from ecoshell.tools.running import contained
+from ecoshell.tools.running import contained, peak_mb
 from ecoshell.tools.workspace import Workspace
 
 ALL = 300

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import keyring
 from keyring.backends import null
 
-from ecoshell.tools.base import Sample, caller
+from ecoshell.tools import Sample, caller
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server
 

@@ -145,8 +145,7 @@ def _opened(path: Path) -> None:
     """What the shell does with a file that outlived its trial."""
     from ecoshell.errors import EcoshellError
     from ecoshell.messages import Message
-    from ecoshell.models import llama
-    from ecoshell.models.base import Reply, Request
+    from ecoshell.models import Reply, Request, llama
     from ecoshell.models.engine import EngineOptions
     from ecoshell.models.local import LocalModel
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from ecoshell.messages import FINISH, Call, Observation
-from ecoshell.strategies.base import AskModel, Backtrack, CallTool, Rank, Thought
+from ecoshell.strategies import AskModel, Backtrack, CallTool, Rank, Thought
 
 
 def calls(name, **arguments):

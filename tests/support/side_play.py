@@ -12,7 +12,7 @@ from textual.widgets import Footer, Input, Static
 from tui_play import CAP, STANDING
 
 from ecoshell.agent.shell import Standing, ToolRow
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import CapState
 from ecoshell.events import BudgetHeld, BudgetSettled, Event, StepStarted, ToolRegistered, TurnFinished, TurnStarted
 from ecoshell.messages import Usage
 from ecoshell.paths import Paths

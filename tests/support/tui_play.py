@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from textual.pilot import Pilot
 
+from ecoshell.agent import UserInterface
 from ecoshell.agent.commands import Completion, Printed
 from ecoshell.agent.shell import Archive, Standing, ToolDetails, ToolRow
-from ecoshell.agent.user_interface import UserInterface
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import CapState
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
@@ -33,7 +33,7 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.messages import Attachment, Usage
-from ecoshell.models.base import ModelRow
+from ecoshell.models import ModelRow
 
 CAP = CapState("session", "usd", 500_000_000, 91_200_000, 7_100_000)
 TOOLS = (

@@ -1,7 +1,7 @@
 import pytest
 
 from ecoshell.messages import Effect
-from ecoshell.tools.base import Tool, ToolOptions
+from ecoshell.tools import Tool, ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 

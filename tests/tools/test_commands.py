@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.base import ToolOptions
-from ecoshell.tools.builtin.commands import CommandTools, passes
-from ecoshell.tools.builtin.processes import safe_environment
+from ecoshell.tools import ToolOptions
+from ecoshell.tools.builtin.commands import CommandTools, passes, safe_environment
 from ecoshell.tools.workspace import Workspace
 
 

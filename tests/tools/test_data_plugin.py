@@ -13,7 +13,7 @@ import pytest
 
 from ecoshell import worker
 from ecoshell.messages import Observation
-from ecoshell.tools.base import Subject, ToolOptions, subjects_of
+from ecoshell.tools import Subject, ToolOptions, subjects_of
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import contained
 from ecoshell.tools.undo import UndoLog

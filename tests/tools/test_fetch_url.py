@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.base import Limits, ToolOptions
+from ecoshell.tools import Limits, ToolOptions
 from ecoshell.tools.builtin.fetch import FetchTool, is_public, readable_text, require_public_name
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import contained

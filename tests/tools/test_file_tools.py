@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.base import ToolOptions, limits_of
+from ecoshell.tools import ToolOptions, limits_of
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.builtin import files as files_module
 from ecoshell.tools.builtin.files import FileTools

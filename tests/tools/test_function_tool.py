@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
-from ecoshell.tools.base import Limits, Tool
-from ecoshell.tools.builtin.processes import OutputWindow
+from ecoshell.tools import Limits, Tool
+from ecoshell.tools.builtin.commands import OutputWindow
 from ecoshell.tools.function import Arguments, FunctionTool, parameters_of
 from ecoshell.tools.running import contained
 from ecoshell.worker import checkpoint

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ecoshell.messages import Observation
-from ecoshell.tools.base import Tool, ToolOptions
+from ecoshell.tools import Tool, ToolOptions
 from ecoshell.tools.workspace import Workspace
 from ecoshell_git import tools
 

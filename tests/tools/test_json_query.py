@@ -3,8 +3,8 @@ import json
 import pytest
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.base import ToolOptions
-from ecoshell.tools.builtin.json_query import JsonTool
+from ecoshell.tools import ToolOptions
+from ecoshell.tools.builtin.files import JsonTool
 from ecoshell.tools.workspace import Workspace
 
 DATA = {"users": [{"name": "Ada", "age": 36}, {"name": "Bé", "age": 20}], "title": "x"}

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.base import caller
+from ecoshell.tools import caller
 from ecoshell.tools.mcp.helper import _words
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server, listed, plain_schema

@@ -11,8 +11,8 @@ import pynvml
 import pytest
 
 from ecoshell.messages import Footprint
-from ecoshell.tools import measuring
-from ecoshell.tools.builtin.processes import run_process
+from ecoshell.tools import running as measuring
+from ecoshell.tools.builtin.commands import run_process
 from ecoshell.tools.function import FunctionTool
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read from /proc")
@@ -107,14 +107,14 @@ async def test_a_run_after_one_that_was_cancelled_is_alone_again():
 
 
 async def test_where_there_is_no_gpu_its_memory_is_none_taken(monkeypatch):
-    monkeypatch.setattr("ecoshell.tools.measuring.gpu_there", lambda: False)
+    monkeypatch.setattr("ecoshell.tools.running.gpu_there", lambda: False)
     seen = held(await measured(fill, {"megabytes": 1}))
     assert (seen.gpu_mb, seen.gpu_instant_mb) == (0.0, 0.0)
 
 
 async def test_where_a_gpu_is_in_use_and_nobody_can_tell_its_memory_is_unknown(monkeypatch):
-    monkeypatch.setattr("ecoshell.tools.measuring.gpu_there", lambda: True)
-    monkeypatch.setattr("ecoshell.tools.measuring.gpu_mb", lambda pids: None)
+    monkeypatch.setattr("ecoshell.tools.running.gpu_there", lambda: True)
+    monkeypatch.setattr("ecoshell.tools.running.gpu_mb", lambda pids: None)
     seen = held(await measured(fill, {"megabytes": 1}))
     assert seen == Footprint(seen.cpu_mb, seen.cpu_instant_mb, None, None)
     assert seen.cpu_mb is not None

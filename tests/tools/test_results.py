@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.messages import Observation
-from ecoshell.tools.base import Limits
+from ecoshell.tools import Limits
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import sound, told
 

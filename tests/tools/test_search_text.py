@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.base import ToolOptions
-from ecoshell.tools.builtin import search as search_module
-from ecoshell.tools.builtin.search import SearchTools
+from ecoshell.tools import ToolOptions
+from ecoshell.tools.builtin import files as search_module
+from ecoshell.tools.builtin.files import SearchTools
 from ecoshell.tools.workspace import Workspace
 
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_searched_for_is_told(search: SearchTools, pattern: str, 
 def test_a_pattern_that_backtracks_for_ever_is_stopped_and_lets_other_threads_run(
     search: SearchTools, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ecoshell.tools.builtin.search._REGEX_SECONDS", 1.0)
+    monkeypatch.setattr("ecoshell.tools.builtin.files._REGEX_SECONDS", 1.0)
     (workspace.root / "evil.txt").write_text("a" * 60 + "b")
     done, turns = threading.Event(), list[None]()
 

@@ -13,12 +13,12 @@ from unittest.mock import Mock
 import pytest
 from agent_play import finish, register, say
 
-from ecoshell.tools.builtin.processes import Finished, Watchdog, run_process
+from ecoshell.tools.builtin.commands import Finished, Watchdog, run_process
 
 STARTER = """
 import asyncio, os, sys
 from pathlib import Path
-from ecoshell.tools.builtin.processes import run_process
+from ecoshell.tools.builtin.commands import run_process
 
 command = ["/bin/sh", "-c", "exec 3>life; trap '' TERM; (sleep 300) & echo up >&3; sleep 300; sleep 300"]
 asyncio.run(run_process(command, folder=Path(sys.argv[1]), environment=os.environ, seconds=300, window=99))
@@ -75,7 +75,7 @@ async def test_a_program_has_its_outputs_its_group_and_nothing_of_what_watches_i
 
 async def test_programs_run_though_the_watchdog_was_killed_and_the_next_one_is_watched_again(tmp_path, monkeypatch):
     watchdog = Watchdog()
-    monkeypatch.setattr("ecoshell.tools.builtin.processes.watchdog", watchdog)
+    monkeypatch.setattr("ecoshell.tools.builtin.commands.watchdog", watchdog)
     assert (await ran(tmp_path, "/bin/echo", "one")).output == "one\n"
     first = watchdog._program
     first.kill()
@@ -89,9 +89,9 @@ async def test_programs_run_though_the_watchdog_was_killed_and_the_next_one_is_w
 
 async def test_programs_run_where_there_can_be_no_watchdog(tmp_path, monkeypatch):
     watchdog = Watchdog()
-    monkeypatch.setattr("ecoshell.tools.builtin.processes.watchdog", watchdog)
+    monkeypatch.setattr("ecoshell.tools.builtin.commands.watchdog", watchdog)
     none = SimpleNamespace(DEVNULL=subprocess.DEVNULL, PIPE=subprocess.PIPE, Popen=Mock(side_effect=OSError))
-    monkeypatch.setattr("ecoshell.tools.builtin.processes.subprocess", none)
+    monkeypatch.setattr("ecoshell.tools.builtin.commands.subprocess", none)
     assert (await ran(tmp_path, "/bin/echo", "one")).output == "one\n"
 
 

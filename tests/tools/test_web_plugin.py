@@ -12,7 +12,7 @@ import pytest
 
 from ecoshell.errors import UsageError
 from ecoshell.messages import Observation
-from ecoshell.tools.base import Subject, ToolOptions, subjects_of
+from ecoshell.tools import Subject, ToolOptions, subjects_of
 from ecoshell.tools.function import FunctionTool
 from ecoshell_web import tools
 

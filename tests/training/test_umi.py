@@ -9,7 +9,7 @@ import pytest
 
 from ecoshell.cli import main
 from ecoshell.errors import ModelBroken, UsageError
-from ecoshell.models.base import ScoreRequest
+from ecoshell.models import ScoreRequest
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import check_adapter, header
 from ecoshell.models.local import LocalModel

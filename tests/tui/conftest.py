@@ -10,7 +10,7 @@ from textual.widgets import Input, TextArea
 from themed_host import Host
 from tui_play import FakeShell
 
-from ecoshell.agent.user_interface import UserInterface
+from ecoshell.agent import UserInterface
 from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.tui.app import ChatApp

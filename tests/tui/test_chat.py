@@ -7,8 +7,8 @@ import pytest
 from textual.events import Paste
 from tui_play import CAP, COUNTING, FINISHED, HIT, STARTED, WANTED, WRITING, FakeShell, eventually
 
+from ecoshell.agent import LimitChoice
 from ecoshell.agent.commands import Printed
-from ecoshell.agent.user_interface import LimitChoice
 from ecoshell.errors import ModelMissing
 from ecoshell.events import (
     BudgetChanged,

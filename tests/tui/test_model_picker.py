@@ -7,8 +7,8 @@ from picker_play import Stage, here, listed, read
 from textual.widgets import Static
 from tui_play import STANDING, FakeShell, eventually
 
-from ecoshell.budget.price import ZERO_PRICE, Price, Rates
-from ecoshell.models.base import HERE, ModelRow
+from ecoshell.budget import ZERO_PRICE, Price, Rates
+from ecoshell.models import HERE, ModelRow
 from ecoshell.tui.screens.pickers import ModelPicker
 
 DEAR = Price(Rates(Decimal("2.5"), Decimal("1.25"), Decimal("2.5"), Decimal(10), Decimal(10)), source="your settings")

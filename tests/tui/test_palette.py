@@ -11,9 +11,9 @@ from textual.screen import Screen
 from textual.widgets import Input
 from tui_play import FakeShell, eventually
 
-from ecoshell.budget.price import ZERO_PRICE
+from ecoshell.budget import ZERO_PRICE
 from ecoshell.errors import StoreError
-from ecoshell.models.base import HERE, ModelRow
+from ecoshell.models import HERE, ModelRow
 from ecoshell.tui.screens.palette import ChatCommands
 
 

@@ -10,9 +10,9 @@ from textual.widgets import Input
 from tui_play import STANDING, FakeShell, eventually
 
 from ecoshell.agent.shell import SessionRow
-from ecoshell.budget.price import ZERO_PRICE, Price, Rates
-from ecoshell.models.base import HERE, ModelRow
-from ecoshell.sessions.store import SessionInfo
+from ecoshell.budget import ZERO_PRICE, Price, Rates
+from ecoshell.models import HERE, ModelRow
+from ecoshell.sessions import SessionInfo
 from ecoshell.tui.screens.pickers import ModelPicker, SessionPicker
 
 WIDE, NARROW = (120, 36), (80, 24)

@@ -8,9 +8,9 @@ from textual.command import CommandList, CommandPalette
 from tui_play import FakeShell, eventually
 
 from ecoshell.agent.shell import ToolDetails
-from ecoshell.budget.price import ZERO_PRICE
+from ecoshell.budget import ZERO_PRICE
 from ecoshell.messages import ToolDocument
-from ecoshell.models.base import HERE, ModelRow
+from ecoshell.models import HERE, ModelRow
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.screens.document import DocumentScreen
 from ecoshell.tui.screens.help import HelpScreen

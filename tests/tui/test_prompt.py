@@ -3,7 +3,7 @@
 from textual.events import Key
 from tui_play import HIT, STARTED, FakeShell, eventually
 
-from ecoshell.agent.user_interface import LimitChoice
+from ecoshell.agent import LimitChoice
 from ecoshell.tui.app import ChatApp
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.completion import CompletionList

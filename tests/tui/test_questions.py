@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widgets import Input, TextArea
 from tui_play import eventually
 
-from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice
+from ecoshell.agent import Approval, CostChoice, LimitChoice
 from ecoshell.tui.keys import Field
 from ecoshell.tui.questions import ArgumentsEditor, Choices, Question
 from ecoshell.untrusted import visible

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from real_terminal import closed, opened
 
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 TEXT = "name,sum\n__name__,2*3*4\n- not a list,_x_\n"
 

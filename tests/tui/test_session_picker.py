@@ -14,7 +14,7 @@ from tui_play import FakeShell, eventually
 from ecoshell.agent.shell import Archive
 from ecoshell.budget.ledger import Ledger
 from ecoshell.events import TurnStarted
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 from ecoshell.tools.undo import UndoLog
 from ecoshell.tui.screens.picker import Aside
 from ecoshell.tui.screens.pickers import SessionPicker

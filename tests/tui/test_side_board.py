@@ -6,7 +6,7 @@ from plan_play import ADVICE, PLANNED, TOKEN_PLAN, USED
 from side_play import READY, TURN, TWO_MODELS
 from tui_play import CAP
 
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import CapState
 from ecoshell.events import (
     BranchLeft,
     BudgetChanged,

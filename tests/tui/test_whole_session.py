@@ -11,7 +11,7 @@ import pytest
 from real_terminal import Terminal, closed, opened
 
 from ecoshell.models.embedded import NAME
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 
 Open = Callable[..., Terminal]
 

@@ -26,7 +26,7 @@ from ecoshell.agent.shell import Shell
 from ecoshell.agent.workspace import FILE_BYTES
 from ecoshell.assembly.parts import load_settings, open_store
 from ecoshell.assembly.shell import assemble
-from ecoshell.budget.money import nano_to_usd_text
+from ecoshell.budget import nano_to_usd_text
 from ecoshell.cli.editor.person import EditorPerson, NobodyThere
 from ecoshell.cli.editor.updates import Question, Updates
 from ecoshell.errors import EcoshellError, ModelMissing, SettingsError, UsageError
@@ -46,8 +46,8 @@ from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.secrecy import masked
+from ecoshell.sessions import SessionStore
 from ecoshell.sessions.markdown import fenced
-from ecoshell.sessions.store import SessionStore
 from ecoshell.settings.schema import McpServerSettings, Settings
 from ecoshell.tools.running import in_thread
 

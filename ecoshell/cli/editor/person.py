@@ -7,8 +7,7 @@ from typing import Literal
 
 from acp.schema import PermissionOption, PermissionOptionKind
 
-from ecoshell.agent.commands import amount, dollars
-from ecoshell.agent.user_interface import (
+from ecoshell.agent import (
     Approval,
     CostChoice,
     Decision,
@@ -17,6 +16,7 @@ from ecoshell.agent.user_interface import (
     Trust,
     enough_text,
 )
+from ecoshell.agent.commands import amount, dollars
 from ecoshell.cli.editor.updates import Question
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 from ecoshell.untrusted import visible_line

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from acp import schema
 
 from ecoshell.agent.commands import dollars
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -46,7 +46,7 @@ from ecoshell.messages import FINISH, Call, Effect
 from ecoshell.options import ROLES
 from ecoshell.sessions.markdown import fenced
 from ecoshell.sessions.plans import Branching
-from ecoshell.tools.base import Subject, subjects_of
+from ecoshell.tools import Subject, subjects_of
 from ecoshell.untrusted import visible, visible_line
 
 Chunk = schema.UserMessageChunk | schema.AgentMessageChunk | schema.AgentThoughtChunk

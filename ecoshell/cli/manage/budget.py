@@ -5,10 +5,10 @@ import re
 from contextlib import closing
 
 from ecoshell.assembly.parts import load_settings
-from ecoshell.budget.money import amount_text, nano_to_usd_text, parse_amount
+from ecoshell.budget import amount_text, nano_to_usd_text, parse_amount
 from ecoshell.budget.postgres import TeamServer
-from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError
 from ecoshell.paths import user_paths
 

@@ -9,15 +9,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.fence import told
 from ecoshell.cli.manage.show import print_json, print_table
-from ecoshell.cli.parser import warn
+from ecoshell.cli.parser import add_actions, warn
 from ecoshell.errors import SettingsError, UsageError, likely
 from ecoshell.paths import user_paths
 from ecoshell.settings.edit import REMOVED, Changes, changed, write_settings
-from ecoshell.settings.keys import dotted, parted
-from ecoshell.settings.load import DEFAULT, load_settings, read_bytes, read_settings, variables
+from ecoshell.settings.load import DEFAULT, dotted, load_settings, parted, read_bytes, read_settings, variables
 from ecoshell.settings.schema import Settings
 
 

@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any
 from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.commands import dollars, spent_text
 from ecoshell.assembly.parts import load_settings, open_ledger, open_store
-from ecoshell.budget.costs import CostRow
-from ecoshell.budget.holds import CapState
-from ecoshell.budget.ledger import Entry, Ledger
-from ecoshell.budget.money import Amount, about, amount_text, counted, nano_to_usd_text, parse_amount
-from ecoshell.cli.arguments import add_json
+from ecoshell.budget import Amount, CapState, about, amount_text, counted, nano_to_usd_text, parse_amount
+from ecoshell.budget.ledger import CostRow, Entry, Ledger
 from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.parser import add_json
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import GraphPlanned
 from ecoshell.messages import Usage
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.catp.costs import worth
+from ecoshell.sessions import SessionStore
 from ecoshell.sessions.plans import PlannedTurns
-from ecoshell.sessions.store import SessionStore
 from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:

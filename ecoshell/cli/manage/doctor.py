@@ -21,10 +21,10 @@ from typing import Literal
 from ecoshell import __version__
 from ecoshell.assembly.inventory import Inventory
 from ecoshell.assembly.parts import open_ledger, open_store
-from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.show import print_json
+from ecoshell.cli.parser import add_json
 from ecoshell.errors import EcoshellError, ModelMissing
-from ecoshell.models.base import size
+from ecoshell.models import size
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.keys import Keys
 from ecoshell.models.llama import GET_LLAMA

@@ -8,9 +8,9 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ecoshell.budget.money import counted, nano_to_usd_text
-from ecoshell.cli.arguments import add_actions
+from ecoshell.budget import counted, nano_to_usd_text
 from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ATTEMPTS, USES, Attempt, Choice, Experienced, ExperienceStore, Kept, Use

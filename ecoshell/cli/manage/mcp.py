@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ecoshell.assembly.parts import load_settings, server_of, tool_options
-from ecoshell.budget.money import counted
-from ecoshell.cli.arguments import add_actions
+from ecoshell.budget import counted
 from ecoshell.cli.manage.show import print_json, print_table
-from ecoshell.cli.parser import Parser
+from ecoshell.cli.parser import Parser, add_actions
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import Message
 from ecoshell.paths import user_paths
 from ecoshell.secrecy import begin, masked
 from ecoshell.settings.edit import REMOVED, write_settings
-from ecoshell.tools.base import Sample, caller
+from ecoshell.tools import Sample, caller
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.workspace import workspace_folder
 from ecoshell.untrusted import visible_line

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ecoshell.assembly.inventory import Inventory
 from ecoshell.assembly.parts import load_settings, open_ledger
-from ecoshell.budget.price import Price, plain
-from ecoshell.cli.arguments import add_json
+from ecoshell.budget import Price, plain
 from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.parser import add_json
 from ecoshell.errors import ModelMissing, UsageError
-from ecoshell.models.base import ModelRow, size
+from ecoshell.models import ModelRow, size
 from ecoshell.models.gguf import hub_name
 from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull
 from ecoshell.models.llama import GET_LLAMA, LLAMA

@@ -5,11 +5,11 @@ import asyncio
 import sys
 
 from ecoshell.agent.command_list import plan_table, standing_text
-from ecoshell.agent.mode import unpriced
+from ecoshell.agent.model_set import unpriced
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.assembly.viewing import assemble_view, caps_of
-from ecoshell.cli.arguments import add_shared_options, options_from
 from ecoshell.cli.manage.show import print_json
+from ecoshell.cli.parser import add_shared_options, options_from
 from ecoshell.errors import UsageError
 from ecoshell.options import Options
 from ecoshell.untrusted import visible

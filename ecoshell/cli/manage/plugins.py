@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError, likely
 from ecoshell.paths import user_paths
 from ecoshell.plugin_host import HOOKS, Plugin, Plugins, find_for
-from ecoshell.tools.base import ToolOptions
+from ecoshell.tools import ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace, workspace_folder
 from ecoshell.untrusted import visible_line

@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from ecoshell.assembly.parts import load_settings, rules_of, sources_of, tool_named
-from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.show import print_json, print_table
-from ecoshell.cli.parser import warn
+from ecoshell.cli.parser import add_json, warn
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import Call, Footprint, ToolDocument
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.planning.catp.costs import Profile, ProfiledRun, ProfileStore
 from ecoshell.planning.catp.types import FILE, signature
-from ecoshell.tools.base import Tool, limits_of
+from ecoshell.tools import Tool, limits_of
 from ecoshell.tools.running import contained
 from ecoshell.tools.workspace import Workspace, workspace_folder
 from ecoshell.untrusted import visible_line

@@ -6,12 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 from ecoshell.assembly.parts import open_store, undo_log
-from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError
 from ecoshell.paths import user_paths
+from ecoshell.sessions import SessionInfo, SessionStore
 from ecoshell.sessions.export import as_json, as_markdown, iso_time, write_new
-from ecoshell.sessions.store import SessionInfo, SessionStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,10 +4,9 @@ import argparse
 from contextlib import suppress
 
 from ecoshell.assembly.parts import load_settings, sources_of, tool_named
-from ecoshell.budget.money import counted
-from ecoshell.cli.arguments import add_json
+from ecoshell.budget import counted
 from ecoshell.cli.manage.show import print_json, print_table
-from ecoshell.cli.parser import warn
+from ecoshell.cli.parser import add_json, warn
 from ecoshell.errors import ModelError
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import local_files

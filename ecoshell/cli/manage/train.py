@@ -9,9 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.manage.show import print_json
-from ecoshell.cli.parser import Parser
+from ecoshell.cli.parser import Parser, add_actions
 from ecoshell.errors import UsageError
 from ecoshell.untrusted import visible
 

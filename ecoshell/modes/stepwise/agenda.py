@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from ecoshell.agent.approval import verbs
-from ecoshell.agent.mode import View
+from ecoshell.agent.model_set import View
 from ecoshell.messages import META_TOOLS, Call, ToolDocument
 from ecoshell.modes.stepwise import choosing, filling
 from ecoshell.modes.stepwise.choosing import Rank
 from ecoshell.modes.stepwise.drafting import Part, taken_apart
 from ecoshell.modes.stepwise.looking import MOST_CHARACTERS, gist, results
-from ecoshell.strategies.base import Step
+from ecoshell.strategies import Step
 
 NO_TOOL = "no tool fits it; ask it by itself for an answer without one"
 

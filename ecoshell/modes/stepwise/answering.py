@@ -9,12 +9,12 @@ from importlib.resources import files
 
 from ecoshell.events import Emit
 from ecoshell.messages import META_TOOLS, Message
-from ecoshell.models.base import Request
+from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.stepwise import spans
 from ecoshell.modes.stepwise.referring import references
 from ecoshell.sessions.markdown import as_it_is, code, fenced, obeys
-from ecoshell.strategies.base import Step
+from ecoshell.strategies import Step
 from ecoshell.untrusted import visible_line
 
 WORDED = 240

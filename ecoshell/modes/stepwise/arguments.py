@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any, cast
 
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models.base import Request
+from ecoshell.models import Request
 from ecoshell.models.protocol import call_text
 from ecoshell.modes.stepwise import spans, sums
 

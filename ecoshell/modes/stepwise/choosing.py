@@ -10,10 +10,10 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from ecoshell.agent.approval import verbs
-from ecoshell.agent.mode import View
+from ecoshell.agent.model_set import View
 from ecoshell.events import Emit
 from ecoshell.messages import META_TOOLS, Message, ToolDocument
-from ecoshell.models.base import Request, ScoreRequest
+from ecoshell.models import Request, ScoreRequest
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.stepwise import arguments, parting, referring, sums
 from ecoshell.modes.stepwise.drafting import Part

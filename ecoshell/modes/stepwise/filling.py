@@ -16,7 +16,7 @@ from ecoshell.messages import Call, Observation, ToolDocument
 from ecoshell.modes.stepwise import arguments, parting, referring, spans, sums, values
 from ecoshell.modes.stepwise.drafting import Part
 from ecoshell.modes.stepwise.values import NoValue
-from ecoshell.strategies.base import Step
+from ecoshell.strategies import Step
 
 _STEM = 5
 _FIX = "Ask for the steps one by one, or choose a larger model with /model."

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.model_set import View
 from ecoshell.agent.workspace import without_marks
 from ecoshell.messages import META_TOOLS, ToolDocument
-from ecoshell.strategies.base import Step
+from ecoshell.strategies import Step
 
 MOST_CHARACTERS = 4000
 

@@ -8,12 +8,12 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 
-from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
+from ecoshell.agent.model_set import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.errors import CallBroken
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, META_TOOLS, TOOL_REGISTER, Call, ToolDocument
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.asking import ONE_FOR_ALL, RANKER, Roles
+from ecoshell.modes import ONE_FOR_ALL, RANKER, Roles
 from ecoshell.modes.stepwise import answering, arguments, choosing, drafting, parting, talking
 from ecoshell.modes.stepwise.agenda import NO_TOOL, Agenda
 from ecoshell.modes.stepwise.choosing import Chooser, Rank
@@ -22,7 +22,7 @@ from ecoshell.modes.stepwise.filling import Filling, filling
 from ecoshell.modes.stepwise.looking import gist, registered, results
 from ecoshell.planning.catp.rules import MAX_PLANNED
 from ecoshell.planning.catp.tpl import render
-from ecoshell.strategies.base import Step, Thought
+from ecoshell.strategies import Step, Thought
 
 TRIES = 2
 """Calls of one tool for one part before giving up."""

@@ -5,15 +5,15 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.model_set import View
 from ecoshell.errors import UsageError
 from ecoshell.events import Emit, Event, Notice, TextArrived
 from ecoshell.messages import META_TOOLS, Message, Observation
-from ecoshell.models.base import Request
+from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.stepwise import answering, values
 from ecoshell.modes.stepwise.looking import gist
-from ecoshell.strategies.base import Step
+from ecoshell.strategies import Step
 
 _TALK = "You are ecoshell, a helpful assistant in a terminal. You run a small language model. Answer briefly."
 _MOST_CHARACTERS = 4000

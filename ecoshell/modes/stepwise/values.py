@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from ecoshell.modes.stepwise import spans
-from ecoshell.strategies.base import Step
+from ecoshell.strategies import Step
 
 _NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?"
 _ALONE = re.compile(rf"(?<![\w./:-]){_NUMBER}(?![\w/:]|-\w|\.\d)")

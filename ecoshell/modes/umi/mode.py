@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ecoshell.agent.memory import path_messages
-from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
-from ecoshell.budget.holds import Hold
+from ecoshell.agent.model_set import DraftTask, FillTask, Foreseen, ForeseenCall, View
+from ecoshell.budget import Hold
 from ecoshell.events import Emit, Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, ToolDocument
-from ecoshell.models.base import Reply, Request
+from ecoshell.models import Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import call_fault
-from ecoshell.modes.asking import (
+from ecoshell.modes import (
     CALLER,
     PLANNER,
     RANKER,
@@ -53,7 +53,7 @@ from ecoshell.modes.umi.history import (
     with_task,
 )
 from ecoshell.modes.umi.small import NONE_SMALL, SmallRoles
-from ecoshell.strategies.base import Path, Thought, Tried
+from ecoshell.strategies import Path, Thought, Tried
 
 ASIDE_SLACK = 1024
 """Tokens by which the summarizer's prompt may outgrow what was set aside: one more step's rationale and result."""

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ecoshell.agent.mode import FillTask, ForeseenCall, View
+from ecoshell.agent.model_set import FillTask, ForeseenCall, View
 from ecoshell.events import Emit
 from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call, ToolDocument
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.asking import CALLER, SUMMARIZER
+from ecoshell.modes import CALLER, SUMMARIZER
 from ecoshell.modes.stepwise import answering, arguments, choosing, filling, talking
 from ecoshell.modes.stepwise.drafting import Part, taken_apart
 from ecoshell.modes.stepwise.looking import gist, registered, results

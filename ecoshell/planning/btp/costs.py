@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 
-from ecoshell.budget.money import Unit
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.budget import Unit
+from ecoshell.catalog import Catalog
 from ecoshell.events import BudgetSettled
+from ecoshell.planning.btp import Plan
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
-from ecoshell.planning.btp.plan import Plan
 
 SECONDS_PER_HOUR = 3600
 _SIGMAS = 2

@@ -7,12 +7,12 @@ more than a few: a note stays in the context.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
 
-from ecoshell.budget.money import Unit, amount_text
+from ecoshell.budget import Unit, amount_text
 from ecoshell.events import PlanRow
 from ecoshell.events.describe import why_words
+from ecoshell.planning.btp import HELPFUL_PRIOR, WEIGHT_PRIOR, Bound, mean_frequency, value
 from ecoshell.planning.btp.costs import PricedPlan
 from ecoshell.planning.btp.evidence import Evidence
-from ecoshell.planning.btp.plan import HELPFUL_PRIOR, WEIGHT_PRIOR, Bound, mean_frequency, value
 
 _MOST_NAMED = 12
 _MOST_PRICED = 40

@@ -1,14 +1,12 @@
 """The tools that come with ecoshell."""
 
 from ecoshell.messages import Effect
-from ecoshell.tools.base import Limits, Tool, ToolOptions
+from ecoshell.tools import Limits, Tool, ToolOptions
 from ecoshell.tools.builtin.calculate import calculate, convert_units
 from ecoshell.tools.builtin.clock import current_time
 from ecoshell.tools.builtin.commands import CommandTools
 from ecoshell.tools.builtin.fetch import FetchTool
-from ecoshell.tools.builtin.files import FileTools
-from ecoshell.tools.builtin.json_query import JsonTool
-from ecoshell.tools.builtin.search import SearchTools
+from ecoshell.tools.builtin.files import FileTools, JsonTool, SearchTools
 from ecoshell.tools.function import FunctionTool, WorkerTool
 from ecoshell.tools.workspace import Workspace
 

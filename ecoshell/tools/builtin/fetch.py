@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
-from ecoshell.tools.base import Subject, ToolOptions
+from ecoshell.tools import Subject, ToolOptions
 from ecoshell.tools.running import in_thread
 from ecoshell.worker import in_worker
 

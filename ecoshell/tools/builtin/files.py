@@ -1,20 +1,26 @@
 """Look at files and change them: list_files, read_file, write_file, edit_file."""
 
+import bisect
+import codecs
 import contextlib
 import difflib
 import itertools
+import json
+import operator
 import os
 import re
-from typing import Annotated
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.secrecy import MARK
-from ecoshell.tools.base import Subject, ToolOptions
-from ecoshell.tools.builtin.diff import line_count, unified
-from ecoshell.tools.running import truncation_mark
+from ecoshell.tools import Subject, ToolOptions
+from ecoshell.tools.running import clip, truncation_mark
 from ecoshell.tools.workspace import CLOSED, Entry, FileText, Workspace, walk
-from ecoshell.worker import in_worker
+from ecoshell.worker import checkpoint, in_worker
 
 RESTORABLE = frozenset({"write_file", "edit_file"})
 """Tools whose effects are kept in the undo log."""
@@ -202,3 +208,339 @@ def _behind(text: str, lines: int, known: int = 0, at: int = 0) -> int:
 def _lines(text: str) -> str:
     count = line_count(text)
     return "1 line" if count == 1 else f"{count} lines"
+
+
+_TEXTS = 8_000_000
+"""Characters of both texts together; of larger ones only the lines are counted."""
+_SECONDS = 3.0
+_LINES = 400
+"""Of one diff."""
+_CHARACTERS = 40_000
+_DIFF_LINE = 1_000
+"""Characters of one line."""
+_DIFFED = 2_000
+"""Lines that are compared one with another; a larger change is shown as all of one text for all of the other."""
+_PAIRS = 300_000
+"""Equal lines, each of the old text with each of the new, among those compared: what difflib's time grows with."""
+
+_CONTEXT = 3
+
+Opcode = tuple[str, int, int, int, int]
+"""A kind, and which lines of the old text it makes into which of the new, as difflib has it."""
+
+
+def unified(name: str, before: str | None, after: str) -> str:
+    """The diff from `before` (None: there was no file) to `after`; empty when they are the same.
+
+    What is too large for it, or takes too long, is told by the number of its lines. May block.
+    """
+    if before == after:
+        return ""
+    head = [f"--- {'/dev/null' if before is None else f'a/{name}'}", f"+++ b/{name}"]
+    if len(before or "") + len(after) <= _TEXTS:
+        try:
+            return in_worker(_hunks_shown, head, before or "", after, seconds=_SECONDS)
+        except ToolError:
+            pass
+    # the lines between what both texts begin with and what both end with, of the one and of the other
+    old, room = before or "", min(len(before or ""), len(after))
+    start = _most(room, lambda size: old[:size] == after[:size])
+    start = old.rfind("\n", 0, start) + 1
+    tail = _most(room - start, lambda size: old[len(old) - size :] == after[len(after) - size :])
+    removed, added = line_count(old[start : len(old) - tail]), line_count(after[start : len(after) - tail])
+    return "\n".join((*head, f"[too large to show: +{added:,} −{removed:,} lines]"))
+
+
+def _hunks_shown(head: Sequence[str], before: str, after: str) -> str:
+    old, new = before.splitlines(), after.splitlines()
+    body = list(itertools.islice(_body(old, new), _LINES + 1)) or ["\\ only line ends changed"]
+    shown = [line if len(line) <= _DIFF_LINE else f"{line[:_DIFF_LINE]}…" for line in body[:_LINES]]
+    fits = sum(1 for length in itertools.accumulate(len(line) + 1 for line in shown) if length <= _CHARACTERS)
+    cut = fits < len(body)
+    return "\n".join((*head, *shown[:fits], *(["[truncated: the diff goes on]"] if cut else [])))
+
+
+def _most(room: int, holds: Callable[[int], bool]) -> int:
+    """The largest size up to `room` for which it holds, as for all smaller ones."""
+    return bisect.bisect_left(range(room), True, key=lambda size: not holds(size + 1))
+
+
+def line_count(text: str) -> int:
+    """How many lines a text has; the last needs no end."""
+    return text.count("\n") + (text[-1:] not in ("", "\n"))
+
+
+def _body(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    """The hunks, line by line."""
+    for group in _groups(old, new):
+        first, last = group[0], group[-1]
+        yield f"@@ -{_range(first[1], last[2])} +{_range(first[3], last[4])} @@"
+        for kind, from_old, to_old, from_new, to_new in group:
+            if kind == "equal":
+                yield from (f" {line}" for line in old[from_old:to_old])
+            else:
+                yield from (f"-{line}" for line in old[from_old:to_old])
+                yield from (f"+{line}" for line in new[from_new:to_new])
+
+
+def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Opcode]]:
+    """Changes with the lines around them; only what lies between the first and the last change is compared."""
+    head = sum(1 for _ in itertools.takewhile(bool, map(operator.eq, old, new)))
+    tail = sum(1 for _ in itertools.takewhile(bool, map(operator.eq, reversed(old[head:]), reversed(new[head:]))))
+    begin, behind = min(head, _CONTEXT), min(tail, _CONTEXT)
+    start, end_old, end_new = head - begin, len(old) - tail + behind, len(new) - tail + behind
+    counts = Counter(old[start:end_old])
+    if max(end_old, end_new) - start > _DIFFED or sum(counts[line] for line in new[start:end_new]) > _PAIRS:
+        changed = ("replace", head, end_old - behind, head, end_new - behind)
+        around = (("equal", start, head, start, head), ("equal", end_old - behind, end_old, end_new - behind, end_new))
+        yield [around[0], changed, around[1]]
+        return
+    matcher = difflib.SequenceMatcher(None, old[start:end_old], new[start:end_new], autojunk=False)
+    for group in matcher.get_grouped_opcodes(_CONTEXT):
+        yield [(kind, i + start, j + start, k + start, m + start) for kind, i, j, k, m in group]
+
+
+def _range(start: int, stop: int) -> str:
+    """Lines from `start` to before `stop`, counted from 1, as a hunk's head says them."""
+    count = stop - start
+    if count == 1:
+        return f"{start + 1}"
+    return f"{start + 1 if count else start},{count}"
+
+
+_SHOWN = 100
+_LINE = 240
+_PATTERN = 1_000
+_REGEX_SECONDS = 2.0
+"""For one file; only a pattern that backtracks without end takes longer."""
+_CHUNK = 1 << 16
+"""Bytes or characters that are looked at before others get their turn."""
+_SHORT = 1_500
+"""Characters of a file that is shown whole where a search in it finds nothing."""
+_REPEATED = 60
+
+
+class SearchTools:
+    """Searching and counting in one workspace; each public method is a tool."""
+
+    def __init__(self, workspace: Workspace, options: ToolOptions) -> None:
+        self._workspace = workspace
+        self._options = options
+
+    def search_text(
+        self,
+        text: Annotated[str, "What to find; case is ignored unless it has a capital letter."],
+        path: Annotated[str, "File or folder to search, relative to the workspace.", Subject.PATH] = ".",
+        regex: Annotated[bool, "Whether `text` is a regular expression."] = False,
+    ) -> Observation:
+        """Search files for a word, text or pattern (find, grep) and show where it occurs."""
+        if not 0 < len(text) <= _PATTERN:
+            raise ToolError(f"`text` must have 1 to {_PATTERN} characters, not {len(text)}.")
+        import regex as regexes  # it keeps a time limit, if not with every pattern
+
+        flags = regexes.MULTILINE | (0 if any(map(str.isupper, text)) else regexes.IGNORECASE)
+        try:
+            pattern = regexes.compile(text if regex else regexes.escape(text), flags)
+        except (regexes.error, RecursionError) as error:
+            raise ToolError(
+                f"{text!r} is not a regular expression: {error}. Leave `regex` out to search for plain text."
+            ) from error
+        lines = list(itertools.islice(self._found(path, pattern), _SHOWN + 1))
+        if not lines:
+            instead = "; list_files shows what is there."
+            if not self._workspace.resolve(path).is_dir():
+                held = self._workspace.read_text(path, self._options.file_bytes).text
+                instead = f", which holds:\n{held}" if len(held) <= _SHORT else "; read_file shows it."
+            return Observation(f"No match for {text!r} in {path}{instead}")
+        if len(lines) <= _SHOWN:
+            return Observation("\n".join(lines))
+        mark = f"[truncated: the first {_SHOWN} matching lines shown; search a folder or a rarer text]"
+        return Observation("\n".join([*lines[:_SHOWN], mark]), truncated=True)
+
+    def count_text(
+        self,
+        path: Annotated[str | None, "File to count, relative to the workspace.", Subject.PATH] = None,
+        text: Annotated[str | None, "What to count in the file; without `path`, the text itself is counted."] = None,
+    ) -> str:
+        """Count the lines, words, characters and bytes of a file or a text: how many, how long, how often."""
+        if path:
+            count = _Count(text or "")
+            decoder = codecs.getincrementaldecoder("utf-8")()
+            with self._workspace.reading(path) as (file, name):
+                try:
+                    while data := file.read(_CHUNK):  # so that a file of any size takes little memory
+                        checkpoint()
+                        if b"\0" in data:
+                            raise ToolError(f"{name} is a binary file (it contains NUL bytes), not text.")
+                        count.size += len(data)
+                        count.add(decoder.decode(data))
+                    count.add(decoder.decode(b"", final=True))
+                except UnicodeDecodeError as error:
+                    raise ToolError(f"{name} is not UTF-8 text.") from error
+            return f"{name}: {count}"
+        if text is None:
+            raise ToolError("Give `path` (a file) or `text`.")
+        count = _Count(size=len(text.encode("utf-8", "surrogatepass")))
+        for at in range(0, len(text), _CHUNK):
+            checkpoint()
+            count.add(text[at : at + _CHUNK])
+        return str(count)
+
+    def _found(self, path: str, pattern: Any) -> Iterator[str]:
+        """The lines of a file, or of all files below a folder, that have a match, each once, with its place."""
+        if not self._workspace.resolve(path).is_dir():
+            file = self._workspace.read_text(path, self._options.file_bytes)
+            yield from _shown(file.name, file.text, pattern)
+            return
+        with self._workspace.folder(path) as (descriptor, folder):
+            for entry in walk(descriptor):
+                if not entry.is_file:
+                    continue
+                try:
+                    with entry.open() as opened:
+                        data = opened.read(self._options.file_bytes + 1)
+                except OSError:  # unreadable, or gone
+                    continue
+                if b"\0" not in data and len(data) <= self._options.file_bytes:  # else it is binary, or too large
+                    name = entry.path if folder == "." else f"{folder}/{entry.path}"
+                    yield from _shown(name, data.decode(errors="replace"), pattern)
+
+
+def _shown(name: str, text: str, pattern: Any) -> Iterator[str]:
+    line, counted, last_end = 0, 0, -1
+    try:
+        for match in pattern.finditer(text, timeout=_REGEX_SECONDS):
+            checkpoint()
+            start = match.start()
+            if start <= last_end:  # a line is shown once, however often it matches
+                continue
+            line += text.count("\n", counted, start)
+            counted = start
+            begin = text.rfind("\n", 0, start) + 1
+            end = text.find("\n", start)
+            last_end = len(text) if end < 0 else end
+            yield f"{name}:{line + 1}: {text[begin:last_end].strip()[:_LINE]}"
+    except TimeoutError as error:
+        raise ToolError(f"The pattern {pattern.pattern!r} takes too long to match; use a simpler one.") from error
+
+
+@dataclass
+class _Count:
+    """Running totals over the pieces of a text, which may be cut anywhere."""
+
+    sought: str = ""
+    """A text whose occurrences are counted too; empty for none."""
+    occurrences: int = 0
+    line_ends: int = 0
+    words: int = 0
+    characters: int = 0
+    size: int = 0
+    last: str = ""
+    _rest: str = ""
+    """The end of the last piece, in which an occurrence may begin."""
+
+    def add(self, piece: str) -> None:
+        if not piece:
+            return
+        self.line_ends += piece.count("\n")
+        self.words += len(piece.split())
+        if self.last and not self.last.isspace() and not piece[0].isspace():
+            self.words -= 1  # one word, cut in two
+        self.characters += len(piece)
+        self.last = piece[-1]
+        if self.sought:
+            *found, rest = (self._rest + piece).split(self.sought)
+            self.occurrences += len(found)
+            self._rest = rest[max(0, len(rest) - len(self.sought) + 1) :]
+
+    def __str__(self) -> str:
+        lines = self.line_ends + (self.last not in ("", "\n"))
+        counts = {"line": lines, "word": self.words, "character": self.characters, "byte": self.size}
+        told = ", ".join(f"{number} {unit}{'' if number == 1 else 's'}" for unit, number in counts.items())
+        if not self.sought:
+            return told
+        shown = self.sought if len(self.sought) <= _REPEATED else f"{self.sought[:_REPEATED]}…"
+        return f"{told}; {shown!r} occurs {self.occurrences} time{'' if self.occurrences == 1 else 's'}"
+
+
+_LONGEST_QUERY = 1_000
+_OUTLINED = 20
+"""Paths that are told, and _OUTLINE characters of them, where a query finds nothing."""
+_OUTLINE = 500
+_LOOKED_AT = 10_000
+"""Paths among which one is looked for that ends as the query does."""
+_PLAIN_KEY = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+class JsonTool:
+    """The JSON reader of one workspace."""
+
+    def __init__(self, workspace: Workspace, options: ToolOptions) -> None:
+        self._workspace = workspace
+        self._options = options
+
+    def json_query(
+        self,
+        query: Annotated[str, "A JMESPath expression over the data."],
+        path: Annotated[str | None, "JSON file, relative to the workspace.", Subject.PATH] = None,
+        text: Annotated[str | None, "JSON text, if not a file."] = None,
+    ) -> str:
+        """Query JSON data: get a field, key or value out of a JSON file or text."""
+        if not path and not text:
+            raise ToolError("Give either `path` (a JSON file) or `text`.")
+        name, source = "The text", text or ""
+        if path:
+            file = self._workspace.read_text(path, self._options.file_bytes)
+            name, source = file.name, file.text
+        try:
+            data = json.loads(source.removeprefix("\ufeff"))
+        except json.JSONDecodeError as error:
+            raise ToolError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
+        except (RecursionError, ValueError) as error:  # nested too deeply, or a number of too many digits
+            raise ToolError(f"{name} cannot be read as JSON: {error}.") from error
+        if (found := _search(query, data)) is not None:
+            return json.dumps(found, ensure_ascii=False)
+        # the value of the only path that ends so, where it was asked for as if it stood at the top; else what there is
+        named = [
+            path for path in itertools.islice(_paths(data), _LOOKED_AT) if path.rpartition(".")[2] == query.strip()
+        ]
+        if len(named) == 1 and len(named[0]) <= _LONGEST_QUERY:
+            told = f"But {named[0]} is {json.dumps(_search(named[0], data), ensure_ascii=False)}"
+        else:
+            paths = list(itertools.islice(_paths(data), _OUTLINED + 1))
+            outline = [*paths[:_OUTLINED], *(["…"] if len(paths) > _OUTLINED else [])]
+            told = f"{name} holds {clip(', '.join(outline), _OUTLINE)[0]}"
+        return f"Nothing was found. {told}."
+
+
+def _paths(data: Any) -> Iterator[str]:
+    """The paths to all that is no object and no list, nearest first; of a list's items the first speaks for all."""
+    waiting = deque([("@", data)])
+    while waiting:
+        path, data = waiting.popleft()
+        if isinstance(data, dict) and data:
+            for key, value in cast("dict[str, Any]", data).items():
+                name = key if _PLAIN_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+                waiting.append((name if path == "@" else f"{path}.{name}", value))
+        elif isinstance(data, list) and data:
+            items = cast("list[Any]", data)
+            waiting.append(("[*]" if path == "@" else f"{path}[*]", items[0]))
+        else:
+            yield path
+
+
+def _search(query: str, data: Any) -> Any:
+    import jmespath
+    from jmespath.exceptions import JMESPathError
+
+    if len(query) > _LONGEST_QUERY:
+        raise ToolError(f"`query` is too long: at most {_LONGEST_QUERY} characters.")
+    expression = query.strip()
+    if expression.startswith("$"):  # JSONPath's root, which is "@" here
+        expression = expression[1:].removeprefix(".") or "@"
+    try:
+        return jmespath.search(expression, data)  # pyright: ignore[reportUnknownMemberType]
+    except JMESPathError as error:
+        raise ToolError(f"{query!r} is not a JMESPath query: {error}") from error
+    except (TypeError, RecursionError) as error:
+        raise ToolError(f"{query!r} cannot be applied to this data: {error}") from error

@@ -16,8 +16,8 @@ import ecoshell
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.secrecy import masked
-from ecoshell.tools.base import Caller, caller
-from ecoshell.tools.measuring import following
+from ecoshell.tools import Caller, caller
+from ecoshell.tools.running import following
 
 _LINE_LIMIT = 1 << 26
 """Bytes; a list of tools is one line."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Message, Observation
-from ecoshell.tools.base import Caller, Limits
+from ecoshell.tools import Caller, Limits
 from ecoshell.tools.mcp.connection import Connection, Record
 from ecoshell.tools.mcp.servers import (
     CachedLists,

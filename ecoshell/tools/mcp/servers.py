@@ -12,9 +12,8 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ecoshell.errors import ToolError
-from ecoshell.files import is_special, replacement
 from ecoshell.messages import ToolDocument
-from ecoshell.paths import make_private
+from ecoshell.paths import is_special, make_private, replacement
 from ecoshell.secrecy import SECRET_NAME, environ, learn
 
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")

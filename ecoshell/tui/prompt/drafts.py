@@ -13,8 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ecoshell.files import is_special, replacement
-from ecoshell.paths import make_private
+from ecoshell.paths import is_special, make_private, replacement
 
 if TYPE_CHECKING:
     from ecoshell.messages import Attachment

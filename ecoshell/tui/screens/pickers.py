@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from textual import work
 from textual.binding import Binding, BindingType
 
-from ecoshell.budget.money import about, counted
-from ecoshell.budget.price import Price, plain
+from ecoshell.budget import Price, about, counted, plain
 from ecoshell.errors import EcoshellError, StoreError, UsageError
-from ecoshell.models.base import ModelRow, size
+from ecoshell.models import ModelRow, size
 from ecoshell.tui.screens.picker import Aside, Picker, PickerColumn, PickerRow
 from ecoshell.tui.text import money, tokens
 from ecoshell.tui.themes import Broken, Look, ThemedApp

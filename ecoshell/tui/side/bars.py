@@ -8,8 +8,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ecoshell.budget.holds import CapState
-from ecoshell.budget.money import about
+from ecoshell.budget import CapState, about
 from ecoshell.tui.text import amount, fit, left, model_name, money, tokens
 from ecoshell.untrusted import visible_line
 

@@ -19,8 +19,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ecoshell.files import is_special, replacement
-from ecoshell.paths import make_private
+from ecoshell.paths import is_special, make_private, replacement
 from ecoshell.tui.side.bars import SummaryLine
 
 if TYPE_CHECKING:

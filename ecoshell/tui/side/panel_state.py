@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import CapState
 from ecoshell.events import (
     BranchLeft,
     BudgetChanged,

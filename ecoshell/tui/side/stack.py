@@ -14,7 +14,7 @@ from textual.layout import Layout, WidgetPlacement
 from textual.message import Message
 from textual.widget import Widget
 
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import CapState
 from ecoshell.events import Event
 from ecoshell.events.describe import planned_share
 from ecoshell.tui.side.bars import SummaryLine

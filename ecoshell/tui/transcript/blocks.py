@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from ecoshell.budget.money import counted
+from ecoshell.budget import counted
 from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:

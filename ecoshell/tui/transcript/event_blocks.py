@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ecoshell.agent.scoring import outcome
-from ecoshell.budget.money import counted
+from ecoshell.budget import counted
 from ecoshell.events import (
     Answer,
     ApprovalGiven,

@@ -12,7 +12,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Literal
 
-from ecoshell.budget.holds import CapState
+from ecoshell.budget import CapState
 from ecoshell.events import (
     Answer,
     BudgetChanged,
@@ -30,7 +30,7 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.messages import Usage
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions import SessionStore
 from ecoshell_bench.speed.measuring import (
     MINIMAL_COMMAND,
     READY,

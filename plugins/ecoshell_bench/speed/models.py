@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models.base import Delta, Reply, Request
+from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.embedded import PACKAGE, embedded_path
 from ecoshell_bench.speed.measuring import Measurement, compared, resident_mb, told
 

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
-from ecoshell.agent.user_interface import UserInterface
+from ecoshell.agent import UserInterface
 from ecoshell.events import Event, TextArrived
 from ecoshell.options import Options
 from ecoshell.tui.app import ChatApp, build_shell

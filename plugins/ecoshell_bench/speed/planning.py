@@ -16,11 +16,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ecoshell.budget import NANO, Account, Amount, Ask, Price, Rates
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import Account, Ask
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import NANO, Amount
-from ecoshell.budget.price import Price, Rates
 from ecoshell.messages import Usage
 from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import ExperienceStore, Use

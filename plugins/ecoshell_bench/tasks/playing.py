@@ -8,23 +8,23 @@ from contextlib import aclosing, contextmanager
 from dataclasses import asdict, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ecoshell.agent import Approval, NonInteractive
 from ecoshell.agent.dependencies import SessionBudget
-from ecoshell.agent.user_interface import Approval, NonInteractive
 from ecoshell.assembly.model_factory import ConfiguredModelFactory, lending
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError
 from ecoshell.events import ApprovalWanted, CallFinished, CallStarted, ErrorHappened, Event, LimitHit, TurnFinished
 from ecoshell.events.record import to_json
 from ecoshell.messages import Call, Message, Observation, Usage
-from ecoshell.models.base import Model, Request
+from ecoshell.models import Model, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
-from ecoshell.tools.base import Tool, limits_of
+from ecoshell.tools import Tool, limits_of
 from ecoshell.tools.running import contained, failed
 from ecoshell.tools.workspace import Workspace
 from ecoshell_bench.tasks.report import Result, Side

@@ -10,7 +10,7 @@ from math import comb, sqrt
 from operator import attrgetter
 from typing import Any, Literal
 
-from ecoshell.budget.money import nano_to_usd_text
+from ecoshell.budget import nano_to_usd_text
 from ecoshell.messages import FINISH, META_TOOLS, Usage
 from ecoshell_bench.results import known_sum
 

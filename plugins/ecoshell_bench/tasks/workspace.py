@@ -25,8 +25,8 @@ from ecoshell.assembly.parts import tools_of
 from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Observation
 from ecoshell.paths import Paths
-from ecoshell.tools.base import Tool, limits_of
-from ecoshell.tools.builtin.processes import run_process, safe_environment
+from ecoshell.tools import Tool, limits_of
+from ecoshell.tools.builtin.commands import run_process, safe_environment
 from ecoshell.tools.workspace import Workspace
 from ecoshell_bench.tasks.report import Result
 from ecoshell_bench.tasks.suite import REGEX, Task

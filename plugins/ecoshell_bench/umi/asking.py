@@ -14,24 +14,22 @@ from uuid import uuid4
 
 from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.memory import opening_text
-from ecoshell.agent.mode import View
+from ecoshell.agent.model_set import View
 from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.assembly.parts import load_settings, open_ledger, roles_of
+from ecoshell.budget import SCOPES, Amount, parse_amount
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import SCOPES
-from ecoshell.budget.money import Amount, parse_amount
-from ecoshell.catalog.catalog import Catalog
-from ecoshell.catalog.presentation import PLAIN
+from ecoshell.catalog import PLAIN, Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import CallBroken, ModelBroken, ToolError, UsageError
 from ecoshell.events import BudgetSettled, Event
 from ecoshell.messages import Call, Effect, Observation, ToolDocument, Usage
-from ecoshell.models.base import Model
+from ecoshell.models import Model
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels
 from ecoshell.paths import user_paths
 from ecoshell.planning.judging import unwrapped
 from ecoshell.settings.schema import Settings
-from ecoshell.strategies.base import Path, Step, Thought, ending
+from ecoshell.strategies import Path, Step, Thought, ending
 from ecoshell_bench.results import known_sum
 from ecoshell_bench.umi.metrics import Prediction
 from ecoshell_bench.umi.reference import Trajectory

@@ -9,7 +9,7 @@ from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 
-from ecoshell.budget.money import amount_text
+from ecoshell.budget import amount_text
 from ecoshell.errors import UsageError
 from ecoshell.options import ALL_ONE
 from ecoshell.paths import user_paths

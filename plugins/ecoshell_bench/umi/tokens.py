@@ -17,17 +17,16 @@ from typing import Any, Literal, get_args
 
 from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.assembly.parts import load_settings, price_book
+from ecoshell.budget import NANO, ZERO_PRICE, Price
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import NANO
-from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import UsageError
 from ecoshell.events import BudgetSettled, Event
 from ecoshell.messages import FINISH, Call, Message, Usage
-from ecoshell.models.base import PromptSize, Reply, Request, Traits
+from ecoshell.models import PromptSize, Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import as_plain_messages, call_text
-from ecoshell.modes.asking import CALLER, PLANNER, SUMMARIZER
+from ecoshell.modes import CALLER, PLANNER, SUMMARIZER
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Trio, Umi
 from ecoshell.modes.umi.history import ENDINGS
