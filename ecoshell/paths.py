@@ -1,4 +1,4 @@
-"""Where ecoshell keeps its files: platformdirs' folders, or all under `ECOSHELL_HOME`."""
+"""Where ecoshell keeps its files, under platformdirs' folders or `ECOSHELL_HOME`, and files replaced whole or not."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""The agent: a turn from question to answer, guards before tools, approval, context, and the shell interfaces hold."""
+"""The agent: a turn from question to answer; here is how it asks a person, whatever interface that sits before."""
 
 import json
 from collections.abc import Mapping

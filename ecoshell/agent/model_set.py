@@ -1,4 +1,4 @@
-"""Who thinks: the models of a session, the mode they play in, and how one goes over to others."""
+"""Who thinks: what a mode is to the agent, the models of a session, and how one goes over to others."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The driver: runs a strategy's requests against a mode and the guarded tools, from question to answer."""
+"""The driver: runs a strategy's requests against a mode and the guarded tools; and the attempts a turn is made of."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The workspace as the person uses it beside the agent: files that are mentioned, commands, and what can be undone."""
+"""The workspace as the person uses it beside the agent, and what a model is told of where it works."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""The budget: prices, one ledger for all processes of the user, and the gate every model call passes."""
+"""The budget: amounts, what calls cost, and what passes the gate: asks, holds, settlements, and caps over them."""
 
 import json
 import re

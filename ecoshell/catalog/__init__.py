@@ -1,4 +1,4 @@
-"""What is known: the tools by name, which are registered, how they fit a question, and whose documents pay."""
+"""What is known: all tools by unique name, those of them that are registered, and what a model sees of them."""
 
 import difflib
 import re

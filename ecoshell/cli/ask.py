@@ -1,4 +1,4 @@
-"""`ecoshell ask`: one question, one answer, and an exit status that says how it went."""
+"""`ecoshell ask`: one question, with what is piped in; one answer; and an exit status that says how it went."""
 
 import argparse
 import asyncio

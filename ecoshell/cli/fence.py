@@ -1,4 +1,4 @@
-"""The outermost fence of every command: what may end it, how that is told, and with which exit status."""
+"""The outermost fence of every command: signals, what may end it, how that is told, and with which exit status."""
 
 import asyncio
 import contextlib

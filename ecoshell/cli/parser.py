@@ -1,4 +1,4 @@
-"""From words to a command. Each command is a module: its arguments, and what it loads, come when it is named."""
+"""From words to a command: the options that commands share, and commands that are loaded when they are named."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Models by name: local GGUF files, the embedded model, remote ones through litellm, and scripts for tests."""
+"""Models by name: what every model is to the rest of ecoshell. Local, remote and scripted ones stand beside it."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass

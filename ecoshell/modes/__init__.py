@@ -1,4 +1,4 @@
-"""Modes: who thinks. One model (single), three roles (umi), one small model asked small things (stepwise)."""
+"""Modes: who thinks. One model (single), three roles (umi), or a small one step by step; here is how each is asked."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping

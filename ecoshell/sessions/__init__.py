@@ -1,4 +1,4 @@
-"""Sessions: the event log in SQLite, how it is written without stalling a screen, and how it is exported."""
+"""Sessions: every event in one SQLite file that all shells write to, without stalling a screen; exports beside it."""
 
 import asyncio
 import json

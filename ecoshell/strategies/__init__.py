@@ -1,4 +1,4 @@
-"""Strategies: in what order an agent thinks and acts, as generators that do no I/O."""
+"""Strategies: in what order an agent thinks and acts, as generators without I/O; here is what they yield and get."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Tools: what they are (base), functions as tools (function), and the ones that come with ecoshell (builtin)."""
+"""Tools: what every tool is to the rest of ecoshell. Functions as tools, servers and built-in tools stand beside it."""
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar

@@ -1,4 +1,4 @@
-"""Runs a tool so that its call ends in time, whatever the tool does, with an observation within its limits.
+"""Runs a tool so that its call ends in time, whatever the tool does, within its limits; and what the run takes.
 
 What blocks runs in a thread of its own that holds up nothing.
 """

@@ -1,4 +1,4 @@
-"""The folder tools may touch, and the only way to the files in it."""
+"""The folder tools may touch, and the only way to its files; finding files by name, and what git says of it."""
 
 import asyncio
 import contextlib

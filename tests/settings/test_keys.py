@@ -3,7 +3,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.settings.load import dotted, key_lines, nearest
+from ecoshell.settings.load import dotted, key_lines, nearest_key
 
 names = st.text("abcdefgh_", min_size=1, max_size=6)
 values = st.sampled_from(
@@ -60,6 +60,6 @@ def test_a_dotted_path_is_read_back_as_the_same_path(path: list[str]) -> None:
 
 def test_the_nearest_key_is_found_by_its_path_and_by_its_last_part() -> None:
     known = [("agent",), ("agent", "max_steps"), ("budget", "day")]
-    assert nearest(("agent", "max_step"), known) == ("agent", "max_steps")
-    assert nearest(("max_steps",), known) == ("agent", "max_steps")
-    assert nearest(("xyzzy",), known) is None
+    assert nearest_key(("agent", "max_step"), known) == ("agent", "max_steps")
+    assert nearest_key(("max_steps",), known) == ("agent", "max_steps")
+    assert nearest_key(("xyzzy",), known) is None

@@ -1,4 +1,4 @@
-"""BTP, budget-constrained tool learning with planning (SPEC §2): past uses become values, and values a knapsack."""
+"""BTP, budget-constrained tool learning with planning (SPEC §2): what the budget allows of each tool in one task."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Run programs in the workspace: run_command, run_python, and a program that checks a text."""
+"""Programs in the workspace: run_command, run_python, and processes that are bounded and leave nothing behind."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Look at files and change them: list_files, read_file, write_file, edit_file."""
+"""Files: list_files, read_file, write_file, edit_file, search_text, count_text, json_query, and diffs of changes."""
 
 import bisect
 import codecs
