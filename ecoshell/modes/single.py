@@ -64,13 +64,16 @@ class Single:
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
         self._temperature = temperature
-        traits = model.traits
-        self._held = traits.calls_undeclared
+
+    @property
+    def _held(self) -> bool:
         """Whether the model's calls are held to a grammar, as those of files on this machine are."""
-        self._urged = self._held and (traits.parameters or PROGRAM_PARAMETERS) >= PROGRAM_PARAMETERS
-        """Whether it may be asked for one more call; of the smallest models that would be a guessed one."""
-        self._weak = not is_trusted(traits)
+        return self._model.traits.calls_undeclared
+
+    @property
+    def _weak(self) -> bool:
         """Whether it is a model that calls on and on, however much it knows."""
+        return not is_trusted(self._model.traits)
 
     def foresee(self, view: View) -> Foreseen:
         step = self._request(view)
@@ -107,7 +110,7 @@ class Single:
             reply = await self._model.ask(repair, emit, role=self.role)
             if reply.fault:
                 raise broken_call(self._model, reply.fault, reply.attempt)
-        elif reply.call is None and self._urged and has_stopped_short(view.path, reply) and view.usable:
+        elif reply.call is None and self._held and has_stopped_short(view.path, reply) and view.usable:
             reply = await self._nudged(view, request, reply, emit)
         tell_if_cut(reply, emit)
         return thought_of(reply)
@@ -171,7 +174,8 @@ class Single:
         """What a model does that stopped short, and is asked once for a call of a tool not yet called."""
         called = {step.call.subject for step in view.path.steps}
         others = tuple(document for document in request.callable_now if document.name not in called)
-        if not others:
+        guesses = (self._model.traits.parameters or PROGRAM_PARAMETERS) < PROGRAM_PARAMETERS
+        if guesses or not others:
             return reply
         nudge = replace(repair_request(request, reply, prompt("nudge")), want="call", callable_now=others)
         try:

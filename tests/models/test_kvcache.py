@@ -75,7 +75,7 @@ def test_under_another_adapter_nothing_is_known():
     ask(cache, memory, PLANNER, prompt)
     worn = CacheOwner("planner", Path("a.gguf"))
     assert ask(cache, memory, worn, prompt) == 0
-    cache.forget(worn.adapter)
+    cache.clear(worn.adapter)
     assert ask(cache, memory, PLANNER, prompt) == 29
     assert ask(cache, memory, worn, prompt) == 0
 
