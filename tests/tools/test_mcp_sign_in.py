@@ -23,6 +23,15 @@ from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server
 
 pytest.importorskip("mcp")
+
+
+def free_port() -> int:
+    """A port nobody listens on; others count on nobody at port 1."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
 SUPPORT = Path(__file__).parent.parent / "support"
 
 
@@ -143,7 +152,7 @@ def test_a_keyring_that_takes_nothing_is_one_error_that_says_so(shell, address, 
 
 
 async def test_what_was_kept_for_another_address_is_not_sent(ring, address, tmp_path):
-    state = {"tokens": {"access_token": "secret-of-another", "token_type": "Bearer"}, "port": 1}
+    state = {"tokens": {"access_token": "secret-of-another", "token_type": "Bearer"}, "port": free_port()}
     ring.held["ecoshell", "mcp private"] = json.dumps({"url": "http://127.0.0.1:1/mcp", "state": state})
     made = server(address, tmp_path)
     with pytest.raises(ToolError, match="it wants you to sign in"):
@@ -152,7 +161,7 @@ async def test_what_was_kept_for_another_address_is_not_sent(ring, address, tmp_
 
 
 async def test_tokens_that_are_no_good_any_more_without_a_person_say_what_to_do(ring, address, tmp_path):
-    state = {"tokens": {"access_token": "no-good-any-more", "token_type": "Bearer"}, "port": 1}
+    state = {"tokens": {"access_token": "no-good-any-more", "token_type": "Bearer"}, "port": free_port()}
     ring.held["ecoshell", "mcp private"] = json.dumps({"url": address, "state": state})
     made = server(address, tmp_path)
     with pytest.raises(ToolError, match="nobody has signed in; `ecoshell mcp login` does it"):
