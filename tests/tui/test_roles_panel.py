@@ -205,7 +205,7 @@ async def test_it_is_said_that_a_tool_works_and_nobody_thinks(make_app):
     async with app.run_test(size=(120, 24)) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"go", "enter")
-        await eventually(pilot, lambda: "count_text" in app.chat.query_one("Transcript").text)
+        await eventually(pilot, lambda: "count_text" in app.chat.query_one("Transcript").column.plain)
         assert bar(app).strip() == "| working · 0 s · esc stops"
         await pilot.press("escape")
         await eventually(pilot, lambda: not app.chat.controller.busy)
