@@ -88,8 +88,12 @@ def run(args: argparse.Namespace) -> int:
             if not provider.server.may_sign_in:
                 which = "Only servers with a url and no Authorization header are."
                 raise UsageError(f"{args.name} is not signed in to.", fix=which)
-            caller.set(Signs())
-            return _test(provider, provider.sign_in, as_json=args.json)
+
+            async def sign_in() -> None:
+                caller.set(Signs())  # for this connection alone
+                await provider.sign_in()
+
+            return _test(provider, sign_in, as_json=args.json)
         case "remove":
             provider = _one(load_settings(user_paths()), args.name)
             write_settings(user_paths().settings_file, {(*_SERVERS, args.name): REMOVED})
