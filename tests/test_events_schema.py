@@ -8,8 +8,7 @@ from command_play import CALCULATE, commands
 from jsonschema import Draft202012Validator
 
 from ecoshell.cli.manage.events import PRINTED, events_schema
-from ecoshell.events import Notice
-from ecoshell.events.record import EVENTS, to_json
+from ecoshell.events import EVENTS, Notice, to_json
 
 FILE = Path(__file__).parent.parent / "docs" / "events.schema.json"
 

@@ -21,7 +21,7 @@ from ecoshell.messages import Effect
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
 from ecoshell.options import ALL_ONE, ROLES, SESSIONS, role_named
-from ecoshell.planning.btp.explain import state_word
+from ecoshell.planning.btp.costs import state_word
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
 from ecoshell.sessions.plans import branchings

@@ -7,12 +7,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ecoshell.agent.approval import SpendApproval
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
 from ecoshell.agent.memory import Memory, PastTurn, asked_text, next_view, opening_text
 from ecoshell.agent.model_set import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
-from ecoshell.agent.spending import SpendApproval
 from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.budget import CapState

@@ -15,7 +15,7 @@ from ecoshell.models import ModelRow, Request, Traits
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.tokens import estimate, request_bound
 from ecoshell.options import ALL_ONE, ROLES, RoleModels, RoleName
-from ecoshell.planning.mode_choice import CANDIDATES
+from ecoshell.planning.btp.evidence import CANDIDATES
 from ecoshell.strategies import Path, Step, Thought, Tried
 
 

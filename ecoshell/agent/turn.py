@@ -8,11 +8,11 @@ from functools import cached_property, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
+from ecoshell.agent.approval import AnswerNow, SpendApproval, StopNow
 from ecoshell.agent.dependencies import Dependencies, now
 from ecoshell.agent.guards import CallContext, ToolExecutor
 from ecoshell.agent.model_set import AUTO, Mode, View, of_conclusion, used
 from ecoshell.agent.offer import TurnContext
-from ecoshell.agent.spending import AnswerNow, SpendApproval, StopNow
 from ecoshell.budget import CapState, Hold, fitting_output, price_unknown
 from ecoshell.catalog import Catalog
 from ecoshell.errors import (
@@ -45,8 +45,8 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation, Usage
+from ecoshell.planning.btp.evidence import CANDIDATES, ModeChoice, choose
 from ecoshell.planning.btp.experience import Attempt
-from ecoshell.planning.mode_choice import CANDIDATES, ModeChoice, choose
 from ecoshell.secrecy import environ
 from ecoshell.strategies import (
     FOUND_MOST,

@@ -29,11 +29,19 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Call, Usage
 from ecoshell.planning.btp import HELPFUL_PRIOR, Candidate, TaskPlan, chance, frequency_bound, priors, value
-from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget, StepCost, ToolCosts
-from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence
+from ecoshell.planning.btp.costs import (
+    Expected,
+    PricedPlan,
+    RemainingBudget,
+    StepCost,
+    ToolCosts,
+    after_result,
+    before_question,
+    explain,
+    refused,
+)
+from ecoshell.planning.btp.evidence import NO_EVIDENCE, NOTHING_KNOWN, Evidence, ModeEvidence
 from ecoshell.planning.btp.experience import document_hash
-from ecoshell.planning.btp.explain import after_result, before_question, explain, refused
-from ecoshell.planning.mode_choice import NOTHING_KNOWN, ModeEvidence
 
 MOST_ROWS = 60
 """Rows an event carries; thousands of tools would fill the session's log."""

@@ -10,11 +10,10 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             return _tell_version()
         except OSError:
-            from ecoshell.cli.fence import fenced
+            from ecoshell.cli.parser import fenced
 
             return fenced(_tell_version)
-    from ecoshell.cli.fence import fenced
-    from ecoshell.cli.parser import run
+    from ecoshell.cli.parser import fenced, run
 
     if arguments is None:
         from ecoshell.secrecy import own_process

@@ -19,7 +19,7 @@ from prompt_toolkit.output import create_output
 
 from ecoshell.agent.commands import Completion
 from ecoshell.cli.ask import decoded
-from ecoshell.cli.fence import HANGUPS, Handler, Interrupted, handling, interrupt
+from ecoshell.cli.parser import HANGUPS, Handler, Interrupted, handling, interrupt
 from ecoshell.paths import is_special, make_private
 
 _LONGEST = 64 * 1024

@@ -12,9 +12,8 @@ from ecoshell.agent import NonInteractive
 from ecoshell.agent.commands import dollars
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.budget import about, amount_text
-from ecoshell.cli.fence import Interrupted, hangups_interrupt, stopping
 from ecoshell.cli.inputs import KeptHistory, Keyboard, Lines, SlashCompleter
-from ecoshell.cli.parser import add_shared_options, options_to_run
+from ecoshell.cli.parser import Interrupted, add_shared_options, hangups_interrupt, options_to_run, stopping
 from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.errors import EcoshellError

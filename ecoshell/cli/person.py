@@ -19,7 +19,7 @@ from ecoshell.agent import (
 )
 from ecoshell.agent.commands import amount, dollars
 from ecoshell.budget import counted, parse_amount
-from ecoshell.cli.fence import Interrupted
+from ecoshell.cli.parser import Interrupted
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, TrustWanted
 from ecoshell.messages import Call

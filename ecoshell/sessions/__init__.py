@@ -15,8 +15,7 @@ from typing import Literal
 
 from ecoshell.budget.database import Database
 from ecoshell.errors import UsageError
-from ecoshell.events import Event, TextArrived, TurnFinished, TurnStarted
-from ecoshell.events.record import from_json, to_json
+from ecoshell.events import Event, TextArrived, TurnFinished, TurnStarted, from_json, to_json
 from ecoshell.options import ALL_ONE, ROLES, RoleModels
 from ecoshell.untrusted import visible_line
 

@@ -36,9 +36,9 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
     TurnUndone,
+    to_json,
 )
 from ecoshell.events.describe import back_to, describe, price_range, turn_sums
-from ecoshell.events.record import to_json
 from ecoshell.messages import Call
 from ecoshell.paths import remedy
 from ecoshell.sessions import SessionInfo

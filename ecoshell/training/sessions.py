@@ -27,8 +27,9 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
     TurnUndone,
+    from_json,
+    to_json,
 )
-from ecoshell.events.record import from_json, to_json
 from ecoshell.messages import Call, Observation, ToolDocument
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local import LocalModel

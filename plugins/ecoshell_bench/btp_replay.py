@@ -22,10 +22,9 @@ from ecoshell.catalog.search import Ranker
 from ecoshell.errors import UsageError
 from ecoshell.messages import FINISH, Call, Observation, ToolDocument
 from ecoshell.planning.btp import Candidate, TaskPlan, chance, frequency_bound, priors, value
-from ecoshell.planning.btp.evidence import Evidence, Past
+from ecoshell.planning.btp.evidence import AttemptRow, Evidence, Past
 from ecoshell.planning.btp.experience import Columns
 from ecoshell.planning.judging import by_rules, unwrapped
-from ecoshell.planning.mode_choice import AttemptRow
 from ecoshell.strategies import (
     AskModel,
     Backtrack,

@@ -13,8 +13,18 @@ from ecoshell.agent import LimitChoice
 from ecoshell.agent.memory import Memory
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import StoreError
-from ecoshell.events import Answer, BudgetSettled, CallFinished, LimitHit, ModeChosen, Notice, StepStarted, TurnFinished
-from ecoshell.events.record import from_json, to_json
+from ecoshell.events import (
+    Answer,
+    BudgetSettled,
+    CallFinished,
+    LimitHit,
+    ModeChosen,
+    Notice,
+    StepStarted,
+    TurnFinished,
+    from_json,
+    to_json,
+)
 from ecoshell.options import Options, RoleModels
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import Attempt

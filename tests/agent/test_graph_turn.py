@@ -26,8 +26,9 @@ from ecoshell.events import (
     StepStarted,
     TextArrived,
     ToolRegistered,
+    from_json,
+    to_json,
 )
-from ecoshell.events.record import from_json, to_json
 from ecoshell.messages import Observation
 from ecoshell.options import Options
 from ecoshell.planning.btp.costs import StepCost

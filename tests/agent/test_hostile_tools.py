@@ -13,8 +13,7 @@ from agent_play import finish, of, say, turn
 
 from ecoshell.agent.guards import CallContext, Runner
 from ecoshell.catalog import Catalog
-from ecoshell.events import CallFinished, CallStarted
-from ecoshell.events.record import to_json
+from ecoshell.events import CallFinished, CallStarted, to_json
 from ecoshell.messages import Call, Observation, ToolDocument
 from ecoshell.strategies import Path as Trajectory
 from ecoshell.tools import Limits, running

@@ -19,8 +19,7 @@ import pytest
 from agent_play import counts, register, say
 
 from ecoshell.budget.ledger import Ledger
-from ecoshell.events import BudgetHeld, CallStarted
-from ecoshell.events.record import to_json
+from ecoshell.events import BudgetHeld, CallStarted, to_json
 from ecoshell.paths import user_paths
 from ecoshell.sessions import SessionStore
 from ecoshell.tools.undo import UndoLog

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.events import CallFinished
-from ecoshell.events.record import from_json, to_json
+from ecoshell.events import CallFinished, from_json, to_json
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read from /proc")
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp import Candidate, TaskPlan, frequency_bound, value
-from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget
+from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget, explain
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
 from ecoshell.planning.btp.experience import Use, document_hash
-from ecoshell.planning.btp.explain import explain
 
 PRICE = (Decimal(1), Decimal(4))
 COUNT = say("", "count_text", path="notes.txt")

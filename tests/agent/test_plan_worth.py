@@ -22,9 +22,10 @@ from ecoshell.events import (
     PlanScored,
     TurnFinished,
     TurnStarted,
+    from_json,
+    to_json,
 )
 from ecoshell.events.describe import describe
-from ecoshell.events.record import from_json, to_json
 from ecoshell.messages import Usage
 from ecoshell.planning.catp.costs import quality
 from ecoshell.sessions.plans import PlannedTurns

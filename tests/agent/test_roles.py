@@ -24,8 +24,8 @@ from ecoshell.events import (
     StepStarted,
     ToolRegistered,
     TurnFinished,
+    from_json,
 )
-from ecoshell.events.record import from_json
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.script import ScriptModel
 from ecoshell.options import Options, RoleModels

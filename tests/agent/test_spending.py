@@ -11,8 +11,17 @@ from ecoshell.agent import Approval, CostChoice, LimitChoice, enough_text
 from ecoshell.agent.model_set import CostBound, with_room
 from ecoshell.assembly.live import apply
 from ecoshell.budget import CapState, nano_to_usd_text
-from ecoshell.events import BudgetHeld, CostChosen, CostWanted, LimitChosen, LimitHit, Notice, StepStarted
-from ecoshell.events.record import from_json, to_json
+from ecoshell.events import (
+    BudgetHeld,
+    CostChosen,
+    CostWanted,
+    LimitChosen,
+    LimitHit,
+    Notice,
+    StepStarted,
+    from_json,
+    to_json,
+)
 from ecoshell.options import Options
 from ecoshell.settings.schema import Settings
 

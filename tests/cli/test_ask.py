@@ -22,9 +22,9 @@ from ecoshell.events import (
     TextArrived,
     ToolRegistered,
     TurnFinished,
+    from_json,
 )
 from ecoshell.events.outcome import Outcome
-from ecoshell.events.record import from_json
 from ecoshell.messages import Attachment, Usage
 from ecoshell.options import Options
 

@@ -15,8 +15,8 @@ from ecoshell.agent import LimitChoice
 from ecoshell.agent.commands import Printed
 from ecoshell.agent.shell import Standing, ToolRow
 from ecoshell.budget import NANO, CapState
-from ecoshell.cli.fence import Interrupted
 from ecoshell.cli.line import LineShell, toolbar_text
+from ecoshell.cli.parser import Interrupted
 from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import Printer
 from ecoshell.errors import StoreError, UsageError

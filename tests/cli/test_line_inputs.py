@@ -10,8 +10,8 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from ecoshell.agent.commands import Completion
-from ecoshell.cli.fence import Interrupted
 from ecoshell.cli.inputs import KeptHistory, Lines, SlashCompleter
+from ecoshell.cli.parser import Interrupted
 
 
 def unwarned(text: str) -> None:

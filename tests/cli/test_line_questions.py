@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ecoshell.agent import Approval, CostChoice, LimitChoice
-from ecoshell.cli.fence import Interrupted
+from ecoshell.cli.parser import Interrupted
 from ecoshell.cli.person import LinePerson
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.cli import main
-from ecoshell.cli.fence import fenced
-from ecoshell.cli.parser import build_parser, options_from
+from ecoshell.cli.parser import build_parser, fenced, options_from
 from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
 from ecoshell.options import Options, RoleModels
 

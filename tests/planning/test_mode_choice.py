@@ -14,9 +14,8 @@ from unprivileged import read_only_folder
 
 from ecoshell.budget.database import Database
 from ecoshell.errors import StoreError
-from ecoshell.planning.btp.evidence import Past
+from ecoshell.planning.btp.evidence import CANDIDATES, NOTHING_KNOWN, SHARPNESS, ModeEvidence, Past, choose
 from ecoshell.planning.btp.experience import ATTEMPTS, SCHEMA, Attempt, Choice, ExperienceStore, Use
-from ecoshell.planning.mode_choice import CANDIDATES, NOTHING_KNOWN, SHARPNESS, ModeEvidence, choose
 
 HARD = "find the cause of the failing parser test and fix it"
 EASY = "what is the capital of France"

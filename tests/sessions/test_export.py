@@ -31,8 +31,9 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
     TurnUndone,
+    from_json,
+    to_json,
 )
-from ecoshell.events.record import from_json, to_json
 from ecoshell.messages import Attachment, Usage
 from ecoshell.sessions import SessionInfo
 from ecoshell.sessions.export import as_json, as_markdown

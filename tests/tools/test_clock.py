@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.builtin.clock import current_time
+from ecoshell.tools.builtin.calculate import current_time
 
 
 def moment(text: str) -> datetime:

@@ -9,9 +9,19 @@ from telling import printed, told
 from tui_play import FINISHED, STARTED, FakeShell, eventually
 
 from ecoshell.cli.ask import AnswerOnly
-from ecoshell.events import Answer, BudgetHeld, Event, Rationale, Reasoned, StepProposed, StepStarted, TextArrived
+from ecoshell.events import (
+    Answer,
+    BudgetHeld,
+    Event,
+    Rationale,
+    Reasoned,
+    StepProposed,
+    StepStarted,
+    TextArrived,
+    from_json,
+    to_json,
+)
 from ecoshell.events.outcome import Outcome
-from ecoshell.events.record import from_json, to_json
 from ecoshell.tui.transcript.view import Transcript
 
 HELD = BudgetHeld(1, "single", "m", 0, 0, 100, clamped=False)

@@ -4,8 +4,7 @@ import argparse
 import asyncio
 import sys
 
-from ecoshell.cli.fence import hangups_interrupt
-from ecoshell.cli.parser import add_shared_options, options_from
+from ecoshell.cli.parser import add_shared_options, hangups_interrupt, options_from
 from ecoshell.errors import UsageError
 
 add_arguments = add_shared_options

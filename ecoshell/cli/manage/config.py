@@ -9,9 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ecoshell.cli.fence import told
 from ecoshell.cli.manage.show import print_json, print_table
-from ecoshell.cli.parser import add_actions, warn
+from ecoshell.cli.parser import add_actions, told, warn
 from ecoshell.errors import SettingsError, UsageError, likely
 from ecoshell.paths import user_paths
 from ecoshell.settings.edit import REMOVED, Changes, changed, write_settings

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ecoshell.cli.manage.show import print_json, print_table
-from ecoshell.events import Event
+from ecoshell.events import EVENTS, Event
 from ecoshell.events.outcome import Result
-from ecoshell.events.record import EVENTS
 
 PRINTED: Mapping[str, type[Event]] = {**EVENTS, Result.type: Result}
 """The kinds of lines, by the `type` that names them."""

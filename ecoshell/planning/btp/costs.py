@@ -1,14 +1,20 @@
-"""What one use of a tool is expected to cost, and a plan by these costs under one cap (BTP §2.2, eq. 1)."""
+"""What one use of a tool is expected to cost, a plan by these costs under one cap (BTP §2.2, eq. 1).
+
+Of the plan a person is told why a tool has its row, with figures that can be checked against each other. A model is
+told of tools only that it can know, and never of more than a few: a note stays in the context.
+"""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_DOWN, Decimal
 
-from ecoshell.budget import Unit
+from ecoshell.budget import Unit, amount_text
 from ecoshell.catalog import Catalog
-from ecoshell.events import BudgetSettled
-from ecoshell.planning.btp import Plan
+from ecoshell.events import BudgetSettled, PlanRow
+from ecoshell.events.describe import why_words
+from ecoshell.planning.btp import HELPFUL_PRIOR, WEIGHT_PRIOR, Bound, Plan, mean_frequency, value
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
 
 SECONDS_PER_HOUR = 3600
@@ -234,3 +240,216 @@ class PricedPlan:
         if self.remaining is not None:
             high = min(high, self.remaining.cap)
         return min(high, least + max(0, math.floor(mean - reach))), high
+
+
+_MOST_NAMED = 12
+_MOST_PRICED = 40
+_MOST_INSTEAD = 5
+"""Tools named in a note, tools whose costs are told before the question, and tools named beside a refusal."""
+_WHY = {
+    "budget": "its expected cost does not fit what is left of the budget, or not beside better tools",
+    "quota": "it was used as often as the plan allows",
+    "blacklist": "it has not helped in this task",
+    "below τ": "it has seldom helped with questions like this one",
+}
+
+
+def explain(
+    priced: PricedPlan, tool: str, past: Evidence, *, threshold: float, enforced: bool, price_known: bool = True
+) -> str:
+    """The arithmetic of a tool's row: value, frequency bound, cost, budget, and what came of them.
+
+    `past` is what was known before the turn, `price_known` whether a step's price is.
+    """
+    row, cost = priced.plan.row(tool), priced.costs.get(tool)
+    if row is None or cost is None:
+        return f"{tool} is not in the plan."
+    bound, unit = priced.plan.bounds.get(tool) or Bound(row.bound), priced.unit
+    prior = priced.priors.get(tool, HELPFUL_PRIOR)
+    start, comes_from = str(prior), ""
+    if prior != HELPFUL_PRIOR:
+        start = f"{prior:.4f}"
+        comes_from = f"; {start} comes from tools like it and its fit to the question"
+    if past.weight:
+        made_of = f"(Σ w·helpful {past.helpful_weight:.4f} + {start}) / (Σ w {past.weight:.4f} + {WEIGHT_PRIOR})"
+        judged = (
+            f"{made_of}, over what was judged of {_uses(past.uses)} before this turn; w = exp(cos − 1), half of that "
+            "for another version of the tool"
+        )
+    else:
+        none = f"no judgment in {_uses(past.uses)} before this turn" if past.uses else "not used before this turn"
+        judged = f"{start} / {WEIGHT_PRIOR}: {none}"
+    step = _exact(cost.step, unit) if price_known or cost.step else "of unknown price"
+    parts = f"tool {_exact(cost.tool, unit)} + model step {step}"
+    parts += f" + registering {_exact(cost.registering, unit)} + time {_exact(cost.time, unit)}"
+    source = "declared and estimated: it was not used before"
+    if cost.seen:
+        here = f", {row.used} of them in this turn" if row.used and row.used < cost.seen else ""
+        source = f"from {_uses(cost.seen)}{here or (' in this turn' if row.used else '')}"
+        steps = past.step_tokens if unit == "tokens" else past.step_nano
+        if not row.used and not steps.count:
+            source += "; the step is estimated, as none of them tells what one with this model takes"
+    lines = [
+        f"{tool}: {state_word(row, enforced=enforced)} ({why_words(row.why)})",
+        f"value  {value(past, prior):.4f} = {judged}{comes_from}",
+        f"chance {row.chance:.4f}: how likely a question like this one uses it; the plan goes by value × chance = "
+        f"{row.value:.4f} × {row.chance:.4f} = {row.value * row.chance:.4f}",
+        _bound_line(bound, past, threshold, earned=priced.plan.earned),
+        f"cost   {_exact(cost.total, unit)} = {parts}; ± {_exact(cost.spread, unit)}, {source}",
+    ]
+    if (found := priced.remaining) is not None:
+        left, aside = _exact(found.cap, unit), _exact(found.reserved, unit)
+        paid = f"{_exact(priced.paid, unit)} paid already by thinking of the next use" if priced.paid else ""
+        head = f"budget R = {_exact(priced.budget or 0, unit)}"
+        if found.budget + priced.paid < 0:
+            lines.append(f"{head}: {left} left{paid and f', {paid}'}, and {aside} should be reserved for the answer")
+        else:
+            lines.append(f"{head} = {left} left − {aside} reserved for the answer{paid and f' + {paid}'}")
+    lines += [
+        f"plan   {_uses(row.planned)} in this turn, {row.used} made, {row.left} left",
+        _outcome(priced, row, bound),
+    ]
+    if row.state != "planned" and not enforced:
+        lines.append("The plan is advice here: nothing is blocked.")
+    elif enforced and tool not in priced.plan.forbidden and row.state != "planned":
+        better = priced.plan.better(tool)
+        if better is None:
+            told = "it is called all the same: the answer and every use known to be better could still be paid."
+        else:
+            worth = f"{better.value:.4f} × {better.chance:.4f} = {better.worth:.4f}, against {row.value:.4f} × 1"
+            reason = f"{better.tool} is worth more ({worth}) for less ({_exact(better.cost, unit)})"
+            told = f"it is refused: {reason}, and could not be paid after it."
+        lines.append(f"Asked for, {told}")
+    return "\n".join(lines)
+
+
+def _bound_line(bound: Bound, past: Evidence, threshold: float, *, earned: bool) -> str:
+    if bound.blacklisted:
+        return f"bound  {bound.total}: it is on the turn's blacklist, so it stays at the {_uses(bound.used)} made"
+    if not past.weight:
+        reasons = ["a tool of which no use was judged before the turn may be used once"]
+    elif not bound.frequency:
+        reasons = [f"the value is below τ = {threshold:g}"]
+    else:  # cut, not rounded: 1.4999 shown as 1.50 would seem to round to 2
+        mean = Decimal(repr(round(mean_frequency(past), 9))).quantize(Decimal("0.01"), ROUND_DOWN)
+        reasons = [f"past questions that used it did so {mean} times on average, by weight, rounded and at least 1"]
+    if bound.earned:
+        reasons.append(f"one more than the {_uses(bound.helped)} that helped in this turn")
+    if bound.given_back:
+        given_back = _uses(bound.given_back)
+        reasons.append(f"{given_back} given back that said nothing about the tool, as a mistake in the call")
+    elif earned and bound.frequency and not bound.used:
+        reasons.append("a use that helps earns another, and one that says nothing about the tool is given back")
+    summands = [bound.frequency, *(part for part in (bound.earned, bound.given_back) if part)]
+    made_of = f" = {' + '.join(map(str, summands))}" if len(summands) > 1 else ""
+    return f"bound  {bound.total}{made_of}: {'; '.join(reasons)}"
+
+
+def _outcome(priced: PricedPlan, row: PlanRow, bound: Bound) -> str:
+    """Why the plan has the tool as often as it has it, or not at all."""
+    plan, unit = priced.plan, priced.unit
+    if row.state == "planned" and plan.budget is None:
+        return "Without a cap it is planned as often as its bound allows."
+    if row.why == "budget":  # its bound would allow it
+        if plan.budget is not None and plan.budget < 0:
+            return "What is left does not even pay for the answer, so no tool is planned."
+        if plan.budget is not None and row.cost > plan.budget:
+            return f"One use costs {_exact(row.cost, unit)}, and only {_exact(plan.budget, unit)} is left for tools."
+        if row.tool in plan.beyond:
+            return "One use costs more than one of the caps leaves for it."
+        if plan.budget is not None and plan.cost + row.cost > plan.budget:
+            beside = f"not beside what is planned for {_exact(plan.cost, unit)}, which is worth more together"
+            return f"One use fits what is left, but {beside}."
+        return "It would still fit, but adds so little that the plan does not tell it from nothing."
+    again = "used again" if row.used else "tried"
+    times = "once" if row.used == 1 else f"{row.used:,} times"
+    often = "as often as" if row.used == bound.total else "more often than"
+    told = {
+        "value": "The most valuable plan within what is left has it.",
+        "new": f"It is planned to be {again}: it fits, though no use of it was judged before this turn.",
+        "quota": f"It was used {times}, {often} its bound allows.",
+        "blacklist": "None of its results helped in this turn, and at least one was judged not to.",
+        "below τ": "It has helped too seldom with questions like this one to be worth a use.",
+    }
+    return told[row.why]
+
+
+def _uses(count: int) -> str:
+    return f"{count:,} use{'' if count == 1 else 's'}"
+
+
+def state_word(row: PlanRow, *, enforced: bool) -> str:
+    """A row's state in a word; where nothing is blocked, a tool is advised against."""
+    if row.state == "forbidden":
+        return "blocked" if enforced else "advised against"
+    return row.state
+
+
+def _exact(value: int, unit: Unit) -> str:
+    """An amount to its last digit, because people check the sums."""
+    return amount_text(value, unit, digits=len(str(value)))
+
+
+def before_question(
+    priced: PricedPlan,
+    forbidden: Mapping[str, str],
+    offered: Sequence[str],
+    *,
+    registered: Collection[str],
+    tells: bool,
+) -> str:
+    """Costs and budget where they are to be told (the paper's +Prompt), and what it can name and is barred now."""
+    parts: list[str] = []
+    if tells:
+        costs = ", ".join(
+            f"{tool} {amount_text(priced.costs[tool].total, priced.unit)}" for tool in offered[:_MOST_PRICED]
+        )
+        parts += [f"Expected cost of one use: {costs}." if costs else "", _left(priced)]
+    known = {*registered, *offered}
+    barred = [name for name in forbidden if name in known]
+    if barred:
+        parts.append(f"Not to be used for this: {_named(barred, forbidden)}.")
+    return " ".join(part for part in parts if part)
+
+
+def refused(priced: PricedPlan, tool: str, why: str | None, better: PlanRow | None, known: Collection[str]) -> str:
+    """What the model reads when it asks for a tool that may not be used now, and which it knows of are affordable.
+
+    `why` is in a word what forbids it whoever asks; `better` the planned use that could not be paid after it.
+    """
+    reason = _WHY.get(why or "", "")
+    if better is not None and why is None:
+        cost, left = amount_text(priced.costs[tool].total, priced.unit), amount_text(priced.budget or 0, priced.unit)
+        dearer = f"it is expected to cost {cost} of the {left} left, which would leave {better.tool} unpaid"
+        reason, why = f"{dearer} ({amount_text(better.cost, priced.unit)}, and likelier to help)", "budget"
+    rows = sorted((row for row in priced.plan.rows if row.left and row.tool in known), key=lambda row: -row.worth)
+    instead = _few([f"{row.tool} ({amount_text(row.cost, priced.unit)})" for row in rows], _MOST_INSTEAD)
+    do = f"Affordable instead: {instead}; or answer" if instead else "Answer"
+    return f"{tool} was not run: {reason} ({why_words(why or '')}). {do} from what there is."
+
+
+def after_result(
+    priced: PricedPlan, barred: Mapping[str, str], fresh: Sequence[str], back: Sequence[str], *, tells: bool
+) -> str:
+    """What is left where that is to be told; what is barred since the model was last told, and what no longer is."""
+    parts = [_left(priced)] if tells else []
+    if len(barred) == len(priced.plan.rows):
+        parts.append("No tool may be used any more: answer from what there is.")
+    elif fresh:
+        parts.append(f"Not to be used any more: {_named(fresh, barred)}.")
+    if back:
+        parts.append(f"May be used now: {_few(back)}.")
+    return " ".join(part for part in parts if part)
+
+
+def _left(priced: PricedPlan) -> str:
+    return "" if priced.budget is None else f"Budget left for tools: {amount_text(priced.budget, priced.unit)}."
+
+
+def _named(names: Iterable[str], forbidden: Mapping[str, str]) -> str:
+    return _few([f"{name} ({why_words(forbidden[name])})" for name in names])
+
+
+def _few(names: Sequence[str], most: int = _MOST_NAMED) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"

@@ -16,7 +16,6 @@ from typing import Any, Generic, TypeVar
 from ecoshell.budget.database import Database
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import ToolDocument
-from ecoshell.planning.mode_choice import AttemptRow
 
 VERSION = 4
 SCHEMA = """
@@ -62,6 +61,20 @@ _AS_BEFORE = "Everything stays as it was."
 _DROP_QUESTIONS = "DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses UNION SELECT query FROM attempts)"
 """What nothing needs any more."""
 _COUNT_UP = "UPDATE state SET generation = generation + 1"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One attempt as the experience store reads it; `query` is the question's id."""
+
+    id: int
+    query: int
+    mode: str
+    models: str
+    outcome: str
+    price_nano: int | None
+    tokens: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

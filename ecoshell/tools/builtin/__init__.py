@@ -2,8 +2,7 @@
 
 from ecoshell.messages import Effect
 from ecoshell.tools import Limits, Tool, ToolOptions
-from ecoshell.tools.builtin.calculate import calculate, convert_units
-from ecoshell.tools.builtin.clock import current_time
+from ecoshell.tools.builtin.calculate import calculate, convert_units, current_time
 from ecoshell.tools.builtin.commands import CommandTools
 from ecoshell.tools.builtin.fetch import FetchTool
 from ecoshell.tools.builtin.files import FileTools, JsonTool, SearchTools

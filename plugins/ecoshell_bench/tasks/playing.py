@@ -17,8 +17,16 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError
-from ecoshell.events import ApprovalWanted, CallFinished, CallStarted, ErrorHappened, Event, LimitHit, TurnFinished
-from ecoshell.events.record import to_json
+from ecoshell.events import (
+    ApprovalWanted,
+    CallFinished,
+    CallStarted,
+    ErrorHappened,
+    Event,
+    LimitHit,
+    TurnFinished,
+    to_json,
+)
 from ecoshell.messages import Call, Message, Observation, Usage
 from ecoshell.models import Model, Request
 from ecoshell.models.metered import MeteredModel
