@@ -382,7 +382,10 @@ class Conversation:
         told_now = await deps.environment.read(deps.models.current.model, deps.user, emit, before=seen)
         context = "" if told_now is None else told_now.text
         told = (*history, Message("user", opening_text("", text, context=context)))
-        plan = self.plan = await self.foresee(asked.question, context=context, for_offer=True)
+        plan = self.plan = await self._planned_for(
+            asked.question, context=context
+        )  # which hears of what comes meanwhile
+        await plan.renew(for_offer=True)
         hearers.append(plan.see)
         if plan.inputs.fault and plan.inputs.fault != self._fault:
             emit(Notice(plan.inputs.fault))
@@ -435,15 +438,18 @@ class Conversation:
         await attempts.end(ended.status)
         return ended
 
-    async def foresee(
-        self, question: str, caps: Sequence[CapState] | None = None, *, context: str = "", for_offer: bool = False
-    ) -> TurnPlan:
+    async def foresee(self, question: str, caps: Sequence[CapState] | None = None) -> TurnPlan:
         """The plan of a question that would come now, under these caps or those that stand; spends nothing."""
-        view = next_view(self.memory, self._deps.catalog, question, names=(), context=context)
-        inputs = await asyncio.to_thread(PlanInputs.of, question, self._deps, view)
-        plan = TurnPlan(inputs, self._deps, caps)
-        await plan.renew(for_offer=for_offer)
+        plan = await self._planned_for(question, caps)
+        await plan.renew()
         return plan
+
+    async def _planned_for(
+        self, question: str, caps: Sequence[CapState] | None = None, *, context: str = ""
+    ) -> TurnPlan:
+        """A plan that is still to be made."""
+        view = next_view(self.memory, self._deps.catalog, question, names=(), context=context)
+        return TurnPlan(await asyncio.to_thread(PlanInputs.of, question, self._deps, view), self._deps, caps)
 
     def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
         """The row of guards, built from the innermost."""

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import sqlite3
+import threading
 from contextlib import closing
 from decimal import Decimal
 
@@ -608,3 +609,25 @@ async def test_uses_that_could_not_be_kept_are_kept_with_the_next_one(play):
         kept = uses(shell)
     assert told[-1].status == "answered"
     assert [use.tool for use in kept] == ["count_text", "read_file"]
+
+
+async def test_what_is_registered_while_the_plan_is_made_costs_nothing_more_in_it(play, monkeypatch):
+    async with play([finish("one")], registration="names", budget="90000tok") as shell:
+        begun, go_on = threading.Event(), threading.Event()
+        mode = shell.deps.models.current.mode
+        foresee = type(mode).foresee
+
+        def held(self, view):
+            begun.set()
+            assert go_on.wait(240)
+            return foresee(self, view)
+
+        monkeypatch.setattr(type(mode), "foresee", held)
+        running = asyncio.create_task(turn(shell, "How many lines has notes.txt?"))
+        await asyncio.to_thread(begun.wait, 240)
+        await shell.conversation.register("read_file")
+        go_on.set()
+        await running
+        plan = shell.conversation.plan
+        assert plan.inputs.question == "How many lines has notes.txt?"
+        assert plan.priced.costs["read_file"].registering == 0

@@ -126,6 +126,9 @@ def call(way: str, asked: dict) -> None:
         case "messages":
             while True:
                 say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": ""}})
+        case "leaves":
+            answer(asked, text("the last answer"))
+            os._exit(0)
         case "lies":
             answer(asked, text("n is seven", structuredContent={"n": "seven"}))
         case "regex":

@@ -162,6 +162,7 @@ def test_nine_to_the_nine_to_the_nine_is_worked_out_at_once():
         "(" * 1_000 + "1" + ")" * 999,
         "-" * 1_999 + "1",
         "sqrt " * 390 + "4",
+        "1^" * 990 + "1",
     ],
 )
 def test_what_is_too_large_too_long_or_too_deep_is_refused_at_once(expression: str):

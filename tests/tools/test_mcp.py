@@ -192,6 +192,12 @@ async def test_a_server_that_dies_in_a_call_costs_one_error_and_is_started_again
         assert (await run(server, "add", first=1, second=2)).ok
 
 
+async def test_an_answer_counts_though_the_server_ends_right_after_it(opened):
+    async with opened(hostile("leaves")) as server:
+        await server.connect()
+        assert (await run(server, "go")).text == "the last answer"
+
+
 async def test_a_server_that_keeps_failing_is_left_alone_for_a_while(opened):
     async with opened(hostile("dies_at_once")) as server:
         for _ in range(2):

@@ -82,6 +82,12 @@ def test_what_cannot_be_searched_for_is_told(search: SearchTools, pattern: str, 
         search.search_text(pattern, regex=True)
 
 
+def test_what_was_searched_for_too_long_is_named_as_it_was_typed(search: SearchTools, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ecoshell.tools.builtin.files._REGEX_SECONDS", 1e-9)
+    with pytest.raises(ToolError, match="'two words' takes too long"):
+        search.search_text("two words")
+
+
 def test_a_pattern_that_backtracks_for_ever_is_stopped_and_lets_other_threads_run(
     search: SearchTools, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ):

@@ -320,7 +320,7 @@ class _Reader:
                 return value
             binds, right_binds, apply = _SIGNS[sign]
             self._at += not omitted
-            left, right = _number(value), self._expression(right_binds, depth)
+            left, right = _number(value), self._expression(right_binds, depth + (binds == _POWER))
             if isinstance(right, _Percent) and binds == _SUM:
                 right = _divide(_multiply(left, right.number), 100)
             value = apply(left, _number(right))

@@ -345,7 +345,7 @@ class SearchTools:
             raise ToolError(
                 f"{text!r} is not a regular expression: {error}. Leave `regex` out to search for plain text."
             ) from error
-        lines = list(itertools.islice(self._found(path, pattern), _SHOWN + 1))
+        lines = list(itertools.islice(self._found(path, pattern, text), _SHOWN + 1))
         if not lines:
             instead = "; list_files shows what is there."
             if not self._workspace.resolve(path).is_dir():
@@ -386,11 +386,14 @@ class SearchTools:
             count.add(text[at : at + _CHUNK])
         return str(count)
 
-    def _found(self, path: str, pattern: Any) -> Iterator[str]:
-        """The lines of a file, or of all files below a folder, that have a match, each once, with its place."""
+    def _found(self, path: str, pattern: Any, typed: str) -> Iterator[str]:
+        """The lines of a file, or of all files below a folder, that have a match, each once, with its place.
+
+        `typed` is what the pattern was made of.
+        """
         if not self._workspace.resolve(path).is_dir():
             file = self._workspace.read_text(path, self._options.file_bytes)
-            yield from _shown(file.name, file.text, pattern)
+            yield from _shown(file.name, file.text, pattern, typed)
             return
         with self._workspace.folder(path) as (descriptor, folder):
             for entry in walk(descriptor):
@@ -403,10 +406,10 @@ class SearchTools:
                     continue
                 if b"\0" not in data and len(data) <= self._options.file_bytes:  # else it is binary, or too large
                     name = entry.path if folder == "." else f"{folder}/{entry.path}"
-                    yield from _shown(name, data.decode(errors="replace"), pattern)
+                    yield from _shown(name, data.decode(errors="replace"), pattern, typed)
 
 
-def _shown(name: str, text: str, pattern: Any) -> Iterator[str]:
+def _shown(name: str, text: str, pattern: Any, typed: str) -> Iterator[str]:
     line, counted, last_end = 0, 0, -1
     try:
         for match in pattern.finditer(text, timeout=_REGEX_SECONDS):
@@ -421,7 +424,7 @@ def _shown(name: str, text: str, pattern: Any) -> Iterator[str]:
             last_end = len(text) if end < 0 else end
             yield f"{name}:{line + 1}: {text[begin:last_end].strip()[:_LINE]}"
     except TimeoutError as error:
-        raise ToolError(f"The pattern {pattern.pattern!r} takes too long to match; use a simpler one.") from error
+        raise ToolError(f"The pattern {typed!r} takes too long to match; use a simpler one.") from error
 
 
 @dataclass

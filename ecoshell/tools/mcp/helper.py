@@ -382,31 +382,15 @@ class Bridge:
 
     @asynccontextmanager
     async def _watched(self, transport: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
-        """A transport whose messages are counted, and whose end is noticed: the SDK tells it only those who wait."""
-        import anyio
-
-        heard, shown = anyio.create_memory_object_stream[Any](0)
-
-        async def pass_on(read: Any) -> None:
-            try:
-                async with read, heard:
-                    async for message in read:
-                        self._messages += 1
-                        self._garbage += isinstance(message, Exception)
-                        if self._messages > _MOST_MESSAGES or self._garbage > _MOST_GARBAGE:
-                            self._fail("it sent a flood of messages")
-                        await heard.send(message)
-            except anyio.BrokenResourceError:  # the SDK reads no more
-                pass
-            finally:
-                self._over.set()
-
         async with transport as (read, write):
-            passing = asyncio.create_task(pass_on(read))
-            try:
-                yield shown, write
-            finally:
-                passing.cancel()
+            yield _WatchedStream(read, self._see, self._over.set), write
+
+    def _see(self, message: object) -> None:
+        """Count what the server sends."""
+        self._messages += 1
+        self._garbage += isinstance(message, Exception)
+        if self._messages > _MOST_MESSAGES or self._garbage > _MOST_GARBAGE:
+            self._fail("it sent a flood of messages")
 
     def _fail(self, why: str) -> None:
         """End the connection, and with it every call."""
@@ -481,6 +465,37 @@ async def _stdio(server: Mapping[str, Any], flooded: Callable[[str], None]) -> A
         for task in talking:
             task.cancel()
         process.close()
+
+
+class _WatchedStream:
+    """What a server sends, shown to `see`; and when it ends, which the SDK tells only those who wait for an answer.
+
+    The SDK leaves the stream once it has handled what came last, so no answer is lost whose server ends right after it.
+    """
+
+    def __init__(self, stream: Any, see: Callable[[object], None], over: Callable[[], None]) -> None:
+        self._stream = stream
+        self._see = see
+        self._over = over
+
+    async def __aenter__(self) -> "_WatchedStream":
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *failure: object) -> bool | None:
+        self._over()
+        return await self._stream.__aexit__(*failure)
+
+    def __aiter__(self) -> "_WatchedStream":
+        return self
+
+    async def __anext__(self) -> Any:
+        message = await self._stream.__anext__()
+        self._see(message)
+        return message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 async def _lists(client: "Client") -> dict[str, Any]:
