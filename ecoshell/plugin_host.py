@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -218,21 +217,8 @@ def find_for(paths: "Paths") -> list[Plugin]:
     return find(paths.plugins_folder, enabled=enabled, disabled=disabled, settings=own)
 
 
-_MOVED = {
-    "agent.user_interface": "agent",
-    "budget.money": "budget",
-    "budget.price": "budget",
-    "models.base": "models",
-    "strategies.base": "strategies",
-    "tools.base": "tools",
-}
-"""Modules that plugins may import by the names they had before; for one release."""
-
-
 def _imported(place: "Path | str") -> Any:
     """The module of a file or a package, or what an entry point names."""
-    for old, new in _MOVED.items():
-        sys.modules.setdefault(f"ecoshell.{old}", import_module(f"ecoshell.{new}"))
     if isinstance(place, str):
         from importlib.metadata import EntryPoint
 

@@ -137,19 +137,3 @@ def test_the_benchmarks_are_such_a_plugin(capsys: pytest.CaptureFixture[str]) ->
         main(["bench", "--help"])
     told = capsys.readouterr().out
     assert all(f"    {name} " in told for name in ("ecoact", "tasks", "btp", "umi", "catp", "speed"))
-
-
-def test_a_plugin_may_still_import_what_has_moved_by_its_old_names(
-    install: Install, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old = """
-from ecoshell.agent.user_interface import UserInterface
-from ecoshell.budget.money import parse_amount
-from ecoshell.budget.price import Price
-from ecoshell.models.base import Model
-from ecoshell.strategies.base import Strategy
-from ecoshell.tools.base import Tool
-"""
-    install("an_older_stranger", old + GREET)
-    assert main(["greet", "Ann"]) == 0
-    assert capsys.readouterr() == ("Hello, Ann\n", "")
