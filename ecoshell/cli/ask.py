@@ -107,12 +107,13 @@ def _hear(kept: int, *, begins: float | None, ends: float | None) -> tuple[bytes
         chunk = b"more"
         while chunk:
             try:
-                chunk = os.read(descriptor, _CHUNK)
-            except BlockingIOError:  # whoever started this may have left the input without waiting
-                import select
+                try:
+                    chunk = os.read(descriptor, _CHUNK)
+                except BlockingIOError:  # whoever started this may have left the input without waiting
+                    import select
 
-                select.select([descriptor], [], [])
-                continue
+                    select.select([descriptor], [], [])
+                    continue
             except OSError as error:
                 arrived.put(error)
                 return

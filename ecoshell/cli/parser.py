@@ -67,7 +67,7 @@ def options_to_run(args: argparse.Namespace) -> Options:
     """The same, once the models of a hub that it names are here, or nobody wants to pull them."""
     options = options_from(args)
     of_hub = [name for name in (options.model, *map(options.roles.of, ROLES)) if name and name.startswith("hf:")]
-    if of_hub and sys.stdin.isatty() and sys.stderr.isatty():  # else the run says how to pull them
+    if of_hub:
         from ecoshell.cli.manage.models import pull_wanted
 
         pull_wanted(of_hub)

@@ -150,9 +150,12 @@ def _pull(repo: str, *, as_json: bool) -> int:
 
 
 def pull_wanted(names: Sequence[str]) -> None:
-    """Before a run: bring the models of the hub that it names and that are not here, where the person agrees."""
-    hub = Hub(user_paths().models_folder)
-    for name in dict.fromkeys(map(hub_name, names)):
+    """Before a run: bring the models of the hub that it names and that are not here, where the person agrees.
+
+    Nobody is asked where standard input or error is no terminal; the run then says how to pull them.
+    """
+    wanted, hub = dict.fromkeys(map(hub_name, names)), Hub(user_paths().models_folder)
+    for name in wanted if sys.stdin.isatty() and sys.stderr.isatty() else ():
         try:
             hub_file(name, user_paths().models_folder)
         except ModelMissing:

@@ -33,10 +33,10 @@ def run(args: argparse.Namespace) -> int:
     told = plan.event()
     if args.json:
         # whole nano-dollars or tokens, as `unit` says; without a cap it is null, as `fault` is without one
-        same = ("mode", "cap", "reserved", "budget", "enforced", "planned_cost", "low", "high")
+        same = ("cap", "reserved", "budget", "enforced", "planned_cost", "low", "high")
         of_row = ("tool", "value", "chance", "cost", "spread", "bound", "planned", "state", "why")
-        record = {name: getattr(told, name) for name in same}
-        record |= {"unit": "nano_usd" if told.unit == "usd" else "tokens", "fault": plan.inputs.fault or None}
+        record = {"mode": told.mode, "unit": "nano_usd" if told.unit == "usd" else "tokens"}
+        record |= {name: getattr(told, name) for name in same} | {"fault": plan.inputs.fault or None}
         rows = [{name: getattr(row, name) for name in of_row} for row in plan.priced.plan.rows]
         print_json({**record, "rows": rows})
     else:
