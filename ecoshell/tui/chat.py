@@ -351,10 +351,10 @@ class QuestionSpot(Vertical):
         async with self._turn:
             try:
                 await self.mount(question)
-                if question.continues or not (prompt.text or prompt.typing):
-                    question.begin()
-                else:
+                if not question.continues and (prompt.text or prompt.typing):
                     question.border_subtitle = "shift+tab comes here"
+                elif not question.continues:
+                    question.focus()
                 return await question.answer
             finally:
                 question.remove()
