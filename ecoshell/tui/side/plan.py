@@ -1,7 +1,7 @@
 """The plan panel: what the budget allows of each tool, and what has come of that so far."""
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.events.describe import planned_share, price_range, untried
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing
-from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, Piece, Tone, bar, ends, percent, row
+from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, ListPanel, Piece, Tone, bar, ends, percent, row
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import amount, fit, fit_middle, left, right, tokens
 from ecoshell.untrusted import visible_line
@@ -211,25 +211,24 @@ class PlanPanel(ListPanel[PlanRow]):
     MORE = "why"
 
     def __init__(self, state: PanelState) -> None:
+        super().__init__(state)
         self._laid_out: tuple[PlanChanged, int, Columns] | None = None
-        self._untried: frozenset[str] = frozenset()
-        """Tools that share a line while nothing is filtered."""
-        super().__init__(state, Listing(lambda row: row.tool, common=lambda row: row.tool not in self._untried))
 
     @property
     def wanted(self) -> int:
         if self.folded:
             return 1
         around = len(self._above(self._area.width)) + len(self.below(self._area.width)) + 2
-        return around + min(len(self.list.shown), COMFORTABLE)
+        return around + min(len(self.shown), COMFORTABLE)
 
-    def known(self) -> Sequence[PlanRow]:
+    def known(self) -> Mapping[str, PlanRow]:
+        """The rows of the plan; those of which nothing is known share a line while nothing is filtered."""
         rows = self.state.shown_plan.rows if self.state.shown_plan else ()
-        self._untried = frozenset(untried(rows))
-        return rows
+        self.seldom = frozenset(untried(rows))
+        return {row.tool: row for row in rows}
 
     def above(self, width: int) -> list[Line]:
-        around = len(self._above(width, 0)) + len(self.below(width)) + min(len(self.list.shown), _LEAST_ROWS)
+        around = len(self._above(width, 0)) + len(self.below(width)) + min(len(self.shown), _LEAST_ROWS)
         lines = self._above(width, min(GRAPH_LINES, self._area.height - around))
         if self.roomy or self.state.shown_plan is None:
             return lines
@@ -239,7 +238,7 @@ class PlanPanel(ListPanel[PlanRow]):
         if self._area.height <= _TINY:
             return []
         plan = self.state.shown_plan
-        others, new = plan.others if plan else 0, 0 if self.list.filter else len(self._untried)
+        others, new = plan.others if plan else 0, 0 if self.filter else len(self.seldom)
         said = (f"√ {new} tools not used yet: / finds them", new), (f"  and {counted(others, 'more tool')}", others)
         return [*(((fit(line, width), "muted"),) for line, count in said if count), *super().below(width)]
 
@@ -270,7 +269,7 @@ class PlanPanel(ListPanel[PlanRow]):
 
     def action_open(self) -> None:
         """Ask for the arithmetic of the highlighted tool; without a plan, or while it is folded, fold or unfold."""
-        if self.folded or not self.list.items:
+        if self.folded or not self.items:
             self.action_fold()
         else:
             super().action_open()

@@ -1,13 +1,13 @@
 """The tools panel: which tools are known, which are registered, and what they take of the context."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
 from ecoshell.events.describe import part_size
-from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, bar, percent, row
-from ecoshell.tui.side.panel_state import PanelState, ToolState
+from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, ListPanel, bar, percent, row
+from ecoshell.tui.side.panel_state import ToolState
 from ecoshell.tui.text import fit, fit_middle, left, right, tokens
 from ecoshell.untrusted import visible_line
 
@@ -50,19 +50,16 @@ class ToolsPanel(ListPanel[ToolState]):
     MORE = "schema"
     NOTHING = "no tool is known"
 
-    def __init__(self, state: PanelState) -> None:
-        """Registered tools stand first, as those registered last come into the context last."""
-        super().__init__(state, Listing(lambda tool: tool.name, lambda tool: 0 if tool.registered else 1))
-
     @property
     def wanted(self) -> int:
         if self.folded:
             return 1
         told = self.state.standing.context if self.state.standing else None
-        return _AROUND + len(told.parts if told else ()) + max(1, min(len(self.list.shown), COMFORTABLE))
+        return _AROUND + len(told.parts if told else ()) + max(1, min(len(self.shown), COMFORTABLE))
 
-    def known(self) -> Sequence[ToolState]:
-        return self.state.tools
+    def known(self) -> Mapping[str, ToolState]:
+        """Registered tools stand first, as those registered last come into the context last."""
+        return {tool.name: tool for tool in sorted(self.state.tools, key=lambda tool: not tool.registered)}
 
     def above(self, width: int) -> list[Line]:
         standing = self.state.standing
@@ -103,11 +100,11 @@ class ToolsPanel(ListPanel[ToolState]):
         return [((name, "tool"),), ((fit(f"{state} — {description}", width), "muted"),)]
 
     def gist(self) -> str:
-        registered = sum(tool.registered for tool in self.list.items)
-        return f"{registered} of {len(self.list.items)}" if self.state.standing else ""
+        registered = sum(tool.registered for tool in self.items.values())
+        return f"{registered} of {len(self.items)}" if self.state.standing else ""
 
     def action_switch(self, wanted: str) -> None:
         """Ask for the highlighted tool to be registered or taken out, whichever it is not and is wanted."""
-        tool = self.list.current
+        tool = self.items.get(self.current)
         if tool is not None and wanted in ("either", "out" if tool.registered else "in"):
             self.ask_for("unregister" if tool.registered else "register")
