@@ -77,15 +77,12 @@ class Columns:
         longest = max((cell_len(visible_line(row.tool)) for row in plan.rows), default=0)
         most = width - 2 - (sum(column.width for column in self._columns) or _SLIM)
         self._name = max(_LEAST_NAME, most if self._columns else min(longest, most))
-
-    @property
-    def head(self) -> Line:
-        name = left("  tool", 2 + self._name)
-        if self._columns:
-            return ((name + "".join(right(one.head, one.width) for one in self._columns), "muted"),)
-        room = self._width - 2 - self._name
-        numbers = f" val cost {'$' if self._unit == 'usd' else 'tok'}" if room > _LEAST_TAIL else " val"
-        return ((f"{name}{left(numbers, room - 4)}used", "muted"),)
+        heads = "".join(right(one.head, one.width) for one in self._columns)
+        if not heads:
+            room = width - 2 - self._name
+            numbers = f" val cost {'$' if unit == 'usd' else 'tok'}" if room > _LEAST_TAIL else " val"
+            heads = f"{left(numbers, room - 4)}used"
+        self.head: Line = ((left("  tool", 2 + self._name) + heads, "muted"),)
 
     def line(self, row: PlanRow) -> Line:
         """One tool: its state by a sign and a word, its value, what a use costs, how often it was used and may be."""
@@ -98,15 +95,13 @@ class Columns:
             return (*start, (cells, "muted"), (right(word, last.width), tone))
         # as much as there is room for: the state is told first, then the uses, the value and the cost
         room = self._width - 2 - self._name
-        value, cost = _short(f"{row.value:.2f}"), self._short_cost(row.cost)
-        spread = f"±{self._short_cost(row.spread)}" if row.spread else ""
+        value = _short(f"{row.value:.2f}")
+        cost, spread = (_short(_expected(part, self._unit).removesuffix(" tok")) for part in (row.cost, row.spread))
+        spread = f"±{spread}" if row.spread else ""
         end = f"{row.used}/{row.planned} {word}"
         choices = ((f" {value} {cost}{spread} ", end), (f" {value} {cost} ", end), (f" {value} ", end), (" ", end))
         front, end = next((one for one in choices if cell_len("".join(one)) <= room), (" ", fit(word, room - 1)))
         return (*start, (left(front, room - cell_len(end)), "muted"), (end, tone))
-
-    def _short_cost(self, value: int) -> str:
-        return tokens(value) if self._unit == "tokens" else _short(_expected(value, "usd").replace("$", ""))
 
 
 def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
@@ -131,6 +126,7 @@ def _expected(value: int, unit: Unit) -> str:
 
 def _short(number: str) -> str:
     """A decimal without what is no news: `.91`, `1.0`, `.0012`, `<.0001`."""
+    number = number.replace("$", "")
     if number == "1.00":
         return "1.0"
     return number.replace("0.", ".", 1) if number.startswith(("0.", "<0.")) else number
