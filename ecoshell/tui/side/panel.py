@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 _LABEL = 11
 FILTER = Binding("slash", "filter", "filter", key_display="/")
 """For panels to put among their own keys."""
-COMFORTABLE = 14
+_COMFORTABLE = 14
 """Items a panel would like to show, where there is no more room than needed."""
 _ROOMY_FROM = 8
 """Lines of the panel from which on more than the list and a line above it are shown."""
@@ -200,6 +200,8 @@ class ListPanel(Panel, Generic[Item]):
         """Names that are shown only where a filter finds them."""
         self.roomy = False
         """Whether there is room for more than the list and a line above it."""
+        self.around = 0
+        """Lines it would like to show above and below the list, its title and a free line included."""
         self._order: Sequence[str] = ()
         self._typing = False
         self._below: list[Line] = []
@@ -214,7 +216,7 @@ class ListPanel(Panel, Generic[Item]):
 
     @abstractmethod
     def above(self, width: int) -> list[Line]:
-        """What stands above the list."""
+        """What stands above the list; sets `around`."""
 
     @abstractmethod
     def item_line(self, item: Item, width: int) -> Line:
@@ -223,6 +225,10 @@ class ListPanel(Panel, Generic[Item]):
     @abstractmethod
     def about(self, item: Item, width: int) -> list[Line]:
         """What is said below the list of the highlighted item."""
+
+    @property
+    def wanted(self) -> int:
+        return 1 if self.folded else self.around + min(len(self.shown), _COMFORTABLE)
 
     def below(self, width: int) -> list[Line]:
         return self.about(self.items[self.current], width) if self.current and self.has_focus and self.roomy else []

@@ -13,7 +13,7 @@ from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.events.describe import planned_share, price_range, untried
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing
-from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, ListPanel, Piece, Tone, bar, ends, percent, row
+from ecoshell.tui.side.panel import FILTER, Line, ListPanel, Piece, Tone, bar, ends, percent, row
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import amount, fit, fit_middle, left, right, tokens
 from ecoshell.untrusted import visible_line
@@ -58,7 +58,8 @@ class Columns:
     """The columns of one plan at one width: one for every number, or none where a row has to make do for itself."""
 
     def __init__(self, plan: PlanChanged, width: int) -> None:
-        unit = self._unit = plan.unit
+        unit = plan.unit
+        self._unit: Unit = unit
         self._enforced = plan.enforced
         self._width = width
         value = _Column("value", 6, lambda row: f"{row.value:.2f}")
@@ -210,13 +211,6 @@ class PlanPanel(ListPanel[PlanRow]):
         super().__init__(state)
         self._laid_out: tuple[PlanChanged, int, Columns] | None = None
 
-    @property
-    def wanted(self) -> int:
-        if self.folded:
-            return 1
-        around = len(self._above(self._area.width)) + len(self.below(self._area.width)) + 2
-        return around + min(len(self.shown), COMFORTABLE)
-
     def known(self) -> Mapping[str, PlanRow]:
         """The rows of the plan; those of which nothing is known share a line while nothing is filtered."""
         rows = self.state.shown_plan.rows if self.state.shown_plan else ()
@@ -224,9 +218,18 @@ class PlanPanel(ListPanel[PlanRow]):
         return {row.tool: row for row in rows}
 
     def above(self, width: int) -> list[Line]:
-        around = len(self._above(width, 0)) + len(self.below(width)) + min(len(self.shown), _LEAST_ROWS)
-        lines = self._above(width, min(GRAPH_LINES, self._area.height - around))
-        if self.roomy or self.state.shown_plan is None:
+        """A parallel plan, with as many lines for its nodes as there is room for, and what the plan has for tools."""
+        plan, branching = self.state.shown_plan, self.state.branching
+        lines = heading_lines(self.state, width)
+        if plan is not None:
+            lines.append(self._columns(plan, width).head)
+        others = len(lines) + len(self.below(width))
+        self.around = others + 2
+        if branching is not None:
+            self.around += len(graph_lines(branching, width))
+            room = self._area.height - others - 1 - min(len(self.shown), _LEAST_ROWS)
+            lines = [*graph_lines(branching, width, min(GRAPH_LINES, room)), *lines]
+        if self.roomy or plan is None:
             return lines
         return lines[:1] if self._area.height > _TINY else []
 
@@ -275,10 +278,3 @@ class PlanPanel(ListPanel[PlanRow]):
         if self._laid_out is None or self._laid_out[:2] != (plan, width):
             self._laid_out = (plan, width, Columns(plan, width))
         return self._laid_out[2]
-
-    def _above(self, width: int, graph_room: int = GRAPH_LINES) -> list[Line]:
-        """What stands above the list, a parallel plan with as many lines for its nodes as there is room for."""
-        branching = self.state.branching
-        graph = graph_lines(branching, width, graph_room) if branching else []
-        lines = [*graph, *heading_lines(self.state, width)]
-        return [*lines, self._columns(self.state.shown_plan, width).head] if self.state.shown_plan else lines

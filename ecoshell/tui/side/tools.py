@@ -6,7 +6,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from ecoshell.events.describe import part_size
-from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, ListPanel, bar, percent, row
+from ecoshell.tui.side.panel import FILTER, Line, ListPanel, bar, percent, row
 from ecoshell.tui.side.panel_state import ToolState
 from ecoshell.tui.text import fit, fit_middle, left, right, tokens
 from ecoshell.untrusted import visible_line
@@ -50,19 +50,14 @@ class ToolsPanel(ListPanel[ToolState]):
     MORE = "schema"
     NOTHING = "no tool is known"
 
-    @property
-    def wanted(self) -> int:
-        if self.folded:
-            return 1
-        told = self.state.standing.context if self.state.standing else None
-        return _AROUND + len(told.parts if told else ()) + max(1, min(len(self.shown), COMFORTABLE))
-
     def known(self) -> Mapping[str, ToolState]:
         """Registered tools stand first, as those registered last come into the context last."""
         return {tool.name: tool for tool in sorted(self.state.tools, key=lambda tool: not tool.registered)}
 
     def above(self, width: int) -> list[Line]:
         standing = self.state.standing
+        told = standing.context if standing else None
+        self.around = _AROUND + len(told.parts if told else ()) + (0 if self.shown else 1)
         if standing is None:
             return [(("known once the session is open", "muted"),)]
         now, everything = self.state.context_tokens, standing.everything_tokens
@@ -75,7 +70,7 @@ class ToolsPanel(ListPanel[ToolState]):
         lines.append(((drawn, "tool"), (f" {used}", "text")))
         if self.state.saved_tokens:
             lines.append(row("saved", f"{tokens(self.state.saved_tokens)} tok so far", width))
-        if (told := standing.context) is not None:  # what the model is told besides tools
+        if told is not None:  # what the model is told besides tools
             for part in told.parts:
                 yours = ", yours" if part.name == "user" else ""
                 label = "facts" if part.name == "facts" else "AGENTS.md"
