@@ -132,11 +132,12 @@ class Agent:
         from ecoshell.assembly.parts import tools_of
         from ecoshell.assembly.shell import assemble
 
+        own = self._owned
         self._shell = await assemble(
             self._options,
             self._user,
             paths=self._paths,
-            model_factory=lending(self._own_model),
+            model_factory=lending(lambda name: own if own is not None and name == own.traits.name else None),
             tools=tools_of if self._tools == EVERY_TOOL else self._tools_of,
         )
         self.outcome.session = self._shell.session
@@ -202,9 +203,6 @@ class Agent:
         if self._shell is None:
             raise UsageError("The agent is not open.", fix="Use it within `async with Agent(…) as agent:`.")
         return self._shell
-
-    def _own_model(self, name: str) -> "Model | None":
-        return self._owned if self._owned is not None and name == self._owned.traits.name else None
 
     def _tools_of(self, settings: "Settings", workspace: "Workspace") -> list[Tool]:
         from ecoshell.assembly.parts import tool_named, tools_of

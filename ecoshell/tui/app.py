@@ -100,9 +100,10 @@ class ChatApp(ThemedApp[int]):
         self.run_worker(self.open_shell())
 
     async def _tell_of_themes(self) -> None:
-        themes = await self.learn_themes()
-        if themes.complaints:
-            self.chat.view.warn(themes.complaints)
+        if complaints := (await self.learn_themes()).complaints:
+            from ecoshell.tui.transcript import event_blocks  # no first frame waits for it
+
+            self.chat.view.column.insert(*map(event_blocks.notice, complaints))
 
     async def open_shell(self) -> None:
         """Try to open the shell; where that fails, it is said why."""
@@ -117,11 +118,9 @@ class ChatApp(ThemedApp[int]):
             self._failed = 1
             self.chat.failed(error, "What you typed is kept.")
 
-    def action_scroll_transcript(self, by: int) -> None:
-        self.chat.query_one(Transcript).action_page(by)
-
-    def action_end_of_transcript(self) -> None:
-        self.chat.query_one(Transcript).action_end()
+    async def action_transcript(self, action: str) -> None:
+        """Do something of the transcript's own, wherever one is."""
+        await self.chat.query_one(Transcript).run_action(action)
 
     def action_prompt(self) -> None:
         self.chat.query_one(Prompt).focus()

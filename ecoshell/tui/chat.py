@@ -72,8 +72,8 @@ class ChatScreen(Screen[None]):
         _hidden("f7", "run('/model')", "models", "choose another model"),
         _hidden("f8", "run('/settings')", "settings", "look at the settings and change them"),
         _hidden("f9", "open", "panels", "hide the panels, or show them"),
-        _hidden("ctrl+f", "search", "search", "search the transcript"),
-        _hidden("ctrl+o", "unfold", "open the last fold", "open or fold the newest long output"),
+        _hidden("ctrl+f", "app.transcript('search')", "search", "search the transcript"),
+        _hidden("ctrl+o", "app.transcript('fold(True)')", "open the last fold", "open or fold the newest long output"),
     ]
     HELP = "Type below; what happens is told above, and the panels beside it say what it costs."
     app: "ChatApp"
@@ -307,12 +307,6 @@ class ChatScreen(Screen[None]):
         layout = self.query_one(SideLayout)
         await (layout.open(tab) if tab else layout.toggle())
 
-    def action_search(self) -> None:
-        self.query_one(Transcript).action_search()
-
-    def action_unfold(self) -> None:
-        self.query_one(Transcript).action_fold(newest=True)
-
     # -- what the widgets want
 
     def on_hint(self, event: Hint) -> None:
@@ -351,10 +345,10 @@ class QuestionSpot(Vertical):
         async with self._turn:
             try:
                 await self.mount(question)
-                if question.continues or not (prompt.text or prompt.typing):
-                    question.begin()
-                else:
+                if not question.continues and (prompt.text or prompt.typing):
                     question.border_subtitle = "shift+tab comes here"
+                elif not question.continues:
+                    question.focus()
                 return await question.answer
             finally:
                 question.remove()

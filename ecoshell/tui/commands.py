@@ -72,7 +72,7 @@ async def _settings(app: "ChatApp", argument: str) -> Printed:
 
 
 async def _search(app: "ChatApp", argument: str) -> Printed:
-    app.chat.action_search()
+    await app.action_transcript("search")
     return Printed("")
 
 

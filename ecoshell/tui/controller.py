@@ -98,9 +98,6 @@ class TranscriptController:
         self.column.drop()
         self.column.add(event_blocks.error(ErrorHappened.of(error, kept)), event_blocks.notice(_AGAIN))
 
-    def warn(self, complaints: Sequence[str]) -> None:
-        self.column.insert(*map(event_blocks.notice, complaints))
-
     def wait(self, question: str, model: str) -> None:
         self.title.state = f"opening {model} …"
         self.column.open(event_blocks.question(question, waiting=f"waits until {model} is ready"))

@@ -43,7 +43,10 @@ _PER_LINE = 75
 """Characters a folded line has room for on a narrow screen."""
 _BETWEEN = "  "
 _LONGEST_NAME = 30
-_NAMED = "the model's name: embedded, local:FILE.gguf, or a provider's"
+_NAMED = {
+    "raise": "the new cap: 0.50 for dollars, 20000tok for tokens",
+    "model": "the model's name: embedded, local:FILE.gguf, or a provider's",
+}
 _INSTRUCTIONS, _RATIONALE, _ARGUMENT = 5, 3, 6
 """Lines that are shown of a project's file, of what a model says, and of one argument until they are unfolded."""
 _BESIDE_A_DIFF = 1
@@ -60,18 +63,13 @@ def choice(key: str, words: Content | str, action: str) -> Content:
 
 
 class Choices(Static):
-    """The ways to answer a question, on one line or one below the other."""
+    """The ways to answer a question, as many on one line as there is room for."""
 
     DEFAULT_CSS = """
     Choices { link-style: none; link-background: initial; link-color: $foreground; link-style-hover: underline; }
     """
 
     choices: reactive[Sequence[Content]] = reactive((), layout=True)
-
-    def __init__(self, choices: Sequence[Content] = (), *, below: bool = False, classes: str = "") -> None:
-        super().__init__(classes=classes)
-        self._below = below
-        self.choices = choices
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._lines(width))
@@ -87,7 +85,7 @@ class Choices(Static):
     def _lines(self, width: int) -> list[Content]:
         lines: list[Content] = []
         for choice in self.choices:
-            if lines and not self._below and lines[-1].cell_length + len(_BETWEEN) + choice.cell_length <= width:
+            if lines and lines[-1].cell_length + len(_BETWEEN) + choice.cell_length <= width:
                 lines[-1] = Content.assemble(lines[-1], _BETWEEN, choice)
             else:
                 lines.append(choice)
@@ -121,44 +119,39 @@ class Question(VerticalScroll, Generic[T]):
     }
     """
     continues = False
-    """Whether the person was just busy with it: then it is asked where they are."""
+    """Whether the person was just busy with it, and goes on with what it asks."""
 
-    def __init__(self, title: str, *about: Widget, note: str = "") -> None:
-        """What it is `about` scrolls; the note only accompanies, and stays in sight."""
+    def __init__(self, title: str, refusal: T, *about: Widget, note: str = "") -> None:
+        """`refusal` is what esc answers; what it is `about` scrolls; the note only accompanies, and stays in sight."""
         super().__init__()
         self.border_title = Content(title)
+        self._refusal = refusal
         self._about = about
         self._note = note
+        self._fault = Static(classes="fault", markup=False)
+        self._field = Field(compact=True)
+        self._choices = Choices()
         self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._whole = self._folds = False
         """Whether nothing is folded, and whether anything can be."""
 
     def compose(self) -> ComposeResult:
+        self.redraw()
         yield from self._about
         with Foot():
-            yield Static(classes="fault", markup=False)
+            yield self._fault
             if self._note:
                 yield Static(self._note, classes="quiet", markup=False)
-            yield Field(compact=True)
-            yield Choices(classes="choices")
+            yield self._field
+            yield self._choices
 
-    def on_mount(self) -> None:
-        self.redraw()
-
-    def begin(self) -> None:
-        self.focus()
-
-    def show_choices(self) -> None:
-        """Show the ways to answer, from the keys; where something is folded, or was, the key for that is with them."""
+    def redraw(self) -> None:
+        """Show what may be folded as it is now, and the ways to answer, from the keys, with that for folding."""
         bindings = [one for one in self.BINDINGS if isinstance(one, Binding) and one.show]
         choices = [choice(one.key.partition(",")[0], one.description, one.action) for one in bindings]
         if self._folds:
             choices.append(choice("f", "fold" if self._whole else "all", "fold"))
-        self.query_one(".choices", Choices).choices = choices
-
-    def redraw(self) -> None:
-        """Show what may be folded as it is now, and the ways to answer."""
-        self.show_choices()
+        self._choices.choices = choices
 
     def action_fold(self) -> None:
         """Show long texts whole, or fold them again."""
@@ -173,20 +166,20 @@ class Question(VerticalScroll, Generic[T]):
         return visible(shown), f"  {more}" if more else ""
 
     def ask_for(self, placeholder: str, proposed: str = "") -> None:
-        field = self.query_one(Field)
-        field.value, field.placeholder = proposed, placeholder
-        field.cursor_position = len(proposed)
-        field.add_class("-on")
-        field.focus()
+        self._field.value, self._field.placeholder = proposed, placeholder
+        self._field.cursor_position = len(proposed)
+        self._field.add_class("-on")
+        self._field.focus()
 
-    def leave_field(self) -> bool:
-        """Go back from what is typed; says whether anything was."""
-        field = self.query_one(Field)
-        typing = field.has_class("-on")
-        field.remove_class("-on")
+    def action_back(self) -> None:
+        """Go back from what is typed to the question; where nothing is, refuse."""
+        if not (self._field.has_class("-on") or self.has_class("-editing")):
+            self.resolve(self._refusal)
+        self._field.remove_class("-on")
+        self.remove_class("-editing")
         self.complain("")
+        self.redraw()
         self.focus()
-        return typing
 
     def resolve(self, answer: T) -> None:
         """Answer, unless that has happened already."""
@@ -195,9 +188,8 @@ class Question(VerticalScroll, Generic[T]):
 
     def complain(self, text: str) -> None:
         """Say what is wrong with what was typed; nothing takes it away."""
-        line = self.query_one(".fault", Static)
-        line.update(Content(f"! {visible(text)}"))
-        line.set_class(bool(text), "-on")
+        self._fault.update(Content(f"! {visible(text)}"))
+        self._fault.set_class(bool(text), "-on")
 
     async def on_key(self, event: Key) -> None:
         """A letter that answers nothing begins a message."""
@@ -241,7 +233,7 @@ class TrustQuestion(Question[Trust]):
         until = "Trusted or not, it is asked about again when it has changed."
         title = f"? may the model follow AGENTS.md of this project{changed}"
         self._instructions = Static(markup=False)
-        super().__init__(title, self._instructions, note=f"{visible_line(wanted.file)}\n{until}")
+        super().__init__(title, "later", self._instructions, note=f"{visible_line(wanted.file)}\n{until}")
         self._wanted = wanted
 
     def redraw(self) -> None:
@@ -258,7 +250,7 @@ class ArgumentsEditor(KeysInOrder, TextArea):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,ctrl+s", "answer('submit')", "run with these"),
-        Binding("escape", "answer('leave')", "back"),
+        Binding("escape", "answer('back')", "back"),
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "new line", show=False),
     ]
     HELP = "The call runs with these arguments once you press enter; esc leaves them as they were."
@@ -312,48 +304,36 @@ class ApprovalQuestion(Question[Approval]):
             diff = Content("\n").join([*new, *(Content.styled(line, _SIGNS.get(line[:1], "")) for line in hunks)])
             about.insert(2, Static(diff, classes="changes", markup=False))
         note = f"{visible(wanted.reason)}{price}"
-        super().__init__(f"? may {visible_line(wanted.name)} run", *about, note=note)
+        super().__init__(f"? may {visible_line(wanted.name)} run", Approval("no"), *about, note=note)
         self._wanted = wanted
         self.continues = bool(wanted.fault)
 
     def on_mount(self) -> None:
-        self.query_one(Field).select_on_focus = False
+        """Have arguments that could not be taken edited on."""
         if self._wanted.fault:
             self.complain(self._wanted.fault)
-
-    def begin(self) -> None:
-        """Take the keys; arguments that could not be taken are edited on."""
-        if self.continues:
             self.action_edit()
-        else:
-            self.focus()
 
     def action_decide(self, decision: Decision) -> None:
         changed = self._wanted.arguments if self._wanted.fault and decision != "no" else None
         self.resolve(Approval(decision, changed))
 
-    def action_back(self) -> None:
-        """Leave the field of what to do instead; without one, say no."""
-        if not self.action_leave():
-            self.action_decide("no")
-
     def action_instead(self) -> None:
         """Ask what is to be done in the place of the call."""
-        self.ask_for("what to do instead", self.query_one(Field).value)
-        telling = choice("enter", "no, and do this instead", "refuse")
-        self.query_one(Choices).choices = (telling, choice("esc", "back", "leave"))
+        self._field.select_on_focus = False
+        self.ask_for("what to do instead", self._field.value)
+        self._choices.choices = (choice("enter", "no, and do this instead", "refuse"), choice("esc", "back", "back"))
 
     @on(Input.Submitted)
     def action_refuse(self) -> None:
-        self.resolve(Approval("no", instead=self.query_one(Field).value.strip()))
+        self.resolve(Approval("no", instead=self._field.value.strip()))
 
     def action_edit(self) -> None:
         text = json.dumps(dict(self._wanted.arguments), ensure_ascii=False, indent=2, default=str)
         # what the terminal could obey is written as JSON escapes it
         self._editor.text = "".join(one if visible(one) == one else json.dumps(one)[1:-1] for one in text)
         self.add_class("-editing")
-        editing = choice("enter", "run it with these", "submit")
-        self.query_one(Choices).choices = (editing, choice("esc", "back", "leave"))
+        self._choices.choices = (choice("enter", "run it with these", "submit"), choice("esc", "back", "back"))
         self._editor.focus()
 
     def action_submit(self) -> None:
@@ -361,12 +341,6 @@ class ApprovalQuestion(Question[Approval]):
             self.resolve(Approval("once", parse_arguments(self._editor.text)))
         except UsageError as wrong:
             self.complain(str(wrong))
-
-    def action_leave(self) -> bool:
-        """Back to the question, the arguments as they were; says whether a line was typed."""
-        self.remove_class("-editing")
-        self.show_choices()
-        return self.leave_field()
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         """What is typed here is no draft of a question."""
@@ -396,12 +370,20 @@ class MoneyQuestion(Question[M]):
     ]
 
     def __init__(
-        self, title: str, text: Content, offers: Sequence[ModelOffer], make: Callable[..., M], unit: Unit = "usd"
+        self,
+        title: str,
+        text: Content,
+        offers: Sequence[ModelOffer],
+        make: Callable[..., M],
+        *,
+        unit: Unit = "usd",
+        enough: str = "",
     ) -> None:
         """`make` makes an answer of its kind and its value; of each offer it is told where the model runs, what it may
-        cost, and whether there is room."""
+        cost, and whether there is room. `enough` is the cap that is proposed.
+        """
         names = [fit_middle(visible_line(offer.name), _LONGEST_NAME) for offer in offers]
-        choices: list[Content] = []
+        listed: list[Choices] = []
         for number, (name, offer) in enumerate(zip(names, offers, strict=True), 1):
             size = f"≤ {tokens(offer.most_tokens)} tok  " if unit == "tokens" else ""  # under a cap in tokens
             price = "free" if offer.most_nano == 0 else money(offer.most_nano)
@@ -409,25 +391,21 @@ class MoneyQuestion(Question[M]):
             room = "" if offer.fits else "  may not fit"
             details = f"  {'local' if offer.local else 'remote'}  {size}{most}{room}"
             words = Content.assemble(f"{name:<{max(map(len, names))}}", (details, QUIET))
-            choices.append(choice(str(number), words, f"take({number})"))
-        listed = [Choices(choices, below=True, classes="offers")] if choices else []
-        super().__init__(title, Static(text, markup=False), *listed)
+            listed.append(Choices())
+            listed[-1].choices = [choice(str(number), words, f"take({number})")]
+        super().__init__(title, make("stop"), Static(text, markup=False), *listed)
         self._offers = tuple(offers)
         self._make = make
-        self._typing: Literal["cap", "model"] = "model"
+        self._enough = enough
+        self._typing: Literal["raise", "model"] = "model"
 
     def action_take(self, number: int) -> None:
         if number <= len(self._offers):
             self.resolve(self._make("model", self._offers[number - 1].name))
 
-    def action_name_model(self) -> None:
-        self._typing = "model"
-        self.ask_for(_NAMED)
-
-    def action_back(self) -> None:
-        """Leave the field; without one, stop."""
-        if not self.leave_field():
-            self.action_choose("stop")
+    def action_type(self, kind: Literal["raise", "model"]) -> None:
+        self._typing = kind
+        self.ask_for(_NAMED[kind], self._enough if kind == "raise" else "")
 
     def action_choose(self, kind: str) -> None:
         self.resolve(self._make(kind))
@@ -438,9 +416,9 @@ class MoneyQuestion(Question[M]):
         if not value:
             return
         try:
-            if self._typing == "cap":
+            if self._typing == "raise":
                 parse_amount(value)
-            self.resolve(self._make("raise" if self._typing == "cap" else "model", value))
+            self.resolve(self._make(self._typing, value))
         except UsageError as wrong:
             self.complain(str(wrong))
 
@@ -449,8 +427,8 @@ class LimitQuestion(MoneyQuestion[LimitChoice]):
     """The next call could pass a cap: what now?"""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "raise_cap", "raise cap"),
-        Binding("m", "name_model", "another model"),
+        Binding("r", "type('raise')", "raise cap"),
+        Binding("m", "type('model')", "another model"),
         Binding("a", "choose('answer')", "answer from what there is"),
         Binding("s", "choose('stop')", "stop"),
     ]
@@ -462,12 +440,8 @@ class LimitQuestion(MoneyQuestion[LimitChoice]):
     def __init__(self, hit: LimitHit) -> None:
         need, left = amount(hit.need, hit.unit), amount(hit.left, hit.unit)
         title = f"■ {visible_line(hit.scope)} cap: needs {need}, {left} is left"
-        super().__init__(title, Content(visible(hit.message)), hit.offers, LimitChoice, hit.unit)
-        self._hit = hit
-
-    def action_raise_cap(self) -> None:
-        self._typing = "cap"
-        self.ask_for("the new cap: 0.50 for dollars, 20000tok for tokens", enough_text(self._hit))
+        text, enough = Content(visible(hit.message)), enough_text(hit)
+        super().__init__(title, text, hit.offers, LimitChoice, unit=hit.unit, enough=enough)
 
 
 class CostQuestion(MoneyQuestion[CostChoice]):
@@ -476,7 +450,7 @@ class CostQuestion(MoneyQuestion[CostChoice]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g,y", "choose('go')", "go on"),
         Binding("d", "choose('always')", "don't ask again"),
-        Binding("m", "name_model", "another model"),
+        Binding("m", "type('model')", "another model"),
         Binding("a", "choose('answer')", "answer now"),
         Binding("s", "choose('stop')", "stop"),
     ]

@@ -18,7 +18,7 @@ from ecoshell.messages import Usage
 from ecoshell.paths import Paths
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.layout import SideLayout
-from ecoshell.tui.side.panel import ToolWanted
+from ecoshell.tui.side.panel import Line, Panel, ToolWanted
 from ecoshell.tui.themes import ThemedApp
 
 NEAR = replace(CAP, spent=441_000_000, held=12_000_000)
@@ -40,6 +40,17 @@ TWO_MODELS: tuple[Event, ...] = (
     BudgetSettled(2, "planner", "openai/gpt-4.1-mini", 12_400_000, Usage(8_700, 420, cached=4_100), True, 6.4),
     BudgetHeld(3, "caller", "local:/home/me/models/qwen2.5-1.5b-instruct-q4.gguf", 0, 1_900, 256, clamped=False),
 )
+
+
+def plain(lines: Iterable[Line]) -> str:
+    """Lines of a panel without looks."""
+    return "\n".join("".join(text for text, _ in line) for line in lines)
+
+
+def said(panel: Panel) -> str:
+    """What a panel shows on the screen."""
+    rows = (panel.render_line(y).text.rstrip() for y in range(panel.scrollable_content_region.height))
+    return "\n".join(rows).strip("\n")
 
 
 def many_tools(count: int = 527) -> Standing:

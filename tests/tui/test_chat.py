@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from side_play import said
 from textual.events import Paste
 from tui_play import CAP, COUNTING, FINISHED, HIT, STARTED, WANTED, WRITING, FakeShell, eventually
 
@@ -42,7 +43,7 @@ def seen(app: ChatApp) -> str:
 
 
 def panel(app: ChatApp, kind: type[BudgetPanel] | type[ToolsPanel]) -> str:
-    return app.chat.query_one(kind).text
+    return said(app.chat.query_one(kind))
 
 
 def hint(app: ChatApp) -> str:

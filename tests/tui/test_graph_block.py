@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from plan_play import USED
 from rich.cells import cell_len
 from rich.style import Style
-from side_play import READY, SideApp
+from side_play import READY, SideApp, plain, said
 from tui_play import eventually
 
 from ecoshell.events import CallFinished, CallStarted, GraphPlanned, NodeChanged, TextArrived, ToolRegistered
 from ecoshell.sessions.plans import Branching
-from ecoshell.tui.side.panel import plain
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import PlanPanel, graph_lines, progress
 from ecoshell.tui.transcript.blocks import TONES
@@ -146,11 +145,11 @@ async def test_the_plan_panel_follows_the_branches_above_the_tools(paths):
         panel = app.chat.query_one(PlanPanel)
         for event in (STARTED, USED, PLANNED, *RUNNING):
             app.body.side.hear(event)
-        await eventually(pilot, lambda: "0 of 5 done, 3 running" in panel.text)
-        assert panel.text.index("* calculate") < panel.text.index("for tools")
+        await eventually(pilot, lambda: "0 of 5 done, 3 running" in said(panel))
+        assert said(panel).index("* calculate") < said(panel).index("for tools")
         for event in FAILED:
             app.body.side.hear(event)
-        await eventually(pilot, lambda: "2 of 5 done, 1 failed, 2 skipped" in panel.text)
+        await eventually(pilot, lambda: "2 of 5 done, 1 failed, 2 skipped" in said(panel))
         await pilot.press("f3", "minus")
         await eventually(pilot, lambda: "2 of 5 done" in panel.title)
 
@@ -159,5 +158,5 @@ async def test_the_plan_panel_has_the_branches_where_turns_are_not_planned_by_bu
     app = SideApp(paths, replace(READY, plan="off"), (STARTED, REPAIRED))
     async with app.run_test(size=(120, 50)) as pilot:
         panel = app.chat.query_one(PlanPanel)
-        await eventually(pilot, lambda: "2 of 4 done" in panel.text)
-        assert "plan off" in panel.text
+        await eventually(pilot, lambda: "2 of 4 done" in said(panel))
+        assert "plan off" in said(panel)

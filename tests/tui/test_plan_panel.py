@@ -14,7 +14,7 @@ from plan_play import (
     USED,
     plan_of_many,
 )
-from side_play import READY, SideApp
+from side_play import READY, SideApp, said
 from tui_play import FINISHED, STANDING, STARTED, FakeShell, eventually
 
 from ecoshell.agent.shell import ToolDetails
@@ -41,21 +41,21 @@ def doing(app) -> str:
 async def test_the_panel_follows_a_turn_from_planned_to_used_to_replanned_to_forbidden(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
-        await eventually(pilot, lambda: "no plan yet" in panel(app).text)
+        await eventually(pilot, lambda: "no plan yet" in said(panel(app)))
         app.body.side.hear(STARTED)
         app.body.side.hear(PLANNED)
-        await eventually(pilot, lambda: "0/2 ok" in panel(app).text)
+        await eventually(pilot, lambda: "0/2 ok" in said(panel(app)))
         assert panel(app).title.strip() == "▼ PLAN  btp"
         app.body.side.hear(USED)
-        await eventually(pilot, lambda: "1/2 ok" in panel(app).text)
+        await eventually(pilot, lambda: "1/2 ok" in said(panel(app)))
         assert panel(app).title.strip() == "▼ PLAN  btp · replanned 1×"
         app.body.side.hear(QUOTA)
-        await eventually(pilot, lambda: "2/2 quota" in panel(app).text)
+        await eventually(pilot, lambda: "2/2 quota" in said(panel(app)))
         app.body.side.hear(BLACKLISTED)
-        await eventually(pilot, lambda: "1/1 blacklist" in panel(app).text)
+        await eventually(pilot, lambda: "1/1 blacklist" in said(panel(app)))
         app.body.side.hear(SPENT)
-        await eventually(pilot, lambda: "0/0 budget" in panel(app).text)
-        assert "↔ a step did not cost what was" in panel(app).text
+        await eventually(pilot, lambda: "0/0 budget" in said(panel(app)))
+        assert "↔ a step did not cost what was" in said(panel(app))
         assert panel(app).title.strip().endswith("replanned 4×")
 
 
@@ -66,11 +66,11 @@ async def test_a_plan_is_shown_with_the_next_frame(paths):
         app.body.side.hear(STARTED)
         app.body.side.hear(PLANNED)
         await pilot.pause()
-        assert "count_text" in panel(app).text
+        assert "count_text" in said(panel(app))
 
 
 async def test_many_plans_in_one_go_are_drawn_once(paths, monkeypatch):
-    app = SideApp(paths, past=(STARTED,))
+    app = SideApp(paths, past=(STARTED, USED))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
         drawn = []
@@ -115,11 +115,11 @@ async def test_on_a_tall_screen_everything_is_said_of_the_highlighted_row_as_soo
     app = SideApp(paths, past=(STARTED, USED))
     async with app.run_test(size=(120, 70)) as pilot:
         await pilot.press("f3")
-        await eventually(pilot, lambda: panel(app).text.endswith("$0.0012 ± $0.0003: worth its price"))
-        assert "√ count_text" in panel(app).text
+        await eventually(pilot, lambda: said(panel(app)).endswith("$0.0012 ± $0.0003: worth its price"))
+        assert "√ count_text" in said(panel(app))
         await pilot.press("f2")
-        await eventually(pilot, lambda: "worth its price" not in panel(app).text)
-        assert "Counts words." in app.chat.query_one(ToolsPanel).text
+        await eventually(pilot, lambda: "worth its price" not in said(panel(app)))
+        assert "Counts words." in said(app.chat.query_one(ToolsPanel))
 
 
 async def test_a_filter_finds_a_tool_among_many_and_escape_takes_it_away(paths):
@@ -130,9 +130,9 @@ async def test_a_filter_finds_a_tool_among_many_and_escape_takes_it_away(paths):
         assert app.wanted == [("why", "service_04_operation_041")]
         await pilot.press("escape")
         await pilot.pause()
-        assert len(panel(app).list.shown) == 60
+        assert len(panel(app).shown) == 60
         assert panel(app).has_focus
-        assert panel(app).text.splitlines()[-4] == "  and 16,404 more tools"
+        assert said(panel(app)).splitlines()[-4] == "  and 16,404 more tools"
 
 
 async def test_tools_of_which_nothing_is_known_share_a_line_until_a_filter_finds_them(paths):
@@ -141,12 +141,12 @@ async def test_tools_of_which_nothing_is_known_share_a_line_until_a_filter_finds
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f3")
         await pilot.pause()
-        assert [row.tool for row in panel(app).list.shown] == ["count_text", "read_file"]
-        assert "√ 4 tools not used yet: / finds them" in panel(app).text
+        assert panel(app).shown == ["count_text", "read_file"]
+        assert "√ 4 tools not used yet: / finds them" in said(panel(app))
         await pilot.press("slash", *"tool_3", "enter")
         await pilot.pause()
         assert app.wanted == [("why", "new_tool_3")]
-        assert "not used yet" not in panel(app).text
+        assert "not used yet" not in said(panel(app))
 
 
 async def test_no_row_moves_under_the_hand_and_all_are_in_order_afterwards(paths):
@@ -155,12 +155,12 @@ async def test_no_row_moves_under_the_hand_and_all_are_in_order_afterwards(paths
         await pilot.press("f3", "down", "down")
         await pilot.pause()
         app.body.side.hear(replace(USED, rows=USED.rows[::-1]))
-        await eventually(pilot, lambda: "1/2" in panel(app).text)
-        assert [row.tool for row in panel(app).list.shown] == [row.tool for row in PLANNED.rows]
-        assert panel(app).list.current.tool == "list_folder"
+        await eventually(pilot, lambda: "1/2" in said(panel(app)))
+        assert panel(app).shown == [row.tool for row in PLANNED.rows]
+        assert panel(app).current == "list_folder"
         await pilot.press("escape")
         await pilot.pause()
-        assert [row.tool for row in panel(app).list.shown] == [row.tool for row in USED.rows[::-1]]
+        assert panel(app).shown == [row.tool for row in USED.rows[::-1]]
 
 
 async def test_switching_plans_off_empties_the_panel_and_no_key_breaks_it(paths):
@@ -168,7 +168,7 @@ async def test_switching_plans_off_empties_the_panel_and_no_key_breaks_it(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f3", "down")
         app.chat.show(replace(READY, plan="off"))
-        await eventually(pilot, lambda: "plan off" in panel(app).text)
+        await eventually(pilot, lambda: "plan off" in said(panel(app)))
         assert panel(app).title.strip() == "▼ PLAN  off"
         await pilot.press("down", "end", "pageup", "enter")
         await pilot.pause()

@@ -17,7 +17,7 @@ from roles_play import (
     WITH_ADAPTERS,
     trio,
 )
-from side_play import TURN, SideApp
+from side_play import TURN, SideApp, plain, said
 from tui_play import FakeShell, eventually
 
 from ecoshell.agent.commands import Printed
@@ -26,7 +26,6 @@ from ecoshell.messages import Usage
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.cost import RolesPanel
-from ecoshell.tui.side.panel import plain
 from ecoshell.tui.side.panel_state import PanelState
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -169,13 +168,13 @@ async def test_t_shows_the_session_in_the_place_of_the_turn_and_the_turn_again(p
     async with app.run_test(size=(120, 44)) as pilot:
         panel = app.chat.query_one(RolesPanel)
         panel.focus()
-        await eventually(pilot, lambda: "turn 2" in panel.text)
-        assert "single" not in panel.text
+        await eventually(pilot, lambda: "turn 2" in said(panel))
+        assert "single" not in said(panel)
         await pilot.press("t")
-        await eventually(pilot, lambda: panel.text.startswith("session"))
-        assert "single" in panel.text
+        await eventually(pilot, lambda: said(panel).startswith("session"))
+        assert "single" in said(panel)
         await pilot.press("t")
-        await eventually(pilot, lambda: panel.text.startswith("turn 2"))
+        await eventually(pilot, lambda: said(panel).startswith("turn 2"))
 
 
 # -- what the line above the prompt says
@@ -223,4 +222,4 @@ async def test_another_mode_stands_in_the_title_and_its_roles_in_the_panel_at_on
         assert "one model, step by step" in title(app)
         await pilot.press("f6")
         await eventually(pilot, lambda: "three roles, step by step" in title(app))
-        await eventually(pilot, lambda: "summarizer  embedded" in app.chat.query_one(RolesPanel).text)
+        await eventually(pilot, lambda: "summarizer  embedded" in said(app.chat.query_one(RolesPanel)))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from side_play import REACHED, READY, TURN, TWO_MODELS, SideApp, many_tools
+from side_play import REACHED, READY, TURN, TWO_MODELS, SideApp, many_tools, said
 from textual.events import Paste
 from tui_play import eventually
 
@@ -22,7 +22,7 @@ def panel(app: SideApp, kind=ToolsPanel):
 
 
 def current(app: SideApp) -> str:
-    return panel(app).list.current.name
+    return panel(app).current
 
 
 def line(app: SideApp, y: int, kind=ToolsPanel) -> str:
@@ -34,15 +34,15 @@ async def test_the_panels_follow_the_events(paths):
     async with app.run_test(size=WIDE) as pilot:
         for event in TURN[:3]:
             app.body.side.hear(event)
-        await eventually(pilot, lambda: "thinking" in panel(app, RolesPanel).text)
-        assert "held now   $0.0071" in panel(app, BudgetPanel).text
+        await eventually(pilot, lambda: "thinking" in said(panel(app, RolesPanel)))
+        assert "held now   $0.0071" in said(panel(app, BudgetPanel))
         for event in TURN[3:]:
             app.body.side.hear(event)
-        await eventually(pilot, lambda: "1 call  2.1 s" in panel(app, RolesPanel).text)
-        assert "held now   nothing" in panel(app, BudgetPanel).text
-        assert "turn 1" in panel(app).text
+        await eventually(pilot, lambda: "1 call  2.1 s" in said(panel(app, RolesPanel)))
+        assert "held now   nothing" in said(panel(app, BudgetPanel))
+        assert "turn 1" in said(panel(app))
         app.body.side.hear(BudgetChanged((REACHED,)))
-        await eventually(pilot, lambda: "reached" in panel(app, BudgetPanel).text)
+        await eventually(pilot, lambda: "reached" in said(panel(app, BudgetPanel)))
 
 
 async def test_what_nobody_reported_is_shown_as_it_is_estimated_and_marked(paths):
@@ -56,9 +56,9 @@ async def test_what_nobody_reported_is_shown_as_it_is_estimated_and_marked(paths
         )
         app.body.side.hear(TURN[0])
         app.body.side.hear(stopped)
-        await eventually(pilot, lambda: "≈ 812 in · 40 out" in panel(app, RolesPanel).text)
-        assert "≈ $0.0012" in panel(app, RolesPanel).text
-        assert "so far     ≈ $0.0012 · ≈ 852 tok" in panel(app, BudgetPanel).text
+        await eventually(pilot, lambda: "≈ 812 in · 40 out" in said(panel(app, RolesPanel)))
+        assert "≈ $0.0012" in said(panel(app, RolesPanel))
+        assert "so far     ≈ $0.0012 · ≈ 852 tok" in said(panel(app, BudgetPanel))
 
 
 async def test_text_that_arrives_draws_no_panel(paths, monkeypatch):
@@ -79,10 +79,10 @@ async def test_before_the_session_is_open_the_panels_say_so(paths):
     app = SideApp(paths, standing=None)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
-        assert panel(app, BudgetPanel).text == "known once the session is open"
-        assert panel(app).text == "known once the session is open"
+        assert said(panel(app, BudgetPanel)) == "known once the session is open"
+        assert said(panel(app)) == "known once the session is open"
         app.chat.show(READY)
-        await eventually(pilot, lambda: "○ read_file" in panel(app).text)
+        await eventually(pilot, lambda: "○ read_file" in said(panel(app)))
 
 
 async def test_another_session_takes_the_place_of_the_first(paths):
@@ -91,9 +91,9 @@ async def test_another_session_takes_the_place_of_the_first(paths):
         await pilot.pause()
         await app.body.side.recall(TWO_MODELS[len(TURN) : -1])
         app.chat.show(READY)
-        await eventually(pilot, lambda: "planner" in panel(app, RolesPanel).text)
-        assert "single" not in panel(app, RolesPanel).text
-        assert "saved" not in panel(app).text
+        await eventually(pilot, lambda: "planner" in said(panel(app, RolesPanel)))
+        assert "single" not in said(panel(app, RolesPanel))
+        assert "saved" not in said(panel(app))
 
 
 async def test_enter_shows_the_highlighted_tools_document(paths):
@@ -128,16 +128,16 @@ async def test_a_tool_that_is_registered_from_the_list_stays_under_the_highlight
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", *["pagedown"] * 4, "r")
         await pilot.pause()
-        name, at, top = current(app), panel(app).list.highlighted, panel(app).scroll_offset.y
+        name, at, top = current(app), panel(app).highlighted, panel(app).scroll_offset.y
         rows = tuple(
             replace(row, registered=True, by="user") if row.name == name else row for row in many_tools().tools
         )
         app.chat.show(replace(many_tools(), tools=rows))
-        await eventually(pilot, lambda: panel(app).list.current.registered)
-        assert (current(app), panel(app).list.highlighted, panel(app).scroll_offset.y) == (name, at, top)
+        await eventually(pilot, lambda: panel(app).items[current(app)].registered)
+        assert (current(app), panel(app).highlighted, panel(app).scroll_offset.y) == (name, at, top)
         await pilot.press("escape")
         await pilot.pause()
-        assert panel(app).list.highlighted < at
+        assert panel(app).highlighted < at
         assert current(app) == name
 
 
@@ -146,16 +146,16 @@ async def test_typing_after_a_slash_filters_and_escape_takes_the_filter_away(pat
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "slash", *"ration 500")
         await pilot.pause()
-        assert "/ ration 500▏ 3 fit" in panel(app).text
+        assert "/ ration 500▏ 3 fit" in said(panel(app))
         assert current(app).endswith("operation_500")
         await pilot.press("backspace")
-        assert "/ ration 50▏" in panel(app).text
+        assert "/ ration 50▏" in said(panel(app))
         await pilot.press("down", "r")
         await pilot.pause()
         assert app.wanted[0][0] == "register"
-        assert "/ ration 50 " in panel(app).text
+        assert "/ ration 50 " in said(panel(app))
         await pilot.press("escape")
-        assert "/ ration" not in panel(app).text
+        assert "/ ration" not in said(panel(app))
         assert panel(app).has_focus
 
 
@@ -163,8 +163,8 @@ async def test_letters_that_are_keys_elsewhere_are_letters_in_the_filter(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "slash", *"run-/ <")
-        assert panel(app).list.filter == "run-/ <"
-        assert "nothing fits" in panel(app).text
+        assert panel(app).filter == "run-/ <"
+        assert "nothing fits" in said(panel(app))
         assert app.wanted == []
         await pilot.press("ctrl+u", *"run", "enter")
         await pilot.pause()
@@ -176,9 +176,9 @@ async def test_a_paste_goes_into_the_filter_as_one_line(paths):
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "slash")
         panel(app).post_message(Paste("read\n\x1b[31m" + "x" * 10_000))
-        await eventually(pilot, lambda: panel(app).list.filter)
-        assert panel(app).list.filter.startswith("read ␛[31mxxx")
-        assert len(panel(app).list.filter) == 100
+        await eventually(pilot, lambda: panel(app).filter)
+        assert panel(app).filter.startswith("read ␛[31mxxx")
+        assert len(panel(app).filter) == 100
 
 
 async def test_backspace_in_an_empty_filter_ends_it(paths):
@@ -193,13 +193,13 @@ async def test_the_highlight_the_filter_and_the_place_stay_through_updates(paths
     app = SideApp(paths, standing=many_tools())
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "slash", *"service", *["pagedown"] * 5)
-        before = (current(app), panel(app).list.filter, panel(app).scroll_offset.y)
+        before = (current(app), panel(app).filter, panel(app).scroll_offset.y)
         assert before[2] > 0
         for event in TURN:
             app.body.side.hear(event)
         app.chat.show(replace(many_tools(), context_tokens=9_900))
-        await eventually(pilot, lambda: "9.9k of" in panel(app).text)
-        assert (current(app), panel(app).list.filter, panel(app).scroll_offset.y) == before
+        await eventually(pilot, lambda: "9.9k of" in said(panel(app)))
+        assert (current(app), panel(app).filter, panel(app).scroll_offset.y) == before
 
 
 async def test_the_highlight_is_always_in_view(paths):
@@ -212,14 +212,14 @@ async def test_the_highlight_is_always_in_view(paths):
             drawn = [line(app, y) for y in range(panel(app).scrollable_content_region.height)]
             assert any(current(app)[:8] in text for text in drawn), key
         await pilot.press("end")
-        assert panel(app).list.highlighted == 526
+        assert panel(app).highlighted == 526
 
 
 async def test_what_a_tool_is_called_is_shown_and_never_obeyed(paths):
     app = SideApp(paths, standing=many_tools())
     async with app.run_test(size=(160, 50)) as pilot:
         await pilot.press("f2")
-        shown = panel(app).text
+        shown = said(panel(app))
         assert "tool␛[31mred\\u202e" in shown
         assert "\x1b" not in shown
         assert "数える" in shown
@@ -243,7 +243,7 @@ async def test_a_list_without_tools_says_so_and_no_key_breaks_it(paths):
     app = SideApp(paths, standing=replace(READY, tools=(), context_tokens=0, everything_tokens=0))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "down", "enter", "space", "end", "slash", "x", "enter", "escape")
-        assert "no tool is known" in panel(app).text
+        assert "no tool is known" in said(panel(app))
         assert app.wanted == []
 
 
@@ -286,5 +286,5 @@ async def test_a_registration_is_seen_while_the_turn_runs(paths):
     app = SideApp(paths, past=TURN[:1])
     async with app.run_test(size=WIDE) as pilot:
         app.body.side.hear(ToolRegistered("read_file", 120, True, 2, "agent"))
-        await eventually(pilot, lambda: "● read_file" in panel(app).text)
+        await eventually(pilot, lambda: "● read_file" in said(panel(app)))
         assert "3 of 4" in panel(app).title

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plan_play import ADVICE, BLACKLISTED, COUNT, PLANNED, PROMPT, TOKEN_PLAN, USED, plan_of_many
 from rich.cells import cell_len
-from side_play import NEAR, REACHED, READY, TOKENS, TURN, TWO_MODELS, many_tools
+from side_play import NEAR, REACHED, READY, TOKENS, TURN, TWO_MODELS, many_tools, plain
 from tui_play import CAP, FINISHED, STARTED
 
-from ecoshell.events import Event, PlanChanged
+from ecoshell.events import Event, PlanChanged, ToolUnregistered
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.layout import Arrangement, read_arrangement, side_width, write_arrangement
-from ecoshell.tui.side.panel import Line, bar, percent, plain
+from ecoshell.tui.side.panel import Line, bar, percent
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import Columns, PlanPanel, heading_lines, state_of
 from ecoshell.tui.side.stack import share
@@ -267,26 +267,28 @@ def test_no_line_of_any_panel_is_wider_than_the_panel(width: int):
 
 
 def test_registered_tools_come_first_and_none_moves_while_the_order_is_held():
-    tools = ToolsPanel(PanelState()).list
-    known = board(*TURN).tools
-    tools.put(known, hold=False)
-    assert [tool.name for tool in tools.shown] == ["count_text", "write_file", "read_file", "run_command"]
-    tools.to(2)
-    fewer = [replace(tool, by="") if tool.name == "count_text" else tool for tool in known]
-    tools.put(fewer, hold=True)
-    assert [tool.name for tool in tools.shown] == ["count_text", "write_file", "read_file", "run_command"]
-    tools.put(fewer, hold=False)
-    assert [tool.name for tool in tools.shown] == ["write_file", "count_text", "read_file", "run_command"]
-    assert tools.current.name == "read_file"
+    known = board(*TURN)
+    tools = ToolsPanel(known)
+    tools.put(hold=False)
+    assert tools.shown == ["count_text", "write_file", "read_file", "run_command"]
+    tools.highlighted = 2
+    fewer = tuple(replace(tool, registered=tool.name == "write_file") for tool in READY.tools)
+    known.hear(ToolUnregistered("count_text"))
+    known.look(replace(READY, tools=fewer), READY.caps)
+    tools.put(hold=True)
+    assert tools.shown == ["count_text", "write_file", "read_file", "run_command"]
+    tools.put(hold=False)
+    assert tools.shown == ["write_file", "count_text", "read_file", "run_command"]
+    assert tools.current == "read_file"
 
 
 def test_a_filter_shows_what_fits_the_best_first():
-    tools = ToolsPanel(PanelState()).list
-    tools.put(board(standing=many_tools()).tools, hold=False)
+    tools = ToolsPanel(board(standing=many_tools()))
+    tools.put(hold=False)
     tools.narrow("op 123")
-    assert tools.current.name == "service_12_operation_123"
+    assert tools.current == "service_12_operation_123"
     tools.narrow("nothing like it")
-    assert tools.current is None
+    assert tools.current == ""
     tools.narrow("")
     assert len(tools.shown) == 527
 

@@ -75,8 +75,8 @@ class Prompt(TextArea):
         Binding("alt+f,alt+right", "cursor_word_right", "Word right", show=False),
         Binding("alt+d", "delete_word_right", "Delete the word", show=False),
         Binding("ctrl+shift+z", "redo", "Redo", show=False),
-        Binding("pageup", "app.scroll_transcript(-1)", "Scroll back", show=False),
-        Binding("pagedown", "app.scroll_transcript(1)", "Scroll on", show=False),
+        Binding("pageup", "app.transcript('page(-1)')", "Scroll back", show=False),
+        Binding("pagedown", "app.transcript('page(1)')", "Scroll on", show=False),
     ]
     HELP = (
         "Enter sends, shift+enter or ctrl+j begins a new line, up and down at the edges recall what was sent before, "
@@ -246,7 +246,7 @@ class Prompt(TextArea):
     def action_cursor_line_end(self, select: bool = False) -> None:
         """To the end of the line; from the end of what is typed, to the end of the transcript."""
         if not select and self.cursor_location == self.document.end:
-            self.call_later(self.run_action, "app.end_of_transcript")
+            self.call_later(self.run_action, "app.transcript('end')")
         super().action_cursor_line_end(select)
 
     async def _on_key(self, event: events.Key) -> None:

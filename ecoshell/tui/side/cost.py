@@ -24,7 +24,8 @@ _ROOMY_FROM = 34
 _HEADS = (("calls", 6), ("in", 7), ("cached", 8), ("out", 7), ("price", 10), ("time", 11), ("share", 7))
 _SIGNS: Mapping[str, str] = {"planner": "◊", "caller": "►", "summarizer": "√", "single": "◊"}
 """As the transcript shows what comes of them: a thought, a call, an answer."""
-_THINKS, _SIGN_OF_WHO_THINKS = "thinking", "◦"
+_THINKS = "thinking"
+_WHO_THINKS: Piece = ("◦ ", "warning")
 _NOT_ASKED, _NONE_PAID = "not asked yet", "no call is paid yet"
 
 
@@ -115,7 +116,12 @@ class RolesPanel(Panel):
             lines.append(((f"  {left('role', room)}{heads}", "muted"),))
         for use, part in zip(uses, shared.percent if shared else [0] * len(uses), strict=True):
             thinks = (use.role, use.model) == self.state.thinking
-            lines += drawn(use, f"{part} %" if shared and use.calls else "", width, thinks=thinks)
+            model, file = (visible_line(part) for part in name_parts(use.model))
+            adapter = f"+{file.rpartition('/')[2]}" if file else ""
+            share = f"{part} %" if shared and use.calls else ""
+            sign: Piece = (f"{_SIGNS.get(use.role, '·')} ", "muted")
+            first, *others = drawn(use, model, adapter, share, width, thinks=thinks)
+            lines += [(_WHO_THINKS if thinks else sign, *first), *others]
         return lines
 
     def gist(self) -> str:
@@ -126,19 +132,18 @@ class RolesPanel(Panel):
         self.show()
 
 
-def _entry_lines(use: RoleUse, part: str, width: int, *, thinks: bool) -> list[Line]:
-    """A role in a few lines: its model and share, its adapter, its calls and their price, its tokens.
+def _entry_lines(use: RoleUse, model: str, adapter: str, part: str, width: int, *, thinks: bool) -> list[Line]:
+    """A role in a few lines, the sign before them left out: its model, its share, its adapter, its calls, its tokens.
 
     A word before the calls says who thinks.
     """
     role = visible_line(use.role)
-    model, adapter = (visible_line(part) for part in name_parts(use.model))
     share = f" {part:>5}" if part else ""
     room = width - 2 - cell_len(role) - len(share)
     name = left(f"  {model_name(model, room - 2)}", room)
-    lines: list[Line] = [(_sign(use, thinks=thinks), (role, "strong"), (name, "text"), (share, "text"))]
+    lines: list[Line] = [((role, "strong"), (name, "text"), (share, "text"))]
     if adapter:
-        lines.append(((f"  {_adapter(adapter, width - 2)}", "muted"),))
+        lines.append(((f"  {fit_middle(adapter, width - 2)}", "muted"),))
     word: tuple[Piece, ...] = (("  ", "text"), (_THINKS, "warning")) if thinks else ()
     room = width - sum(cell_len(text) for text, _ in word)
     if not use.calls:
@@ -150,8 +155,8 @@ def _entry_lines(use: RoleUse, part: str, width: int, *, thinks: bool) -> list[L
     return [*lines, (*word, *ends((calls, "text"), (price, "text"), room)), ((fit(f"  {amounts}", width), "muted"),)]
 
 
-def _table_lines(use: RoleUse, part: str, width: int, *, thinks: bool) -> list[Line]:
-    """Two lines for a role: its numbers in columns, and its model and adapter.
+def _table_lines(use: RoleUse, model: str, adapter: str, part: str, width: int, *, thinks: bool) -> list[Line]:
+    """Two lines for a role, the sign before them left out: its numbers in columns, and its model and adapter.
 
     A word in the place of the time says who thinks.
     """
@@ -171,16 +176,6 @@ def _table_lines(use: RoleUse, part: str, width: int, *, thinks: bool) -> list[L
     else:
         numbers = ((f"{right(_NOT_ASKED, before)}{right('', time + share)}", "muted"),)
     role = left(visible_line(use.role), width - 2 - before - time - share)
-    model, adapter = (visible_line(part) for part in name_parts(use.model))
-    behind = f"  {_adapter(adapter, width // 2 - 4)}" if adapter else ""
+    behind = f"  {fit_middle(adapter, width // 2 - 4)}" if adapter else ""
     name = f"  {model_name(model, width - 2 - cell_len(behind))}{behind}"
-    return [(_sign(use, thinks=thinks), (role, "strong"), *numbers), ((name, "muted"),)]
-
-
-def _sign(use: RoleUse, *, thinks: bool) -> Piece:
-    return (f"{_SIGN_OF_WHO_THINKS} ", "warning") if thinks else (f"{_SIGNS.get(use.role, '·')} ", "muted")
-
-
-def _adapter(file: str, width: int) -> str:
-    """An adapter by its file's name."""
-    return fit_middle(f"+{file.rpartition('/')[2]}", width)
+    return [((role, "strong"), *numbers), ((name, "muted"),)]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.events import Click, MouseDown, MouseMove, MouseUp
-from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
@@ -35,7 +35,6 @@ _NARROWEST, _WIDEST = 38, 60
 """Columns the side takes unasked: three tenths of the screen, between these."""
 _LEAST, _LEAST_BESIDE = 24, 40
 """Columns that the side and what is beside it keep, however the line between them is moved."""
-_STEP = 2
 _FIRST = {"tools": "tools", "plan": "plan", "cost": "budget"}
 """The name of the panel that takes the focus, of each tab."""
 
@@ -87,12 +86,6 @@ class TabRow(Widget):
     TabRow { height: 1; padding: 0 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; }
     """
 
-    @dataclass
-    class Chosen(Message):
-        """A tab was clicked; empty is the transcript."""
-
-        tab: str
-
     tab = reactive("")
     """The tab that is marked; empty is the transcript."""
 
@@ -108,14 +101,15 @@ class TabRow(Widget):
             self._spans.append((end, name))
         return Content.assemble(*parts)
 
-    def on_click(self, event: Click) -> None:
+    async def on_click(self, event: Click) -> None:
+        layout = self.query_ancestor(SideLayout)
         chosen = next((name for end, name in self._spans if event.x < end), None)
         if chosen is not None:
-            self.post_message(self.Chosen(chosen))
+            await (layout.open(chosen) if chosen not in ("", self.tab) else layout.leave())
 
 
 class Splitter(Widget):
-    """One column; says where it is dragged to, and nothing moves it but whoever hears that."""
+    """One column, the edge of the side, which the mouse drags."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -126,13 +120,6 @@ class Splitter(Widget):
     }
     """
 
-    @dataclass
-    class Dragged(Message):
-        """The line shall stand in this column of the screen; `done` once the mouse lets go of it."""
-
-        column: int
-        done: bool = False
-
     def render_line(self, y: int) -> Strip:
         heavy = self.mouse_hover or self.has_class("-dragged")
         return Strip([Segment("┃" if heavy else "│", self.rich_style)])
@@ -142,17 +129,17 @@ class Splitter(Widget):
         self.add_class("-dragged")
         self.capture_mouse()
 
-    def on_mouse_move(self, event: MouseMove) -> None:
+    @on(MouseMove)
+    @on(MouseUp)
+    def drag(self, event: MouseMove | MouseUp) -> None:
+        """Have the side as wide as the mouse says; it is kept once the mouse lets go."""
         if self.has_class("-dragged"):
             event.stop()
-            self.post_message(self.Dragged(event.screen_x))
-
-    def on_mouse_up(self, event: MouseUp) -> None:
-        if self.has_class("-dragged"):
-            event.stop()
-            self.remove_class("-dragged")
-            self.release_mouse()
-            self.post_message(self.Dragged(event.screen_x, done=True))
+            done, layout = isinstance(event, MouseUp), self.query_ancestor(SideLayout)
+            if done:
+                self.remove_class("-dragged")
+                self.release_mouse()
+            layout.widen(to=layout.region.right - event.screen_x - 1, kept=done)
 
 
 def side_width(wanted: int | None, whole: int) -> int:
@@ -200,15 +187,18 @@ class SideLayout(Horizontal):
         super().__init__()
         self._main = main
         self._file = state_file
-        self._arrangement = Arrangement()
+        self._arrangement = read_arrangement(state_file)
         self._unsaved: Arrangement | None = None
         self._tab = ""
         self._frame = Container(classes="side")
-        self._side: SidePanels | None = None
         self._furnishing = asyncio.Lock()
         self._summary = SummaryLine()
+        self.side: SidePanels
+        """The panels; there are none before `furnish`."""
 
     def compose(self) -> ComposeResult:
+        self.set_class(self._arrangement.hidden, "-hidden")
+        self.on_resize()
         yield TabRow()
         self._main.add_class("main", update=False)  # its styles are found once it is there
         yield self._main
@@ -216,28 +206,16 @@ class SideLayout(Horizontal):
         yield self._frame
         yield self._summary
 
-    def on_mount(self) -> None:
-        self._arrangement = read_arrangement(self._file)
-        self.set_class(self._arrangement.hidden, "-hidden")
-        self.on_resize()
-
-    @property
-    def side(self) -> "SidePanels":
-        """The panels; there are none before `furnish`."""
-        assert self._side is not None
-        return self._side
-
     async def furnish(self) -> None:
         """Put the panels into their place, once: no first frame waits for them."""
         async with self._furnishing:
-            if self._side is not None:
+            if self._frame.children:
                 return
             await asyncio.to_thread(import_module, "ecoshell.tui.side.stack")
             from ecoshell.tui.side.stack import SidePanels
 
-            side = SidePanels(self._summary, self._arrangement.folded)
-            await self._frame.mount(side)
-            self._side = side
+            self.side = SidePanels(self._summary, self._arrangement.folded)
+            await self._frame.mount(self.side)
 
     def on_unmount(self) -> None:
         if self._unsaved is not None:
@@ -256,7 +234,8 @@ class SideLayout(Horizontal):
             return
         panel.folded = False
         self._show_tab(tab)
-        self._arrange(hidden=False)
+        self.remove_class("-hidden")
+        self._arrange()
         panel.focus()
 
     async def toggle(self) -> None:
@@ -264,8 +243,9 @@ class SideLayout(Horizontal):
         if self._narrow:
             await (self.leave() if self._tab else self.open(TABS[0][0]))
             return
-        self._arrange(hidden=not self._arrangement.hidden)
-        if self.has_class("-hidden") and self._side is not None and self._side.has_focus_within:
+        self.toggle_class("-hidden")
+        self._arrange()
+        if self.has_class("-hidden") and self._frame.has_focus_within:
             await self.leave()
 
     async def leave(self) -> None:
@@ -275,17 +255,14 @@ class SideLayout(Horizontal):
 
     on_panel_left = leave
 
-    def on_panel_refolded(self) -> None:
-        self._arrange()
-
-    async def on_tab_row_chosen(self, event: TabRow.Chosen) -> None:
-        await (self.open(event.tab) if event.tab and event.tab != self._tab else self.leave())
-
-    def on_side_panels_widened(self, event: "SidePanels.Widened") -> None:
-        self._widen(side_width(self._arrangement.width, self.size.width) + _STEP * event.steps)
-
-    def on_splitter_dragged(self, event: Splitter.Dragged) -> None:
-        self._widen(self.region.right - event.column - 1, kept=event.done)
+    def widen(self, *, to: int | None = None, by: int = 0, kept: bool = True) -> None:
+        """Give the side so many columns, or so many more than it has; and keep that, unless the mouse still drags."""
+        whole = self.size.width
+        now = side_width(self._arrangement.width, whole)
+        self._arrangement = replace(self._arrangement, width=side_width(now + by if to is None else to, whole))
+        self.on_resize()
+        if kept:
+            self._arrange()
 
     def on_resize(self) -> None:
         """Give the side its width; before there is a size, that of the screen counts."""
@@ -303,23 +280,17 @@ class SideLayout(Horizontal):
             self.set_class(name == self._tab, f"-{name}")
         self.query_one(TabRow).tab = self._tab
 
-    def _widen(self, width: int, *, kept: bool = True) -> None:
-        self._arrangement = replace(self._arrangement, width=side_width(width, self.size.width))
-        self.on_resize()
-        if kept:
-            self._arrange()
-
-    def _arrange(self, *, hidden: bool | None = None) -> None:
-        """Follow what the person arranged, and keep it; writing it down waits for no one."""
-        hidden = self._arrangement.hidden if hidden is None else hidden
+    def _arrange(self) -> None:
+        """Keep what the person arranged; writing it down waits for no one."""
         folded = self._arrangement.folded
-        if self._side is not None:
-            folded = tuple(panel.NAME for panel in self._side.panels if panel.folded)
-        arrangement = replace(self._arrangement, hidden=hidden, folded=folded)
-        self.set_class(hidden, "-hidden")
+        if self._frame.children:
+            folded = tuple(panel.NAME for panel in self.side.panels if panel.folded)
+        arrangement = replace(self._arrangement, hidden=self.has_class("-hidden"), folded=folded)
         idle, self._arrangement, self._unsaved = self._unsaved is None, arrangement, arrangement
         if idle:
             self.run_worker(self._keep())
+
+    on_panel_refolded = _arrange
 
     async def _keep(self) -> None:
         """Write down the arrangement until it is the one that is kept."""

@@ -1,7 +1,7 @@
 """A panel: a title line that folds it, and lines below that scroll where they must; with a list in it, or without."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar, get_args
 
@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 _LABEL = 11
 FILTER = Binding("slash", "filter", "filter", key_display="/")
 """For panels to put among their own keys."""
-COMFORTABLE = 14
+_COMFORTABLE = 14
 """Items a panel would like to show, where there is no more room than needed."""
 _ROOMY_FROM = 8
 """Lines of the panel from which on more than the list and a line above it are shown."""
@@ -105,11 +105,6 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
         return ""
 
     @property
-    def text(self) -> str:
-        """What is shown, without looks."""
-        return plain(self._lines)
-
-    @property
     def wanted(self) -> int:
         """Lines it takes to show everything, the title and a free line below included."""
         return 1 if self.folded else len(self._lines) + 2
@@ -175,67 +170,6 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
             self.border_title = Content.assemble((name, "bold"), (rest, "$foreground"))
 
 
-class Listing(Generic[Item]):
-    """Items by their names; while the order is held, none moves under the person's hand."""
-
-    def __init__(
-        self,
-        name: Callable[[Item], str],
-        rank: Callable[[Item], int] = lambda _: 0,
-        common: Callable[[Item], bool] = lambda _: True,
-    ) -> None:
-        """`name` tells items apart; those of a lower `rank` come first, the others in the order they are put in; what
-        is not `common` is shown only where a filter finds it."""
-        self.filter = ""
-        """What the names shown must fit, the best fit first; empty shows all."""
-        self.shown: Sequence[Item] = ()
-        self.highlighted = 0
-        self.name = name
-        self._rank = rank
-        self._common = common
-        self._items: dict[str, Item] = {}
-        self._order: list[str] = []
-
-    @property
-    def items(self) -> Sequence[Item]:
-        """Everything that is known, shown or not."""
-        return [*self._items.values()]
-
-    @property
-    def current(self) -> Item | None:
-        return self.shown[self.highlighted] if self.shown else None
-
-    def put(self, items: Sequence[Item], *, hold: bool) -> None:
-        """Take over what is known now; with `hold`, those already listed stay where they are."""
-        self._items = {self.name(item): item for item in items}
-        listed = dict.fromkeys(name for name in self._order if hold and name in self._items)
-        others = (name for name in self._items if name not in listed)
-        self._order = [*listed, *sorted(others, key=lambda name: self._rank(self._items[name]))]
-        self._list()
-
-    def narrow(self, typed: str) -> None:
-        """Show only what fits; the highlight goes to the best."""
-        self.filter = typed
-        self._list()
-        self.highlighted = 0
-
-    def to(self, at: int) -> None:
-        """Put the highlight here, or at the nearer end."""
-        self.highlighted = max(0, min(at, len(self.shown) - 1))
-
-    def _list(self) -> None:
-        """Show what fits; the highlight stays on its item wherever that is now."""
-        held = None if self.current is None else self.name(self.current)
-        items = [self._items[name] for name in self._order]
-        if self.filter.strip():
-            items, _ = best(self.filter, ((self.name(item).lower(), item) for item in items), len(items))
-        else:
-            items = [*filter(self._common, items)]
-        self.shown = items
-        at = next((at for at, item in enumerate(items) if self.name(item) == held), None)
-        self.to(self.highlighted if at is None else at)
-
-
 class ListPanel(Panel, Generic[Item]):
     """A list between some lines above it and some below; only what is in view is drawn."""
 
@@ -253,23 +187,36 @@ class ListPanel(Panel, Generic[Item]):
     NOTHING: ClassVar[str] = ""
     """Said while there is nothing to list."""
 
-    def __init__(self, state: PanelState, items: Listing[Item]) -> None:
-        self.list = items
+    def __init__(self, state: PanelState) -> None:
+        super().__init__(state)
+        self.items: Mapping[str, Item] = {}
+        """Everything that is known, shown or not."""
+        self.shown: Sequence[str] = ()
+        """The names that are listed."""
+        self.highlighted = 0
+        self.filter = ""
+        """What the names shown must fit, the best fit first; empty shows all but the seldom."""
+        self.seldom: Collection[str] = ()
+        """Names that are shown only where a filter finds them."""
+        self.roomy = False
+        """Whether there is room for more than the list and a line above it."""
+        self.around = 0
+        """Lines it would like to show above and below the list, its title and a free line included."""
+        self._order: Sequence[str] = ()
         self._typing = False
         self._below: list[Line] = []
         self._room = 0
         """Lines between what stands above the list and below it."""
-        self._drawn: tuple[object, ...] = ()
+        self._drawn: tuple[object, ...] = (0, self._area)
         """What it wanted, and all that was seen of it, when it was drawn last."""
-        super().__init__(state)
 
     @abstractmethod
-    def known(self) -> Sequence[Item]:
-        """Everything that can be listed, from the state."""
+    def known(self) -> Mapping[str, Item]:
+        """Everything that can be listed by its name, from the state, in its order."""
 
     @abstractmethod
     def above(self, width: int) -> list[Line]:
-        """What stands above the list."""
+        """What stands above the list; sets `around`."""
 
     @abstractmethod
     def item_line(self, item: Item, width: int) -> Line:
@@ -279,37 +226,53 @@ class ListPanel(Panel, Generic[Item]):
     def about(self, item: Item, width: int) -> list[Line]:
         """What is said below the list of the highlighted item."""
 
+    @property
+    def wanted(self) -> int:
+        return 1 if self.folded else self.around + min(len(self.shown), _COMFORTABLE)
+
     def below(self, width: int) -> list[Line]:
-        item = self.list.current
-        return self.about(item, width) if item is not None and self.has_focus and self.roomy else []
+        return self.about(self.items[self.current], width) if self.current and self.has_focus and self.roomy else []
 
     @property
-    def roomy(self) -> bool:
-        """Whether there is room for more than the list and a line above it."""
-        return self._area.height >= _ROOMY_FROM
+    def current(self) -> str:
+        """The name that is highlighted; empty while none is listed."""
+        return self.shown[self.highlighted] if self.shown else ""
 
-    @property
-    def text(self) -> str:
-        listed = (self.item_line(item, self._area.width) for item in self.list.shown)
-        return plain([*self._lines, *listed, *self._below])
+    def put(self, *, hold: bool) -> None:
+        """List what is known now; with `hold`, what is listed already stays where it is under the person's hand."""
+        self.items = self.known()
+        listed = (name for name in self._order if hold and name in self.items)
+        self._order = [*dict.fromkeys((*listed, *self.items))]
+        self.narrow(self.filter)
+
+    def narrow(self, typed: str) -> None:
+        """List only what fits; the highlight stays on its item or, with another filter, goes to the best."""
+        held, at = (self.current, self.highlighted) if typed == self.filter else ("", 0)
+        self.filter = typed[:_LONGEST_FILTER]
+        if self.filter.strip():
+            names, _ = best(self.filter, ((name.lower(), name) for name in self._order), len(self._order))
+        else:
+            names = [name for name in self._order if name not in self.seldom]
+        self.shown = names
+        self.highlighted = names.index(held) if held in names else max(0, min(at, len(names) - 1))
 
     def lines(self, width: int) -> list[Line]:
         """What stands above the list, the filter and what it leaves included."""
         lines = self.above(width)
-        if self._typing or self.list.filter:
-            fits = f" {len(self.list.shown)} fit" if self.list.filter and self.list.shown else ""
-            typed = visible_line(self.list.filter) if self.list.filter.strip() else self.list.filter
+        if self._typing or self.filter:
+            fits = f" {len(self.shown)} fit" if self.filter and self.shown else ""
+            typed = visible_line(self.filter) if self.filter.strip() else self.filter
             room = width - 3 - len(fits)
             seen = f"{typed[-room:] if room > 0 else ''}{'▏' if self._typing else ''}"
             lines.append((("/ ", "tool"), (seen, "strong"), (fits, "muted")))
-        said = "" if self.list.items or self.state.standing is None else self.NOTHING
-        if self.list.filter and self.list.items and not self.list.shown:
+        said = "" if self.items or self.state.standing is None else self.NOTHING
+        if self.filter and self.items and not self.shown:
             said = "nothing fits"
         return [*lines, ((said, "muted"),)] if said else lines
 
     def show(self) -> None:
         """Draw what is on the state now; the highlight, the filter and the place in the list stay."""
-        self.list.put(self.known(), hold=self.has_focus)
+        self.put(hold=self.has_focus)
         self._draw()
 
     def render_line(self, y: int) -> Strip:
@@ -319,15 +282,15 @@ class ListPanel(Panel, Generic[Item]):
         if y >= height - len(self._below):
             return self.strip(self._below[y - height])
         at = y - len(self._lines) + self.scroll_offset.y
-        if at >= len(self.list.shown):
+        if at >= len(self.shown):
             return self.strip(())
-        marked = self.has_focus and at == self.list.highlighted
-        return self.strip(self.item_line(self.list.shown[at], width), marked=marked)
+        marked = self.has_focus and at == self.highlighted
+        return self.strip(self.item_line(self.items[self.shown[at]], width), marked=marked)
 
     def action_move(self, by: int, what: Literal["line", "page", "end"] = "line") -> None:
         self._typing = False
-        size = {"line": 1, "page": max(1, self._room), "end": len(self.list.shown)}[what]
-        self.list.to(self.list.highlighted + by * size)
+        size = {"line": 1, "page": max(1, self._room), "end": len(self.shown)}[what]
+        self.highlighted = max(0, min(self.highlighted + by * size, len(self.shown) - 1))
         self._draw(follow=True)
 
     def action_filter(self) -> None:
@@ -341,14 +304,15 @@ class ListPanel(Panel, Generic[Item]):
         self.ask_for(self.MORE)
 
     def ask_for(self, what: Literal["schema", "why", "register", "unregister"]) -> None:
-        if self.list.current is not None:
-            self.post_message(ToolWanted(self.list.name(self.list.current), what))
+        if self.current:
+            self.post_message(ToolWanted(self.current, what))
 
     def action_leave(self) -> None:
         """Take the filter away; without one, go back to where the person came from."""
-        if self._typing or self.list.filter:
+        if self._typing or self.filter:
             self._typing = False
-            self._narrow("")
+            self.narrow("")
+            self._draw(follow=True)
         else:
             super().action_leave()
 
@@ -356,65 +320,59 @@ class ListPanel(Panel, Generic[Item]):
         """Highlight the item under the mouse; a second click asks for more of it."""
         y = event.y - 1 - len(self._lines)
         at = y + self.scroll_offset.y
-        if 0 <= y < self._room and at < len(self.list.shown):
-            self.list.to(at)
+        if 0 <= y < self._room and at < len(self.shown):
+            self.highlighted = at
             self._draw()
             if event.chain > 1:
                 self.action_open()
-
-    def on_resize(self, event: Resize) -> None:
-        """Set the list to the new size, the highlight in view."""
-        event.prevent_default()
-        self._draw(follow=self.has_focus)
 
     def watch_has_focus(self, has_focus: bool) -> None:
         """Show what is highlighted; afterwards, put in order what was kept in its place under the person's hand."""
         super().watch_has_focus(has_focus)
         if not has_focus:
             self._typing = False
-            self.list.put(self.list.items, hold=False)
+            self.put(hold=False)
         self._draw(follow=has_focus)
 
     def on_paste(self, event: Paste) -> None:
         if self._typing:
             event.stop()
-            self._narrow(self.list.filter + visible_line(event.text))
+            self.narrow(self.filter + visible_line(event.text))
+            self._draw(follow=True)
 
     async def _on_key(self, event: Key) -> None:
-        typed = self.list.filter
         if not self._typing:
             return
         if event.is_printable and event.character:
-            self._narrow(typed + event.character)
+            self.narrow(self.filter + event.character)
         elif event.key == "backspace":
-            self._typing = bool(typed)
-            self._narrow(typed[:-1])
+            self._typing = bool(self.filter)
+            self.narrow(self.filter[:-1])
         elif event.key == "ctrl+u":
-            self._narrow("")
+            self.narrow("")
         else:
             return
+        self._draw(follow=True)
         event.stop()
         event.prevent_default()  # else the panel's own keys follow
 
-    def _narrow(self, typed: str) -> None:
-        self.list.narrow(typed[:_LONGEST_FILTER])
-        self._draw(follow=True)
-
     def _draw(self, *, follow: bool = False) -> None:
-        """Draw the list as it stands; with `follow`, have the highlight in view."""
+        """Draw the list as it stands; with `follow`, or another size under the person's hand, the highlight in view."""
         self.show_title()
         self._area = self.scrollable_content_region.size
+        self.roomy = self._area.height >= _ROOMY_FROM
         self._lines = self.lines(self._area.width)
         self._below = self.below(self._area.width)
         around = len(self._lines) + len(self._below)
         self._room = self._area.height - around
-        self.virtual_size = Size(0, around + len(self.list.shown))
-        at, top, room = self.list.highlighted, self.scroll_offset.y, max(1, self._room)
-        seen = [self.item_line(item, self._area.width) for item in self.list.shown[top : top + room]]
-        drawn = (self.wanted, self._area, self.has_focus, at, self._lines, self._below, seen)
-        if drawn != self._drawn:
-            before, self._drawn = self._drawn, drawn
-            self.refresh(layout=before[:1] != drawn[:1])
+        self.virtual_size = Size(0, around + len(self.shown))
+        at, top, room = self.highlighted, self.scroll_offset.y, max(1, self._room)
+        seen = [self.item_line(self.items[name], self._area.width) for name in self.shown[top : top + room]]
+        before = self._drawn
+        self._drawn = (self.wanted, self._area, self.has_focus, at, self._lines, self._below, seen)
+        if before != self._drawn:
+            self.refresh(layout=before[0] != self._drawn[0])
+        follow = follow or (self.has_focus and before[1] != self._area)
         if follow and not top <= at < top + room:
             self.scroll_to(y=at if at < top else at - room + 1, animate=False, force=True)
 
@@ -442,8 +400,3 @@ def bar(parts: Sequence[tuple[int, str]], whole: int, width: int) -> str:
 def percent(part: int, whole: int) -> str:
     """A share in whole percent, rounded down so that only a full whole is 100 %."""
     return f"{100 * part // max(1, whole):>3} %"
-
-
-def plain(lines: Sequence[Line]) -> str:
-    """Lines without looks."""
-    return "\n".join("".join(text for text, _ in line) for line in lines)

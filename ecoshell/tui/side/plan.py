@@ -1,7 +1,7 @@
 """The plan panel: what the budget allows of each tool, and what has come of that so far."""
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.events.describe import planned_share, price_range, untried
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing
-from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, Piece, Tone, bar, ends, percent, row
+from ecoshell.tui.side.panel import FILTER, Line, ListPanel, Piece, Tone, bar, ends, percent, row
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import amount, fit, fit_middle, left, right, tokens
 from ecoshell.untrusted import visible_line
@@ -58,7 +58,8 @@ class Columns:
     """The columns of one plan at one width: one for every number, or none where a row has to make do for itself."""
 
     def __init__(self, plan: PlanChanged, width: int) -> None:
-        unit = self._unit = plan.unit
+        unit = plan.unit
+        self._unit: Unit = unit
         self._enforced = plan.enforced
         self._width = width
         value = _Column("value", 6, lambda row: f"{row.value:.2f}")
@@ -77,15 +78,12 @@ class Columns:
         longest = max((cell_len(visible_line(row.tool)) for row in plan.rows), default=0)
         most = width - 2 - (sum(column.width for column in self._columns) or _SLIM)
         self._name = max(_LEAST_NAME, most if self._columns else min(longest, most))
-
-    @property
-    def head(self) -> Line:
-        name = left("  tool", 2 + self._name)
-        if self._columns:
-            return ((name + "".join(right(one.head, one.width) for one in self._columns), "muted"),)
-        room = self._width - 2 - self._name
-        numbers = f" val cost {'$' if self._unit == 'usd' else 'tok'}" if room > _LEAST_TAIL else " val"
-        return ((f"{name}{left(numbers, room - 4)}used", "muted"),)
+        heads = "".join(right(one.head, one.width) for one in self._columns)
+        if not heads:
+            room = width - 2 - self._name
+            numbers = f" val cost {'$' if unit == 'usd' else 'tok'}" if room > _LEAST_TAIL else " val"
+            heads = f"{left(numbers, room - 4)}used"
+        self.head: Line = ((left("  tool", 2 + self._name) + heads, "muted"),)
 
     def line(self, row: PlanRow) -> Line:
         """One tool: its state by a sign and a word, its value, what a use costs, how often it was used and may be."""
@@ -98,15 +96,13 @@ class Columns:
             return (*start, (cells, "muted"), (right(word, last.width), tone))
         # as much as there is room for: the state is told first, then the uses, the value and the cost
         room = self._width - 2 - self._name
-        value, cost = _short(f"{row.value:.2f}"), self._short_cost(row.cost)
-        spread = f"±{self._short_cost(row.spread)}" if row.spread else ""
+        value = _short(f"{row.value:.2f}")
+        cost, spread = (_short(_expected(part, self._unit).removesuffix(" tok")) for part in (row.cost, row.spread))
+        spread = f"±{spread}" if row.spread else ""
         end = f"{row.used}/{row.planned} {word}"
         choices = ((f" {value} {cost}{spread} ", end), (f" {value} {cost} ", end), (f" {value} ", end), (" ", end))
         front, end = next((one for one in choices if cell_len("".join(one)) <= room), (" ", fit(word, room - 1)))
         return (*start, (left(front, room - cell_len(end)), "muted"), (end, tone))
-
-    def _short_cost(self, value: int) -> str:
-        return tokens(value) if self._unit == "tokens" else _short(_expected(value, "usd").replace("$", ""))
 
 
 def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
@@ -131,6 +127,7 @@ def _expected(value: int, unit: Unit) -> str:
 
 def _short(number: str) -> str:
     """A decimal without what is no news: `.91`, `1.0`, `.0012`, `<.0001`."""
+    number = number.replace("$", "")
     if number == "1.00":
         return "1.0"
     return number.replace("0.", ".", 1) if number.startswith(("0.", "<0.")) else number
@@ -211,27 +208,28 @@ class PlanPanel(ListPanel[PlanRow]):
     MORE = "why"
 
     def __init__(self, state: PanelState) -> None:
+        super().__init__(state)
         self._laid_out: tuple[PlanChanged, int, Columns] | None = None
-        self._untried: frozenset[str] = frozenset()
-        """Tools that share a line while nothing is filtered."""
-        super().__init__(state, Listing(lambda row: row.tool, common=lambda row: row.tool not in self._untried))
 
-    @property
-    def wanted(self) -> int:
-        if self.folded:
-            return 1
-        around = len(self._above(self._area.width)) + len(self.below(self._area.width)) + 2
-        return around + min(len(self.list.shown), COMFORTABLE)
-
-    def known(self) -> Sequence[PlanRow]:
+    def known(self) -> Mapping[str, PlanRow]:
+        """The rows of the plan; those of which nothing is known share a line while nothing is filtered."""
         rows = self.state.shown_plan.rows if self.state.shown_plan else ()
-        self._untried = frozenset(untried(rows))
-        return rows
+        self.seldom = frozenset(untried(rows))
+        return {row.tool: row for row in rows}
 
     def above(self, width: int) -> list[Line]:
-        around = len(self._above(width, 0)) + len(self.below(width)) + min(len(self.list.shown), _LEAST_ROWS)
-        lines = self._above(width, min(GRAPH_LINES, self._area.height - around))
-        if self.roomy or self.state.shown_plan is None:
+        """A parallel plan, with as many lines for its nodes as there is room for, and what the plan has for tools."""
+        plan, branching = self.state.shown_plan, self.state.branching
+        lines = heading_lines(self.state, width)
+        if plan is not None:
+            lines.append(self._columns(plan, width).head)
+        others = len(lines) + len(self.below(width))
+        self.around = others + 2
+        if branching is not None:
+            self.around += len(graph_lines(branching, width))
+            room = self._area.height - others - 1 - min(len(self.shown), _LEAST_ROWS)
+            lines = [*graph_lines(branching, width, min(GRAPH_LINES, room)), *lines]
+        if self.roomy or plan is None:
             return lines
         return lines[:1] if self._area.height > _TINY else []
 
@@ -239,7 +237,7 @@ class PlanPanel(ListPanel[PlanRow]):
         if self._area.height <= _TINY:
             return []
         plan = self.state.shown_plan
-        others, new = plan.others if plan else 0, 0 if self.list.filter else len(self._untried)
+        others, new = plan.others if plan else 0, 0 if self.filter else len(self.seldom)
         said = (f"√ {new} tools not used yet: / finds them", new), (f"  and {counted(others, 'more tool')}", others)
         return [*(((fit(line, width), "muted"),) for line, count in said if count), *super().below(width)]
 
@@ -270,7 +268,7 @@ class PlanPanel(ListPanel[PlanRow]):
 
     def action_open(self) -> None:
         """Ask for the arithmetic of the highlighted tool; without a plan, or while it is folded, fold or unfold."""
-        if self.folded or not self.list.items:
+        if self.folded or not self.items:
             self.action_fold()
         else:
             super().action_open()
@@ -280,10 +278,3 @@ class PlanPanel(ListPanel[PlanRow]):
         if self._laid_out is None or self._laid_out[:2] != (plan, width):
             self._laid_out = (plan, width, Columns(plan, width))
         return self._laid_out[2]
-
-    def _above(self, width: int, graph_room: int = GRAPH_LINES) -> list[Line]:
-        """What stands above the list, a parallel plan with as many lines for its nodes as there is room for."""
-        branching = self.state.branching
-        graph = graph_lines(branching, width, graph_room) if branching else []
-        lines = [*graph, *heading_lines(self.state, width)]
-        return [*lines, self._columns(self.state.shown_plan, width).head] if self.state.shown_plan else lines

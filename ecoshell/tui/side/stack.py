@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -11,7 +10,6 @@ from textual.binding import Binding, BindingType
 from textual.events import DescendantBlur, DescendantFocus
 from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import Layout, WidgetPlacement
-from textual.message import Message
 from textual.widget import Widget
 
 from ecoshell.budget import CapState
@@ -19,6 +17,7 @@ from ecoshell.events import Event
 from ecoshell.events.describe import planned_share
 from ecoshell.tui.side.bars import SummaryLine
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
+from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.side.panel import ListPanel, Panel
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import PlanPanel
@@ -78,18 +77,12 @@ class SidePanels(Widget):
     """Budget, plan, tools and roles; when the height is too little for all, the one with the focus comes first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("alt+left,less_than_sign", "widen(1)", "wider", show=False),
-        Binding("alt+right,greater_than_sign", "widen(-1)", "narrower", show=False),
+        Binding("alt+left,less_than_sign", "widen(2)", "wider", show=False),
+        Binding("alt+right,greater_than_sign", "widen(-2)", "narrower", show=False),
     ]
     DEFAULT_CSS = """
     SidePanels { overflow: hidden; }
     """
-
-    @dataclass
-    class Widened(Message):
-        """The person wants the side wider by so many steps; narrower by negative ones."""
-
-        steps: int
 
     def __init__(self, summary: SummaryLine, folded: Collection[str] = ()) -> None:
         """`summary` is the line that stands for the panels where they are not shown; `folded` names panels."""
@@ -128,8 +121,8 @@ class SidePanels(Widget):
         self.state.rest()
         self._touch()
 
-    def action_widen(self, steps: int) -> None:
-        self.post_message(self.Widened(steps))
+    def action_widen(self, columns: int) -> None:
+        self.query_ancestor(SideLayout).widen(by=columns)
 
     @on(DescendantFocus)
     @on(DescendantBlur)

@@ -1,13 +1,13 @@
 """The tools panel: which tools are known, which are registered, and what they take of the context."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
 from ecoshell.events.describe import part_size
-from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, bar, percent, row
-from ecoshell.tui.side.panel_state import PanelState, ToolState
+from ecoshell.tui.side.panel import FILTER, Line, ListPanel, bar, percent, row
+from ecoshell.tui.side.panel_state import ToolState
 from ecoshell.tui.text import fit, fit_middle, left, right, tokens
 from ecoshell.untrusted import visible_line
 
@@ -50,22 +50,14 @@ class ToolsPanel(ListPanel[ToolState]):
     MORE = "schema"
     NOTHING = "no tool is known"
 
-    def __init__(self, state: PanelState) -> None:
+    def known(self) -> Mapping[str, ToolState]:
         """Registered tools stand first, as those registered last come into the context last."""
-        super().__init__(state, Listing(lambda tool: tool.name, lambda tool: 0 if tool.registered else 1))
-
-    @property
-    def wanted(self) -> int:
-        if self.folded:
-            return 1
-        told = self.state.standing.context if self.state.standing else None
-        return _AROUND + len(told.parts if told else ()) + max(1, min(len(self.list.shown), COMFORTABLE))
-
-    def known(self) -> Sequence[ToolState]:
-        return self.state.tools
+        return {tool.name: tool for tool in sorted(self.state.tools, key=lambda tool: not tool.registered)}
 
     def above(self, width: int) -> list[Line]:
         standing = self.state.standing
+        told = standing.context if standing else None
+        self.around = _AROUND + len(told.parts if told else ()) + (0 if self.shown else 1)
         if standing is None:
             return [(("known once the session is open", "muted"),)]
         now, everything = self.state.context_tokens, standing.everything_tokens
@@ -78,7 +70,7 @@ class ToolsPanel(ListPanel[ToolState]):
         lines.append(((drawn, "tool"), (f" {used}", "text")))
         if self.state.saved_tokens:
             lines.append(row("saved", f"{tokens(self.state.saved_tokens)} tok so far", width))
-        if (told := standing.context) is not None:  # what the model is told besides tools
+        if told is not None:  # what the model is told besides tools
             for part in told.parts:
                 yours = ", yours" if part.name == "user" else ""
                 label = "facts" if part.name == "facts" else "AGENTS.md"
@@ -103,11 +95,11 @@ class ToolsPanel(ListPanel[ToolState]):
         return [((name, "tool"),), ((fit(f"{state} — {description}", width), "muted"),)]
 
     def gist(self) -> str:
-        registered = sum(tool.registered for tool in self.list.items)
-        return f"{registered} of {len(self.list.items)}" if self.state.standing else ""
+        registered = sum(tool.registered for tool in self.items.values())
+        return f"{registered} of {len(self.items)}" if self.state.standing else ""
 
     def action_switch(self, wanted: str) -> None:
         """Ask for the highlighted tool to be registered or taken out, whichever it is not and is wanted."""
-        tool = self.list.current
+        tool = self.items.get(self.current)
         if tool is not None and wanted in ("either", "out" if tool.registered else "in"):
             self.ask_for("unregister" if tool.registered else "register")
