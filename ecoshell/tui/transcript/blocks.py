@@ -265,9 +265,9 @@ def head_of(block: Block) -> Iterator[Section]:
 
 
 def _sections_of_markdown(text: str, indent: str = "") -> Iterator[Section]:
-    from ecoshell.tui.transcript.markdown import sections_of_markdown  # no first frame waits for it
+    from ecoshell.tui.transcript.markdown import MarkdownReader  # no first frame waits for it
 
-    yield from sections_of_markdown(text, indent=indent)
+    yield from MarkdownReader(indent).feed(text, last=True)
 
 
 def in_sections(rows: Iterable[Row]) -> Iterator[Section]:

@@ -153,14 +153,8 @@ class Table(Part):
                 yield Row((Piece("─┼─".join("─" * wide for wide in widths), "muted"),), hang, hang)
 
 
-def sections_of_markdown(text: str, *, indent: str = "") -> list[Section]:
-    """The sections of a whole text; `indent` stands before each of its lines."""
-    reader = MarkdownReader(indent)
-    return reader.feed(text, last=True)
-
-
 class MarkdownReader:
-    """Takes Markdown in any pieces."""
+    """Takes Markdown in any pieces; `indent` stands before each line of what it gives."""
 
     def __init__(self, indent: str = "") -> None:
         self._indent = indent
@@ -282,26 +276,21 @@ class MarkdownReader:
             self._start(Prose([text], self._place(0), len(heading[1])))
             self._finish()
         elif item:
-            self._begin_item(item, indent)
+            gap = self._begun and (self._blank or not self._items)
+            before = self._place(indent - 1).lead  # one at the same indent or the next stands beside it
+            sign = f"{item[1]} " if item[2] else "• "
+            place = Place(before + sign, before + " " * len(sign), gap)
+            self._items.append((indent, len(sign)))
+            fence = _FENCE.match(item[3] or "")
+            self._start(Prose(["" if fence else item[3] or ""], place))
+            if fence:
+                self._start(_code(fence, place.below()))
         elif isinstance(part, Prose):
             self._add(part, line.strip() if not line.endswith("  ") else f"{line.strip()}  ")
         elif indent >= len(_CODE) and not self._items:
             self._start(Code([line[len(_CODE) :]], self._place(0)))
         else:
             self._start(Prose([line.lstrip()], self._place(indent)))
-
-    def _begin_item(self, item: re.Match[str], indent: int) -> None:
-        gap = self._begun and (self._blank or not self._items)
-        before = self._place(indent - 1).lead  # one at the same indent or the next stands beside it
-        sign = f"{item[1]} " if item[2] else "• "
-        place = Place(before + sign, before + " " * len(sign), gap)
-        self._items.append((indent, len(sign)))
-        text = item[3] or ""
-        if fence := _FENCE.match(text):
-            self._start(Prose([""], place))
-            self._start(_code(fence, place.below()))
-        else:
-            self._start(Prose([text], place))
 
     def _place(self, indent: int) -> Place:
         """Where a part with this indent stands; the list items it is not in are closed."""
