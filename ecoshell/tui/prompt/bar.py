@@ -133,19 +133,10 @@ class PromptBar(Vertical):
 
     @on(TextArea.Changed)
     def typed(self) -> None:
-        """Keep the completions, the sign and the draft to what is typed now, and take the hint away."""
+        """Keep the sign and the draft to what is typed now, and take the hint away."""
         self.hint("")
-        self.prompt.refresh_completions()
         self._show_mode()
         self._draft.touch()
-
-    @on(TextArea.SelectionChanged)
-    def moved(self) -> None:
-        self.prompt.refresh_completions()
-
-    @on(CompletionList.Taken)
-    def clicked(self) -> None:
-        self.prompt.take_offer()
 
     def on_hint(self, event: Hint) -> None:
         event.stop()
