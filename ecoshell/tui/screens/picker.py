@@ -44,22 +44,19 @@ class PickerColumn:
 
 def aligned(
     columns: Sequence[PickerColumn], rows: Sequence[tuple[Sequence[str], Sequence[int]]], width: int
-) -> tuple[str, list[Content]]:
+) -> list[Content]:
     """The titles and the rows in those columns that fit; of each row its cells, and what of the first one is marked."""
+    titles = [column.title for column in columns]
     shown = [at for at, column in enumerate(columns) if at == 0 or width >= column.from_width]
-    texts = zip([column.title for column in columns], *(cells for cells, _ in rows), strict=True)
+    texts = zip(titles, *(cells for cells, _ in rows), strict=True)
     widths = [min(max(map(cell_len, one)), column.most) for one, column in zip(texts, columns, strict=True)]
     widths[0] = max(_LEAST, width - sum(widths[at] + _GAP for at in shown[1:]))
-
-    def line(cells: Sequence[str]) -> str:
-        put = ((right if columns[at].right else left)(cells[at], widths[at]) for at in shown)
-        return (" " * _GAP).join(put).rstrip()
-
     contents: list[Content] = []
-    for cells, found in rows:
-        whole = min(len(cells[0]), widths[0] - 1)
-        contents.append(Content(line(cells), [Span(at, at + 1, "bold underline") for at in found if at < whole]))
-    return line([column.title for column in columns]), contents
+    for cells, found in [(titles, ()), *rows]:
+        put = ((right if columns[at].right else left)(cells[at], widths[at]) for at in shown)
+        line, whole = (" " * _GAP).join(put).rstrip(), min(len(cells[0]), widths[0] - 1)
+        contents.append(Content(line, [Span(at, at + 1, "bold underline") for at in found if at < whole]))
+    return contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +287,7 @@ class Picker(Overlay, Generic[T]):
         before = (rows.highlighted or 0) if anew else 0  # what was highlighted may be gone
         width = self.query_one(Filter).size.width - 1  # the list's, which may be out of sight, without its scrollbar
         cells = [(row.cells, places(words, row.text)) for row in self._shown]
-        head, contents = aligned(self.COLUMNS, cells, width)
+        head, *contents = aligned(self.COLUMNS, cells, width)
         self.query_one("#head", Static).update(head)
         rows.set_options(map(Option, contents))
         wanted = self._kept or ("" if words else self.first)
@@ -405,7 +402,3 @@ class Aside(Vertical):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.resolve(event.value)
-
-    def on_unmount(self) -> None:
-        """Whoever still waits is answered: there is no screen to answer on."""
-        self.resolve(None)

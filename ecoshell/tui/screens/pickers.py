@@ -51,7 +51,8 @@ class SessionPicker(Picker["SessionRow"]):
     async def load(self) -> "Sequence[PickerRow[SessionRow]]":
         rows: list[PickerRow[SessionRow]] = []
         for item in await self._shell.archive.rows():
-            info, title, mark = item.info, _title(item), "this one" if item.current else ""
+            info, mark = item.info, "this one" if item.current else ""
+            title = info.title or "(no question yet)"
             cost = about(money(item.spent_nano), estimated=item.estimated)
             cells = (title, info.updated_text, info.model, cost, mark)
             took = f"{counted(item.calls, 'model call')} · {cost} · {info.model}"
@@ -74,12 +75,12 @@ class SessionPicker(Picker["SessionRow"]):
         highlighted, aside, archive = self.highlighted, self.query_one(Aside), self._shell.archive
         if highlighted is None:
             return
-        row = highlighted.item
+        row, title = highlighted.item, highlighted.cells[0]
         try:
             if what == "rename":
-                title = await aside.ask("The session's title:", row.info.title)
-                if title is not None:
-                    await archive.rename(row.info.id, title)
+                named = await aside.ask("The session's title:", row.info.title)
+                if named is not None:
+                    await archive.rename(row.info.id, named)
                     self.reload()
             elif what == "export":
                 asked = "Export into a new file (.md for people, .json for programs):"
@@ -90,15 +91,11 @@ class SessionPicker(Picker["SessionRow"]):
                     self.complain(f"Exported to {file}.")
             elif row.current:
                 self.complain("This is the session you are in: begin or resume another one, then delete it.")
-            elif await aside.ask(f"Delete “{_title(row)}” and all that was said in it? It cannot be brought back."):
+            elif await aside.ask(f"Delete “{title}” and all that was said in it? It cannot be brought back."):
                 await archive.delete(row.info.id)
                 self.reload()
         except EcoshellError as error:
             self.complain(str(error))
-
-
-def _title(row: "SessionRow") -> str:
-    return row.info.title or "(no question yet)"
 
 
 IN_USE = "in use"

@@ -90,8 +90,9 @@ class SettingsScreen(Picker["SettingRow | None"]):
     async def load(self) -> "Sequence[PickerRow[SettingRow | None]]":
         """The settings below the headings of their sections; or what is wrong with them."""
         self._overview, words = await asyncio.to_thread(self._read)
+        file, short = str(self._file), self._file.name
         rows: list[PickerRow[SettingRow | None]] = [
-            PickerRow(None, one.message, (self._short(one.message), "", ""), detail=f"{one.message}\n{one.fix}")
+            PickerRow(None, one.message, (one.message.replace(file, short), "", ""), detail=f"{one.message}\n{one.fix}")
             for one in self._overview.problems
         ]
         section = ""
@@ -101,27 +102,26 @@ class SettingsScreen(Picker["SettingRow | None"]):
                 section = name
                 title = f"── {name} ──"
                 rows.append(PickerRow(None, title, (title, "", ""), detail=words.get(name, "")))
-            origin = "" if row.origin == "default" else self._short(row.origin)
+            origin = "" if row.origin == "default" else row.origin.replace(file, short)
             holds = _AT_ONCE if row.path == THEME or row.path in self._what_runs.keys else _LATER
             if row.variable:
                 holds = "the environment wins over the file"
             facts = f"default {row.default or 'none'} · {origin or 'not set'} · {holds}"
             key, said = self._said
             told = f"{row.description.text}\n{facts}\n{said if key == row.key else ''}"
-            short = visible_line(row.value or row.default or _UNSET, _WIDEST)
-            rows.append(PickerRow(row, row.key, (row.key, short, origin), row.description.text, detail=told))
+            value = visible_line(row.value or row.default or _UNSET, _WIDEST)
+            rows.append(PickerRow(row, row.key, (row.key, value, origin), row.description.text, detail=told))
         return rows
 
     def result(self, item: "SettingRow | None") -> str | None:
         """Nothing is picked here: enter changes what is highlighted."""
-        if (row := self._editable(item)) is not None:
-            self.run_worker(self._change(row), group="edit", exclusive=True)
+        if item is not None:
+            self._edit(item)
         return None
 
     def action_restore(self) -> None:
-        highlighted = self.highlighted
-        if (row := self._editable(highlighted.item if highlighted else None)) is not None:
-            self.run_worker(self._write(row, None), group="edit", exclusive=True)
+        if self.highlighted is not None and self.highlighted.item is not None:
+            self._edit(self.highlighted.item, default=True)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Say at once whether what is typed for a setting could be written."""
@@ -135,20 +135,15 @@ class SettingsScreen(Picker["SettingRow | None"]):
 
         return overview(self._file, os.environ, self._models), dict(section_words())
 
-    def _short(self, place: str) -> str:
-        return place.replace(str(self._file), self._file.name)
-
-    def _editable(self, item: "SettingRow | None") -> "SettingRow | None":
-        """The row, if it can be changed; says why where it cannot."""
-        if item is not None and item.variable:
-            self.complain(f"{item.variable} is set and wins over the file: change it there, or unset it first.")
-            return None
-        return item
-
-    async def _change(self, row: "SettingRow") -> None:
-        """Change a setting with the control that fits it."""
+    @work(group="edit", exclusive=True)
+    async def _edit(self, row: "SettingRow", *, default: bool = False) -> None:
+        """Give a setting its default, or change it with the control that fits it; says why where it cannot be."""
         now, choices = row.value or row.default, self._what_runs.choices.get(row.path, row.description.choices)
-        if row.description.kind == "switch":
+        if row.variable:
+            self.complain(f"{row.variable} is set and wins over the file: change it there, or unset it first.")
+        elif default:
+            await self._write(row, None)
+        elif row.description.kind == "switch":
             await self._write(row, "false" if now == "true" else "true")
         elif row.path == THEME or choices:
             picker = ThemePicker(self.app.theme) if row.path == THEME else ChoicePicker(row.key, choices, now)
