@@ -1,8 +1,8 @@
 """The content of a transcript: blocks from top to bottom, of which only those that are looked at are painted."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import inf
 from time import perf_counter
@@ -37,12 +37,12 @@ _MOST_PAINTED = 8_000
 """Painted lines that are kept; far from the view they are let go."""
 
 
+@dataclass(slots=True)
 class Heights:
     """Heights in lines; where things begin is summed up again only from the first change on."""
 
-    def __init__(self, heights: Iterable[int] = ()) -> None:
-        self._heights = list(heights)
-        self._tops: list[int] = [0]
+    _heights: list[int] = field(default_factory=list[int])
+    _tops: list[int] = field(default_factory=lambda: [0])
 
     def put(self, start: int, end: int | None, heights: list[int]) -> None:
         """Put these heights in the place of those from `start` up to `end`."""
@@ -63,24 +63,20 @@ class Heights:
         return min(bisect_right(self.tops, max(line, 0)), len(self._heights)) - 1
 
 
+@dataclass(slots=True)
 class StreamedText:
     """What arrives beside one sign; an answer is read as Markdown, a thought as it is, line by line."""
 
-    def __init__(self, tone: Tone) -> None:
-        self.tone: Tone = tone
-        self.arrived: list[str] = []
-        """What nobody has read yet."""
-        self.text: list[str] = []
-        """What has been read, without the white space around it."""
-        self._held = ""
-        """White space at the end, of which nobody knows yet whether anything follows."""
-        self._rest = ""
-        """Lines of a thought that are not finished."""
-        self._reader: MarkdownReader | None = None
-        if tone == "text":
-            from ecoshell.tui.transcript import markdown  # no first frame waits for it
-
-            self._reader = markdown.MarkdownReader()
+    tone: Tone
+    arrived: list[str] = field(default_factory=list[str])
+    """What nobody has read yet."""
+    text: list[str] = field(default_factory=list[str])
+    """What has been read, without the white space around it."""
+    _held: str = ""
+    """White space at the end, of which nobody knows yet whether anything follows."""
+    _rest: str = ""
+    """Lines of a thought that are not finished."""
+    _reader: "MarkdownReader | None" = None
 
     def read(self) -> tuple[list[Section], list[Section]]:
         """The sections that what has arrived since the last time has finished, and those that are open."""
@@ -91,7 +87,10 @@ class StreamedText:
         solid = visible(solid if self.text else solid.lstrip())
         if solid:
             self.text.append(solid)
-        if self._reader is not None:
+        if self.tone == "text":
+            from ecoshell.tui.transcript.markdown import MarkdownReader  # no first frame waits for it
+
+            self._reader = self._reader or MarkdownReader()
             return self._reader.feed(solid), self._reader.tail()
         self._rest += solid
         end = len(self._rest) if len(self._rest) >= 8 * LONGEST else 0
@@ -105,26 +104,27 @@ class StreamedText:
         return finished, tail
 
 
+@dataclass(slots=True, eq=False)
 class BlockItem:
     """One block; until a section is painted, its height is an estimate."""
 
-    def __init__(self, block: Block, *, key: str | None = None, live: StreamedText | None = None) -> None:
-        self.block = block
-        self.key = key
-        """By what it is settled; None when it is finished."""
-        self.live = live
-        self.index = -1
-        """Its place in the column; -1 when it was taken out of it."""
-        self.opened = False
-        """Whether nothing is folded away."""
-        self.sections: list[Section] | None = [] if live else None
-        self.heights = Heights()
-        self.painted: list[list[PaintedLine] | None] = []
-        """The lines of each section; None of one that has not been painted."""
-        self.finished = 0
-        """Sections of a live text that will not change any more."""
-        self.measure: tuple[int, int] | None = None
-        """Lines if none had to be wrapped, and characters: of what is shown while nothing is laid out."""
+    block: Block
+    key: str | None = None
+    """By what it is settled; None when it is finished."""
+    live: StreamedText | None = None
+    sections: list[Section] | None = None
+    """None until it is laid out."""
+    index: int = -1
+    """Its place in the column; -1 when it was taken out of it."""
+    opened: bool = False
+    """Whether nothing is folded away."""
+    heights: Heights = field(default_factory=Heights)
+    painted: list[list[PaintedLine] | None] = field(default_factory=list["list[PaintedLine] | None"])
+    """The lines of each section; None of one that has not been painted."""
+    finished: int = 0
+    """Sections of a live text that will not change any more."""
+    measure: tuple[int, int] | None = None
+    """Lines if none had to be wrapped, and characters: of what is shown while nothing is laid out."""
 
     @property
     def whole(self) -> str:
@@ -149,7 +149,7 @@ class BlockItem:
         """Consist of these sections, none of which is painted yet."""
         self.sections = sections
         self.painted = [None] * len(sections)
-        self.heights = Heights(part.height(painter.inside) for part in sections)
+        self.heights = Heights([part.height(painter.inside) for part in sections])
 
 
 class Spot(NamedTuple):
@@ -204,7 +204,7 @@ class BlockColumn:
         """Put a block, in the place of what is open under its key, that is replaced when the key is settled."""
         item = self._open.get(key)
         if item is None:
-            self._put(len(self.items), None, BlockItem(block, key=key))
+            self._put(len(self.items), None, BlockItem(block, key))
         else:
             self._replace(item, block)
         self._changed(True, True)
@@ -216,7 +216,7 @@ class BlockColumn:
         if live is None:
             self.settle()
             live = StreamedText(tone)
-            self._put(len(self.items), None, BlockItem(Block(sign, tone), key=STREAM, live=live))
+            self._put(len(self.items), None, BlockItem(Block(sign, tone), STREAM, live, sections=[]))
         live.arrived.append(text)
         self._changed(False, True)
 
@@ -263,7 +263,7 @@ class BlockColumn:
         for item in self.items:
             if item.sections is not None:
                 item.put(item.sections, painter)
-        self._heights = Heights(item.height(painter) for item in self.items)
+        self._heights = Heights([item.height(painter) for item in self.items])
 
     def fold(self, item: BlockItem, *, opened: bool) -> None:
         """Open or fold a block."""

@@ -10,7 +10,7 @@ the answer grows. Textual's Markdown mounts a widget for each paragraph and pars
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
@@ -137,7 +137,11 @@ class Table(Part):
                 cells[-1] = " | ".join([cells[-1], *extra])
             table.append([inline(cell.strip().replace("\\|", "|"))[0] for cell in cells])
         room = width - len(self.place.lead) - len(_BETWEEN) * (len(aligned) - 1)
-        widths = _shared([max(1, *map(_width, column)) for column in zip(*table, strict=True)], room)
+        wanted = [max(1, *map(_width, column)) for column in zip(*table, strict=True)]
+        widths, order = [0] * len(wanted), sorted(range(len(wanted)), key=wanted.__getitem__)
+        for done, at in enumerate(order):  # those that want little have it, and the others share the rest
+            widths[at] = min(wanted[at], max(_NARROWEST, room // (len(order) - done)))
+            room -= widths[at]
         lead, hang = self.place.lead, self.place.hang
         for at, cells in enumerate(table):
             broken: list[list[Pieces]] = []
@@ -147,7 +151,14 @@ class Table(Part):
                 ends = ((start, start + len(text[start:end].rstrip())) for start, end in places)
                 broken.append([tuple(cut(cell, start, end)) for start, end in ends])
             for line in zip_longest(*broken, fillvalue=()):
-                yield Row(_beside(line, widths, aligned, head=not at), lead, hang)
+                beside: list[Piece] = []
+                for cell, wide, side in zip(line, widths, aligned, strict=True):
+                    free = max(0, wide - _width(cell))
+                    left = {"left": 0, "right": free, "center": free // 2}[side]
+                    between = [Piece(_BETWEEN, "muted")] if beside else []
+                    shown = cell if at else (replace(piece, tone="heading") for piece in cell)
+                    beside += [*between, Piece(" " * left), *shown, Piece(" " * (free - left))]
+                yield Row(tuple(piece for piece in beside if piece.text), lead, hang)
                 lead = hang
             if not at:
                 yield Row((Piece("─┼─".join("─" * wide for wide in widths), "muted"),), hang, hang)
@@ -352,28 +363,3 @@ def _cells(line: str) -> list[str]:
 
 def _width(cell: Pieces) -> int:
     return sum(cell_len(piece.text) for piece in cell)
-
-
-def _shared(wanted: Sequence[int], room: int) -> list[int]:
-    """The columns' widths: those that want little have it, and the others share the rest."""
-    widths = [0] * len(wanted)
-    order = sorted(range(len(wanted)), key=wanted.__getitem__)
-    for done, at in enumerate(order):
-        share = max(_NARROWEST, room // (len(order) - done))
-        widths[at] = min(wanted[at], share)
-        room -= widths[at]
-    return widths
-
-
-def _beside(cells: Sequence[Pieces], widths: Sequence[int], aligned: Sequence[str], *, head: bool) -> Pieces:
-    """One line of a row of the table."""
-    line: list[Piece] = []
-    for at, (cell, width, side) in enumerate(zip(cells, widths, aligned, strict=True)):
-        if at:
-            line.append(Piece(_BETWEEN, "muted"))
-        free = max(0, width - _width(cell))
-        left = {"left": 0, "right": free, "center": free // 2}[side]
-        line.append(Piece(" " * left))
-        line += [Piece(piece.text, "heading", piece.stress, piece.link) for piece in cell] if head else cell
-        line.append(Piece(" " * (free - left)))
-    return tuple(piece for piece in line if piece.text)

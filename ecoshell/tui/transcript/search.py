@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
@@ -160,15 +159,14 @@ class SearchBar(Horizontal):
     """
 
     def __init__(self, transcript: "Transcript") -> None:
-        super().__init__()
+        super().__init__(
+            Static("?", id="search-sign", markup=False),
+            Input(placeholder="Search the transcript", id="search-text", compact=True),
+            Static("", id="search-count", markup=False),
+        )
         self._transcript = transcript
         self._search: Search | None = None
         self._moved = False
-
-    def compose(self) -> ComposeResult:
-        yield Static("?", id="search-sign", markup=False)
-        yield Input(placeholder="Search the transcript", id="search-text", compact=True)
-        yield Static("", id="search-count", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
