@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -198,12 +199,12 @@ class Names:
         self._query = wanted
         if not wanted:
             return [name for _, name in self._left[:_MOST_NAMES]]
-
-        def worth(pair: tuple[str, str]) -> float:
-            inside = score((wanted,), pair[0].rstrip("/").rpartition("/")[2])
-            return _IN_THE_NAME + inside if inside else score((wanted,), pair[0])
-
-        return [name for _, name in sorted(self._left, key=worth, reverse=True)[:_MOST_NAMES]]
+        found: list[tuple[float, str]] = []
+        for text, name in self._left:
+            inside = score((wanted,), text.rstrip("/").rpartition("/")[2])
+            found.append((_IN_THE_NAME + inside if inside else score((wanted,), text), name))
+        found.sort(key=itemgetter(0), reverse=True)
+        return [name for _, name in found[:_MOST_NAMES]]
 
 
 class MentionSearch:

@@ -134,7 +134,7 @@ class Prompt(TextArea):
         if self._history.add(draft):
             self.run_worker(self._remember(draft.text))
         self.text, self._typed_at = "", -PAUSE
-        self._pastes.clear()
+        self._pastes.kept.clear()
         self._close_completions()
         return outgoing
 
