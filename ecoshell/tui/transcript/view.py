@@ -162,15 +162,15 @@ class Transcript(ScrollView, can_focus=True):
         first, start = (selection.start.y, selection.start.x) if selection.start else (0, 0)
         last, end = (selection.end.y, selection.end.x) if selection.end else (self.column.height, None)
         parts: list[str] = []
-        at = max(0, first)
-        while at <= last and (spot := self.column.spot(at)) is not None and at < self.column.height:
-            span = self.column.span(spot.item)
-            if at == span.start and span.stop <= last and (at > first or start <= MARGIN):
-                parts += ["\n", spot.item.whole]
-                at = span.stop
+        for item in self.column.items:
+            span = self.column.span(item)
+            if span and first <= span.start and span.stop <= last and (first < span.start or start <= MARGIN):
+                parts += ["\n", item.whole]  # and nothing of it is laid out, which would move what is below
                 continue
-            parts += self.column.line(at).copied(start if at == first else 0, end if at == last else None)
-            at += 1
+            at = max(span.start, first)
+            while at <= last and at in self.column.span(item):
+                parts += self.column.line(at).copied(start if at == first else 0, end if at == last else None)
+                at += 1
         return "".join(parts[1:]), "\n"
 
     def notify_style_update(self) -> None:
