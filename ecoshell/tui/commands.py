@@ -35,17 +35,12 @@ def screen_for(line: str, shell: "Shell") -> "Screen[str | None] | None":
 
 
 async def _theme(app: "ThemedApp[int]", argument: str) -> Printed:
-    """`/theme` opens the picker, `/theme NAME` changes the theme at once."""
-    from ecoshell.tui.screens.pickers import ThemePicker
+    """`/theme NAME` wears a theme and writes it into the settings; without a name, the picker asks for one."""
+    from ecoshell.tui.screens.pickers import NO_COLOR, ThemePicker
 
     name = argument or await app.push_screen_wait(ThemePicker(app.theme))
-    return Printed(await change_theme(app, name) if name else "")
-
-
-async def change_theme(app: "ThemedApp[int]", name: str) -> str:
-    """Wear a theme and write it into the settings; says what came of it. Raises UsageError for an unknown one."""
-    from ecoshell.tui.screens.pickers import NO_COLOR
-
+    if not name:
+        return Printed("")
     themes = await app.learn_themes()
     names = sorted(theme.name for theme in themes.all)
     if name not in names:
@@ -59,8 +54,8 @@ async def change_theme(app: "ThemedApp[int]", name: str) -> str:
             error.message, kept=f"{name} is worn until you leave. {error.kept}", fix=error.fix
         ) from error
     if os.environ.get(THEME_VARIABLE, "").strip():
-        return f"The theme is {name} now. {THEME_VARIABLE} is set and wins when ecoshell starts again."
-    return f"The theme is {name}, from now on." + (f" {NO_COLOR}" if app.forced_mono else "")
+        return Printed(f"The theme is {name} now. {THEME_VARIABLE} is set and wins when ecoshell starts again.")
+    return Printed(f"The theme is {name}, from now on." + (f" {NO_COLOR}" if app.forced_mono else ""))
 
 
 async def _settings(app: "ChatApp", argument: str) -> Printed:

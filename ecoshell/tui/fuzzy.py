@@ -25,16 +25,18 @@ def best(typed: str, items: Iterable[tuple[str, T]], limit: int) -> tuple[list[T
 def score(words: Sequence[str], text: str) -> float:
     """How well a text fits words, both in lower case; every word must be in it, whatever their order; else 0."""
     total = 1.0
-    for word in words:
+    for nth, word in enumerate([*words, " ".join(words)] if len(words) > 1 else words):
         at = _as_it_stands(word, text)
-        if at >= 0:
-            total += _worth_at(at, len(word), text)
+        if at == 0:
+            total += _WHOLE if len(word) == len(text) else _START
+        elif at > 0:
+            total += _INSIDE if text[at - 1].isalnum() else _WORD
+        elif nth == len(words):  # they are not side by side, as they were typed
+            pass
         elif found := _letter_by_letter(word, text):  # the closer together the letters are, the more
             total += _SCATTERED * len(found) / (found[-1] + 1 - found[0]) + (0 if found[0] else _FROM_THE_START)
         else:
             return 0.0
-    if len(words) > 1 and (at := _as_it_stands(" ".join(words), text)) >= 0:
-        total += _worth_at(at, sum(map(len, words)) + len(words) - 1, text)  # side by side, as they were typed
     return total
 
 
@@ -45,13 +47,6 @@ def places(words: Iterable[str], text: str) -> list[int]:
         at = _as_it_stands(word, text)
         found += range(at, at + len(word)) if at >= 0 else _letter_by_letter(word, text)
     return found
-
-
-def _worth_at(at: int, length: int, text: str) -> float:
-    """What letters that stand together are worth by their place."""
-    if at == 0:
-        return _WHOLE if length == len(text) else _START
-    return _INSIDE if text[at - 1].isalnum() else _WORD
 
 
 def _as_it_stands(word: str, text: str) -> int:

@@ -69,23 +69,6 @@ class Look(Theme):
     colorless: bool = False
 
 
-def _section(record: Mapping[str, Any], name: str) -> Palette:
-    """The colours of a table, empty where there is none; only `colors` has to be there."""
-    table = record.get(name, {} if name != "colors" else None)
-    if not isinstance(table, dict):
-        raise ValueError(f"it has no [{name}]" if table is None or name == "colors" else f"{name} is no table")
-    given = cast("dict[str, Any]", table)
-    _known(given, _SECTIONS[name], "color")
-    palette: Palette = {}
-    for key, value in given.items():
-        with suppress(ColorParseError):
-            palette[key] = Color.parse(str(value))
-        color = palette.get(key)
-        if color is None or color.auto or color.ansi is not None or color.a != 1:  # it has to say what it is, opaque
-            raise ValueError(f"{key} = {value!r} is not a color such as #7fb8c9")
-    return palette
-
-
 def _known(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
     for key in given:
         if key not in known:
@@ -183,10 +166,22 @@ def read_theme(file: Path) -> Look:
     for flag, value in flags.items():
         if not isinstance(value, bool):
             raise ValueError(f"{flag} must be true or false")
-    if "primary" not in _section(record, "colors"):
+    palettes: dict[str, Palette] = {name: {} for name in _SECTIONS}
+    for name, palette in palettes.items():
+        table = record.get(name, {} if name != "colors" else None)
+        if not isinstance(table, dict):
+            raise ValueError("it has no [colors]" if name == "colors" else f"{name} is no table")
+        _known(cast("dict[str, Any]", table), _SECTIONS[name], "color")
+        for key, value in cast("dict[str, Any]", table).items():
+            with suppress(ColorParseError):
+                palette[key] = Color.parse(str(value))
+            color = palette.get(key)
+            if color is None or color.auto or color.ansi is not None or color.a != 1:  # it has to be one, and opaque
+                raise ValueError(f"{key} = {value!r} is not a color such as #7fb8c9")
+    if "primary" not in palettes["colors"]:
         raise ValueError("it has no color 'primary'")
     given: Palette = {key: Color.parse(value) for key, value in (_DARK if flags["dark"] else _LIGHT).items()}
-    given |= _section(record, "colors")
+    given |= palettes["colors"]
     ground, text, primary = given["background"], given["foreground"], given["primary"]
     colors = {  # where the file gives none, they come from the others
         "secondary": primary,
@@ -196,7 +191,7 @@ def read_theme(file: Path) -> Look:
         "muted": text.blend(ground, _MUTED),
     } | given
     more = {
-        f"{section}-{key}": _section(record, section).get(key, colors[source])
+        f"{section}-{key}": palettes[section].get(key, colors[source])
         for section, sources in _FROM.items()
         for key, source in zip(_SECTIONS[section], sources, strict=True)
     }

@@ -24,7 +24,6 @@ class FruitPicker(Picker[str]):
         self.basket = basket
         self.first = begin
         self.rare = rare
-        self.tried: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.failure: Exception | None = None
@@ -35,16 +34,15 @@ class FruitPicker(Picker[str]):
             raise self.failure
         return [
             PickerRow(
-                item, item, (item, str(len(item)), item[:1]), "rotten" if item == "fig" else "", item not in self.rare
+                item,
+                item,
+                (item, str(len(item)), item[:1]),
+                also="rotten" if item == "fig" else "",
+                common=item not in self.rare,
+                detail=f"{item} is a fruit",
             )
             for item in self.basket
         ]
-
-    def detail(self, item: str) -> str:
-        return f"{item} is a fruit"
-
-    def preview(self, item: str) -> None:
-        self.tried.append(item)
 
     def result(self, item: str) -> str | None:
         if item == "date":
@@ -109,15 +107,6 @@ async def test_the_picker_begins_on_the_row_it_is_told_to():
         assert here(stage.shown).startswith("elderberry")
         await pilot.press("backspace")
         assert here(stage.shown).startswith("cherry")
-
-
-async def test_every_row_is_previewed_as_the_highlight_comes_to_it():
-    stage = Stage(FruitPicker())
-    async with stage.run_test(size=(80, 24)) as pilot:
-        await read(pilot, stage.shown)
-        await pilot.press("down", "down", "up", "ctrl+end")
-        await eventually(pilot, lambda: stage.shown.tried[-1] == "fig")
-    assert stage.shown.tried == ["apple", "apricot", "banana", "apricot", "fig"]
 
 
 async def test_keys_that_come_in_one_packet_act_in_their_order():

@@ -10,7 +10,7 @@ from tui_play import eventually
 
 from ecoshell.errors import SettingsError, UsageError
 from ecoshell.paths import Paths
-from ecoshell.tui.commands import THEME, change_theme
+from ecoshell.tui.commands import THEME
 from ecoshell.tui.screens.pickers import ThemePicker
 
 
@@ -92,7 +92,7 @@ async def test_a_theme_of_ones_own_is_read_when_the_picker_opens_and_put_on_when
 ) -> None:
     async with host.run_test() as pilot:
         mine(paths, "mine", '[colors]\nprimary = "#123456"\n')
-        await change_theme(host, "mine")
+        await THEME.run(host, "mine")
         assert host.theme_variables["link-color"] == "#123456"
         mine(paths, "mine", '[colors]\nprimary = "#654321"\n')
         await opened(pilot)
@@ -116,7 +116,7 @@ async def test_broken_settings_are_left_alone_and_the_theme_holds_for_this_time(
     paths.settings_file.write_text("[agent]\nmax_steps = 'many'\n")
     async with host.run_test():
         with pytest.raises(SettingsError, match="line 2") as caught:
-            await change_theme(host, "moss")
+            await THEME.run(host, "moss")
         assert caught.value.kept.startswith("moss is worn until you leave.")
         assert host.theme == "moss"
     assert paths.settings_file.read_text() == "[agent]\nmax_steps = 'many'\n"
@@ -130,7 +130,7 @@ async def test_without_colour_a_choice_is_kept_for_later(paths: Paths, quiet: No
         await pilot.press("down")
         await eventually(pilot, lambda: "No colour is sent" in words(host))
         await pilot.press("escape")
-        assert "No colour is sent" in await change_theme(host, "moss")
+        assert "No colour is sent" in (await THEME.run(host, "moss")).text
         assert host.theme == "mono"
     assert tomllib.loads(paths.settings_file.read_text()) == {"tui": {"theme": "moss"}}
 
@@ -138,4 +138,4 @@ async def test_without_colour_a_choice_is_kept_for_later(paths: Paths, quiet: No
 async def test_a_variable_that_wins_is_told(host: Host, paths: Paths, monkeypatch) -> None:
     monkeypatch.setenv("ECOSHELL_TUI_THEME", "dusk")
     async with host.run_test():
-        assert "ECOSHELL_TUI_THEME is set and wins" in await change_theme(host, "moss")
+        assert "ECOSHELL_TUI_THEME is set and wins" in (await THEME.run(host, "moss")).text

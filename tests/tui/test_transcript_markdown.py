@@ -10,7 +10,7 @@ from rich.style import Style
 
 from ecoshell.tui.transcript.blocks import LONGEST, TONES, Section
 from ecoshell.tui.transcript.inline import highlighted, inline
-from ecoshell.tui.transcript.markdown import Code, MarkdownReader, Part, Table, sections_of_markdown
+from ecoshell.tui.transcript.markdown import Code, MarkdownReader, Part, Table
 from ecoshell.tui.transcript.painting import PaintedLine, Painter
 
 MARKDOWN = st.lists(
@@ -24,9 +24,7 @@ MARKDOWN = st.lists(
 
 def painted(markdown: str, width: int = 60) -> str:
     painter = Painter(dict.fromkeys(TONES, Style()), width)
-    return "\n".join(
-        line.strip.text.rstrip() for part in sections_of_markdown(markdown) for line in painter.paint(part)
-    )
+    return "\n".join(line.strip.text.rstrip() for part in read([markdown]) for line in painter.paint(part))
 
 
 def text_of(lines: Iterable[PaintedLine]) -> str:
@@ -106,14 +104,14 @@ def test_more_cells_than_columns_are_shown_too():
 
 
 def test_a_long_table_has_its_head_again_in_every_part():
-    parts = sections_of_markdown("| a |\n|---|\n" + "| x |\n" * 100)
+    parts = read(["| a |\n|---|\n" + "| x |\n" * 100])
     assert all(isinstance(part, Table) and part.lines[0] == "| a |" for part in parts)
     assert sum(len(part.lines) - 2 for part in parts if isinstance(part, Table)) == 100
 
 
 def test_a_long_fence_is_given_in_parts_that_go_on_in_the_state_of_the_one_before():
     lines = [*(f"x = {n}" for n in range(30)), 'text = """', *("    still a string" for _ in range(20)), '"""', "x = 1"]
-    parts = sections_of_markdown("```python\n" + "\n".join(lines) + "\n```")
+    parts = read(["```python\n" + "\n".join(lines) + "\n```"])
     assert [line for part in parts if isinstance(part, Code) for line in part.lines] == lines
     assert len(parts) > 1
     tones = {piece.tone for row in parts[1].rows(80) for piece in row.pieces if "still" in piece.text}
@@ -127,7 +125,7 @@ def test_a_long_fence_is_given_in_parts_that_go_on_in_the_state_of_the_one_befor
 )
 def test_a_line_without_an_end_is_cut_and_put_together_again_when_it_is_copied(text: str):
     painter = Painter(dict.fromkeys(TONES, Style()), 80)
-    parts = sections_of_markdown(text)
+    parts = read([text])
     assert max(sum(map(len, part.lines)) for part in parts if isinstance(part, Part)) <= LONGEST
     copied = text_of(line for part in parts for line in painter.paint(part))
     same = copied == text.removeprefix("```\n").removeprefix("> ").rstrip()
@@ -136,7 +134,7 @@ def test_a_line_without_an_end_is_cut_and_put_together_again_when_it_is_copied(t
 
 def test_wrapped_lines_are_copied_in_one_piece_and_without_signs():
     painter = Painter(dict.fromkeys(TONES, Style()), 30)
-    lines = [line for part in sections_of_markdown("- " + "some words " * 12 + "\n- b") for line in painter.paint(part)]
+    lines = [line for part in read(["- " + "some words " * 12 + "\n- b"]) for line in painter.paint(part)]
     assert len(lines) > 3
     assert text_of(lines) == ("some words " * 12).strip() + "\nb"
 

@@ -5,7 +5,6 @@ from time import monotonic
 from typing import ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.reactive import var
@@ -65,7 +64,14 @@ class PromptBar(Vertical):
     """Messages that wait for the end of the turn, the oldest first."""
 
     def __init__(self, history: History, draft: DraftFile) -> None:
-        super().__init__()
+        self.completions = CompletionList()
+        self.prompt = Prompt(self.completions, history)
+        super().__init__(
+            self.completions,
+            Static("", id="queue", markup=False),
+            Horizontal(Static("›", id="sign", markup=False), self.prompt),
+            Static("", id="hint", markup=False),
+        )
         self._history = history
         self._draft = draft
         self._mode: Mode = "ask"
@@ -73,16 +79,6 @@ class PromptBar(Vertical):
         self._doing, self._since, self._said = "", 0.0, ""
         self.is_restored = False
         """Whether the draft and the history of the last time have been read."""
-        self.completions = CompletionList()
-        self.prompt = Prompt(self.completions, history)
-
-    def compose(self) -> ComposeResult:
-        yield self.completions
-        yield Static("", id="queue", markup=False)
-        with Horizontal():
-            yield Static("›", id="sign", markup=False)
-            yield self.prompt
-        yield Static("", id="hint", markup=False)
 
     def hint(self, text: str) -> None:
         """Say something below the prompt until the next key; nothing takes it away."""
@@ -133,19 +129,10 @@ class PromptBar(Vertical):
 
     @on(TextArea.Changed)
     def typed(self) -> None:
-        """Keep the completions, the sign and the draft to what is typed now, and take the hint away."""
+        """Keep the sign and the draft to what is typed now, and take the hint away."""
         self.hint("")
-        self.prompt.refresh_completions()
         self._show_mode()
         self._draft.touch()
-
-    @on(TextArea.SelectionChanged)
-    def moved(self) -> None:
-        self.prompt.refresh_completions()
-
-    @on(CompletionList.Taken)
-    def clicked(self) -> None:
-        self.prompt.take_offer()
 
     def on_hint(self, event: Hint) -> None:
         event.stop()

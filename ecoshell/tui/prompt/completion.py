@@ -8,12 +8,12 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from textual.content import Content
 from textual.events import Click
 from textual.geometry import Size
-from textual.message import Message
 from textual.widget import Widget
 
 from ecoshell.errors import EcoshellError
@@ -75,11 +75,10 @@ class CompletionList(Widget, can_focus=False):
     }
     """
 
-    class Taken(Message):
-        """The highlighted offer was clicked."""
-
     def __init__(self) -> None:
         super().__init__()
+        self.take: Callable[[], None] = lambda: None
+        """Called when an offer is clicked, which is highlighted then."""
         self.offers: Sequence[Offer] = ()
         self._words: Sequence[str] = ()
         self._top = 0
@@ -95,15 +94,14 @@ class CompletionList(Widget, can_focus=False):
         if not offers and not self.offers:
             return
         self.offers, self._words = offers, [word.lower() for word in words]
-        self._top = 0
+        self._top, self.highlighted = 0, at
         self.set_class(bool(offers), "-open")
-        self._highlight(at)
         self.refresh(layout=True)
 
     def move(self, by: int, *, around: bool = True) -> None:
         """Move the highlight, round and round or to the end."""
         at = self.highlighted + by
-        self._highlight(at % len(self.offers) if around else max(0, min(at, len(self.offers) - 1)))
+        self.highlighted = at % len(self.offers) if around else max(0, min(at, len(self.offers) - 1))
         self.refresh()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -111,46 +109,42 @@ class CompletionList(Widget, can_focus=False):
         return min(len(self.offers), lowered(viewport.height))
 
     def render(self) -> Content:
-        shown = self.offers[self._top : self._top + lowered(self.screen.size.height)]
-        column = max((Content(_line(offer)).cell_length for offer in shown if offer.help), default=0) + _GAP
-        return Content("\n").join(self._row(self._top + at, offer, column) for at, offer in enumerate(shown))
+        """The rows around the highlight, with the letters that were typed marked, and the help beside them."""
+        room, width = lowered(self.screen.size.height), self.content_size.width - _GAP
+        self._top = max(min(self._top, self.highlighted), self.highlighted - room + 1)
+        shown = self.offers[self._top : self._top + room]
+        labels = [Content(visible_line(offer.label[:_SHOWN])) for offer in shown]
+        helped = (label.cell_length for offer, label in zip(shown, labels, strict=True) if offer.help)
+        column = max(helped, default=0) + _GAP
+        rows: list[Content] = []
+        for at, (offer, label) in enumerate(zip(shown, labels, strict=True), self._top):
+            row, is_current = label, at == self.highlighted
+            for place in places(self._words, label.plain.lower()):
+                row = row.stylize(self.get_visual_style("completion--matched", partial=True), place, place + 1)
+            if offer.by_its_end and row.cell_length > width > 0:
+                row = Content("…") + row[len(row.plain) - width + 1 :]
+            if offer.help:
+                about = Content(visible_line(offer.help))
+                if not is_current:  # quiet words could not be read on the highlight
+                    about = about.stylize(self.get_visual_style("completion--help", partial=True))
+                row = row.pad_right(max(_GAP, column - row.cell_length)) + about
+            row = (Content("› " if is_current else "  ") + row).truncate(width + _GAP, ellipsis=True)
+            if is_current:
+                row = row.pad_right(max(0, width + _GAP - row.cell_length))
+                row = row.stylize_before(self.get_visual_style("completion--current", partial=True))
+            rows.append(row)
+        return Content("\n").join(rows)
 
     def on_click(self, event: Click) -> None:
         at = self._top + event.get_content_offset_capture(self).y
         if 0 <= at < len(self.offers):
-            self._highlight(at)
-            self.post_message(self.Taken())
-
-    def _highlight(self, at: int) -> None:
-        self.highlighted = at
-        self._top = max(min(self._top, at), at - lowered(self.screen.size.height) + 1)
-
-    def _row(self, at: int, offer: Offer, column: int) -> Content:
-        width = self.content_size.width - _GAP
-        label, is_current = Content(_line(offer)), at == self.highlighted
-        for place in places(self._words, label.plain.lower()):
-            label = label.stylize(self.get_visual_style("completion--matched", partial=True), place, place + 1)
-        if offer.by_its_end and label.cell_length > width > 0:
-            label = Content("…") + label[len(label.plain) - width + 1 :]
-        if offer.help:
-            about = Content(visible_line(offer.help))
-            if not is_current:  # quiet words could not be read on the highlight
-                about = about.stylize(self.get_visual_style("completion--help", partial=True))
-            label = label.pad_right(max(_GAP, column - label.cell_length)) + about
-        row = (Content("› " if is_current else "  ") + label).truncate(width + _GAP, ellipsis=True)
-        if is_current:
-            row = row.pad_right(max(0, width + _GAP - row.cell_length))
-            row = row.stylize_before(self.get_visual_style("completion--current", partial=True))
-        return row
+            self.highlighted = at
+            self.take()
 
 
 def lowered(terminal_height: int) -> int:
     """How many rows the prompt, or the list above it, may take in a terminal of this height."""
     return max(1, min(TALLEST, terminal_height // 3))
-
-
-def _line(offer: Offer) -> str:
-    return visible_line(offer.label[:_SHOWN])
 
 
 def command_offers(complete: Completer, typed: str) -> list[Offer]:
@@ -205,12 +199,12 @@ class Names:
         self._query = wanted
         if not wanted:
             return [name for _, name in self._left[:_MOST_NAMES]]
-
-        def worth(pair: tuple[str, str]) -> float:
-            inside = score((wanted,), pair[0].rstrip("/").rpartition("/")[2])
-            return _IN_THE_NAME + inside if inside else score((wanted,), pair[0])
-
-        return [name for _, name in sorted(self._left, key=worth, reverse=True)[:_MOST_NAMES]]
+        found: list[tuple[float, str]] = []
+        for text, name in self._left:
+            inside = score((wanted,), text.rstrip("/").rpartition("/")[2])
+            found.append((_IN_THE_NAME + inside if inside else score((wanted,), text), name))
+        found.sort(key=itemgetter(0), reverse=True)
+        return [name for _, name in found[:_MOST_NAMES]]
 
 
 class MentionSearch:

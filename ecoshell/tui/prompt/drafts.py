@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -148,6 +148,7 @@ def unified(text: str) -> str:
     return text
 
 
+@dataclass(slots=True)
 class Pastes:
     """What was pasted and kept aside, by the marker that stands for it.
 
@@ -155,9 +156,9 @@ class Pastes:
     along with it. A marker that somebody typed names nothing and is text.
     """
 
-    def __init__(self) -> None:
-        self._kept: dict[str, Attachment] = {}
-        self._last = 0
+    kept: "dict[str, Attachment]" = field(default_factory=dict[str, "Attachment"])
+    """May be emptied; the numbers go on, so that no two pastes of a chat share a name."""
+    _last: int = 0
 
     def keep(self, text: str) -> str:
         """Keep a paste aside; gives its marker, `[paste-1 · 312 lines]`."""
@@ -167,35 +168,31 @@ class Pastes:
         lines = text.count("\n") + (not text.endswith("\n"))
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
         marker = f"[paste-{self._last} · {size}]"
-        self._kept[marker] = Attachment(f"paste-{self._last}", text)
+        self.kept[marker] = Attachment(f"paste-{self._last}", text)
         return marker
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where the markers of kept pastes stand in a text: start and end of each."""
         for found in _MARKER.finditer(text):
-            if found[0] in self._kept:
+            if found[0] in self.kept:
                 yield found.span()
 
     def named_in(self, text: str) -> "tuple[Attachment, ...]":
         """The pastes whose markers stand in a text, each once."""
         markers = dict.fromkeys(text[start:end] for start, end in self.spans(text))
-        return tuple(self._kept[marker] for marker in markers)
+        return tuple(self.kept[marker] for marker in markers)
 
     def expanded(self, text: str) -> str:
         """The text with every paste in the place of its marker."""
-        return _MARKER.sub(lambda found: kept.text if (kept := self._kept.get(found[0])) else found[0], text)
+        return _MARKER.sub(lambda found: kept.text if (kept := self.kept.get(found[0])) else found[0], text)
 
     def adopt(self, text: str, attachments: "Iterable[Attachment]") -> None:
         """Take over the pastes that a draft from before names; new ones are numbered after them."""
         by_name = {one.name: one for one in attachments}
         for found in _MARKER.finditer(text):
             if (attachment := by_name.get(found[1])) is not None:
-                self._kept[found[0]] = attachment
+                self.kept[found[0]] = attachment
                 self._last = max(self._last, int(found[2]))
-
-    def clear(self) -> None:
-        """Forget the texts; the numbers go on, so that no two pastes of a chat share a name."""
-        self._kept.clear()
 
 
 class History:

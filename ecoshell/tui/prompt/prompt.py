@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from rich.text import Text
-from textual import events, work
+from textual import events, on, work
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
@@ -94,6 +94,7 @@ class Prompt(TextArea):
         self.send: Send = lambda _: None
         """Called when enter is pressed; at once, or what is typed next would go along."""
         self._completions = completions
+        completions.take = self.take_offer
         self._history = history
         self._pastes = Pastes()
         self.mentions = MentionSearch(self._offer_names)
@@ -133,7 +134,7 @@ class Prompt(TextArea):
         if self._history.add(draft):
             self.run_worker(self._remember(draft.text))
         self.text, self._typed_at = "", -PAUSE
-        self._pastes.clear()
+        self._pastes.kept.clear()
         self._close_completions()
         return outgoing
 
@@ -143,6 +144,8 @@ class Prompt(TextArea):
             why = failure.strerror or failure
             self.post_message(Hint(f"The history of what you typed is not kept any more: {why}."))
 
+    @on(TextArea.Changed)
+    @on(TextArea.SelectionChanged)
     def refresh_completions(self) -> None:
         """Offer what the text at the cursor could become, if that has changed."""
         now = (self.text, self.cursor_location)
@@ -375,35 +378,29 @@ async def edited(app: "App[Any]", text: str) -> str:
     if not command:
         raise UsageError("There is no editor.", fix="Set $EDITOR to your editor's name.")
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="ecoshell-"))
-    file = folder / "draft.md"
+    file, failure = folder / "draft.md", ""
     try:
         await asyncio.to_thread(file.write_text, text, encoding="utf-8", errors="backslashreplace")
-        failure = await _run(app, [*command, str(file)])
+        with app.batch_update(), app.suspend():  # a frame written now would stand in the editor's screen
+            try:
+                process = await asyncio.create_subprocess_exec(*command, str(file))
+                try:
+                    status = await process.wait()
+                    failure = f"ended with status {status}" if status else ""
+                finally:
+                    if process.returncode is None:
+                        process.terminate()
+            except OSError as error:  # let through, it would keep the app suspended
+                failure = error.strerror or str(error)
         if failure:
             raise UsageError(
                 f"{command[0]}: {failure}; the draft is as it was.", fix="Set $EDITOR to your editor's name."
             )
         kept = await asyncio.to_thread(file.read_text, encoding="utf-8", errors="replace")
+    except SuspendNotSupported:
+        raise UsageError("This terminal cannot be given to an editor.", fix="Type it here.") from None
     except OSError as error:
         raise UsageError(f"The draft could not be given to an editor: {error}.") from error
     finally:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     return kept.removesuffix("\n")
-
-
-async def _run(app: "App[Any]", command: list[str]) -> str:
-    """Give the terminal to a command until it ends; what was wrong with it, or nothing."""
-    try:
-        with app.batch_update(), app.suspend():  # a frame written now would stand in the editor's screen
-            try:
-                process = await asyncio.create_subprocess_exec(*command)
-                try:
-                    status = await process.wait()
-                finally:
-                    if process.returncode is None:
-                        process.terminate()
-            except OSError as error:  # let through, it would keep the app suspended
-                return error.strerror or str(error)
-    except SuspendNotSupported:
-        raise UsageError("This terminal cannot be given to an editor.", fix="Type it here.") from None
-    return f"ended with status {status}" if status else ""

@@ -1,7 +1,7 @@
 """A tool's document: what it is for, its arguments, what it takes of the context, why it is registered or planned."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Footer, Static
 
 from ecoshell.errors import EcoshellError
-from ecoshell.messages import Effect, ToolDocument
+from ecoshell.messages import Effect
 from ecoshell.tui.screens.picker import Overlay
 from ecoshell.tui.text import money
 from ecoshell.untrusted import visible, visible_line
@@ -90,17 +90,12 @@ class DocumentScreen(Overlay):
             self.call_after_refresh(self.query_one("#schema").scroll_visible, animate=False, top=True)
 
     async def _read(self) -> None:
-        about = self.query_one("#about", Static)
         try:
-            tool_details = await self._shell.tool_details(self._tool)
+            self._tool_details = await self._shell.tool_details(self._tool)
         except EcoshellError as error:
-            about.update(visible(str(error)))
+            self.query_one("#about", Static).update(visible(str(error)))
         else:
-            self._tool_details = tool_details
-            about.update(Content("\n").join(_about(tool_details)))
-            self.query_one("#arguments", Static).update(Content("\n").join(_arguments(tool_details.document)))
-            schema = json.dumps(dict(tool_details.document.parameters), indent=2, ensure_ascii=False)
-            self.query_one("#schema", Static).update(f"JSON schema\n{visible(schema)}")
+            self._show(self._tool_details)
             self.refresh_bindings()
         if self._planned:  # a command waits for those before it, the document for none
             try:
@@ -109,39 +104,38 @@ class DocumentScreen(Overlay):
                 told = str(error)
             self.query_one("#plan", Static).update(Content.assemble(("The plan\n", "bold"), visible(told)))
 
-
-def _about(tool_details: "ToolDetails") -> Iterator[Content]:
-    document = tool_details.document
-    yield Content(visible(document.description))
-    yield Content("")
-    standing = "known by name only"
-    if tool_details.by:  # whether, by whom and since when it is registered
-        standing = f"registered {_BY.get(tool_details.by, tool_details.by)}"
-        if (since := tool_details.since) is not None:
-            where = f" · turn {since.turn}" if since.turn else ""
-            step = f", step {since.step}" if since.step else ""
-            standing += f" · {datetime.fromtimestamp(since.at):%Y-%m-%d %H:%M}{where}{step}"
-    sign = ("● ", "$success") if tool_details.by else ("○ ", _QUIET)
-    yield Content.assemble(sign, standing)
-    size = f"{'' if tool_details.exact else '≈ '}{tool_details.tokens:,} tokens while it is registered"
-    cost = f"{money(tool_details.price_nano)} a use" if tool_details.price_nano else "costs nothing to use"
-    yield Content(f"{size} · {cost}")
-    source = f"from the server {visible_line(document.server)}" if document.server else "comes with ecoshell"
-    effects = ", ".join(_MAY[effect] for effect in tool_details.effects)
-    yield Content(f"{source} · {f'may {effects}' if effects else 'does nothing but answer'}")
-    if tool_details.why:
-        yield Content.styled(visible(tool_details.why), _QUIET)
-
-
-def _arguments(document: ToolDocument) -> Iterator[Content]:
-    """Each argument with its type, whether it may be left out, and what it is for."""
-    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
-    required: Sequence[str] = document.parameters.get("required") or ()
-    yield Content.styled("Arguments" if properties else "Takes no arguments.", "bold")
-    for name, schema in properties.items():
-        known: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
-        kind = known.get("type", "any")
-        marks = f"{visible_line(str(kind))}{'' if name in required else ', optional'}"
-        yield Content.assemble("  ", (visible_line(name), "$primary"), "  ", (marks, _QUIET))
-        if about := str(known.get("description") or ""):
-            yield Content(f"    {visible_line(about)}")
+    def _show(self, tool: "ToolDetails") -> None:
+        document = tool.document
+        standing = "known by name only"
+        if tool.by:  # whether, by whom and since when it is registered
+            standing = f"registered {_BY.get(tool.by, tool.by)}"
+            if (since := tool.since) is not None:
+                where = f" · turn {since.turn}" if since.turn else ""
+                step = f", step {since.step}" if since.step else ""
+                standing += f" · {datetime.fromtimestamp(since.at):%Y-%m-%d %H:%M}{where}{step}"
+        size = f"{'' if tool.exact else '≈ '}{tool.tokens:,} tokens while it is registered"
+        cost = f"{money(tool.price_nano)} a use" if tool.price_nano else "costs nothing to use"
+        source = f"from the server {visible_line(document.server)}" if document.server else "comes with ecoshell"
+        effects = ", ".join(_MAY[effect] for effect in tool.effects)
+        about = [
+            Content(visible(document.description)),
+            Content(""),
+            Content.assemble(("● ", "$success") if tool.by else ("○ ", _QUIET), standing),
+            Content(f"{size} · {cost}"),
+            Content(f"{source} · {f'may {effects}' if effects else 'does nothing but answer'}"),
+        ]
+        if tool.why:
+            about.append(Content.styled(visible(tool.why), _QUIET))
+        self.query_one("#about", Static).update(Content("\n").join(about))
+        properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+        required: Sequence[str] = document.parameters.get("required") or ()
+        arguments = [Content.styled("Arguments" if properties else "Takes no arguments.", "bold")]
+        for name, schema in properties.items():
+            known: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+            marks = f"{visible_line(str(known.get('type', 'any')))}{'' if name in required else ', optional'}"
+            arguments.append(Content.assemble("  ", (visible_line(name), "$primary"), "  ", (marks, _QUIET)))
+            if words := str(known.get("description") or ""):
+                arguments.append(Content(f"    {visible_line(words)}"))
+        self.query_one("#arguments", Static).update(Content("\n").join(arguments))
+        shown = json.dumps(dict(document.parameters), indent=2, ensure_ascii=False)
+        self.query_one("#schema", Static).update(f"JSON schema\n{visible(shown)}")

@@ -18,8 +18,6 @@ from ecoshell.tui.screens.picker import Picker, PickerColumn, PickerRow
 
 _HERE = "· these work now"
 _OURS = "ecoshell."
-HelpLine = tuple[str, str]
-"""What is told of a line, and the beginning of a command that can be typed from there."""
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -102,7 +100,7 @@ _COPYING = Place(
 """How text gets out of the terminal."""
 
 
-class HelpScreen(Picker[HelpLine]):
+class HelpScreen(Picker[str]):
     """Gives back the slash command that was picked, to be typed, or None."""
 
     heading = "help"
@@ -120,23 +118,21 @@ class HelpScreen(Picker[HelpLine]):
         listed = [Place("commands", "Typed in the prompt; tab completes them.", typed)] if typed else []
         self._places = [*over, *listed, _COPYING]
 
-    async def load(self) -> Sequence[PickerRow[HelpLine]]:
+    async def load(self) -> Sequence[PickerRow[str]]:
         """The places with their keys, those of the focus first, and the commands before the copying."""
-        rows: list[PickerRow[HelpLine]] = []
+        rows: list[PickerRow[str]] = []
         for place in self._places:
             heading = f"── {place.title} ──{f' {_HERE}' if place.here else ''}"
             for key in (Key("", heading), *place.keys):
                 words = f"{key.keys}  {key.does}\n{place.words}" if key.keys else place.words
-                line = (f"{key.usage}\n{key.does}", f"{key.keys} ") if key.usage else (words, "")
-                known = f"{place.title}\n{key.does}\n{key.keys}"
-                rows.append(PickerRow(line, known, (key.does, key.keys), f"{key.keys} {place.title}", key.own))
+                told = f"{key.usage}\n{key.does}" if key.usage else words
+                known, also = f"{place.title}\n{key.does}\n{key.keys}", f"{key.keys} {place.title}"
+                typed = f"{key.keys} " if key.usage else ""
+                rows.append(PickerRow(typed, known, (key.does, key.keys), also, key.own, told))
         return rows
 
-    def detail(self, item: HelpLine) -> str:
-        return item[0]
-
-    def result(self, item: HelpLine) -> str | None:
+    def result(self, item: str) -> str | None:
         """The command to type; a key has to be pressed where it works."""
-        if not item[1]:
+        if not item:
             self.complain("Close the help with esc, then press the key.")
-        return item[1] or None
+        return item or None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -43,22 +44,19 @@ class PickerColumn:
 
 def aligned(
     columns: Sequence[PickerColumn], rows: Sequence[tuple[Sequence[str], Sequence[int]]], width: int
-) -> tuple[str, list[Content]]:
+) -> list[Content]:
     """The titles and the rows in those columns that fit; of each row its cells, and what of the first one is marked."""
+    titles = [column.title for column in columns]
     shown = [at for at, column in enumerate(columns) if at == 0 or width >= column.from_width]
-    texts = zip([column.title for column in columns], *(cells for cells, _ in rows), strict=True)
+    texts = zip(titles, *(cells for cells, _ in rows), strict=True)
     widths = [min(max(map(cell_len, one)), column.most) for one, column in zip(texts, columns, strict=True)]
     widths[0] = max(_LEAST, width - sum(widths[at] + _GAP for at in shown[1:]))
-
-    def line(cells: Sequence[str]) -> str:
-        put = ((right if columns[at].right else left)(cells[at], widths[at]) for at in shown)
-        return (" " * _GAP).join(put).rstrip()
-
     contents: list[Content] = []
-    for cells, found in rows:
-        whole = min(len(cells[0]), widths[0] - 1)
-        contents.append(Content(line(cells), [Span(at, at + 1, "bold underline") for at in found if at < whole]))
-    return line([column.title for column in columns]), contents
+    for cells, found in [(titles, ()), *rows]:
+        put = ((right if columns[at].right else left)(cells[at], widths[at]) for at in shown)
+        line, whole = (" " * _GAP).join(put).rstrip(), min(len(cells[0]), widths[0] - 1)
+        contents.append(Content(line, [Span(at, at + 1, "bold underline") for at in found if at < whole]))
+    return contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +70,8 @@ class PickerRow(Generic[T]):
     also: str = ""
     common: bool = True
     """Whether it is listed while nothing is typed."""
+    detail: str = ""
+    """What is told of it while it is highlighted, in up to three lines."""
 
     @property
     def text(self) -> str:
@@ -136,8 +136,7 @@ class Overlay(ModalScreen[str | None]):
 class Picker(Overlay, Generic[T]):
     """Shows items that come in time and gives back the text that stands for the one picked, or None.
 
-    A picker says what to list (`load`), what to tell of an item (`detail`) and what picking it gives (`result`); it may
-    look on as the highlight moves (`preview`).
+    A picker says what to list (`load`) and what picking an item gives (`result`).
     """
 
     heading: str = ""
@@ -174,7 +173,6 @@ class Picker(Overlay, Generic[T]):
         """What the list was made for."""
         self._kept = ""
         """The key of the item to keep highlighted; empty while the best match is to be."""
-        self._previewed: str | None = None
         self._complained: str | None = None
         """The key of the item whose detail has given way to a complaint."""
         self._complaint = "reading …"
@@ -182,13 +180,6 @@ class Picker(Overlay, Generic[T]):
     @abstractmethod
     async def load(self) -> Sequence[PickerRow[T]]:
         """What there is to pick from; may take its time off the event loop; raises EcoshellError."""
-
-    def detail(self, item: T) -> str:
-        """What is told of the highlighted item, in up to three lines."""
-        return ""
-
-    def preview(self, item: T) -> None:
-        """Called whenever another item is highlighted."""
 
     @abstractmethod
     def result(self, item: T) -> str | None:
@@ -214,64 +205,15 @@ class Picker(Overlay, Generic[T]):
         return not (action in self.ASKED_ALONE and self.query_one(Aside).has_class("-on"))
 
     @property
-    def highlighted(self) -> T | None:
-        return row.item if (row := self._row) else None
-
-    @property
-    def _row(self) -> PickerRow[T] | None:
+    def highlighted(self) -> PickerRow[T] | None:
         at = self.query_one(OptionList).highlighted
         return self._shown[at] if at is not None and at < len(self._shown) else None
 
-    def reload(self) -> None:
+    @work(group="load", exclusive=True)
+    async def reload(self) -> None:
         """Read the items anew; the highlight and what is typed stay."""
         if self._shown:
             self._keep()
-        self.run_worker(self._load(), group="load", exclusive=True)
-
-    def complain(self, text: str) -> None:
-        """Say something in the place of the detail, until the highlight moves."""
-        self._complained = row.key if (row := self._row) else ""
-        self.query_one("#detail", Static).update(Content.styled(visible(text), "$warning"))
-
-    def action_move(self, how: str) -> None:
-        """Move the highlight as the list's own action of this name does; from now on it stays on its item."""
-        self._follow()
-        getattr(self.query_one(OptionList), f"action_{how}")()
-        self._keep()
-
-    def action_choose(self) -> None:
-        self._follow()
-        result = self.result(row.item) if (row := self._row) else None
-        if result is not None:
-            self.dismiss(result)
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        event.stop()
-        if isinstance(event.input, Filter):
-            self._follow()
-
-    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        event.stop()
-        row = self._row
-        if row is None or row.key == self._complained:
-            return
-        self._complained = None
-        self.query_one("#detail", Static).update(visible(self.detail(row.item)))
-        if row.key != self._previewed:
-            self._previewed = row.key
-            self.preview(row.item)
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Pick by mouse, or by enter while the list has the focus."""
-        event.stop()
-        self._keep()
-        self.action_choose()
-
-    def on_resize(self, event: Resize) -> None:
-        """Fit the columns to the new width, once the list has it."""
-        self.call_after_refresh(self._follow, anew=True)
-
-    async def _load(self) -> None:
         rows: Sequence[PickerRow[T]] = ()
         try:
             rows = await self.load()
@@ -287,8 +229,51 @@ class Picker(Overlay, Generic[T]):
         self._sought = [(row.text, row) for row in self._all]
         self._follow(anew=True)
 
+    def complain(self, text: str) -> None:
+        """Say something in the place of the detail, until the highlight moves."""
+        self._complained = row.key if (row := self.highlighted) else ""
+        self.query_one("#detail", Static).update(Content.styled(visible(text), "$warning"))
+
+    def action_move(self, how: str) -> None:
+        """Move the highlight as the list's own action of this name does; from now on it stays on its item."""
+        self._follow()
+        getattr(self.query_one(OptionList), f"action_{how}")()
+        self._keep()
+
+    def action_answer(self, word: str) -> None:
+        self.query_one(Aside).resolve(word or None)
+
+    def action_choose(self) -> None:
+        self._follow()
+        result = self.result(row.item) if (row := self.highlighted) else None
+        if result is not None:
+            self.dismiss(result)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if isinstance(event.input, Filter):
+            self._follow()
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        event.stop()
+        row = self.highlighted
+        if row is None or row.key == self._complained:
+            return
+        self._complained = None
+        self.query_one("#detail", Static).update(visible(row.detail))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Pick by mouse, or by enter while the list has the focus."""
+        event.stop()
+        self._keep()
+        self.action_choose()
+
+    def on_resize(self, event: Resize) -> None:
+        """Fit the columns to the new width, once the list has it."""
+        self.call_after_refresh(self._follow, anew=True)
+
     def _keep(self) -> None:
-        self._kept = row.key if (row := self._row) else ""
+        self._kept = row.key if (row := self.highlighted) else ""
 
     def _follow(self, *, anew: bool = False) -> None:
         """Make the list fit what is typed; nothing is done when it does already, unless it is to be made `anew`."""
@@ -302,7 +287,7 @@ class Picker(Overlay, Generic[T]):
         before = (rows.highlighted or 0) if anew else 0  # what was highlighted may be gone
         width = self.query_one(Filter).size.width - 1  # the list's, which may be out of sight, without its scrollbar
         cells = [(row.cells, places(words, row.text)) for row in self._shown]
-        head, contents = aligned(self.COLUMNS, cells, width)
+        head, *contents = aligned(self.COLUMNS, cells, width)
         self.query_one("#head", Static).update(head)
         rows.set_options(map(Option, contents))
         wanted = self._kept or ("" if words else self.first)
@@ -346,22 +331,16 @@ class ChoicePicker(Picker[str]):
 class Line(Field):
     """Where a text is typed."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back")]
-
-    def action_leave(self) -> None:
-        self.query_ancestor(Aside).resolve(None)
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "screen.answer('')", "back")]
 
 
 class YesOrNo(Static, can_focus=True):
     """Takes y as yes; every other key that could be meant as an answer is a no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "say('yes')", "yes"),
-        Binding("n,escape,enter,space,tab", "say('')", "no", key_display="n"),
+        Binding("y", "screen.answer('yes')", "yes"),
+        Binding("n,escape,enter,space,tab", "screen.answer('')", "no", key_display="n"),
     ]
-
-    def action_say(self, word: str) -> None:
-        self.query_ancestor(Aside).resolve(word or None)
 
 
 class Aside(Vertical):
@@ -374,31 +353,43 @@ class Aside(Vertical):
         border-top: solid $warning;
         &.-on { display: block; }
         & > Static { height: auto; }
-        & > Line, & > YesOrNo { display: none; &.-on { display: block; } }
+        & > Line { display: none; }
+        &.-text > Line { display: block; }
+        &.-text > YesOrNo { display: none; }
     }
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self._answer: asyncio.Future[str | None] | None = None
         self._asked = Static("", markup=False)
         self._line = Line(compact=True)
         self._yes_or_no = YesOrNo("y yes · n no", markup=False)
+        super().__init__(self._asked, self._line, self._yes_or_no)
 
-    def compose(self) -> ComposeResult:
-        yield self._asked
-        yield self._line
-        yield self._yes_or_no
+    async def ask(self, asked: str, value: str | None = None, *, secret: bool = False) -> str | None:
+        """The text that was typed, which begins as `value`, or without one a yes; None when the person went back.
 
-    async def text(self, asked: str, value: str = "", *, secret: bool = False) -> str | None:
-        """The text that was typed, which begins as `value`; None when the person went back. A secret is not shown."""
+        A secret is not shown.
+        """
         self._line.password = secret
-        self._line.value = value
-        self._line.cursor_position = len(value)
-        return await self._ask(asked, self._line)
-
-    async def sure(self, asked: str) -> bool:
-        return await self._ask(asked, self._yes_or_no) is not None
+        self._line.value = value or ""
+        self._line.cursor_position = len(self._line.value)
+        before = self.screen.focused
+        self.resolve(None)
+        self._answer = asyncio.get_running_loop().create_future()
+        self.say(asked)
+        self.set_class(value is not None, "-text")
+        self.add_class("-on")
+        self.screen.refresh_bindings()
+        (self._yes_or_no if value is None else self._line).focus()
+        try:
+            return await self._answer
+        finally:
+            if self.is_attached:  # else the screen was closed meanwhile
+                self.remove_class("-on")
+                self.screen.refresh_bindings()
+                if before is not None:
+                    before.focus()
 
     def say(self, asked: str) -> None:
         self._asked.update(visible(asked))
@@ -411,28 +402,3 @@ class Aside(Vertical):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.resolve(event.value)
-
-    def on_unmount(self) -> None:
-        """Whoever still waits is answered: there is no screen to answer on."""
-        self.resolve(None)
-
-    async def _ask(self, asked: str, where: Line | YesOrNo) -> str | None:
-        before = self.screen.focused
-        self.resolve(None)
-        self._answer = asyncio.get_running_loop().create_future()
-        self.say(asked)
-        self._show(where)
-        where.focus()
-        try:
-            return await self._answer
-        finally:
-            if self.is_attached:  # else the screen was closed meanwhile
-                self._show(None)
-                if before is not None:
-                    before.focus()
-
-    def _show(self, where: Line | YesOrNo | None) -> None:
-        self.set_class(where is not None, "-on")
-        for widget in (self._line, self._yes_or_no):
-            widget.set_class(widget is where, "-on")
-        self.screen.refresh_bindings()

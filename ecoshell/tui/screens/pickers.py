@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import work
 from textual.binding import Binding, BindingType
+from textual.widgets import OptionList
 
-from ecoshell.budget import Price, about, counted, plain
+from ecoshell.budget import about, counted, plain
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.models import ModelRow, size
 from ecoshell.tui.screens.picker import Aside, Picker, PickerColumn, PickerRow
@@ -51,15 +52,13 @@ class SessionPicker(Picker["SessionRow"]):
         rows: list[PickerRow[SessionRow]] = []
         for item in await self._shell.archive.rows():
             info, mark = item.info, "this one" if item.current else ""
-            cells = (_title(item), info.updated_text, info.model, _cost(item), mark)
-            rows.append(PickerRow(item, info.id, cells, also=f"{info.id} {info.model} {info.workspace}"))
+            title = info.title or "(no question yet)"
+            cost = about(money(item.spent_nano), estimated=item.estimated)
+            cells = (title, info.updated_text, info.model, cost, mark)
+            took = f"{counted(item.calls, 'model call')} · {cost} · {info.model}"
+            detail = f"{title}\n{info.id} · {info.workspace}\n{took}"
+            rows.append(PickerRow(item, info.id, cells, f"{info.id} {info.model} {info.workspace}", detail=detail))
         return rows
-
-    def detail(self, item: "SessionRow") -> str:
-        """The whole title, the id and the folder, and what it took."""
-        info = item.info
-        calls = counted(item.calls, "model call")
-        return f"{_title(item)}\n{info.id} · {info.workspace}\n{calls} · {_cost(item)} · {info.model}"
 
     def result(self, item: "SessionRow") -> str | None:
         if item.current:
@@ -73,37 +72,30 @@ class SessionPicker(Picker["SessionRow"]):
     @work
     async def action_on_highlighted(self, what: Literal["rename", "remove", "export"]) -> None:
         """Ask what has to be known, and do it; what went wrong is told."""
-        row, aside, archive = self.highlighted, self.query_one(Aside), self._shell.archive
-        if row is None:
+        highlighted, aside, archive = self.highlighted, self.query_one(Aside), self._shell.archive
+        if highlighted is None:
             return
+        row, title = highlighted.item, highlighted.cells[0]
         try:
             if what == "rename":
-                title = await aside.text("The session's title:", row.info.title)
-                if title is not None:
-                    await archive.rename(row.info.id, title)
+                named = await aside.ask("The session's title:", row.info.title)
+                if named is not None:
+                    await archive.rename(row.info.id, named)
                     self.reload()
             elif what == "export":
                 asked = "Export into a new file (.md for people, .json for programs):"
-                name = await aside.text(asked, f"{row.info.id}.md")
+                name = await aside.ask(asked, f"{row.info.id}.md")
                 if name is not None and name.strip():
                     file = Path(os.path.expanduser(name.strip()))  # noqa: ASYNC240, PTH111 - looks at no file
                     await archive.export(row.info.id, file)
                     self.complain(f"Exported to {file}.")
             elif row.current:
                 self.complain("This is the session you are in: begin or resume another one, then delete it.")
-            elif await aside.sure(f"Delete “{_title(row)}” and all that was said in it? It cannot be brought back."):
+            elif await aside.ask(f"Delete “{title}” and all that was said in it? It cannot be brought back."):
                 await archive.delete(row.info.id)
                 self.reload()
         except EcoshellError as error:
             self.complain(str(error))
-
-
-def _cost(item: "SessionRow") -> str:
-    return about(money(item.spent_nano), estimated=item.estimated)
-
-
-def _title(row: "SessionRow") -> str:
-    return row.info.title or "(no question yet)"
 
 
 IN_USE = "in use"
@@ -134,21 +126,27 @@ class ModelPicker(Picker[ModelRow]):
         for item in await self._shell.models():
             current = item.name == self.first
             state = IN_USE if current else item.state
-            size = tokens(item.context) if item.context else "?"
-            cells = (item.name, item.place or item.provider, *_rates(item.price), size, state)
+            into, out, told = "?", "?", "price unknown: a cap in dollars refuses it"
+            if item.price is not None:
+                told = item.price.summary()
+                rates = (item.price.rates.input, item.price.rates.output)
+                # four digits say enough of a price in a list
+                into, out = ("free", "free") if told == "free" else (plain(Decimal(f"{rate:.4g}")) for rate in rates)
+                told += f" ({item.price.source})" if item.price.source else ""
+            cells = (
+                item.name, item.place or item.provider, into, out, tokens(item.context) if item.context else "?", state,
+            )  # fmt: skip
+            most = f" · answers up to {item.max_output:,} tokens" if item.max_output else ""
+            sizes = (
+                f"context {item.context:,}{most}" if item.context else f"context unknown{most}",
+                size(item.size_bytes),
+                str(item.path or ""),
+            )
+            trouble = f"blocked: {item.barred}" if item.barred else item.missing
+            detail = f"{item.name}\n{told}\n{trouble or ' · '.join(filter(None, sizes))}"
             also = f"{item.provider} {item.place} {state}"
-            rows.append(PickerRow(item, item.name, cells, also, common=item.at_hand or current))
+            rows.append(PickerRow(item, item.name, cells, also, item.at_hand or current, detail))
         return rows
-
-    def detail(self, item: ModelRow) -> str:
-        """The whole name, the price with what is cached, and what is missing or else the sizes and the file."""
-        price = "price unknown: a cap in dollars refuses it" if item.price is None else item.price.summary()
-        source = f" ({item.price.source})" if item.price and item.price.source else ""
-        context = f"context {item.context:,}" if item.context else "context unknown"
-        most = f" · answers up to {item.max_output:,} tokens" if item.max_output else ""
-        sizes = " · ".join(part for part in (f"{context}{most}", size(item.size_bytes), str(item.path or "")) if part)
-        trouble = f"blocked: {item.barred}" if item.barred else item.missing
-        return f"{item.name}\n{price}{source}\n{trouble or sizes}"
 
     def result(self, item: ModelRow) -> str | None:
         if item.ready is False and item.kind == "remote":
@@ -163,7 +161,7 @@ class ModelPicker(Picker[ModelRow]):
     async def _ask_for_key(self, item: ModelRow) -> None:
         """Have the provider's key typed, store it, and take the model."""
         asked = f"{item.name} needs a key of {item.provider}. Paste it; it goes to the system's keyring (esc: back)."
-        key = await self.query_one(Aside).text(f"{asked}\nOr: {item.missing}", secret=True)
+        key = await self.query_one(Aside).ask(f"{asked}\nOr: {item.missing}", "", secret=True)
         if not key:
             return
         try:
@@ -174,16 +172,6 @@ class ModelPicker(Picker[ModelRow]):
             self.complain(str(error))
             return
         self.dismiss(f"/model {item.name}")
-
-
-def _rates(price: Price | None) -> tuple[str, str]:
-    """What a million tokens cost, in and out; four digits say enough of a price in a list."""
-    if price is None:
-        return "?", "?"
-    if price.summary() == "free":
-        return "free", "free"
-    into, out = (plain(Decimal(f"{rate:.4g}")) for rate in (price.rates.input, price.rates.output))
-    return into, out
 
 
 NO_COLOR = "No colour is sent: NO_COLOR is set, or the terminal has none. What you pick is worn where there is colour."
@@ -219,19 +207,17 @@ class ThemePicker(Picker[Look | Broken]):
         rows: list[PickerRow[Look | Broken]] = []
         for theme in sorted(themes.all, key=lambda theme: theme.name):
             kind = "no colour" if theme.colorless else "dark" if theme.dark else "light"
-            rows.append(PickerRow(theme, theme.name, (theme.name, kind)))
+            detail = NO_COLOR if self.app.forced_mono else ""
+            rows.append(PickerRow(theme, theme.name, (theme.name, kind), detail=detail))
         for broken in themes.broken:  # it may bear the name of one that works
             name = f"{broken.file.stem} ×"
-            rows.append(PickerRow(broken, name, (name, "cannot be used")))
+            detail = f"{broken.reason}\n{broken.file}"
+            rows.append(PickerRow(broken, name, (name, "cannot be used"), detail=detail))
         return rows
 
-    def detail(self, item: Look | Broken) -> str:
-        if isinstance(item, Broken):
-            return f"{item.reason}\n{item.file}"
-        return NO_COLOR if self.app.forced_mono else ""
-
-    def preview(self, item: Look | Broken) -> None:
-        """Wear it; the one before, while it is none that works."""
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Wear what is highlighted; the one before, while it is none that works."""
+        item = self.highlighted.item if self.highlighted else None
         self.app.wear(item.name if isinstance(item, Look) else self._worn)
 
     def result(self, item: Look | Broken) -> str | None:

@@ -54,10 +54,10 @@ def running(shell: "Shell", options: Options) -> Running:
     return Running(AT_ONCE, lambda settings, key: apply(shell, settings, key, options), choices)
 
 
-class SettingsScreen(Picker["SettingRow | str"]):
+class SettingsScreen(Picker["SettingRow | None"]):
     """Changes are written into the person's own file as soon as they are made, and nothing is that is not valid.
 
-    A row that is no setting is a heading, or something that is wrong; its item is what is told of it.
+    A row that is no setting is a heading, or something that is wrong.
     """
 
     heading = "settings"
@@ -87,11 +87,12 @@ class SettingsScreen(Picker["SettingRow | str"]):
         self._said: tuple[str, str] = ("", "")
         """The key that was written last, and what came of it."""
 
-    async def load(self) -> "Sequence[PickerRow[SettingRow | str]]":
+    async def load(self) -> "Sequence[PickerRow[SettingRow | None]]":
         """The settings below the headings of their sections; or what is wrong with them."""
         self._overview, words = await asyncio.to_thread(self._read)
-        rows: list[PickerRow[SettingRow | str]] = [
-            PickerRow(f"{one.message}\n{one.fix}", one.message, (self._short(one.message), "", ""))
+        file, short = str(self._file), self._file.name
+        rows: list[PickerRow[SettingRow | None]] = [
+            PickerRow(None, one.message, (one.message.replace(file, short), "", ""), detail=f"{one.message}\n{one.fix}")
             for one in self._overview.problems
         ]
         section = ""
@@ -100,32 +101,27 @@ class SettingsScreen(Picker["SettingRow | str"]):
             if name != section:
                 section = name
                 title = f"── {name} ──"
-                rows.append(PickerRow(words.get(name, ""), title, (title, "", "")))
-            short = visible_line(row.value or row.default or _UNSET, _WIDEST)
-            rows.append(PickerRow(row, row.key, (row.key, short, self._origin(row)), also=row.description.text))
+                rows.append(PickerRow(None, title, (title, "", ""), detail=words.get(name, "")))
+            origin = "" if row.origin == "default" else row.origin.replace(file, short)
+            holds = _AT_ONCE if row.path == THEME or row.path in self._what_runs.keys else _LATER
+            if row.variable:
+                holds = "the environment wins over the file"
+            facts = f"default {row.default or 'none'} · {origin or 'not set'} · {holds}"
+            key, said = self._said
+            told = f"{row.description.text}\n{facts}\n{said if key == row.key else ''}"
+            value = visible_line(row.value or row.default or _UNSET, _WIDEST)
+            rows.append(PickerRow(row, row.key, (row.key, value, origin), row.description.text, detail=told))
         return rows
 
-    def detail(self, item: "SettingRow | str") -> str:
-        """What it is, its default, who set it, and when a change holds; or what came of the last change."""
-        if isinstance(item, str):
-            return item
-        facts = [f"default {item.default or 'none'}", self._origin(item) or "not set"]
-        if item.variable:
-            facts.append("the environment wins over the file")
-        else:
-            facts.append(_AT_ONCE if item.path == THEME or item.path in self._what_runs.keys else _LATER)
-        key, said = self._said
-        return "\n".join((item.description.text, " · ".join(facts), said if key == item.key else ""))
-
-    def result(self, item: "SettingRow | str") -> str | None:
+    def result(self, item: "SettingRow | None") -> str | None:
         """Nothing is picked here: enter changes what is highlighted."""
-        if (row := self._editable(item)) is not None:
-            self.run_worker(self._change(row), group="edit", exclusive=True)
+        if item is not None:
+            self._edit(item)
         return None
 
     def action_restore(self) -> None:
-        if (row := self._editable(self.highlighted)) is not None:
-            self.run_worker(self._write(row, None), group="edit", exclusive=True)
+        if self.highlighted is not None and self.highlighted.item is not None:
+            self._edit(self.highlighted.item, default=True)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Say at once whether what is typed for a setting could be written."""
@@ -139,25 +135,15 @@ class SettingsScreen(Picker["SettingRow | str"]):
 
         return overview(self._file, os.environ, self._models), dict(section_words())
 
-    def _short(self, place: str) -> str:
-        return place.replace(str(self._file), self._file.name)
-
-    def _origin(self, row: "SettingRow") -> str:
-        return "" if row.origin == "default" else self._short(row.origin)
-
-    def _editable(self, item: "SettingRow | str | None") -> "SettingRow | None":
-        """The row, if it can be changed; says why where it cannot."""
-        if item is None or isinstance(item, str):
-            return None
-        if item.variable:
-            self.complain(f"{item.variable} is set and wins over the file: change it there, or unset it first.")
-            return None
-        return item
-
-    async def _change(self, row: "SettingRow") -> None:
-        """Change a setting with the control that fits it."""
+    @work(group="edit", exclusive=True)
+    async def _edit(self, row: "SettingRow", *, default: bool = False) -> None:
+        """Give a setting its default, or change it with the control that fits it; says why where it cannot be."""
         now, choices = row.value or row.default, self._what_runs.choices.get(row.path, row.description.choices)
-        if row.description.kind == "switch":
+        if row.variable:
+            self.complain(f"{row.variable} is set and wins over the file: change it there, or unset it first.")
+        elif default:
+            await self._write(row, None)
+        elif row.description.kind == "switch":
             await self._write(row, "false" if now == "true" else "true")
         elif row.path == THEME or choices:
             picker = ThemePicker(self.app.theme) if row.path == THEME else ChoicePicker(row.key, choices, now)
@@ -169,7 +155,7 @@ class SettingsScreen(Picker["SettingRow | str"]):
             self._edited = row
             try:
                 while typed is not None:
-                    typed = await self.query_one(Aside).text(self._asked(row, typed), typed)
+                    typed = await self.query_one(Aside).ask(self._asked(row, typed), typed)
                     if typed is not None and await self._write(row, typed):
                         return
             finally:
@@ -191,7 +177,7 @@ class SettingsScreen(Picker["SettingRow | str"]):
 
     @work(group="edit", exclusive=True)
     async def action_name_model(self) -> None:
-        name = await self.query_one(Aside).text("The model's name, as in openai/my-model")
+        name = await self.query_one(Aside).ask("The model's name, as in openai/my-model", "")
         if name and name.strip():
             self._models = (*self._models, name.strip())
             self.reload()

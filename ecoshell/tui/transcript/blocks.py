@@ -6,7 +6,7 @@ or so, so that of a long block only what is looked at is ever laid out and paint
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise, repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from ecoshell.budget import counted
@@ -265,17 +265,31 @@ def head_of(block: Block) -> Iterator[Section]:
 
 
 def _sections_of_markdown(text: str, indent: str = "") -> Iterator[Section]:
-    from ecoshell.tui.transcript.markdown import sections_of_markdown  # no first frame waits for it
+    from ecoshell.tui.transcript.markdown import MarkdownReader  # no first frame waits for it
 
-    yield from sections_of_markdown(text, indent=indent)
+    yield from MarkdownReader(indent).feed(text, last=True)
 
 
 def in_sections(rows: Iterable[Row]) -> Iterator[Section]:
-    """Rows put together to sections; one that is very long is cut."""
+    """Rows put together to sections; one that is very long is cut into bits, between words where there are any."""
     part: list[Row] = []
     size = 0
     for line in rows:
-        for bit in _cut(line):
+        bits = [line]
+        if sum(len(piece.text) for piece in line.pieces) > LONGEST:
+            bits.clear()
+            joined, hang = line.joined, line.hang or " " * len(line.lead)
+            for piece in line.pieces:
+                start = 0
+                while start < len(piece.text):
+                    end = start + LONGEST
+                    if end < len(piece.text):
+                        end = piece.text.rfind(" ", start, end) + 1 or end
+                    bit = replace(piece, text=piece.text[start:end])
+                    bits.append(replace(line, pieces=(bit,), joined=joined))
+                    joined, start = " " if bit.text.endswith(" ") else "", end
+            bits[1:] = [replace(bit, lead=hang, hang=hang) for bit in bits[1:]]
+        for bit in bits:
             part.append(bit)
             size += sum(len(piece.text) for piece in bit.pieces)
             if size >= LONGEST or len(part) >= MOST_LINES:
@@ -283,23 +297,3 @@ def in_sections(rows: Iterable[Row]) -> Iterator[Section]:
                 part, size = [], 0
     if part:
         yield Rows(tuple(part))
-
-
-def _cut(line: Row) -> Iterator[Row]:
-    """A row in bits of a bounded length, cut between words where there are any."""
-    if sum(len(piece.text) for piece in line.pieces) <= LONGEST:
-        yield line
-        return
-    bits: list[Piece] = []
-    for piece in line.pieces:
-        start = 0
-        while start < len(piece.text):
-            end = start + LONGEST
-            if end < len(piece.text):
-                end = piece.text.rfind(" ", start, end) + 1 or end
-            bits.append(replace(piece, text=piece.text[start:end]))
-            start = end
-    hang = line.hang or " " * len(line.lead)
-    yield replace(line, pieces=tuple(bits[:1]))
-    for before, bit in pairwise(bits):
-        yield replace(line, pieces=(bit,), lead=hang, hang=hang, joined=" " if before.text.endswith(" ") else "")

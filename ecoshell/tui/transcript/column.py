@@ -1,14 +1,14 @@
 """The content of a transcript: blocks from top to bottom, of which only those that are looked at are painted."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
-from textual.selection import Selection
 from textual.strip import Strip
 
 from ecoshell.tui.transcript.blocks import (
@@ -24,7 +24,7 @@ from ecoshell.tui.transcript.blocks import (
     rows_of,
     sections_of,
 )
-from ecoshell.tui.transcript.painting import MARGIN, PaintedLine, Painter
+from ecoshell.tui.transcript.painting import PaintedLine, Painter
 from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ _MOST_PAINTED = 8_000
 """Painted lines that are kept; far from the view they are let go."""
 
 
+@dataclass(slots=True)
 class Heights:
     """Heights in lines; where things begin is summed up again only from the first change on."""
 
-    def __init__(self, heights: Iterable[int] = ()) -> None:
-        self._heights = list(heights)
-        self._tops: list[int] = [0]
+    _heights: list[int] = field(default_factory=list[int])
+    _tops: list[int] = field(default_factory=lambda: [0])
 
     def put(self, start: int, end: int | None, heights: list[int]) -> None:
         """Put these heights in the place of those from `start` up to `end`."""
@@ -63,25 +63,20 @@ class Heights:
         return min(bisect_right(self.tops, max(line, 0)), len(self._heights)) - 1
 
 
+@dataclass(slots=True)
 class StreamedText:
     """What arrives beside one sign; an answer is read as Markdown, a thought as it is, line by line."""
 
-    def __init__(self, sign: str, tone: Tone) -> None:
-        self.sign = sign
-        self.tone: Tone = tone
-        self.arrived: list[str] = []
-        """What nobody has read yet."""
-        self.text: list[str] = []
-        """What has been read, without the white space around it."""
-        self._held = ""
-        """White space at the end, of which nobody knows yet whether anything follows."""
-        self._rest = ""
-        """Lines of a thought that are not finished."""
-        self._reader: MarkdownReader | None = None
-        if tone == "text":
-            from ecoshell.tui.transcript import markdown  # no first frame waits for it
-
-            self._reader = markdown.MarkdownReader()
+    tone: Tone
+    arrived: list[str] = field(default_factory=list[str])
+    """What nobody has read yet."""
+    text: list[str] = field(default_factory=list[str])
+    """What has been read, without the white space around it."""
+    _held: str = ""
+    """White space at the end, of which nobody knows yet whether anything follows."""
+    _rest: str = ""
+    """Lines of a thought that are not finished."""
+    _reader: "MarkdownReader | None" = None
 
     def read(self) -> tuple[list[Section], list[Section]]:
         """The sections that what has arrived since the last time has finished, and those that are open."""
@@ -92,7 +87,10 @@ class StreamedText:
         solid = visible(solid if self.text else solid.lstrip())
         if solid:
             self.text.append(solid)
-        if self._reader is not None:
+        if self.tone == "text":
+            from ecoshell.tui.transcript.markdown import MarkdownReader  # no first frame waits for it
+
+            self._reader = self._reader or MarkdownReader()
             return self._reader.feed(solid), self._reader.tail()
         self._rest += solid
         end = len(self._rest) if len(self._rest) >= 8 * LONGEST else 0
@@ -106,24 +104,27 @@ class StreamedText:
         return finished, tail
 
 
+@dataclass(slots=True, eq=False)
 class BlockItem:
     """One block; until a section is painted, its height is an estimate."""
 
-    def __init__(self, block: Block, *, key: str | None = None, live: StreamedText | None = None) -> None:
-        self.block = block
-        self.key = key
-        """By what it is settled; None when it is finished."""
-        self.live = live
-        self.opened = self.gone = False
-        """Whether nothing is folded away, and whether it was taken out of the column."""
-        self.sections: list[Section] | None = [] if live else None
-        self.heights = Heights()
-        self.painted: list[list[PaintedLine] | None] = []
-        """The lines of each section; None of one that has not been painted."""
-        self.finished = 0
-        """Sections of a live text that will not change any more."""
-        self.measure: tuple[int, int] | None = None
-        """Lines if none had to be wrapped, and characters: of what is shown while nothing is laid out."""
+    block: Block
+    key: str | None = None
+    """By what it is settled; None when it is finished."""
+    live: StreamedText | None = None
+    sections: list[Section] | None = None
+    """None until it is laid out."""
+    index: int = -1
+    """Its place in the column; -1 when it was taken out of it."""
+    opened: bool = False
+    """Whether nothing is folded away."""
+    heights: Heights = field(default_factory=Heights)
+    painted: list[list[PaintedLine] | None] = field(default_factory=list["list[PaintedLine] | None"])
+    """The lines of each section; None of one that has not been painted."""
+    finished: int = 0
+    """Sections of a live text that will not change any more."""
+    measure: tuple[int, int] | None = None
+    """Lines if none had to be wrapped, and characters: of what is shown while nothing is laid out."""
 
     @property
     def whole(self) -> str:
@@ -148,7 +149,7 @@ class BlockItem:
         """Consist of these sections, none of which is painted yet."""
         self.sections = sections
         self.painted = [None] * len(sections)
-        self.heights = Heights(part.height(painter.inside) for part in sections)
+        self.heights = Heights([part.height(painter.inside) for part in sections])
 
 
 class Spot(NamedTuple):
@@ -195,18 +196,15 @@ class BlockColumn:
 
     def insert(self, *blocks: Block) -> None:
         """Put finished blocks above what is open, which stays open."""
-        at, left = len(self.items), len(self._open)
-        while left:  # finished ones may stand among those that are open
-            at -= 1
-            left -= self.items[at].key is not None
-        self._put(at, *map(BlockItem, blocks))
+        at = min((item.index for item in self._open.values()), default=len(self.items))
+        self._put(at, at, *map(BlockItem, blocks))
         self._changed(True, True)
 
     def open(self, block: Block, key: str = STREAM) -> None:
         """Put a block, in the place of what is open under its key, that is replaced when the key is settled."""
         item = self._open.get(key)
         if item is None:
-            self._put(len(self.items), BlockItem(block, key=key))
+            self._put(len(self.items), None, BlockItem(block, key))
         else:
             self._replace(item, block)
         self._changed(True, True)
@@ -214,11 +212,11 @@ class BlockColumn:
     def stream(self, text: str, sign: str, tone: Tone) -> None:
         """Add streamed text to the open end; it shows after the next `catch_up`."""
         item = self._open.get(STREAM)
-        live = item.live if item else None
-        if live is None or live.sign != sign:
+        live = item.live if item and item.block.sign == sign else None
+        if live is None:
             self.settle()
-            live = StreamedText(sign, tone)
-            self._put(len(self.items), BlockItem(Block(sign, tone), key=STREAM, live=live))
+            live = StreamedText(tone)
+            self._put(len(self.items), None, BlockItem(Block(sign, tone), STREAM, live, sections=[]))
         live.arrived.append(text)
         self._changed(False, True)
 
@@ -251,39 +249,13 @@ class BlockColumn:
         """Take away what is open under this key."""
         item = self._open.pop(key, None)
         if item is not None:
-            at = self._index(item)
-            del self.items[at]
-            item.gone = True
-            self._heights.put(at, at + 1, [])
+            self._put(item.index, item.index + 1)
             self._changed(True, False)
 
     def clear(self) -> None:
-        for item in self.items:
-            item.gone = True
-        self.items.clear()
         self._open.clear()
-        self._heights = Heights()
+        self._put(0, None)
         self._changed(True, False)
-
-    def selected(self, selection: Selection) -> str:
-        """What stands between two places, without margins and signs, and with wrapped lines in one piece again.
-
-        Blocks that are selected whole are given as they were written.
-        """
-        first, start = (selection.start.y, selection.start.x) if selection.start else (0, 0)
-        last, end = (selection.end.y, selection.end.x) if selection.end else (self.height, None)
-        parts: list[str] = []
-        at = max(0, first)
-        while at <= min(last, self.height - 1):
-            item = self.at(at)
-            span = self.span(item)
-            if at == span.start and span.stop <= last and (at > first or start <= MARGIN):
-                parts += ["\n", item.whole]
-                at = span.stop
-                continue
-            parts += self.line(at).copied(start if at == first else 0, end if at == last else None)
-            at += 1
-        return "".join(parts[1:])
 
     def repaint(self, painter: Painter) -> None:
         """Let everything be painted anew by this painter when it is looked at."""
@@ -291,12 +263,12 @@ class BlockColumn:
         for item in self.items:
             if item.sections is not None:
                 item.put(item.sections, painter)
-        self._heights = Heights(item.height(painter) for item in self.items)
+        self._heights = Heights([item.height(painter) for item in self.items])
 
     def fold(self, item: BlockItem, *, opened: bool) -> None:
         """Open or fold a block."""
         item.opened, item.sections, item.measure = opened, None, None
-        self._measure(self._index(item))
+        self._measure(item)
 
     def catch_up(self) -> int:
         """Read the streamed text that has arrived, of which only the open end is painted again.
@@ -306,86 +278,83 @@ class BlockColumn:
         item = self._open.get(STREAM)
         if item is None or item.live is None or item.sections is None:
             return self.height
-        index, start = self._index(item), len(item.sections)
+        start = len(item.sections)
         if item.live.arrived:
             new, tail = item.live.read()
             start, item.finished = item.finished, item.finished + len(new)
             item.sections[start:] = [*new, *tail]
             item.painted[start:] = [None] * (len(new) + len(tail))
             item.heights.put(start, None, [part.height(self.painter.inside) for part in (*new, *tail)])
-            self._measure(index)
-        return self._top(index, start)
+            self._measure(item)
+        return self._top(item, start)
 
     def line(self, at: int) -> PaintedLine:
         """One line; empty outside the column."""
-        if not 0 <= at < self.height:
-            return _EMPTY
-        index, section, offset = self._find(at)
-        lines = self._paint(index, section)
-        return lines[offset] if offset < len(lines) else _EMPTY
-
-    def at(self, line: int) -> BlockItem:
-        """The block that stands at a line, or the last one; raises IndexError when there is none."""
-        return self.items[self._heights.at(line)]
+        if 0 <= at < self.height and (spot := self.spot(at)) is not None:
+            lines = self._paint(spot.item, spot.section)
+            if spot.offset < len(lines):
+                return lines[spot.offset]
+        return _EMPTY
 
     def span(self, item: BlockItem) -> range:
         """The lines of a block; none of one that was taken away."""
-        if item.gone:
-            return range(0)
-        index = self._index(item)
-        return range(*self._heights.tops[index : index + 2])
+        return range(*self._heights.tops[item.index : item.index + 2]) if item.index >= 0 else range(0)
 
     def spot(self, line: int) -> Spot | None:
-        """Where a line is; None while there are no lines."""
+        """Where a line is, or what stands nearest to it; None while there are no lines."""
         if not self.items:
             return None
-        index, section, offset = self._find(line)
-        return Spot(self.items[index], section, offset)
+        item = self.items[self._heights.at(line)]
+        self._laid_out(item)
+        section = max(0, item.heights.at(line - self._top(item, 0)))
+        return Spot(item, section, line - self._top(item, section))
 
     def line_of(self, spot: Spot) -> int:
         """The line a spot is at now, or the nearest one that is left."""
-        if spot.item.gone:
+        item, section = spot.item, spot.section
+        if item.index < 0:
             return self.height
-        index = self._index(spot.item)
-        if spot.section >= len(self._laid_out(index)):
-            return self._top(index, 0)
-        lines = self._paint(index, spot.section)
-        return self._top(index, spot.section) + min(spot.offset, max(0, len(lines) - 1))
+        if section >= len(self._laid_out(item)):
+            return self._top(item, 0)
+        lines = self._paint(item, section)
+        return self._top(item, section) + min(spot.offset, max(0, len(lines) - 1))
 
     def reveal(self, top: int, lines: int | None, until: float | None = None) -> bool:
         """Paint these lines (all with None) while what stands at `top` stays there; says whether it was in time."""
-        if not self.items:
+        spot = self.spot(top)
+        if spot is None:
             return True
-        index, section, offset = self._find(top)
-        left = lines + offset if lines is not None else None
-        while index < len(self.items) and (left is None or left > 0):
+        index, section = spot.item.index, spot.section
+        left = inf if lines is None else lines + spot.offset
+        while index < len(self.items) and left > 0:
             if until is not None and perf_counter() > until:
                 return False
-            if section == len(self._laid_out(index)):
+            item = self.items[index]
+            if section == len(self._laid_out(item)):
                 index, section = index + 1, 0
-                continue
-            painted = len(self._paint(index, section))
-            left = left - painted if left is not None else None
-            section += 1
+            else:
+                left -= len(self._paint(item, section))
+                section += 1
         return True
 
     def reveal_above(self, top: int, lines: int, until: float | None = None) -> tuple[int, bool]:
         """Paint the lines above `top`; gives how many more they are than was thought, and whether it was in time."""
-        if not self.items:
+        spot = self.spot(top)
+        if spot is None:
             return 0, True
-        index, section, offset = self._find(top)
-        anchor, before, in_time = (index, section), self._top(index, section), True
-        while offset < lines and (index or section):
+        item, section, offset = spot
+        before, in_time = self._top(item, section), True
+        while offset < lines and (item.index or section):
             if until is not None and perf_counter() > until:
                 in_time = False
                 break
-            if not section:
-                index -= 1
-                section = len(self._laid_out(index))
-                continue
-            section -= 1
-            offset += len(self._paint(index, section))
-        return self._top(*anchor) - before, in_time
+            if section:
+                section -= 1
+                offset += len(self._paint(item, section))
+            else:
+                item = self.items[item.index - 1]
+                section = len(self._laid_out(item))
+        return self._top(spot.item, spot.section) - before, in_time
 
     def reveal_end(self, lines: int) -> int:
         """Paint the last lines; gives the first of them."""
@@ -400,33 +369,25 @@ class BlockColumn:
         if self._painted < _MOST_PAINTED:
             return
         start, end = top - 3 * lines, top + 4 * lines
-        for index, item in enumerate(self.items):
-            above = self._top(index, 0)
+        for item in self.items:
+            above = self._top(item, 0)
             near = range(0)
             if item.sections and above < end and above + item.heights.tops[-1] > start:
                 near = range(item.heights.at(start - above), item.heights.at(end - above) + 1)
             item.painted = [lines if at in near else None for at, lines in enumerate(item.painted)]
         self._painted = 0
 
-    def _find(self, line: int) -> tuple[int, int, int]:
-        """The block at a line, the section of it, and the line in that."""
-        index = self._heights.at(line)
-        self._laid_out(index)
-        section = max(0, self.items[index].heights.at(line - self._top(index, 0)))
-        return index, section, line - self._top(index, section)
+    def _top(self, item: BlockItem, section: int) -> int:
+        return self._heights.tops[item.index] + item.heights.tops[section]
 
-    def _top(self, index: int, section: int) -> int:
-        return self._heights.tops[index] + self.items[index].heights.tops[section]
-
-    def _laid_out(self, index: int) -> list[Section]:
-        item = self.items[index]
+    def _laid_out(self, item: BlockItem) -> list[Section]:
         if item.sections is None:
             item.put(list(sections_of(item.block, opened=item.opened)), self.painter)
-            self._measure(index)
+            self._measure(item)
         return item.sections or []
 
-    def _paint(self, index: int, section: int) -> list[PaintedLine]:
-        item, sections = self.items[index], self._laid_out(index)
+    def _paint(self, item: BlockItem, section: int) -> list[PaintedLine]:
+        sections = self._laid_out(item)
         if section >= len(sections):
             return []
         lines = item.painted[section]
@@ -435,13 +396,18 @@ class BlockColumn:
             lines = item.painted[section] = self.painter.paint(sections[section], sign, item.block.tone)
             item.heights.put(section, section + 1, [len(lines)])
             self._painted += len(lines)
-            self._measure(index)
+            self._measure(item)
         return lines
 
-    def _put(self, at: int, *items: BlockItem) -> None:
-        self.items[at:at] = items
+    def _put(self, start: int, end: int | None, *items: BlockItem) -> None:
+        """Put these in the place of those from `start` up to `end`, which are gone then."""
+        for item in self.items[start:end]:
+            item.index = -1
+        self.items[start:end] = items
         self._open.update((item.key, item) for item in items if item.key is not None)
-        self._heights.put(at, at, [item.height(self.painter) for item in items])
+        for at in range(start, len(self.items)):
+            self.items[at].index = at
+        self._heights.put(start, end, [item.height(self.painter) for item in items])
 
     def _replace(self, item: BlockItem, block: Block) -> None:
         """Put another block in a place; Markdown that stays the same, as when it was streamed, stays painted."""
@@ -458,11 +424,7 @@ class BlockColumn:
             item.heights.put(0, old, [1] * len(head))
         else:
             item.sections = None
-        self._measure(self._index(item))
+        self._measure(item)
 
-    def _measure(self, index: int) -> None:
-        self._heights.put(index, index + 1, [self.items[index].height(self.painter)])
-
-    def _index(self, item: BlockItem) -> int:
-        """Where a block is; looked for from the end, because there it is as good as always."""
-        return next(at for at in range(len(self.items) - 1, -1, -1) if self.items[at] is item)
+    def _measure(self, item: BlockItem) -> None:
+        self._heights.put(item.index, item.index + 1, [item.height(self.painter)])

@@ -10,7 +10,7 @@ the answer grows. Textual's Markdown mounts a widget for each paragraph and pars
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
@@ -137,7 +137,11 @@ class Table(Part):
                 cells[-1] = " | ".join([cells[-1], *extra])
             table.append([inline(cell.strip().replace("\\|", "|"))[0] for cell in cells])
         room = width - len(self.place.lead) - len(_BETWEEN) * (len(aligned) - 1)
-        widths = _shared([max(1, *map(_width, column)) for column in zip(*table, strict=True)], room)
+        wanted = [max(1, *map(_width, column)) for column in zip(*table, strict=True)]
+        widths, order = [0] * len(wanted), sorted(range(len(wanted)), key=wanted.__getitem__)
+        for done, at in enumerate(order):  # those that want little have it, and the others share the rest
+            widths[at] = min(wanted[at], max(_NARROWEST, room // (len(order) - done)))
+            room -= widths[at]
         lead, hang = self.place.lead, self.place.hang
         for at, cells in enumerate(table):
             broken: list[list[Pieces]] = []
@@ -147,20 +151,21 @@ class Table(Part):
                 ends = ((start, start + len(text[start:end].rstrip())) for start, end in places)
                 broken.append([tuple(cut(cell, start, end)) for start, end in ends])
             for line in zip_longest(*broken, fillvalue=()):
-                yield Row(_beside(line, widths, aligned, head=not at), lead, hang)
+                beside: list[Piece] = []
+                for cell, wide, side in zip(line, widths, aligned, strict=True):
+                    free = max(0, wide - _width(cell))
+                    left = {"left": 0, "right": free, "center": free // 2}[side]
+                    between = [Piece(_BETWEEN, "muted")] if beside else []
+                    shown = cell if at else (replace(piece, tone="heading") for piece in cell)
+                    beside += [*between, Piece(" " * left), *shown, Piece(" " * (free - left))]
+                yield Row(tuple(piece for piece in beside if piece.text), lead, hang)
                 lead = hang
             if not at:
                 yield Row((Piece("─┼─".join("─" * wide for wide in widths), "muted"),), hang, hang)
 
 
-def sections_of_markdown(text: str, *, indent: str = "") -> list[Section]:
-    """The sections of a whole text; `indent` stands before each of its lines."""
-    reader = MarkdownReader(indent)
-    return reader.feed(text, last=True)
-
-
 class MarkdownReader:
-    """Takes Markdown in any pieces."""
+    """Takes Markdown in any pieces; `indent` stands before each line of what it gives."""
 
     def __init__(self, indent: str = "") -> None:
         self._indent = indent
@@ -282,26 +287,21 @@ class MarkdownReader:
             self._start(Prose([text], self._place(0), len(heading[1])))
             self._finish()
         elif item:
-            self._begin_item(item, indent)
+            gap = self._begun and (self._blank or not self._items)
+            before = self._place(indent - 1).lead  # one at the same indent or the next stands beside it
+            sign = f"{item[1]} " if item[2] else "• "
+            place = Place(before + sign, before + " " * len(sign), gap)
+            self._items.append((indent, len(sign)))
+            fence = _FENCE.match(item[3] or "")
+            self._start(Prose(["" if fence else item[3] or ""], place))
+            if fence:
+                self._start(_code(fence, place.below()))
         elif isinstance(part, Prose):
             self._add(part, line.strip() if not line.endswith("  ") else f"{line.strip()}  ")
         elif indent >= len(_CODE) and not self._items:
             self._start(Code([line[len(_CODE) :]], self._place(0)))
         else:
             self._start(Prose([line.lstrip()], self._place(indent)))
-
-    def _begin_item(self, item: re.Match[str], indent: int) -> None:
-        gap = self._begun and (self._blank or not self._items)
-        before = self._place(indent - 1).lead  # one at the same indent or the next stands beside it
-        sign = f"{item[1]} " if item[2] else "• "
-        place = Place(before + sign, before + " " * len(sign), gap)
-        self._items.append((indent, len(sign)))
-        text = item[3] or ""
-        if fence := _FENCE.match(text):
-            self._start(Prose([""], place))
-            self._start(_code(fence, place.below()))
-        else:
-            self._start(Prose([text], place))
 
     def _place(self, indent: int) -> Place:
         """Where a part with this indent stands; the list items it is not in are closed."""
@@ -363,28 +363,3 @@ def _cells(line: str) -> list[str]:
 
 def _width(cell: Pieces) -> int:
     return sum(cell_len(piece.text) for piece in cell)
-
-
-def _shared(wanted: Sequence[int], room: int) -> list[int]:
-    """The columns' widths: those that want little have it, and the others share the rest."""
-    widths = [0] * len(wanted)
-    order = sorted(range(len(wanted)), key=wanted.__getitem__)
-    for done, at in enumerate(order):
-        share = max(_NARROWEST, room // (len(order) - done))
-        widths[at] = min(wanted[at], share)
-        room -= widths[at]
-    return widths
-
-
-def _beside(cells: Sequence[Pieces], widths: Sequence[int], aligned: Sequence[str], *, head: bool) -> Pieces:
-    """One line of a row of the table."""
-    line: list[Piece] = []
-    for at, (cell, width, side) in enumerate(zip(cells, widths, aligned, strict=True)):
-        if at:
-            line.append(Piece(_BETWEEN, "muted"))
-        free = max(0, width - _width(cell))
-        left = {"left": 0, "right": free, "center": free // 2}[side]
-        line.append(Piece(" " * left))
-        line += [Piece(piece.text, "heading", piece.stress, piece.link) for piece in cell] if head else cell
-        line.append(Piece(" " * (free - left)))
-    return tuple(piece for piece in line if piece.text)

@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
@@ -83,8 +82,8 @@ class Search:
 
     def move(self, by: int) -> int | None:
         """Look at another hit, round at the ends; gives its line, with what hid it opened, or None without hits."""
-        if any(hit.item.gone for hit in self.hits):  # what it was in has given way to something else
-            self.hits, self.now = [hit for hit in self.hits if not hit.item.gone], -1
+        if any(hit.item.index < 0 for hit in self.hits):  # what it was in has given way to something else
+            self.hits, self.now = [hit for hit in self.hits if hit.item.index >= 0], -1
         if not self.hits:
             return None
         if self.now >= 0:
@@ -92,9 +91,8 @@ class Search:
         elif by < 0:
             self.now = len(self.hits) - 1
         else:  # the first in or below the block to begin at; the very first when there is none
-            order = {item: at for at, item in enumerate(self._column.items)}
-            start = order.get(self.begin_at, 0) if self.begin_at else 0
-            self.now = next((at for at, hit in enumerate(self.hits) if order.get(hit.item, -1) >= start), 0)
+            start = self.begin_at.index if self.begin_at else 0
+            self.now = next((at for at, hit in enumerate(self.hits) if hit.item.index >= start), 0)
         hit = self.hits[self.now]
         if hit.item.block.foldable and not hit.item.opened:
             self._column.fold(hit.item, opened=True)
@@ -161,15 +159,14 @@ class SearchBar(Horizontal):
     """
 
     def __init__(self, transcript: "Transcript") -> None:
-        super().__init__()
+        super().__init__(
+            Static("?", id="search-sign", markup=False),
+            Input(placeholder="Search the transcript", id="search-text", compact=True),
+            Static("", id="search-count", markup=False),
+        )
         self._transcript = transcript
         self._search: Search | None = None
         self._moved = False
-
-    def compose(self) -> ComposeResult:
-        yield Static("?", id="search-sign", markup=False)
-        yield Input(placeholder="Search the transcript", id="search-text", compact=True)
-        yield Static("", id="search-count", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()

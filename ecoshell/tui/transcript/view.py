@@ -7,10 +7,9 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
-from textual import on
 from textual.binding import Binding, BindingType
 from textual.color import Color
-from textual.events import Blur, Click, Focus
+from textual.events import Click
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive, var
@@ -22,7 +21,7 @@ from textual.widget import Widget
 from ecoshell.tui.keys import Hint
 from ecoshell.tui.transcript.blocks import TONES, CallRef
 from ecoshell.tui.transcript.column import BlockColumn, BlockItem, Spot
-from ecoshell.tui.transcript.painting import Finish, Painter
+from ecoshell.tui.transcript.painting import MARGIN, Finish, Painter
 
 if TYPE_CHECKING:
     from ecoshell.tui.transcript.search import Search
@@ -156,10 +155,23 @@ class Transcript(ScrollView, can_focus=True):
         return self.render_lines(Region(0, y, self.outer_size.width, 1))[0]
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        return self.column.selected(selection), "\n"
+        """What stands between two places, without margins and signs, and with wrapped lines in one piece again.
 
-    def selection_updated(self, selection: Selection | None) -> None:
-        self.refresh()
+        Blocks that are selected whole are given as they were written.
+        """
+        first, start = (selection.start.y, selection.start.x) if selection.start else (0, 0)
+        last, end = (selection.end.y, selection.end.x) if selection.end else (self.column.height, None)
+        parts: list[str] = []
+        for item in self.column.items:
+            span = self.column.span(item)
+            if span and first <= span.start and span.stop <= last and (first < span.start or start <= MARGIN):
+                parts += ["\n", item.whole]  # and nothing of it is laid out, which would move what is below
+                continue
+            at = max(span.start, first)
+            while at <= last and at in self.column.span(item):
+                parts += self.column.line(at).copied(start if at == first else 0, end if at == last else None)
+                at += 1
+        return "".join(parts[1:]), "\n"
 
     def notify_style_update(self) -> None:
         """Paint everything in the new colours, which Textual gives the components after it has called this."""
@@ -181,11 +193,6 @@ class Transcript(ScrollView, can_focus=True):
         return Style(
             color=full.color, bold=full.bold, italic=full.italic, underline=full.underline, reverse=full.reverse
         )
-
-    @on(Focus)
-    @on(Blur)
-    def refocused(self) -> None:
-        self.refresh()
 
     # -- standing at a line
 
@@ -304,17 +311,17 @@ class Transcript(ScrollView, can_focus=True):
     def action_cursor(self, by: int) -> None:
         """Move the block cursor; in a block that is higher than the view, move by half a page first."""
         items, view = self.column.items, self._view
-        at = items.index(self._cursor) if self._cursor in items else -1
-        here = self.column.span(items[at]) if at >= 0 else range(0)
-        if not items:
+        edge = self.column.spot(view.start if by > 0 else view.stop - 1)
+        if edge is None:
             return
-        if not (here.start < view.stop and here.stop > view.start):
-            item = self.column.at(view.start if by > 0 else view.stop - 1)
+        here = self.column.span(self._cursor) if self._cursor else range(0)
+        if self._cursor is None or not (here.start < view.stop and here.stop > view.start):
+            item = edge.item
         elif (here.stop > view.stop) if by > 0 else (here.start < view.start):
             self.scroll_relative(y=by * max(1, len(view) // 2), animate=False)
             return
         else:
-            item = items[min(max(at + by, 0), len(items) - 1)]
+            item = items[min(max(self._cursor.index + by, 0), len(items) - 1)]
         self._pointed = item  # as much of it is brought into view as there is room for
         self.column.reveal(self.column.span(item).start, len(view))
         lines, view = self.column.span(item), self._view
@@ -325,11 +332,10 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh()
 
     def action_turn(self, by: int) -> None:
-        items = self.column.items
-        if not items:
+        items, top = self.column.items, self.column.spot(self.scroll_offset.y)
+        if top is None:
             return
-        here = self._cursor if self._cursor in items else self.column.at(self.scroll_offset.y)
-        at = items.index(here)
+        at = (self._cursor or top.item).index
         ahead = items[at + 1 :] if by > 0 else items[:at][::-1]
         found = next((item for item in ahead if item.block.turn), None)
         if found is None:
@@ -338,18 +344,23 @@ class Transcript(ScrollView, can_focus=True):
             self._pointed = found
             self.action_stand(self.column.span(found).start)
 
-    def action_fold(self, newest: bool = False) -> None:
-        """Open or fold the block under the cursor, or the newest of which something is folded away."""
-        item = self._cursor
+    def action_fold(self, newest: bool = False, *, item: BlockItem | None = None) -> None:
+        """Open or fold this block, or the newest that can be, or the one under the cursor; its beginning is in view."""
         if newest:
             item = next((item for item in reversed(self.column.items) if item.block.foldable), None)
-        if item is not None:
-            self._fold(item)
+        elif item is None:
+            item = self._cursor
+        if item is not None and item.block.foldable:
+            top = self.scroll_offset.y
+            self.column.fold(item, opened=not item.opened)
+            self.action_stand(min(top, self.column.span(item).start))
+        elif item is not None:
+            self.post_message(Hint("Nothing is folded away in this block."))
 
     @property
     def _cursor(self) -> BlockItem | None:
         """The block that the cursor is on, for as long as it is there."""
-        return None if self._pointed is None or self._pointed.gone else self._pointed
+        return self._pointed if self._pointed is not None and self._pointed.index >= 0 else None
 
     @property
     def _markable(self) -> CallRef | None:
@@ -372,25 +383,16 @@ class Transcript(ScrollView, can_focus=True):
     def on_click(self, event: Click) -> None:
         """Open a link, or what is folded; else put the cursor on the block, and fold it with the next click."""
         at = self.scroll_offset.y + event.get_content_offset_capture(self).y
-        if self.text_selection is not None or not self.column.items or at >= self.column.height:
+        spot = self.column.spot(at)
+        if self.text_selection is not None or spot is None or at >= self.column.height:
             return
-        item = self.column.at(at)
         if event.style.link:
             self.app.open_url(event.style.link)  # pyright: ignore[reportUnknownMemberType]
-        elif self.column.line(at).folds or item is self._cursor:
-            self._fold(item)
+        elif self.column.line(at).folds or spot.item is self._cursor:
+            self.action_fold(item=spot.item)
         else:
-            self._pointed = item
+            self._pointed = spot.item
             self.refresh()
-
-    def _fold(self, item: BlockItem) -> None:
-        """Open or fold a block, its beginning staying in view."""
-        if not item.block.foldable:
-            self.post_message(Hint("Nothing is folded away in this block."))
-            return
-        top = self.scroll_offset.y
-        self.column.fold(item, opened=not item.opened)
-        self.action_stand(min(top, self.column.span(item).start))
 
     # -- searching
 
