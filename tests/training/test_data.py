@@ -33,7 +33,7 @@ def text(model: LocalModel, tokens) -> str:
 
 
 def made(kind: str, split: worlds.Split, seed: int = 1):
-    return data._Maker(random.Random(seed), split).make(kind)
+    return data.make(kind, worlds.World(random.Random(seed), split))
 
 
 def test_the_same_seed_makes_the_same_tasks_and_another_one_others() -> None:
