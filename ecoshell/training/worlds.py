@@ -28,6 +28,8 @@ _HELD_WAY = 6
 """Every so many ways of a kind, one is kept for tests."""
 _HELD_WORDS = 5
 """The part of each list of words that is kept for tests: its last fifth."""
+_TRIES = 1000
+"""Names that are drawn before one gets a number, because all others are taken."""
 _SETTINGS = {"ini": " = ", "yaml": ": ", "txt": ": ", "env": "=", "cfg": "="}
 _NUMBERS = ("port", "timeout", "limit", "width", "speed", "level", "retries", "price")
 """Keys whose values are numbers."""
@@ -66,10 +68,13 @@ class World:
 
     def name(self, ending: str = "") -> str:
         """A file's name that is not taken."""
+        tries = 0
         while True:
-            name = f"{self.word('stems')}.{ending or self.word('endings')}"
+            number = str(tries) if tries > _TRIES else ""
+            name = f"{self.word('stems')}{number}.{ending or self.word('endings')}"
             if name not in self.files and name not in self.taken:
                 return name
+            tries += 1
 
     def sentence(self) -> str:
         who, verb, what, when = map(self.word, ("people", "verbs", "nouns", "when"))

@@ -52,6 +52,11 @@ def test_every_way_of_a_kind_can_be_said_in_training_and_in_tests(kind: str) -> 
             assert all(one.call.name and one.rationale for one in task.steps)
 
 
+def test_a_name_is_found_where_all_words_for_it_are_taken() -> None:
+    taken = {f"{stem}.txt": "" for stem in worlds.World(random.Random(1), "held").words("stems")}
+    assert worlds.World(random.Random(1), "held", taken).name("txt") not in taken
+
+
 def test_what_is_kept_for_tests_is_not_in_training() -> None:
     for kind in kinds():
         assert ways(kind, "train")
