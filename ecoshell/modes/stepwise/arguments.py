@@ -181,10 +181,16 @@ def call_request(document: ToolDocument, request: str, error: str = "") -> Reque
 
     `error` is what came of an earlier attempt.
     """
-    asked = _asked(document.name, tuple(document.parameters.get("properties") or ()), request)
+    messages: list[Message] = []
+    for line in (files("ecoshell.modes.stepwise") / "arguments.jsonl").read_text(encoding="utf-8").splitlines():
+        shot = json.loads(line)
+        messages.append(Message("user", f"{shot['tool']}({', '.join(shot['arguments'])}): {shot['request']}"))
+        messages.append(Message("assistant", call_text(Call(shot["tool"], shot["arguments"]))))
+    asked = f"{document.name}({', '.join(document.parameters.get('properties') or ())}): {request}"
     if error:
         asked += f"\nThe last try failed: {error[:300]}"
-    return Request((*_shots(), Message("user", asked)), callable_now=(document,), want="call", max_tokens=MAX_TOKENS)
+    messages.append(Message("user", asked))
+    return Request(tuple(messages), callable_now=(document,), want="call", max_tokens=MAX_TOKENS)
 
 
 def _node(schema: object) -> Mapping[str, Any]:
@@ -199,17 +205,3 @@ def _kind(name: str, schema: Mapping[str, Any]) -> Kind | None:
         if sided and any(mark in name for mark in kind.marks) and description.startswith(kind.opening):
             return kind
     return None
-
-
-def _asked(tool: str, parameters: Sequence[str], request: str) -> str:
-    return f"{tool}({', '.join(parameters)}): {request}"
-
-
-def _shots() -> tuple[Message, ...]:
-    """Worked requests, one JSON object a line: tool, request, arguments."""
-    messages: list[Message] = []
-    for line in (files("ecoshell.modes.stepwise") / "arguments.jsonl").read_text(encoding="utf-8").splitlines():
-        shot = json.loads(line)
-        messages.append(Message("user", _asked(shot["tool"], tuple(shot["arguments"]), shot["request"])))
-        messages.append(Message("assistant", call_text(Call(shot["tool"], shot["arguments"]))))
-    return tuple(messages)
