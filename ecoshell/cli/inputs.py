@@ -4,7 +4,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -157,7 +157,7 @@ class KeptHistory(FileHistory):
             super().store_string(string)
 
     @contextmanager
-    def _complaining(self) -> Iterator[None]:
+    def _complaining(self) -> Generator[None]:
         try:
             if is_special(self._file):
                 raise OSError(errno.EINVAL, "it is not a file")

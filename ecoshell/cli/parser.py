@@ -273,7 +273,7 @@ def build_parser() -> CommandLine:
     parser = CommandLine(prog="ecoshell", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
     add_shared_options(parser)
     parser.add_argument("-V", "--version", action="version", version=f"ecoshell {__version__}")
-    parser.set_defaults(run=lambda args: import_module(COMMANDS["chat"][0]).run(args))
+    parser.set_defaults(run=_chat)
     parser.commands = parser.add_subparsers(dest="command", metavar=_COMMAND, title="commands", parser_class=Parser)
     for name, (module, about) in COMMANDS.items():
         command = parser.commands.add_parser(name, allow_abbrev=False, help=about)
@@ -286,6 +286,10 @@ def _fill(module: str, parser: Parser) -> None:
     command = import_module(module)
     command.add_arguments(parser)
     parser.set_defaults(run=command.run)
+
+
+def _chat(args: argparse.Namespace) -> int:
+    return import_module(COMMANDS["chat"][0]).run(args)
 
 
 def warn(message: str) -> None:

@@ -30,7 +30,7 @@ from ecoshell.models.replying import Quoting
 from ecoshell.options import Options
 from ecoshell.tools import Tool
 from ecoshell.training import worlds
-from ecoshell.training.worlds import Made, Read, Split, World, frames, here, matched, nothing, only, step, whole
+from ecoshell.training.worlds import Made, Split, World, frames, here, matched, nothing, only, step, whole
 
 ROLES = ("planner", "caller", "summarizer")
 _LANGUAGES = ("de: ", "fr: ", "es: ")
@@ -269,8 +269,10 @@ def _git(world: World, kind: str) -> Made:
         world.about |= {"file": file, "text": f'"{text}"'}
         world.setup.append(("sh", "-c", f"echo more >> {file}"))
         commands[kind] = f'add {file} && git commit -m "{text}"'
-    read: Read = {"git_last": lambda _: {"result": author}, "git_commit": nothing}.get(kind, whole)
-    return [step("I ask git.", "run_command", command=f"git {commands[kind]}")], read
+    calls = [step("I ask git.", "run_command", command=f"git {commands[kind]}")]
+    if kind == "git_last":
+        return calls, lambda _: {"result": author}
+    return calls, nothing if kind == "git_commit" else whole
 
 
 def _unserved(world: World, _: str) -> Made:

@@ -93,9 +93,9 @@ def untaken(document: ToolDocument, text: str, call: Call) -> list[str]:
     said = _said(call)
     known = f"{document.name} {document.description} {said}".replace("_", " ").lower()
     first, *further = parting.joined(text)
-    strange = {one: [] for one in (first, *further)}
-    for one, words in strange.items():  # the forms of a word share its beginning: `count`, `counted`
-        words += [word.lower().removesuffix("s")[:_STEM] not in known for word in spans.words(one)]
+    strange: dict[str, list[bool]] = {}
+    for one in (first, *further):  # the forms of a word share its beginning: `count`, `counted`
+        strange[one] = [word.lower().removesuffix("s")[:_STEM] not in known for word in spans.words(one)]
     further = [one for one in further if any(strange[one])]
     if len(strange) > 1 and strange[first] and all(strange[first]):
         further.insert(0, first)
