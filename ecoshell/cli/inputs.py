@@ -4,8 +4,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, NoReturn, TextIO
@@ -146,26 +145,28 @@ class KeptHistory(FileHistory):
         self._complained = False
 
     def load_history_strings(self) -> Iterable[str]:
-        with self._complaining():
-            return list(super().load_history_strings())
-        return []
-
-    def store_string(self, string: str) -> None:
-        with self._complaining():
-            make_private(self._file.parent)
-            self._file.touch(mode=0o600)
-            super().store_string(string)
-
-    @contextmanager
-    def _complaining(self) -> Generator[None]:
         try:
             if is_special(self._file):
                 raise OSError(errno.EINVAL, "it is not a file")
-            yield
+            return list(super().load_history_strings())
         except OSError as error:
-            if not self._complained:
-                self._warn(f"the history of what you typed is not kept: {error.strerror or error}")
-                self._complained = True
+            self._complain(error)
+            return []
+
+    def store_string(self, string: str) -> None:
+        try:
+            if is_special(self._file):
+                raise OSError(errno.EINVAL, "it is not a file")
+            make_private(self._file.parent)
+            self._file.touch(mode=0o600)
+            super().store_string(string)
+        except OSError as error:
+            self._complain(error)
+
+    def _complain(self, error: OSError) -> None:
+        if not self._complained:
+            self._warn(f"the history of what you typed is not kept: {error.strerror or error}")
+            self._complained = True
 
 
 def _end_of_input(number: int, frame: FrameType | None) -> NoReturn:
