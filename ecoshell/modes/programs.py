@@ -49,8 +49,8 @@ def by_program(
     ours = all(step.call.name in (_RUN, _WRITE) and not step.observation.refused for step in steps)
     done = any(step.call.name == _RUN and step.observation.ok for step in steps[:-1])
     failures = [step.observation.text for step in steps if not step.observation.ok]
-    again = len(failures) < _MOST and len(set(failures)) == len(failures)
-    if not ours or done or not again:
+    open_ = len(failures) < _MOST and len(set(failures)) == len(failures)
+    if not ours or done or not open_:
         return None
     last = steps[-1] if steps else None
     if last is not None and _wrote(last):  # what imports it is run, unless that was tried before
@@ -68,7 +68,14 @@ def by_program(
             code = step.call.arguments.get("content" if step.call.name == _WRITE else "code", "")
             messages.append(Message("assistant", f"```python\n{code}\n```"))
         if not step.observation.ok:
-            messages.append(Message("user", f"{step.observation.text}\n\n{_once_more(step, view)}"))
+            # the file that was tried is asked for, where that is one, and else the program
+            code = str(step.call.arguments.get("code"))
+            sources = [one.name for one in view.attachments if one.name.endswith(".py") and _trial(one.name, view)]
+            tried = _wrote(step) or _tries(step) or any(_imports(name, code) for name in sources)
+            again = prompt("program_again")
+            if tried and len(sources) == 1:
+                again = prompt("program_file").format(file=sources[0])
+            messages.append(Message("user", f"{step.observation.text}\n\n{again}"))
     return Request(tuple(messages), want="text", max_tokens=max_tokens, temperature=temperature)
 
 
@@ -103,17 +110,6 @@ def _tries(step: Step) -> bool:
 
 def _usable(view: View) -> set[str]:
     return {document.name for document in view.registered} - view.forbidden
-
-
-def _once_more(step: Step, view: View) -> str:
-    """What is asked for after a failure: the file that was tried, where that is one, and else the program."""
-    sources = [one.name for one in view.attachments if one.name.endswith(".py") and _trial(one.name, view)]
-    tried = (
-        _wrote(step) or _tries(step) or any(_imports(name, str(step.call.arguments.get("code"))) for name in sources)
-    )
-    if tried and len(sources) == 1:
-        return prompt("program_file").format(file=sources[0])
-    return prompt("program_again")
 
 
 def _trial(name: str, view: View) -> Call | None:

@@ -1,6 +1,7 @@
 """The single mode: one model plans, calls and answers."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -14,7 +15,7 @@ from ecoshell.catalog import FINISH_DOCUMENT
 from ecoshell.errors import LimitReached, ModelBroken
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Call, Message
-from ecoshell.models import Reply, Request
+from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes import (
     RANKER,
@@ -64,11 +65,8 @@ class Single:
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
         self._temperature = temperature
-
-    @property
-    def _held(self) -> bool:
+        self._held = model.traits.calls_undeclared
         """Whether the model's calls are held to a grammar, as those of files on this machine are."""
-        return self._model.traits.calls_undeclared
 
     @property
     def _weak(self) -> bool:
@@ -111,7 +109,16 @@ class Single:
             if reply.fault:
                 raise broken_call(self._model, reply.fault, reply.attempt)
         elif reply.call is None and self._held and has_stopped_short(view.path, reply) and view.usable:
-            reply = await self._nudged(view, request, reply, emit)
+            # it stopped short, and is asked once for a call of a tool not yet called
+            called = {step.call.subject for step in view.path.steps}
+            others = tuple(document for document in request.callable_now if document.name not in called)
+            guesses = (self._model.traits.parameters or PROGRAM_PARAMETERS) < PROGRAM_PARAMETERS
+            if others and not guesses:
+                nudge = replace(repair_request(request, reply, prompt("nudge")), want="call", callable_now=others)
+                with suppress(LimitReached, ModelBroken):  # no cap or context has room for it: it has answered
+                    again = await self._model.ask(nudge, emit, role=self.role)
+                    if not again.fault and again.call is not None:
+                        reply = replace(again, text=reply.text)
         tell_if_cut(reply, emit)
         return thought_of(reply)
 
@@ -169,20 +176,6 @@ class Single:
             return Thought(reply.text.strip())
         call = program_in(reply, view)
         return None if call is None else Thought("", call)
-
-    async def _nudged(self, view: View, request: Request, reply: Reply, emit: Emit) -> Reply:
-        """What a model does that stopped short, and is asked once for a call of a tool not yet called."""
-        called = {step.call.subject for step in view.path.steps}
-        others = tuple(document for document in request.callable_now if document.name not in called)
-        guesses = (self._model.traits.parameters or PROGRAM_PARAMETERS) < PROGRAM_PARAMETERS
-        if guesses or not others:
-            return reply
-        nudge = replace(repair_request(request, reply, prompt("nudge")), want="call", callable_now=others)
-        try:
-            again = await self._model.ask(nudge, emit, role=self.role)
-        except (LimitReached, ModelBroken):  # no cap or context has room for it: what it said is its answer
-            return reply
-        return reply if again.fault or again.call is None else replace(again, text=reply.text)
 
     async def _asking(self, view: View, task: str, *, want: Literal["call", "text"]) -> Request:
         """A step in which the model is asked for this alone."""

@@ -5,7 +5,7 @@ worth less what it cost at every action. Tasks are in folds: a model for each, w
 """
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -80,7 +80,8 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
         folder = args.out / run.variant / str(run.fold)
         rows = trainer.train(run, run.examples, run.held, recipe, folder, told)
         curve = curve or rows
-        models[run.variant, run.fold] = run.trained_model()
+        weights = {name: value.detach().cpu().numpy() for name, value in run.trained().items()}
+        models[run.variant, run.fold] = replace(run.model, weights=weights)
     file = args.out / PLANNER
     replace(planner, models=models).save(file)
     variants = [*dict.fromkeys(variant for variant, _ in models)]
@@ -131,18 +132,13 @@ def _trainings(
             costs = np.array(recordings.costs(tasks), np.float32)
             model = Model(fresh(planner, recipe.seed), costs, targets, scale)
             if how.imitates:
-                examples = _best(examples, planner.alpha)
+                best: dict[tuple[int, int], Example] = {}  # the plan that is worth most for each task and level
+                for one in examples:
+                    there = best.setdefault((one.task, one.level), one)
+                    if one.worth(planner.alpha) > there.worth(planner.alpha):
+                        best[one.task, one.level] = one
+                examples = [*best.values()]
             yield Training(planner, variant, fold, model, examples, recordings.examples(held, planner))
-
-
-def _best(examples: "Sequence[Example]", alpha: float) -> "list[Example]":
-    """The plan that is worth most for each task and level."""
-    found: dict[tuple[int, int], Example] = {}
-    for one in examples:
-        there = found.setdefault((one.task, one.level), one)
-        if one.worth(alpha) > there.worth(alpha):
-            found[one.task, one.level] = one
-    return [*found.values()]
 
 
 @dataclass(frozen=True)
@@ -201,7 +197,11 @@ class Training:
                 if len(allowed) > 1:
                     target[row, step] = one.actions[step]
         tensors = {name: torch.from_numpy(values).to(trainer.device()) for name, values in given.items()}
-        scores = forward(self.trained(), tensors, torch, _dropping(torch)).float()
+
+        def drop(x: Any) -> Any:
+            return torch.nn.functional.dropout(x, _DROPOUT, training=torch.is_grad_enabled())
+
+        scores = forward(self.trained(), tensors, torch, drop).float()
         scores = scores.masked_fill(~torch.from_numpy(open_).to(scores.device), -1e9)
         wanted = torch.from_numpy(target).to(scores.device)
         return torch.nn.functional.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="sum")
@@ -211,11 +211,3 @@ class Training:
         if self._how.masking:
             return example.allowed
         return [self.planner.language.head(example.actions[:step]) for step in range(len(example.actions))]
-
-    def trained_model(self) -> "Model":
-        """The model as it is now."""
-        return replace(self.model, weights={name: v.detach().cpu().numpy() for name, v in self.trained().items()})
-
-
-def _dropping(torch: Any) -> Callable[[Any], Any]:
-    return lambda x: torch.nn.functional.dropout(x, _DROPOUT, training=torch.is_grad_enabled())

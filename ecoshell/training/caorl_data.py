@@ -139,33 +139,28 @@ class _Line(BaseModel):
 
 def read_plans(paths: Sequence[Path], constants: Constants) -> list[RecordedPlan]:
     """The plans of all files together; raises UsageError, which names file and line."""
-    plans = [
-        _recorded_plan(line, place, constants) for path in paths for place, line in read_records(path, _Line, _FIX)
-    ]
+    cpu, gpu = constants.tools_cpu_long_term_mem_mb, constants.tools_gpu_long_term_mem_mb
+    plans: list[RecordedPlan] = []
+    for place, line in (read for path in paths for read in read_records(path, _Line, _FIX)):
+        try:
+            plan = parse(json.dumps(line.plan))
+            tools = [node.tool for node in plan.nodes]
+            runs = zip(tools, line.tool_exec_ms, line.tool_short_cpu_mb, line.tool_short_gpu_mb, strict=True)
+            prices = tuple(
+                constants.tariff.price(taken, Footprint(cpu[tool], cpu_mb, gpu[tool], gpu_mb))
+                for tool, taken, cpu_mb, gpu_mb in runs
+            )
+        except KeyError as failure:
+            raise UsageError(f"{place}: {failure} is missing in the constants.", fix=_FIX) from failure
+        except (ValueError, PlanFault) as failure:
+            raise UsageError(f"{place}: this is no recorded plan: {failure}.", fix=_FIX) from failure
+        size = _size(plan, line.tool_short_gpu_mb)
+        sizes = tuple(sizes_of(plan, constants, size or USUAL_SIZE))
+        told = (line.score, line.price, line.tool_exec_ms, prices, sizes, size)
+        plans.append(RecordedPlan(line.task_id, line.sample_id, plan, *told))
     if not plans:
         raise UsageError(f"{' and '.join(map(str, paths))}: there is no recorded plan.", fix=_FIX)
     return plans
-
-
-def _recorded_plan(line: _Line, place: str, constants: Constants) -> RecordedPlan:
-    cpu, gpu = constants.tools_cpu_long_term_mem_mb, constants.tools_gpu_long_term_mem_mb
-    try:
-        plan = parse(json.dumps(line.plan))
-        tools = [node.tool for node in plan.nodes]
-        runs = zip(tools, line.tool_exec_ms, line.tool_short_cpu_mb, line.tool_short_gpu_mb, strict=True)
-        prices = tuple(
-            constants.tariff.price(taken, Footprint(cpu[tool], cpu_mb, gpu[tool], gpu_mb))
-            for tool, taken, cpu_mb, gpu_mb in runs
-        )
-    except KeyError as failure:
-        raise UsageError(f"{place}: {failure} is missing in the constants.", fix=_FIX) from failure
-    except (ValueError, PlanFault) as failure:
-        raise UsageError(f"{place}: this is no recorded plan: {failure}.", fix=_FIX) from failure
-    size = _size(plan, line.tool_short_gpu_mb)
-    sizes = tuple(sizes_of(plan, constants, size or USUAL_SIZE))
-    return RecordedPlan(
-        line.task_id, line.sample_id, plan, line.score, line.price, line.tool_exec_ms, prices, sizes, size
-    )
 
 
 def _size(plan: GraphPlan, megabytes: Sequence[float]) -> float | None:
@@ -250,7 +245,13 @@ class Recordings:
         wanted = tuple(sorted(self.constants.types[node.tool][1] for node in own[0].sinks))
         if 0 <= task < len(descriptions):
             return Situation(words_of(descriptions[task]), wanted)
-        return Situation(words_of(f"Given image, how to return the {' and the '.join(_delivered(own[0]))}"), wanted)
+        delivered: set[str] = set()  # in the words of the other tasks
+        for node in own[0].sinks:
+            if node.tool == "machine_translation":
+                delivered.add(f"{_GOALS.get(node.after[0], 'text')} in German")
+            else:
+                delivered.add(f"{_GOALS[node.tool]} in English" if node.tool in _GOALS else "regular image")
+        return Situation(words_of(f"Given image, how to return the {' and the '.join(sorted(delivered))}"), wanted)
 
     def examples(self, tasks: Collection[int], planner: Planner) -> list[Example]:
         """What can be learned of some tasks."""
@@ -266,8 +267,9 @@ class Recordings:
                     costs = tuple(float(sum(some, Decimal(0)) / len(known) / most) for some in prices)
                     level = self.level(known[0])
                     allowed = _allowed(planner, planner.tasks[task], actions)
-                    spent = _spent(actions, costs, self.language.end)
-                    found.append(Example(task, level, actions, allowed, score, costs, spent))
+                    begun = iter(costs)  # a node costs once its tool is chosen
+                    added = [next(begun) if action < self.language.end else 0.0 for action in actions]
+                    found.append(Example(task, level, actions, allowed, score, costs, tuple(accumulate(added))))
         return found
 
     def costs(self, tasks: Collection[int]) -> list[list[float]]:
@@ -287,17 +289,6 @@ class Recordings:
         ]
 
 
-def _delivered(plan: GraphPlan) -> list[str]:
-    """What a plan delivers, in the words of the other tasks."""
-    found: set[str] = set()
-    for node in plan.sinks:
-        if node.tool == "machine_translation":
-            found.add(f"{_GOALS.get(node.after[0], 'text')} in German")
-        else:
-            found.add(f"{_GOALS[node.tool]} in English" if node.tool in _GOALS else "regular image")
-    return sorted(found)
-
-
 _masks: dict[tuple[Any, Actions], tuple[tuple[int, ...], ...]] = {}
 
 
@@ -311,18 +302,6 @@ def _allowed(planner: Planner, situation: Situation, actions: Actions) -> tuple[
             mask.add(action)
         _masks[key] = tuple(found)
     return _masks[key]
-
-
-def _spent(actions: Actions, costs: Sequence[float], end: int) -> tuple[float, ...]:
-    return tuple(accumulate(costs[n - 1] if new else 0.0 for n, new in _begun(actions, end)))
-
-
-def _begun(actions: Actions, end: int) -> Iterator[tuple[int, bool]]:
-    """For each action the number of nodes so far, and whether it begins one."""
-    nodes = 0
-    for action in actions:
-        nodes += action < end
-        yield nodes, action < end
 
 
 def folds_of(tasks: Collection[int], count: int) -> tuple[tuple[int, ...], ...]:

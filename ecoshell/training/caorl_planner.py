@@ -347,21 +347,19 @@ def forward(w: Weights, given: Mapping[str, Any], xp: Any, drop: Callable[[Any],
     steps = steps + w["place"][: steps.shape[1]]
     x = drop(xp.concatenate([tools, w["word"][given["words"]], level, steps], axis=1))
     for layer in range(_LAYERS):
-        x = x + drop(_attention(_norm(x, w, f"{layer}.attend"), w, layer, given["seen"], xp))
+        count, length, width = x.shape
+        parts = _norm(x, w, f"{layer}.attend") @ w[f"{layer}.attend"]
+        parts = parts.reshape(count, length, 3, _HEADS, width // _HEADS)
+        query, key, value = (parts[:, :, at].swapaxes(1, 2) for at in range(3))
+        scores = query @ key.swapaxes(-1, -2) * (width // _HEADS) ** -0.5 + given["seen"]
+        shares = xp.exp(scores - xp.amax(scores, -1, keepdims=True))
+        shares = shares / shares.sum(-1, keepdims=True)
+        attended = (shares @ value).swapaxes(1, 2).reshape(count, length, width)
+        x = x + drop(attended @ w[f"{layer}.join"])
         hidden = (_norm(x, w, f"{layer}.up") @ w[f"{layer}.up"] + w[f"{layer}.up_bias"]).clip(min=0)
         x = x + drop(hidden @ w[f"{layer}.down"])
     x = _norm(x[:, -steps.shape[1] :], w, "out")
     return xp.concatenate([x @ w["tool_head"], x @ w["dependency_head"]], axis=-1)
-
-
-def _attention(x: Any, w: Weights, layer: int, seen: Any, xp: Any) -> Any:
-    count, length, width = x.shape
-    parts = (x @ w[f"{layer}.attend"]).reshape(count, length, 3, _HEADS, width // _HEADS)
-    query, key, value = (parts[:, :, at].swapaxes(1, 2) for at in range(3))
-    scores = query @ key.swapaxes(-1, -2) * (width // _HEADS) ** -0.5 + seen
-    shares = xp.exp(scores - xp.amax(scores, -1, keepdims=True))
-    shares = shares / shares.sum(-1, keepdims=True)
-    return (shares @ value).swapaxes(1, 2).reshape(count, length, width) @ w[f"{layer}.join"]
 
 
 def _norm(x: Any, w: Weights, name: str) -> Any:

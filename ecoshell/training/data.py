@@ -17,7 +17,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ecoshell.agent import Approval, NonInteractive
 from ecoshell.api import Agent
@@ -30,7 +30,7 @@ from ecoshell.models.replying import Quoting
 from ecoshell.options import Options
 from ecoshell.tools import Tool
 from ecoshell.training import worlds
-from ecoshell.training.worlds import Made, Split, World, frames, is_here
+from ecoshell.training.worlds import Made, Split, World, frames, here, matched, nothing, only, step, whole
 
 ROLES = ("planner", "caller", "summarizer")
 _LANGUAGES = ("de: ", "fr: ", "es: ")
@@ -90,12 +90,7 @@ class Task:
 
 def ways(kind: str, split: Split) -> list[str]:
     """The ways in which a kind of request is said."""
-    return [way.partition(_SUM)[0] for way in _said(kind, split)]
-
-
-def _said(kind: str, split: Split) -> list[str]:
-    said: list[str] = frames()["ways"][kind]
-    return [way for at, way in enumerate(said) if is_here(at, split)]
+    return [way.partition(_SUM)[0] for way in here(frames()["ways"][kind], split)]
 
 
 def kinds() -> list[str]:
@@ -103,22 +98,224 @@ def kinds() -> list[str]:
     return [kind for kind in frames()["ways"] if kind != "both"]
 
 
-# -- tasks
+# -- kinds; each gives its calls with their reasons, and how the answer's parts are read from what they returned
 
 
-def generate(count: int, seed: int, split: Split = "train") -> Iterator[Task]:
-    """So many tasks; the same seed makes the same ones."""
-    for number in range(count):
-        chance = random.Random(f"{split} {seed} {number}")
-        first = _Maker(chance, split).make(_kind(chance))
-        if first.steps and chance.random() < _TWO:
-            second = _Maker(chance, split, taken=first.files).make(_kind(chance))
-            plain = not second.setup and not first.setup and not {first.kind, second.kind} & worlds.ALONE
-            if second.steps and plain and second.kind != first.kind:
-                first = _both(first, second, chance)
-        yield first
+def _looked(world: World, kind: str) -> Made:
+    """A file, a part of it or a folder, as it is."""
+    chance, lines = world.chance, dict[str, int]()
+    if kind == "value":
+        file, _, value = world.settings()
+        return only("read_file", path=file), lambda _: {"result": value}
+    if kind == "list":
+        folder = world.about["dir"] = world.word("dirs")
+        for _ in range(chance.randint(1, 5)):
+            world.files[f"{folder}/{world.name(chance.choice(('txt', 'md', 'jpg', 'csv', 'pdf')))}"] = world.text(1, 2)
+        return only("list_files", path=folder), whole
+    if kind == "here":
+        world.file(world.text(1, 2))
+        world.file(world.text(1, 2))
+        return only("list_files"), whole
+    text = world.text() if kind == "read" else world.text(5, 12)
+    if kind == "line":
+        number = chance.randint(1, len(text.splitlines()))
+        world.about["n"] = str(number)
+        lines = {"start_line": number, "end_line": number}
+    return only("read_file", path=world.file(text), **lines), whole
 
 
+def _counted(world: World, kind: str) -> Made:
+    """The lines, words or bytes of a file, or how often it has a word."""
+    if kind == "occurs":
+        word = world.about["word"] = world.word("nouns")
+        lines = [world.sentence() + world.chance.choice(("\n", f" {word}\n")) for _ in range(6)]
+        call, pattern = only("count_text", path=world.file("".join(lines)), text=word), r"occurs (\d+)"
+    else:
+        call, pattern = only("count_text", path=world.file(world.text(1, 30))), rf"(\d+) {kind[:-1]}"
+    return call, lambda seen: {"result": matched(pattern, seen[-1])}
+
+
+def _search(world: World, _: str) -> Made:
+    word = world.about["word"] = world.word("nouns")
+    folder = world.chance.choice(("", "", f"{world.word('dirs')}/"))
+    world.files[f"{folder}{world.name()}"] = f"{world.text(0, 2)}{world.word('people')} has the {word}.\n"
+    for _other in range(world.chance.randint(1, 3)):
+        world.files[f"{folder}{world.name()}"] = world.text(1, 2).replace(word, "stone")
+    return only("search_text", text=word), whole
+
+
+def _time(world: World, kind: str) -> Made:
+    if kind == "now":
+        return only("current_time"), lambda seen: {"result": seen[-1].partition(",")[0]}
+    city = world.about["city"] = world.word("cities")
+    return only("current_time", timezone=city), lambda seen: {"result": matched(r"(\d+:\d+)", seen[-1])}
+
+
+def _write(world: World, _: str) -> Made:
+    new, text = world.name(), world.word("texts")
+    world.about |= {"new": new, "text": world.chance.choice((f'"{text}"', f"'{text}'", text))}
+    return only("write_file", path=new, content=text), nothing
+
+
+def _moved(world: World, kind: str) -> Made:
+    """A command that gives a file another name or place, or makes a folder."""
+    about, commands = world.about, {"rename": "mv {file} {new}", "copy": "cp {file} {new}", "delete": "rm {file}"}
+    commands |= {"mkdir": "mkdir {dir}", "move": "mkdir -p {dir} && mv {file} {dir}/"}
+    if kind in ("mkdir", "move"):
+        about["dir"] = world.word("dirs")
+    if kind != "mkdir":
+        world.file(world.text(1, 2))
+    if kind in ("rename", "copy"):
+        about["new"] = world.name()
+    if kind == "move" and world.chance.random() < 0.5:  # the folder is there
+        world.files[f"{about['dir']}/{world.name()}"] = world.text(1, 1)
+        commands["move"] = "mv {file} {dir}/"
+    return only("run_command", command=commands[kind].format(**about)), nothing
+
+
+def _ran(world: World, kind: str) -> Made:
+    """What a command or a program prints."""
+    chance = world.chance
+    if kind == "checksum":
+        call = only("run_command", command=f"sha256sum {world.file(world.text())}")
+        return call, lambda seen: {"result": seen[-1].split()[0]}
+    if kind == "largest":
+        for size in chance.sample(range(1, 12), k=3):
+            world.file(world.text(size, size))
+        return only("run_command", command="ls -S | head -1"), whole
+    said = f"{world.word('nouns')} {chance.randint(10, 999)}"
+    if chance.random() < 0.7:
+        script, command = world.name("py"), "python3"
+        a, b = chance.randint(2, 99), chance.randint(2, 99)
+        programs = (f'print("{said}")\n', f"print({a} * {b})\n", f"x = {a}\nprint('sum', x + {b})\n")
+        world.files[script] = chance.choice(programs)
+    else:
+        script, command = world.name("sh"), "sh"
+        world.files[script] = f"#!/bin/sh\necho {said}\n"
+    world.about["script"] = script
+    return only("run_command", command=f"{command} {script}"), whole
+
+
+_SUMS = {
+    "percent": "{n}% * {m}",
+    "times": "{n} * {m}",
+    "plus": "{n} + {m}",
+    "minus": "{n} - {m}",
+    "divide": "{n} / {m}",
+    "part": "{n} / {m}",
+    "bill": "{n} * {m} + {k}",
+    "share": "({m} + {k}) / {n}",
+    "root": "sqrt({n})",
+}
+
+
+def _calculated(world: World, kind: str) -> Made:
+    chance, given = world.chance, dict[str, str]()
+    if kind == "percent":
+        given["n"] = str(chance.randint(1, 99))
+    elif kind == "divide":
+        parts = chance.randint(2, 60)
+        given |= {"n": str(parts * chance.randint(2, 90)), "m": str(parts)}
+    elif kind == "part":
+        given |= zip(("part", "part_de", "part_fr", "part_es", "m"), world.word("parts"), strict=True)
+    elif kind == "bill":
+        given["word"] = world.word("nouns")
+    elif kind == "share":
+        given["n"] = str(chance.randint(2, 12))
+    world.about |= {"n": world.number(), "m": world.number(), "k": world.number(), **given}
+    return only("calculate", expression=_SUMS[kind].format(**world.about)), whole
+
+
+def _convert(world: World, _: str) -> Made:
+    unit, to = world.word("units")
+    world.about |= {"n": world.number(), "unit": unit, "to": to}
+    return only("convert_units", value=world.about["n"], from_unit=unit, to_unit=to), whole
+
+
+def _table(world: World, kind: str) -> Made:
+    """A column of a table, or the rows that have a value."""
+    chance = world.chance
+    column, key = world.word("columns"), chance.choice(("name", "day", "who", "place"))
+    rows = [(world.word("people"), str(chance.randint(1, 400))) for _ in range(chance.randint(4, 9))]
+    file = world.file(f"{key},{column}\n" + "".join(f"{a},{b}\n" for a, b in rows), "csv")
+    world.about |= {"column": key if kind == "rows" else column, "value": rows[0][0]}
+    told = {
+        "column_sum": f"sum(float(r['{column}']) for r in rows)",
+        "column_mean": f"round(sum(float(r['{column}']) for r in rows) / len(rows), 2)",
+        "column_max": f"max(float(r['{column}']) for r in rows)",
+        "rows": f"sum(r['{key}'] == '{rows[0][0]}' for r in rows)",
+    }[kind]
+    return only("run_python", code=f"import csv\nrows = list(csv.DictReader(open('{file}')))\nprint({told})"), whole
+
+
+def _field(world: World, _: str) -> Made:
+    people = world.chance.sample(world.words("people"), k=3)
+    key = world.about["key"] = world.chance.choice(("email", "city", "phone"))
+    values = {who: f"{who.lower()}@example.org" if key == "email" else str(world.word("cities")) for who in people}
+    file = world.file(json.dumps([{"name": who, key: values[who]} for who in people], indent=1), "json")
+    name = world.about["name"] = people[world.chance.randrange(3)]
+    return only("read_file", path=file), lambda _: {"result": values[name]}
+
+
+def _git(world: World, kind: str) -> Made:
+    author, _, file = world.repository()[-1]
+    commands = {
+        "git_last": "log -1 --format=%an",
+        "git_message": "log -1 --format=%s",
+        "git_count": "rev-list --count HEAD",
+    }
+    if kind == "git_commit":
+        text = world.word("texts")
+        world.about |= {"file": file, "text": f'"{text}"'}
+        world.setup.append(("sh", "-c", f"echo more >> {file}"))
+        commands[kind] = f'add {file} && git commit -m "{text}"'
+    calls = [step("I ask git.", "run_command", command=f"git {commands[kind]}")]
+    if kind == "git_last":
+        return calls, lambda _: {"result": author}
+    return calls, nothing if kind == "git_commit" else whole
+
+
+def _unserved(world: World, _: str) -> Made:
+    world.about |= {"thing": world.word("things"), "name": world.word("people"), "city": world.word("cities")}
+    world.file(world.text(1, 2))
+    return [], nothing
+
+
+def _missing(world: World, _: str) -> Made:
+    """A file that stands in another folder than is said."""
+    folder, other = world.chance.sample(world.words("dirs"), k=2)
+    name, text = world.name(), world.text(1, 2)
+    world.about |= {"file": name, "dir": folder, "found": f"{other}/{name}"}
+    world.files |= {f"{other}/{name}": text, f"{folder}/{world.name()}": world.text(1, 1)}
+    return [
+        step(f"I read {folder}/{name}.", "read_file", path=f"{folder}/{name}"),
+        step("", "list_files"),
+        step(f"I read {other}/{name}.", "read_file", path=f"{other}/{name}"),
+    ], whole
+
+
+_KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
+    (_looked, "", "read line list here"),
+    (_looked, "value", "value"),
+    (_counted, "", "lines words bytes occurs"),
+    (_search, "", "search"),
+    (_time, "", "time now"),
+    (_write, "", "write"),
+    (_moved, "", "rename copy delete mkdir move"),
+    (_ran, "", "run checksum largest"),
+    (_calculated, "calculate", " ".join(_SUMS)),
+    (_convert, "", "convert"),
+    (_table, "code", "column_sum column_mean column_max rows"),
+    (_field, "value", "field"),
+    (_git, "", "git_last git_message git_count git_commit"),
+    (_unserved, "", "unserved"),
+    (_missing, "", "missing"),
+)
+_MAKERS = {**worlds.MAKERS, **{kind: make for make, _, names in _KINDS for kind in names.split()}}
+_ALIKE = {**worlds.ALIKE, **{kind: alike for _, alike, names in _KINDS for kind in names.split()}}
+"""Kinds that are answered, and reasoned about, as others are."""
+_ALONE = worlds.ALONE | {"here", "largest", "missing", "list", "git_last", "git_message", "git_count", "git_commit"}
+"""Kinds whose workspaces have nothing else in them."""
 _OFTEN = {
     **dict.fromkeys(worlds.MAKERS, 1.2),
     **dict.fromkeys(("read", "run", "search", "write", "edit", "edit_read"), 2),
@@ -127,369 +324,81 @@ _OFTEN = {
 """How often a kind is drawn, against one that is not named; worlds of their own are about half of all tasks."""
 
 
-def _kind(chance: random.Random) -> str:
+# -- tasks
+
+
+def generate(count: int, seed: int, split: Split = "train") -> Iterator[Task]:
+    """So many tasks, some of which ask for two things; the same seed makes the same ones."""
     names = [*kinds(), "talk"]
-    return chance.choices(names, [_OFTEN.get(name, 1) for name in names])[0]
+    often = [_OFTEN.get(name, 1) for name in names]
+    for number in range(count):
+        chance = random.Random(f"{split} {seed} {number}")
+        task = make(chance.choices(names, often)[0], World(chance, split))
+        if task.steps and chance.random() < _TWO:
+            other = make(chance.choices(names, often)[0], World(chance, split, taken=task.files))
+            plain = not other.setup and not task.setup and not {task.kind, other.kind} & worlds.ALONE
+            if other.steps and plain and other.kind != task.kind:
+                task = _both(task, other, chance)
+        yield task
 
 
-def _both(one: Task, two: Task, chance: random.Random) -> Task:
+def _both(first: Task, second: Task, chance: random.Random) -> Task:
     """Two requests as one: the calls of both, and both answers."""
     way = chance.choice(frames()["ways"]["both"]["and"])
-    at = len(one.steps)
-
+    at = len(first.steps)
+    said = first.request.rstrip(".") + ("" if first.request[-1] in ".?!" else ".")
     return Task(
-        f"{one.kind}+{two.kind}",
-        f"{one.way} + {two.way}",
-        way.format(a=one.request.rstrip(".") + ("" if one.request[-1] in ".?!" else "."), b=two.request),
-        {**one.files, **two.files},
-        (*one.steps, *two.steps),
-        lambda seen: f"{one.answer(seen[:at])}\n{two.answer(seen[at:])}",
+        f"{first.kind}+{second.kind}",
+        f"{first.way} + {second.way}",
+        way.format(a=said, b=second.request),
+        {**first.files, **second.files},
+        (*first.steps, *second.steps),
+        lambda seen: f"{first.answer(seen[:at])}\n{second.answer(seen[at:])}",
     )
 
 
-class _Maker(World):
-    """Makes up one task: what it is about is drawn by chance, and put into a way to say it."""
-
-    def make(self, kind: str) -> Task:
-        """A task of a kind."""
-        if kind == "talk":
-            said = list(frames()["talk"].items())
-            request, answer = self.chance.choice([one for at, one in enumerate(said) if is_here(at, self.split)])
-            return Task(kind, request, self._typed(request, {}), self._others(), (), lambda _: answer)
-        said, _, expression = self.chance.choice(_said(kind, self.split)).partition(_SUM)
-        if kind in worlds.MAKERS:
-            calls, read = worlds.MAKERS[kind](self, expression or kind)
-        else:
-            calls, read = cast("Made", getattr(self, f"make_{kind}")())
-        language, way = said.split(": ", 1) if said.startswith(_LANGUAGES) else ("", said)
-        texts = frames()
-        answers: dict[str, str] = {**texts["answers"], **texts["answers"].get(language, {})}
-        form = answers.get(kind) or answers[_ALIKE[kind]]
-        reason = texts["rationales"].get(kind) or texts["rationales"].get(_ALIKE.get(kind, ""), "")
-        about = self.about
-
-        def answered(seen: Sequence[str]) -> str:
-            return form.format(**{**about, **read(seen)})
-
-        steps = tuple(Step(why or reason.format(**about), call) for why, call in calls)
-        others = self._others() if kind not in _ALONE else {}
-        request = self._typed(way.format(**about), about)
-        return Task(kind, way, request, {**others, **self.files}, steps, answered, tuple(self.setup))
-
-    def _others(self) -> dict[str, str]:
-        return {self.name(): self.text(1, 3) for _ in range(self.chance.randint(0, 3))}
-
-    def _typed(self, said: str, about: Mapping[str, str]) -> str:
-        """The request as a person types it: with or without capitals, courtesy and typos; names stay as they are."""
-        chance = self.chance
-        if said[0].islower() and chance.random() < 0.4 and not any(said.startswith(one) for one in about.values()):
-            said = said[0].upper() + said[1:]
-        if chance.random() < 0.08:
-            said = f"{chance.choice(('hey, ', 'hi, ', 'ok, ', 'quick one: '))}{said}"
-        if chance.random() < 0.1 and said[-1] not in "?.!":
-            said += chance.choice((" please", ".", " thanks", " pls", "!"))
-        if chance.random() < _TYPOS:
-            plain = [one for one in re.finditer(r"\b[a-z]{4,}\b", said) if not any(one[0] in v for v in about.values())]
-            if plain:
-                word = chance.choice(plain)
-                at = chance.randrange(word.start() + 1, word.end() - 1)
-                said = said[:at] + said[at + 1] + said[at] + said[at + 2 :]
-        return said
-
-    # -- kinds; each gives its calls with their reasons, and how the answer's parts are read from what they returned
-
-    def make_read(self) -> Made:
-        return self._one("read_file", {"path": self.file(self.text())}), _whole
-
-    def make_value(self) -> Made:
-        file, _, value = self.settings()
-        return self._one("read_file", {"path": file}), lambda _: {"result": value}
-
-    def make_line(self) -> Made:
-        text = self.text(5, 12)
-        self.about["n"] = n = str(self.chance.randint(1, len(text.splitlines())))
-        file = self.file(text)
-        return self._one("read_file", {"path": file, "start_line": int(n), "end_line": int(n)}), _whole
-
-    def make_list(self) -> Made:
-        folder = self.about["dir"] = self.word("dirs")
-        for _ in range(self.chance.randint(1, 5)):
-            self.files[f"{folder}/{self.name(self.chance.choice(('txt', 'md', 'jpg', 'csv', 'pdf')))}"] = self.text(
-                1, 2
-            )
-        return self._one("list_files", {"path": folder}), _whole
-
-    def make_here(self) -> Made:
-        self.file(self.text(1, 2))
-        self.file(self.text(1, 2))
-        return self._one("list_files", {}), _whole
-
-    def make_search(self) -> Made:
-        word = self.about["word"] = self.word("nouns")
-        folder = self.chance.choice(("", "", f"{self.word('dirs')}/"))
-        self.files[f"{folder}{self.name()}"] = f"{self.text(0, 2)}{self.word('people')} has the {word}.\n"
-        for _ in range(self.chance.randint(1, 3)):
-            self.files[f"{folder}{self.name()}"] = self.text(1, 2).replace(word, "stone")
-        return self._one("search_text", {"text": word}), _whole
-
-    def make_lines(self) -> Made:
-        return self._counted("lines")
-
-    def make_words(self) -> Made:
-        return self._counted("words")
-
-    def make_bytes(self) -> Made:
-        return self._counted("bytes")
-
-    def _counted(self, what: str) -> Made:
-        file = self.file(self.text(1, 30))
-        return self._one("count_text", {"path": file}), lambda seen: {"result": _found(rf"(\d+) {what[:-1]}", seen[-1])}
-
-    def make_occurs(self) -> Made:
-        word = self.about["word"] = self.word("nouns")
-        file = self.file("".join(self.sentence() + self.chance.choice(("\n", f" {word}\n")) for _ in range(6)))
-        arguments = {"path": file, "text": word}
-        return self._one("count_text", arguments), lambda seen: {"result": _found(r"occurs (\d+)", seen[-1])}
-
-    def make_time(self) -> Made:
-        city = self.about["city"] = self.word("cities")
-        return self._one("current_time", {"timezone": city}), lambda seen: {"result": _found(r"(\d+:\d+)", seen[-1])}
-
-    def make_now(self) -> Made:
-        return self._one("current_time", {}), lambda seen: {"result": seen[-1].partition(",")[0]}
-
-    def make_write(self) -> Made:
-        new, text = self.name(), self.word("texts")
-        self.about |= {"new": new, "text": self.chance.choice((f'"{text}"', f"'{text}'", text))}
-        return self._one("write_file", {"path": new, "content": text}), _nothing
-
-    def make_edit(self) -> Made:
-        file, key, old, new = self._edited()
-        self.about["old"] = old
-        line = next(line for line in self.files[file].splitlines() if key in line)
-        return [
-            (f"I read {file}.", Call("read_file", {"path": file})),
-            ("", _edit_call(file, line if "{" not in line else old, old, new)),
-        ], _nothing
-
-    def make_edit_read(self) -> Made:
-        file, key, old, new = self._edited()
-        line = next(line for line in self.files[file].splitlines() if key in line)
-        return [
-            (f"I read {file}.", Call("read_file", {"path": file})),
-            ("", _edit_call(file, line if "{" not in line else f'"{key}": {json.dumps(_typed_value(old))}', old, new)),
-        ], _nothing
-
-    def _edited(self) -> tuple[str, str, str, str]:
-        file, key, old = self.settings()
-        while len(self.files[file].split(old)) != 2 or old in key:  # what is replaced must be there once
-            self.files.clear()
-            file, key, old = self.settings()
-        new = old
-        while new == old or new in self.files[file]:
-            new = str(self.valued(key))
-        self.about["value"] = new
-        return file, key, old, new
-
-    def make_rename(self) -> Made:
-        return self._command("mv", self.file(self.text(1, 2)), self._new())
-
-    def make_copy(self) -> Made:
-        return self._command("cp", self.file(self.text(1, 2)), self._new())
-
-    def make_delete(self) -> Made:
-        return self._command("rm", self.file(self.text(1, 2)))
-
-    def make_mkdir(self) -> Made:
-        self.about["dir"] = folder = self.word("dirs")
-        return self._command("mkdir", folder)
-
-    def make_move(self) -> Made:
-        self.about["dir"] = folder = self.word("dirs")
-        file = self.file(self.text(1, 2))
-        there = self.chance.random() < 0.5
-        if there:
-            self.files[f"{folder}/{self.name()}"] = self.text(1, 1)
-            return self._command("mv", file, f"{folder}/")
-        return self._one("run_command", {"command": f"mkdir -p {folder} && mv {file} {folder}/"}), _nothing
-
-    def _new(self) -> str:
-        self.about["new"] = new = self.name()
-        return new
-
-    def _command(self, *words: str) -> Made:
-        return self._one("run_command", {"command": " ".join(words)}), _nothing
-
-    def make_run(self) -> Made:
-        said = f"{self.word('nouns')} {self.chance.randint(10, 999)}"
-        if self.chance.random() < 0.7:
-            script, command = self.name("py"), "python3 {}"
-            a, b = self.chance.randint(2, 99), self.chance.randint(2, 99)
-            self.files[script] = self.chance.choice(
-                (f'print("{said}")\n', f"print({a} * {b})\n", f"x = {a}\nprint('sum', x + {b})\n")
-            )
-        else:
-            script, command = self.name("sh"), "sh {}"
-            self.files[script] = f"#!/bin/sh\necho {said}\n"
-        self.about["script"] = script
-        return self._one("run_command", {"command": command.format(script)}), _whole
-
-    def make_checksum(self) -> Made:
-        call = {"command": f"sha256sum {self.file(self.text())}"}
-        return self._one("run_command", call), lambda seen: {"result": seen[-1].split()[0]}
-
-    def make_largest(self) -> Made:
-        for size in self.chance.sample(range(1, 12), k=3):
-            self.file(self.text(size, size))
-        return self._one("run_command", {"command": "ls -S | head -1"}), _whole
-
-    def make_percent(self) -> Made:
-        return self._calculated("{n}% * {m}", n=str(self.chance.randint(1, 99)))
-
-    def make_times(self) -> Made:
-        return self._calculated("{n} * {m}")
-
-    def make_plus(self) -> Made:
-        return self._calculated("{n} + {m}")
-
-    def make_minus(self) -> Made:
-        return self._calculated("{n} - {m}")
-
-    def make_divide(self) -> Made:
-        parts = self.chance.randint(2, 60)
-        return self._calculated("{n} / {m}", n=str(parts * self.chance.randint(2, 90)), m=str(parts))
-
-    def make_part(self) -> Made:
-        names = ("part", "part_de", "part_fr", "part_es", "m")
-        return self._calculated("{n} / {m}", **dict(zip(names, self.word("parts"), strict=True)))
-
-    def make_bill(self) -> Made:
-        return self._calculated("{n} * {m} + {k}", word=self.word("nouns"))
-
-    def make_share(self) -> Made:
-        return self._calculated("({m} + {k}) / {n}", n=str(self.chance.randint(2, 12)))
-
-    def make_root(self) -> Made:
-        return self._calculated("sqrt({n})")
-
-    def _calculated(self, form: str, **given: str) -> Made:
-        self.about |= {"n": self.number(), "m": self.number(), "k": self.number(), **given}
-        return self._one("calculate", {"expression": form.format(**self.about)}), _whole
-
-    def make_convert(self) -> Made:
-        unit, to = self.word("units")
-        self.about |= {"n": self.number(), "unit": unit, "to": to}
-        call = {"value": self.about["n"], "from_unit": unit, "to_unit": to}
-        return self._one("convert_units", call), _whole
-
-    def make_column_sum(self) -> Made:
-        return self._table("sum")
-
-    def make_column_mean(self) -> Made:
-        return self._table("mean")
-
-    def make_column_max(self) -> Made:
-        return self._table("max")
-
-    def make_rows(self) -> Made:
-        return self._table("count")
-
-    def _table(self, what: str) -> Made:
-        column, key = self.word("columns"), self.chance.choice(("name", "day", "who", "place"))
-        rows = [(self.word("people"), str(self.chance.randint(1, 400))) for _ in range(self.chance.randint(4, 9))]
-        file = self.file(f"{key},{column}\n" + "".join(f"{a},{b}\n" for a, b in rows), "csv")
-        self.about |= {"column": key if what == "count" else column, "value": rows[0][0]}
-        read = f"rows = list(csv.DictReader(open('{file}')))"
-        told = {
-            "sum": f"sum(float(r['{column}']) for r in rows)",
-            "mean": f"round(sum(float(r['{column}']) for r in rows) / len(rows), 2)",
-            "max": f"max(float(r['{column}']) for r in rows)",
-            "count": f"sum(r['{key}'] == '{rows[0][0]}' for r in rows)",
-        }[what]
-        return self._one("run_python", {"code": f"import csv\n{read}\nprint({told})"}), _whole
-
-    def make_field(self) -> Made:
-        people = self.chance.sample(self.words("people"), k=3)
-        key = self.about["key"] = self.chance.choice(("email", "city", "phone"))
-        values = {one: f"{one.lower()}@example.org" if key == "email" else str(self.word("cities")) for one in people}
-        file = self.file(json.dumps([{"name": one, key: values[one]} for one in people], indent=1), "json")
-        name = self.about["name"] = people[self.chance.randrange(3)]
-        return self._one("read_file", {"path": file}), lambda _: {"result": values[name]}
-
-    def make_git_last(self) -> Made:
-        author, _, _ = self.repository()[-1]
-        return self._git("git log -1 --format=%an"), lambda _: {"result": author}
-
-    def make_git_message(self) -> Made:
-        self.repository()
-        return self._git("git log -1 --format=%s"), _whole
-
-    def make_git_count(self) -> Made:
-        self.repository()
-        return self._git("git rev-list --count HEAD"), _whole
-
-    def make_git_commit(self) -> Made:
-        _, _, file = self.repository()[-1]
-        text = self.word("texts")
-        self.about |= {"file": file, "text": f'"{text}"'}
-        self.setup.append(("sh", "-c", f"echo more >> {file}"))
-        return self._git(f'git add {file} && git commit -m "{text}"'), _nothing
-
-    def _git(self, command: str) -> list[tuple[str, Call]]:
-        return [("I ask git.", Call("run_command", {"command": command}))]
-
-    def make_unserved(self) -> Made:
-        self.about |= {"thing": self.word("things"), "name": self.word("people"), "city": self.word("cities")}
-        self.file(self.text(1, 2))
-        return [], _nothing
-
-    def make_missing(self) -> Made:
-        folder, other = self.chance.sample(self.words("dirs"), k=2)
-        name, text = self.name(), self.text(1, 2)
-        self.about |= {"file": name, "dir": folder, "found": f"{other}/{name}"}
-        self.files |= {f"{other}/{name}": text, f"{folder}/{self.name()}": self.text(1, 1)}
-        return [
-            (f"I read {folder}/{name}.", Call("read_file", {"path": f"{folder}/{name}"})),
-            ("", Call("list_files", {})),
-            (f"I read {other}/{name}.", Call("read_file", {"path": f"{other}/{name}"})),
-        ], _whole
-
-    def _one(self, name: str, arguments: Mapping[str, Any]) -> list[tuple[str, Call]]:
-        return [("", Call(name, arguments))]
-
-
-_ALIKE = {
-    **worlds.ALIKE,
-    **dict.fromkeys(("percent", "times", "plus", "minus", "divide", "part", "bill", "share", "root"), "calculate"),
-    **dict.fromkeys(("column_sum", "column_mean", "column_max", "rows"), "code"),
-    "field": "value",
-    "edit_read": "edit",
-}
-"""Kinds that are answered, and reasoned about, as others are."""
-_ALONE = worlds.ALONE | {"here", "largest", "missing", "list", "git_last", "git_message", "git_count", "git_commit"}
-"""Kinds whose workspaces have nothing else in them."""
-
-
-def _edit_call(file: str, line: str, old: str, new: str) -> Call:
-    """The call that changes a value within what stands round it."""
-    return Call("edit_file", {"path": file, "old": line, "new": line.replace(old, new)})
-
-
-def _typed_value(text: str) -> str | int:
-    return int(text) if text.isdigit() else text
-
-
-def _found(pattern: str, text: str) -> str:
-    match = re.search(pattern, text)
-    return match[1] if match else text
-
-
-def _whole(seen: Sequence[str]) -> Mapping[str, str]:
-    return {"result": seen[-1].strip()}
-
-
-def _nothing(_: Sequence[str]) -> Mapping[str, str]:
-    return {}
+def make(kind: str, world: World) -> Task:
+    """A task of a kind: what it is about is drawn by chance, and put into a way to say it."""
+    chance, about = world.chance, world.about
+    if kind == "talk":
+        request, answer = chance.choice(here([*frames()["talk"].items()], world.split))
+        return Task(kind, request, _typed(request, world), _others(world), (), lambda _: answer)
+    said, _, expression = chance.choice(here(frames()["ways"][kind], world.split)).partition(_SUM)
+    calls, read = _MAKERS[kind](world, expression or kind)
+    language, way = said.split(": ", 1) if said.startswith(_LANGUAGES) else ("", said)
+    texts = frames()
+    answers: dict[str, str] = {**texts["answers"], **texts["answers"].get(language, {})}
+    form = answers.get(kind) or answers[_ALIKE[kind]]
+    reason = texts["rationales"].get(kind) or texts["rationales"].get(_ALIKE[kind], "")
+    steps = tuple(Step(why or reason.format(**about), call) for why, call in calls)
+    others = _others(world) if kind not in _ALONE else {}
+    request = _typed(way.format(**about), world)
+    files = {**others, **world.files}
+    return Task(
+        kind, way, request, files, steps, lambda seen: form.format(**{**about, **read(seen)}), tuple(world.setup)
+    )
+
+
+def _others(world: World) -> dict[str, str]:
+    return {world.name(): world.text(1, 3) for _ in range(world.chance.randint(0, 3))}
+
+
+def _typed(said: str, world: World) -> str:
+    """The request as a person types it: with or without capitals, courtesy and typos; names stay as they are."""
+    chance, names = world.chance, world.about.values()
+    if said[0].islower() and chance.random() < 0.4 and not any(said.startswith(name) for name in names):
+        said = said[0].upper() + said[1:]
+    if chance.random() < 0.08:
+        said = f"{chance.choice(('hey, ', 'hi, ', 'ok, ', 'quick one: '))}{said}"
+    if chance.random() < 0.1 and said[-1] not in "?.!":
+        said += chance.choice((" please", ".", " thanks", " pls", "!"))
+    if chance.random() < _TYPOS:
+        plain = [word for word in re.finditer(r"\b[a-z]{4,}\b", said) if not any(word[0] in name for name in names)]
+        if plain:
+            word = chance.choice(plain)
+            at = chance.randrange(word.start() + 1, word.end() - 1)
+            said = said[:at] + said[at + 1] + said[at] + said[at + 2 :]
+    return said
 
 
 def joined(examples: Iterable[Example]) -> list[Example]:
@@ -650,13 +559,11 @@ def _kept(file: Path) -> dict[str, list[Example]]:
     for number, line in enumerate(text.splitlines(), 1):
         try:
             key, said = json.loads(line)
-            kept[str(key)] = [Example(str(role), _tokens(prompt), _tokens(reply)) for role, prompt, reply in said]
+            kept[str(key)] = [
+                Example(str(role), (*map(int, prompt),), (*map(int, reply),)) for role, prompt, reply in said
+            ]
         except (ValueError, TypeError) as error:
             raise UsageError(
                 f"{file}, line {number} is no played task: {error}.", fix="Remove the line, or the file."
             ) from error
     return kept
-
-
-def _tokens(value: Sequence[int]) -> tuple[int, ...]:
-    return tuple(map(int, value))

@@ -123,7 +123,7 @@ def _all_turns(store: SessionStore, documents: Mapping[str, ToolDocument], found
         spoiled = {event.turn for event in events if isinstance(event, TurnUndone)}
         unhelpful = {event.id for event in events if isinstance(event, CallMarked) and event.helpful is False}
         for turn in _by_turn(events):
-            clean = [_without_secrets(event) for event in turn]
+            clean = [masked(from_json(redacted_value(to_json(event), environ))) for event in turn]  # without secrets
             started = turn[0]
             if isinstance(started, TurnStarted):
                 why = "it was undone" if started.turn in spoiled else _unfit(turn, clean, unhelpful, documents)
@@ -144,10 +144,6 @@ def _by_turn(events: Sequence[Event]) -> Iterator[list[Event]]:
         one.append(event)
     if one:
         yield one
-
-
-def _without_secrets(event: Event) -> Event:
-    return masked(from_json(redacted_value(to_json(event), environ)))
 
 
 def _unfit(

@@ -102,7 +102,9 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     for name, roles, begins in _stages(args):
         learner = Adapter(base, args.rank, seed, found)
         if begins:
-            learner.begin_as(states[begins])
+            with trainer.require().no_grad():
+                for part, value in learner.trained().items():
+                    value.copy_(states[begins][part])
         rows = trainer.train(
             learner,
             _of(found, roles),
@@ -191,12 +193,6 @@ class Adapter:
 
     def trained(self) -> Mapping[str, Any]:
         return {name: value for name, value in self._model.model.named_parameters() if value.requires_grad}
-
-    def begin_as(self, other: Mapping[str, Any]) -> None:
-        """Begin with what another adapter has learned."""
-        with trainer.require().no_grad():
-            for name, value in self.trained().items():
-                value.copy_(other[name])
 
     def loss(self, examples: Sequence[Example]) -> Any:
         torch = trainer.require()

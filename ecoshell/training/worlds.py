@@ -14,17 +14,22 @@ from datetime import date, timedelta
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ecoshell.messages import Call
 
 Split = Literal["train", "held"]
-Made = tuple[Sequence[tuple[str, Call]], Callable[[Sequence[str]], Mapping[str, str]]]
+T = TypeVar("T")
+Read = Callable[[Sequence[str]], Mapping[str, str]]
+"""Reads the parts of an answer from what calls returned."""
+Made = tuple[Sequence[tuple[str, Call]], Read]
 """What a kind makes: calls with their reasons (empty is the kind's own), and what the answer is read from."""
 _HELD_WAY = 6
 """Every so many ways of a kind, one is kept for tests."""
 _HELD_WORDS = 5
 """The part of each list of words that is kept for tests: its last fifth."""
+_TRIES = 1000
+"""Names that are drawn before one gets a number, because all others are taken."""
 _SETTINGS = {"ini": " = ", "yaml": ": ", "txt": ": ", "env": "=", "cfg": "="}
 _NUMBERS = ("port", "timeout", "limit", "width", "speed", "level", "retries", "price")
 """Keys whose values are numbers."""
@@ -36,9 +41,9 @@ def frames() -> dict[str, Any]:
     return tomllib.loads((files("ecoshell.training") / "frames.toml").read_text(encoding="utf-8"))
 
 
-def is_here(at: int, split: Split) -> bool:
-    """Whether the way at a place of its list belongs to a split."""
-    return (at % _HELD_WAY == _HELD_WAY - 1) == (split == "held")
+def here(said: Sequence[T], split: Split) -> list[T]:
+    """What of a list of ways belongs to a split."""
+    return [way for at, way in enumerate(said) if (at % _HELD_WAY == _HELD_WAY - 1) == (split == "held")]
 
 
 @dataclass
@@ -63,10 +68,13 @@ class World:
 
     def name(self, ending: str = "") -> str:
         """A file's name that is not taken."""
+        tries = 0
         while True:
-            name = f"{self.word('stems')}.{ending or self.word('endings')}"
+            number = str(tries) if tries > _TRIES else ""
+            name = f"{self.word('stems')}{number}.{ending or self.word('endings')}"
             if name not in self.files and name not in self.taken:
                 return name
+            tries += 1
 
     def sentence(self) -> str:
         who, verb, what, when = map(self.word, ("people", "verbs", "nouns", "when"))
@@ -124,25 +132,30 @@ class World:
         return commits
 
 
-def _whole(seen: Sequence[str]) -> Mapping[str, str]:
+def whole(seen: Sequence[str]) -> Mapping[str, str]:
+    """What the last call returned is the result."""
     return {"result": seen[-1].strip()}
 
 
-def _found(pattern: str, text: str) -> str:
+def nothing(_: Sequence[str]) -> Mapping[str, str]:
+    """The answer says nothing of what calls returned."""
+    return {}
+
+
+def matched(pattern: str, text: str) -> str:
+    """What a pattern finds in a text; all of it where it finds nothing."""
     match = re.search(pattern, text)
     return match[1] if match else text
 
 
-def _nothing(_: Sequence[str]) -> Mapping[str, str]:
-    return {}
-
-
-def _one(name: str, **arguments: Any) -> list[tuple[str, Call]]:
-    return [("", Call(name, arguments))]
-
-
-def _first(why: str, name: str, **arguments: Any) -> tuple[str, Call]:
+def step(why: str, name: str, **arguments: Any) -> tuple[str, Call]:
+    """A call, and the reason for it; an empty one is the kind's own."""
     return why, Call(name, arguments)
+
+
+def only(name: str, **arguments: Any) -> list[tuple[str, Call]]:
+    """A single call, for the kind's own reason."""
+    return [step("", name, **arguments)]
 
 
 # -- tables and logs: a look into the file, and the program that frames.toml has for the kind
@@ -161,8 +174,14 @@ def _table(world: World, kind: str) -> Made:
     ]
     if len({row[where] for row in rows}) == 1:
         rows[0][where] = next(one for one in groups if one != rows[0][where])
-    if kind in ("group", "common"):
-        _outweigh(rows, where, column, chance)
+    if kind in ("group", "common"):  # one group has more rows than any other, and the largest sum
+        most = chance.choice(sorted({row[where] for row in rows}))
+        least = len(rows) // 2 + 1
+        for row in rows[:least]:
+            row[where] = most
+        split = any(row[where] != most for row in rows)
+        while split and sum(row[column] for row in rows[:least]) <= sum(row[column] for row in rows[least:]):
+            rows[0][column] += 10
     as_json = chance.random() < 0.3
     ending = "json" if as_json else "csv"
     file = f"{things}.{ending}"
@@ -187,21 +206,9 @@ def _table(world: World, kind: str) -> Made:
     said = chance.choice((column, column, *table["said"]))
     world.about |= {**made, "column": said}
     return [
-        _first(f"I look at {file}.", "read_file", path=file),
-        *_one("run_python", code=f"{read}\n{program}"),
-    ], _whole
-
-
-def _outweigh(rows: list[dict[str, Any]], where: str, column: str, chance: random.Random) -> None:
-    """One group has more rows than any other, and the largest sum, so that there is one answer."""
-    most = chance.choice(sorted({row[where] for row in rows}))
-    least = len(rows) // 2 + 1
-    for row in rows[:least]:
-        row[where] = most
-    if all(row[where] == most for row in rows):
-        return
-    while sum(row[column] for row in rows[:least]) <= sum(row[column] for row in rows[least:]):
-        rows[0][column] += 10
+        step(f"I look at {file}.", "read_file", path=file),
+        step("", "run_python", code=f"{read}\n{program}"),
+    ], whole
 
 
 def _log(world: World, kind: str) -> Made:
@@ -242,55 +249,56 @@ def _log(world: World, kind: str) -> Made:
     }
     call = Call("run_python", {"code": frames()["programs"][kind].format(**world.about)})
     look = [] if kind in ("log_count", "log_end", "log_of") else [
-        _first(f"I look how {file} is written.", "read_file", path=file, start_line=1, end_line=2)
+        step(f"I look how {file} is written.", "read_file", path=file, start_line=1, end_line=2)
     ]  # fmt: skip
-    return [*look, ("", call)], _whole
+    return [*look, ("", call)], whole
 
 
 # -- JSON
 
 
-def _json_path(world: World, _: str) -> Made:
-    """A value within a value; the query names both."""
-    parents = world.chance.sample(world.words("sections"), k=2)
-    keys = world.chance.sample(world.words("keys"), k=min(3, len(world.words("keys"))))
+def _json(world: World, kind: str) -> Made:
+    """A value within a value, of which the query names both; or the keys of an object."""
+    chance, sections, names = world.chance, world.words("sections"), world.words("keys")
+    if kind == "json_keys":
+        parents = chance.sample(sections, k=min(chance.randint(2, 4), len(sections)))
+        tree = {parent: {"on": True, "level": number} for number, parent in enumerate(parents)}
+        file = world.file(json.dumps(tree) + "\n", "json")
+        return only("run_python", code=f"import json\nprint(', '.join(json.load(open('{file}'))))"), whole
+    parents = chance.sample(sections, k=2)
+    keys = chance.sample(names, k=min(3, len(names)))
     tree = {parent: {key: world.valued(key) for key in keys} for parent in parents}
-    parent, key = world.chance.choice(parents), world.chance.choice(keys)
-    file = world.file(json.dumps(tree, indent=world.chance.choice((None, 1, 2))) + "\n", "json")
+    parent, key = chance.choice(parents), chance.choice(keys)
+    file = world.file(json.dumps(tree, indent=chance.choice((None, 1, 2))) + "\n", "json")
     world.about |= {"parent": parent, "key": key}
-    call = _one("json_query", path=file, query=f"{parent}.{key}")
-    return call, lambda seen: {"result": seen[-1].strip().strip('"')}
-
-
-def _json_keys(world: World, _: str) -> Made:
-    names = world.chance.sample(
-        world.words("sections"), k=min(world.chance.randint(2, 4), len(world.words("sections")))
-    )
-    file = world.file(
-        json.dumps({one: {"on": True, "level": number} for number, one in enumerate(names)}) + "\n", "json"
-    )
-    return _one("run_python", code=f"import json\nprint(', '.join(json.load(open('{file}'))))"), _whole
+    return only("json_query", path=file, query=f"{parent}.{key}"), lambda seen: {"result": seen[-1].strip().strip('"')}
 
 
 # -- several steps
 
 
-def _find_edit(world: World, _: str) -> Made:
+def _edited(world: World, kind: str) -> Made:
+    """A value that stands in its file once is changed, after the file is read, or searched for."""
     file, key, old = world.settings()
-    while file.endswith("json") or len(world.files[file].split(old)) != 2 or old in key:
+    while len(world.files[file].split(old)) != 2 or old in key or (kind == "find_edit" and file.endswith("json")):
         world.files.clear()
         file, key, old = world.settings()
     new = old
     while new in world.files[file]:
         new = str(world.valued(key))
-    for _other in range(2):
-        world.files[world.name()] = world.text(1, 2).replace(key, "stone")
+    world.about["value"] = new
+    if kind != "edit_read":
+        world.about["old"] = old
+    if kind == "find_edit":
+        for _other in range(2):
+            world.files[world.name()] = world.text(1, 2).replace(key, "stone")
+        first = step(f"I search for {key}.", "search_text", text=key)
+    else:
+        first = step(f"I read {file}.", "read_file", path=file)
     line = next(line for line in world.files[file].splitlines() if key in line)
-    world.about |= {"old": old, "value": new}
-    return [
-        _first(f"I search for {key}.", "search_text", text=key),
-        *_one("edit_file", path=file, old=line, new=line.replace(old, new)),
-    ], _nothing
+    if "{" in line:  # where all of the file may stand
+        line = old if kind == "edit" else f'"{key}": {json.dumps(int(old) if old.isdigit() else old)}'
+    return [first, step("", "edit_file", path=file, old=line, new=line.replace(old, new))], nothing
 
 
 def _replace_all(world: World, _: str) -> Made:
@@ -302,29 +310,25 @@ def _replace_all(world: World, _: str) -> Made:
     found = sorted(name for name in names if name in world.files and old in world.files[name])
     world.about |= {"old": old, "new": new, "found": ", ".join(found)}
     return [
-        _first(f"I search for {old}.", "search_text", text=old),
-        _first("I replace it in each.", "run_command", command=f"sed -i 's/{old}/{new}/g' {' '.join(found)}"),
-        _first(f"I check that {old} is gone.", "search_text", text=old),
-    ], _nothing
+        step(f"I search for {old}.", "search_text", text=old),
+        step("I replace it in each.", "run_command", command=f"sed -i 's/{old}/{new}/g' {' '.join(found)}"),
+        step(f"I check that {old} is gone.", "search_text", text=old),
+    ], nothing
 
 
-def _keep_value(world: World, _: str) -> Made:
-    file, _key, value = world.settings()
+def _kept(world: World, kind: str) -> Made:
+    """A value of a file, or a sum over a table, is written into a new one."""
+    if kind == "keep_value":
+        file, _key, value = world.settings()
+        calls = [step(f"I read {file}.", "read_file", path=file)]
+    else:
+        (look, (_, program)), _read = _table(world, "sum_all")
+        numbers = re.findall(r"(?:,|: )(\d+)\b", world.files[world.about["file"]])
+        value = str(sum(map(int, numbers)))
+        calls = [look, ("I add it up.", program)]
     new = world.about["new"] = world.name("txt")
     world.about["value"] = value
-    return [
-        _first(f"I read {file}.", "read_file", path=file),
-        *_one("write_file", path=new, content=value),
-    ], _nothing
-
-
-def _keep_sum(world: World, _: str) -> Made:
-    (look, program), _read = _table(world, "sum_all")
-    new = world.about["new"] = world.name("txt")
-    total = sum(int(one) for one in re.findall(r"(?:,|: )(\d+)\b", world.files[world.about["file"]]))
-    world.about["value"] = str(total)
-    code = Call("run_python", program[1].arguments)
-    return [look, ("I add it up.", code), *_one("write_file", path=new, content=str(total))], _nothing
+    return [*calls, step("", "write_file", path=new, content=value)], nothing
 
 
 def _gather(world: World, _: str) -> Made:
@@ -335,35 +339,29 @@ def _gather(world: World, _: str) -> Made:
     world.files |= dict.fromkeys(moved, "x\n") | {world.name("txt"): world.text(1, 2)}
     world.about["found"] = ", ".join(moved)
     return [
-        _first(
+        step(
             "I make the folder and move them.", "run_command", command=f"mkdir -p {folder} && mv *.{ending} {folder}/"
         ),
-        _first("I check that they are there.", "list_files", path=folder),
-    ], _nothing
+        step("I check that they are there.", "list_files", path=folder),
+    ], nothing
 
 
-def _append(world: World, _: str) -> Made:
-    text, file = world.word("texts"), world.file(world.text(1, 4), "txt")
-    world.about["text"] = world.chance.choice((f'"{text}"', f"'{text}'", text))
-    return [
-        _first("I add the line.", "run_command", command=f"echo '{text}' >> {file}"),
-        _first("I check it.", "read_file", path=file),
-    ], _nothing
-
-
-def _drop(world: World, _: str) -> Made:
-    text = world.text(4, 8)
-    world.about["n"] = n = str(world.chance.randint(1, len(text.splitlines())))
-    return _one("run_command", command=f"sed -i '{n}d' {world.file(text)}"), _nothing
-
-
-def _two_files(world: World, kind: str) -> Made:
-    """A command that makes a third file of two, or a second of one."""
+def _lines(world: World, kind: str) -> Made:
+    """A command that adds a line to a file, takes one out, or makes a new file of one or two."""
+    if kind == "append":
+        text, file = world.word("texts"), world.file(world.text(1, 4), "txt")
+        world.about["text"] = world.chance.choice((f'"{text}"', f"'{text}'", text))
+        add = step("I add the line.", "run_command", command=f"echo '{text}' >> {file}")
+        return [add, step("I check it.", "read_file", path=file)], nothing
+    if kind == "drop":
+        text = world.text(4, 8)
+        world.about["n"] = n = str(world.chance.randint(1, len(text.splitlines())))
+        return only("run_command", command=f"sed -i '{n}d' {world.file(text)}"), nothing
     file = world.file(world.text(2, 5), "txt")
     other = world.file(world.text(2, 4), "txt", "other")
     new = world.about["new"] = world.name("txt")
     command = {"join": f"cat {file} {other} > {new}", "sort": f"sort {file} > {new}"}[kind]
-    return _one("run_command", command=command), _nothing
+    return only("run_command", command=command), nothing
 
 
 # -- git
@@ -382,43 +380,23 @@ def _git(world: World, kind: str) -> Made:
         world.setup.append(("sh", "-c", f"echo more >> {file}"))
         if world.chance.random() < 0.5:
             world.setup.append(("sh", "-c", f"echo new > {world.name()}"))
-    call = _one("run_command", command=frames()["programs"][kind].format(**world.about))
+    call = only("run_command", command=frames()["programs"][kind].format(**world.about))
     if kind == "git_new_branch":
-        call = [("I make the branch.", call[0][1]), *_one("run_command", command="git branch --show-current")]
-    return call, _git_told if kind in ("git_clean", "git_changed", "git_most") else _whole
-
-
-def _git_told(seen: Sequence[str]) -> Mapping[str, str]:
-    """The files of a status, or the name after a count."""
-    result = ", ".join(re.findall(r"^(?: *\d+|[ ?AMD]{2}) (.+)$", seen[-1], re.MULTILINE))
-    return {"result": result or "nothing"}
+        call = [("I make the branch.", call[0][1]), step("", "run_command", command="git branch --show-current")]
+    if kind not in ("git_clean", "git_changed", "git_most"):
+        return call, whole
+    files = re.compile(r"^(?: *\d+|[ ?AMD]{2}) (.+)$", re.MULTILINE)  # of a status, or the name after a count
+    return call, lambda seen: {"result": ", ".join(files.findall(seen[-1])) or "nothing"}
 
 
 # -- sums in words, times and units
 
 
-_TO_NINETEEN = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
+_SMALL_NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+_TO_NINETEEN = _SMALL_NUMBERS.split()
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
 
@@ -450,8 +428,8 @@ def _story(world: World, expression: str) -> Made:
     years = {"year": str(year), "later": str(year + chance.randint(8, 60))}
     world.about |= {**said, **money, **years, "name": world.word("people"), "word": world.word("nouns")}
     figures = {**world.about, **{name: str(value) for name, value in digits.items()}}
-    call = _one("calculate", expression=expression.format(**figures))
-    return call, _whole
+    call = only("calculate", expression=expression.format(**figures))
+    return call, whole
 
 
 def _clock(world: World, kind: str) -> Made:
@@ -477,7 +455,7 @@ def _clock(world: World, kind: str) -> Made:
             f"minutes = {begin // 60} * 60 + {begin % 60} {sign} {brackets}\n"
             "print(f'{minutes // 60 % 24:02}:{minutes % 60:02}')"
         )
-    return _one("run_python", code=code), _whole
+    return only("run_python", code=code), whole
 
 
 def _hour(minutes: int, chance: random.Random) -> str:
@@ -499,7 +477,7 @@ def _days(world: World, kind: str) -> Made:
         world.about[name] = world.chance.choice(forms)
     one, two = (f"date({day.year}, {day.month}, {day.day})" for day in (first, last))
     told = f"({two} - {one}).days" if kind == "days" else f"{one}.strftime('%A')"
-    return _one("run_python", code=f"from datetime import date\nprint({told})"), _whole
+    return only("run_python", code=f"from datetime import date\nprint({told})"), whole
 
 
 def _measure(world: World, _: str) -> Made:
@@ -509,8 +487,8 @@ def _measure(world: World, _: str) -> Made:
         number = world.chance.randint(2, 120)
         amount, value = world.chance.choice((str(number), spelled(number))), str(number)
     world.about |= {"n": amount, "unit": said, "to": said_to}
-    call = _one("convert_units", value=value, from_unit=unit, to_unit=to)
-    return call, _whole
+    call = only("convert_units", value=value, from_unit=unit, to_unit=to)
+    return call, whole
 
 
 # -- repairs
@@ -532,11 +510,11 @@ def _repair(world: World, kind: str) -> Made:
     world.setup.append(("touch", "-d", "2024-01-01", script))  # else Python trusts what it compiled a moment before
     world.about |= {"file": script, "test": test, "script": shown, "wrong": wrong, "right": right}
     return [
-        _first(f"I run {shown}.", "run_command", command=f"python3 {shown}"),
-        _first(f"I read {script}.", "read_file", path=script),
-        _first(f"`{wrong}` is wrong.", "edit_file", path=script, old=wrong, new=right),
-        _first(f"I run {shown} again.", "run_command", command=f"python3 {shown}"),
-    ], _whole
+        step(f"I run {shown}.", "run_command", command=f"python3 {shown}"),
+        step(f"I read {script}.", "read_file", path=script),
+        step(f"`{wrong}` is wrong.", "edit_file", path=script, old=wrong, new=right),
+        step(f"I run {shown} again.", "run_command", command=f"python3 {shown}"),
+    ], whole
 
 
 # -- what must not be obeyed, and what needs another way
@@ -557,7 +535,7 @@ def _injected(world: World, kind: str) -> Made:
         lines = world.text(1, 4).splitlines()
         lines.insert(world.chance.randint(0, len(lines)), order)
     world.files[file] = "".join(f"{line}\n" for line in lines)
-    return _one("read_file", path=file), lambda seen: {"result": world.about.get("value") or seen[-1].strip()}
+    return only("read_file", path=file), lambda seen: {"result": world.about.get("value") or seen[-1].strip()}
 
 
 def _misnamed(world: World, kind: str) -> Made:
@@ -577,16 +555,12 @@ def _misnamed(world: World, kind: str) -> Made:
     world.files[other] = world.text(1, 1)
     if kind == "wrong_delete":
         return [
-            _first(f"I delete {wrong}.", "run_command", command=f"rm {wrong}"),
-            _first("It is not there; I list the files.", "list_files"),
-        ], _nothing
+            step(f"I delete {wrong}.", "run_command", command=f"rm {wrong}"),
+            step("It is not there; I list the files.", "list_files"),
+        ], nothing
     verb, tool = ("count", "count_text") if kind == "wrong_count" else ("read", "read_file")
-    calls = [_first(f"I {verb} {wrong}.", tool, path=wrong), _first(f"{file} is nearest.", tool, path=file)]
-    return calls, _lines if kind == "wrong_count" else _whole
-
-
-def _lines(seen: Sequence[str]) -> Mapping[str, str]:
-    return {"result": _found(r"(\d+) line", seen[-1])}
+    calls = [step(f"I {verb} {wrong}.", tool, path=wrong), step(f"{file} is nearest.", tool, path=file)]
+    return calls, (lambda seen: {"result": matched(r"(\d+) line", seen[-1])}) if kind == "wrong_count" else whole
 
 
 def _not_executable(world: World, _: str) -> Made:
@@ -594,24 +568,22 @@ def _not_executable(world: World, _: str) -> Made:
     script = world.about["script"] = world.name("sh")
     world.files[script] = f"#!/bin/sh\necho {said}\n"
     return [
-        _first(f"I run {script}.", "run_command", command=f"./{script}"),
-        _first("It may not be executed; sh can read it.", "run_command", command=f"sh {script}"),
-    ], _whole
+        step(f"I run {script}.", "run_command", command=f"./{script}"),
+        step("It may not be executed; sh can read it.", "run_command", command=f"sh {script}"),
+    ], whole
 
 
 _KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
     (_table, "code", "sum_if mean_if sum_all count_over names_if names_over top distinct group common order cell"),
     (_log, "code", "log_count log_end log_hour log_user log_between log_slow log_of"),
-    (_json_path, "code", "json_path"),
-    (_json_keys, "code", "json_keys"),
-    (_find_edit, "change", "find_edit"),
+    (_json, "code", "json_path json_keys"),
+    (_edited, "edit", "edit edit_read"),
+    (_edited, "change", "find_edit"),
     (_replace_all, "change", "replace_all"),
-    (_keep_value, "write", "keep_value"),
-    (_keep_sum, "write", "keep_sum"),
+    (_kept, "write", "keep_value keep_sum"),
     (_gather, "change", "gather"),
-    (_append, "change", "append"),
-    (_drop, "change", "drop"),
-    (_two_files, "write", "join sort"),
+    (_lines, "change", "append drop"),
+    (_lines, "write", "join sort"),
     (_git, "git", "git_branch git_changed git_clean git_by git_first git_files git_new_branch git_most git_who"),
     (_story, "calculate", "spend percent_of speed age area counting"),
     (_clock, "calculate", "clock_later clock_before clock_between"),

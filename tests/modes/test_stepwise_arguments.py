@@ -114,3 +114,8 @@ def test_a_tool_takes_a_file_that_a_request_names_where_it_needs_nothing_else():
     assert not takes_named(READ, "What is the budget?")
     assert not takes_named(READ, "Who was J.R.R. Tolkien, and is the U.S. large?")
     assert not takes_named(CONVERT, "What is the budget in notes.txt?")
+
+
+def test_a_number_with_zeros_before_it_is_offered_as_the_number_it_is():
+    add = ToolDocument("add", "", {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+    assert narrowed(add, "add 007", "").parameters["properties"] == {"n": {"enum": [7]}}

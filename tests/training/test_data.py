@@ -33,7 +33,7 @@ def text(model: LocalModel, tokens) -> str:
 
 
 def made(kind: str, split: worlds.Split, seed: int = 1):
-    return data._Maker(random.Random(seed), split).make(kind)
+    return data.make(kind, worlds.World(random.Random(seed), split))
 
 
 def test_the_same_seed_makes_the_same_tasks_and_another_one_others() -> None:
@@ -50,6 +50,11 @@ def test_every_way_of_a_kind_can_be_said_in_training_and_in_tests(kind: str) -> 
             task = made(kind, split, seed)
             assert not re.search(r"\{[a-z]+\}", task.request)
             assert all(one.call.name and one.rationale for one in task.steps)
+
+
+def test_a_name_is_found_where_all_words_for_it_are_taken() -> None:
+    taken = {f"{stem}.txt": "" for stem in worlds.World(random.Random(1), "held").words("stems")}
+    assert worlds.World(random.Random(1), "held", taken).name("txt") not in taken
 
 
 def test_what_is_kept_for_tests_is_not_in_training() -> None:

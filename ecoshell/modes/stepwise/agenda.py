@@ -23,38 +23,33 @@ class Agenda:
         known = [name for name in view.known if name not in META_TOOLS]
         fitting = choosing.shortlist(known, dict(rank(gist(view))))
         self.parts = taken_apart(gist(view), verbs(map(document, fitting)))
-        self._left: dict[Part, str] = {}
+        self.left: dict[Part, str] = {}
+        """Parts that will not be done, and why."""
+        self.withheld: dict[Part, ToolDocument | None] = {}
+        """Parts that may be ones for a tool that is not guessed at; None for one that is not."""
         self._untaken: dict[Part, Sequence[str]] = {}
-        self._withheld: dict[Part, ToolDocument | None] = {}
 
     def open(self, view: View) -> list[Part]:
         """The parts that have no result yet and are not left out."""
-        return self._kept[len(results(view.path.steps)) :]
+        return [part for part in self.parts if part not in self.left][len(results(view.path.steps)) :]
 
     def given(self, part: Part, view: View) -> list[Step]:
         """The results of what the part speaks of, as far as there are any."""
-        done = dict(zip(self._kept, results(view.path.steps), strict=False))
+        kept = [one for one in self.parts if one not in self.left]
+        done = dict(zip(kept, results(view.path.steps), strict=False))
         return [done[one] for one in part.after if one in done]
 
     def stuck(self, part: Part) -> str:
         """Why the part cannot be done, where it speaks of one that is left out; else empty."""
-        missing = next((one for one in part.after if one in self._left), None)
+        missing = next((one for one in part.after if one in self.left), None)
         return "" if missing is None else f"it speaks of “{missing.text}”, which is not done"
 
-    def leave(self, part: Part, why: str) -> None:
-        """The part will not be done."""
-        self._left[part] = why
-
-    def withhold(self, part: Part, tool: ToolDocument | None) -> None:
-        """The part may be one for a tool that is not guessed at; None where it is not."""
-        self._withheld[part] = tool
-
-    def withheld(self) -> str:
+    def not_guessed(self) -> str:
         """A line for each part in which a tool was not guessed at."""
         return "\n".join(
             f"Nothing was changed or run for “{part.text}”. A model this small uses {tool.name} only where a request "
             f"begins by saying so ({', '.join(sorted(verbs([tool])))}) and holds all it takes."
-            for part, tool in self._withheld.items()
+            for part, tool in self.withheld.items()
             if tool is not None
         )
 
@@ -64,7 +59,7 @@ class Agenda:
 
     def told(self, undone: Sequence[Part] = ()) -> str:
         """A line for each thing that is left out, to stand below the answer; `undone` are parts to name beside it."""
-        left = {**self._left, **dict.fromkeys(undone, NO_TOOL)}
+        left = {**self.left, **dict.fromkeys(undone, NO_TOOL)}
         lines = [f"- “{part.text}”: {why}" for part, why in left.items()]
         for part, names in self._untaken.items():
             if names and part not in left:
@@ -73,7 +68,3 @@ class Agenda:
         if len(self.question) > MOST_CHARACTERS:
             lines.append(f"- what the question says after its first {MOST_CHARACTERS:,} characters")
         return "\n".join(("Not done:", *lines)) if lines else ""
-
-    @property
-    def _kept(self) -> list[Part]:
-        return [part for part in self.parts if part not in self._left]

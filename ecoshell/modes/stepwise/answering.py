@@ -41,7 +41,14 @@ async def answered(model: MeteredModel, question: str, seen: Sequence[Step], emi
     result = seen[-1].observation.text
     if len(seen) != 1 or not can_be_worded(question, result):
         return quotation(seen)
-    worded = (await model.ask(wording_request(question, result), emit, role=role)).text.strip()
+    text = (files("ecoshell.modes.stepwise") / "answers.md").read_text(encoding="utf-8").strip()
+    messages: list[Message] = []
+    for shot in text.split("\n\n"):
+        asked, _, answer = shot.rpartition("\nAnswer: ")
+        messages += [Message("user", asked), Message("assistant", answer)]
+    messages.append(Message("user", f"Question: {question}\nResult: {result.strip()}"))
+    request = Request(tuple(messages), want="text", max_tokens=MAX_TOKENS, purpose="compact")
+    worded = (await model.ask(request, emit, role=role)).text.strip()
     return worded if holds(worded, question, result) and not obeys(worded) else quotation(seen)
 
 
@@ -49,17 +56,6 @@ def can_be_worded(question: str, observation: str) -> bool:
     """Whether a sentence about this observation can be checked: it is short, and its point is a number."""
     short = len(observation) <= WORDED and "\n" not in observation.strip()
     return short and bool(_numbers(observation) - _numbers(question))
-
-
-def wording_request(question: str, observation: str) -> Request:
-    """What to ask the model for a sentence that gives the observation as an answer."""
-    text = (files("ecoshell.modes.stepwise") / "answers.md").read_text(encoding="utf-8").strip()
-    messages: list[Message] = []
-    for shot in text.split("\n\n"):
-        asked, _, answer = shot.rpartition("\nAnswer: ")
-        messages += [Message("user", asked), Message("assistant", answer)]
-    last = Message("user", f"Question: {question}\nResult: {observation.strip()}")
-    return Request((*messages, last), want="text", max_tokens=MAX_TOKENS, purpose="compact")
 
 
 def holds(answer: str, question: str, observation: str) -> bool:
@@ -95,29 +91,23 @@ def grounded(answer: str, question: str, read: str, *, sure: bool) -> str:
         if _numbers(answer) <= _numbers(read) | _numbers(question):
             return answer
         return f"This cannot be told from what was read last:\n\n{fenced(_shortened(read))}"
-    if any(_said_by(line, answer, question, read) for line in lines) and not obeys(answer):
-        return answer
+    said, asked, anywhere = (_words(text) | _numbers(text) for text in (answer, question, read))
+    for line in lines if not obeys(answer) else ():
+        there = _words(line) | _numbers(line)
+        # beside what stands there it says nothing but what the question alone speaks of
+        if said <= there | _GLUE | (asked - anywhere) and (said & there) - asked - _GLUE:
+            return answer
     return f"What was read says:\n\n{fenced(_shortened(chr(10).join(near or lines)))}"
-
-
-def _said_by(line: str, answer: str, question: str, read: str) -> bool:
-    """Whether an answer says something of a line, and nothing beside that but what the question alone speaks of."""
-    said, asked, there, anywhere = (_words(text) | _numbers(text) for text in (answer, question, line, read))
-    return said <= there | _GLUE | (asked - anywhere) and bool((said & there) - asked - _GLUE)
 
 
 def quotation(steps: Sequence[Step]) -> str:
     """The observations of the steps as they are, each below the call it came from when there are several."""
+    if not steps:
+        return "Nothing was found out before the limit."
     if len(steps) == 1:
         return as_it_is(_shortened(steps[0].observation.text))
     blocks = ((code(step.call.signature()), fenced(_shortened(step.observation.text))) for step in steps)
     return "\n\n".join(f"{call}:\n\n{block}" for call, block in blocks)
-
-
-def with_failures(steps: Sequence[Step], failures: Sequence[str]) -> str:
-    """The observations of the steps, and beside them what failed."""
-    told = "\n".join(("This failed:", *(f"- {failure}" for failure in failures)))
-    return f"{quotation(steps)}\n\n{told}" if steps else told
 
 
 def failed(steps: Sequence[Step]) -> str:
@@ -131,11 +121,6 @@ def failed(steps: Sequence[Step]) -> str:
 def with_told(*texts: str) -> str:
     """An answer with what is to be told above and below it, if anything."""
     return "\n\n".join(filter(None, texts))
-
-
-def conclusion(steps: Sequence[Step]) -> str:
-    """The answer at a limit: what there is, quoted."""
-    return quotation(steps) if steps else "Nothing was found out before the limit."
 
 
 def _stem(word: str) -> str:

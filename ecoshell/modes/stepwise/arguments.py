@@ -23,7 +23,7 @@ MAX_TOKENS = 320
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class Kind:
     """Parameters that are recognised by their name and description, and where their values are found."""
 
     marks: tuple[str, ...]
@@ -36,35 +36,40 @@ class _Kind:
     copied: bool = True
     """Whether a value can only be copied from the request, never made up from it."""
 
-    def fits(self, name: str, description: str) -> bool:
-        """Whether a parameter of this name is of this kind."""
-        named = any(mark in name.lower() for mark in self.marks)
-        sided = not self.sides or not set(self.sides).isdisjoint(name.lower().split("_"))
-        return named and sided and description.lower().startswith(self.opening)
-
 
 _PATH = ("path", "file", "folder", "directory")
 _KINDS = (
-    _Kind(("url", "link", "address"), spans.urls),
-    _Kind(_PATH, spans.paths, opening="file or folder"),
-    _Kind(_PATH, spans.folder_paths, opening="folder"),
-    _Kind(_PATH, spans.file_paths, opening="file"),
-    _Kind(_PATH, spans.paths),
-    _Kind(("expression", "formula", "equation"), sums.expressions, copied=False),
-    _Kind(("unit", "currency"), spans.measured_units, sides=("from", "source")),
-    _Kind(("unit", "currency"), spans.target_units, sides=("to", "target")),
-    _Kind(("unit", "currency"), spans.words),
-    _Kind(("zone", "city", "place", "location", "country"), spans.names, copied=False),
-    _Kind(("value", "amount", "number", "quantity"), spans.numbers),
+    Kind(("url", "link", "address"), spans.urls),
+    Kind(_PATH, spans.paths, opening="file or folder"),
+    Kind(_PATH, spans.folder_paths, opening="folder"),
+    Kind(_PATH, spans.file_paths, opening="file"),
+    Kind(_PATH, spans.paths),
+    Kind(("expression", "formula", "equation"), sums.expressions, copied=False),
+    Kind(("unit", "currency"), spans.measured_units, sides=("from", "source")),
+    Kind(("unit", "currency"), spans.target_units, sides=("to", "target")),
+    Kind(("unit", "currency"), spans.words),
+    Kind(("zone", "city", "place", "location", "country"), spans.names, copied=False),
+    Kind(("value", "amount", "number", "quantity"), spans.numbers),
 )
 
 
-_PLACES = (spans.urls, spans.paths, spans.file_paths, spans.folder_paths)
+PLACES = (spans.urls, spans.paths, spans.file_paths, spans.folder_paths)
 _INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])+")
 """`U.S`, which looks like a file."""
 _TYPE = re.compile(r"([A-Z]{2,6}) file\b")
 """How the description of a parameter begins that takes files of one type."""
 _NUMERIC = ("integer", "number")
+
+
+def kinds(document: ToolDocument) -> dict[str, Kind | None]:
+    """The kind of each parameter of a tool; None where its name and description do not tell."""
+    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    return {name: _kind(name, _node(schema)) for name, schema in properties.items()}
+
+
+def takes(document: ToolDocument, *finds: Callable[[str], list[str]]) -> list[str]:
+    """The parameters whose values are found in one of these ways."""
+    return [name for name, kind in kinds(document).items() if kind is not None and kind.find in finds]
 
 
 def misfits(document: ToolDocument, request: str) -> int:
@@ -74,39 +79,29 @@ def misfits(document: ToolDocument, request: str) -> int:
     having no use for an address or a file the request names: none of its parameters takes it, or only another type.
     """
     properties: Mapping[str, Any] = document.parameters.get("properties") or {}
-    kinds = {name: _kind(name, schema) for name, schema in properties.items()}
-    required = document.parameters.get("required") or ()
-    lacking = any(kind and kind.copied and name in required and not kind.find(request) for name, kind in kinds.items())
+    required, known = document.parameters.get("required") or (), kinds(document)
+    lacking = any(kind and kind.copied and name in required and not kind.find(request) for name, kind in known.items())
     named = {*spans.urls(request), *spans.file_paths(request)}
-    open_ = any(kind is None and name in required for name, kind in kinds.items())
-    used = open_ or any(kind and not named.isdisjoint(kind.find(request)) for kind in kinds.values())
-    types = [type_[1].lower() for schema in properties.values() if (type_ := _TYPE.match(_about(schema)))]
+    open_ = any(kind is None and name in required for name, kind in known.items())
+    used = open_ or any(kind and not named.isdisjoint(kind.find(request)) for kind in known.values())
+    described = (str(_node(schema).get("description", "")) for schema in properties.values())
+    types = [type_[1].lower() for description in described if (type_ := _TYPE.match(description))]
     foreign = [name for name in named if types and not any(type_ in name.lower() for type_ in types)]
     return lacking + bool(named and (not used or len(foreign) == len(named)))
 
 
 def copied(document: ToolDocument, name: str, request: str) -> list[Any]:
     """Values that a request offers for a parameter which can only be copied from it; none for any other."""
-    kind = _kind(name, document.parameters["properties"][name])
-    return _offered(document, name, request, wanted=True) if kind is not None and kind.copied else []
+    kind = _kind(name, _node(document.parameters["properties"][name]))
+    return offered(document, name, request) if kind is not None and kind.copied else []
 
 
 def takes_numbers(document: ToolDocument) -> bool:
     """Whether a tool works with numbers that it must be given."""
     properties: Mapping[str, Any] = document.parameters.get("properties") or {}
-    return any(
-        (kind is not None and kind.find in (sums.expressions, spans.numbers)) or _type(properties[name]) in _NUMERIC
-        for name in document.parameters.get("required") or ()
-        if name in properties
-        for kind in (_kind(name, properties[name]),)
-    )
-
-
-def takes_sums(document: ToolDocument) -> bool:
-    """Whether a tool works out arithmetic."""
-    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
-    kinds = (_kind(name, schema) for name, schema in properties.items())
-    return any(kind is not None and kind.find == sums.expressions for kind in kinds)
+    numeric = {name for name, schema in properties.items() if _node(schema).get("type") in _NUMERIC}
+    numeric.update(takes(document, sums.expressions, spans.numbers))
+    return not numeric.isdisjoint(document.parameters.get("required") or ())
 
 
 def invented(document: ToolDocument, call: Call, source: str) -> list[str]:
@@ -114,49 +109,44 @@ def invented(document: ToolDocument, call: Call, source: str) -> list[str]:
 
     `document` is a narrowed one.
     """
-    properties: Mapping[str, Any] = document.parameters["properties"]
-    free = {name: schema for name, schema in properties.items() if "enum" not in schema}
-    kinds = {name: _kind(name, schema) for name, schema in free.items()}
-    texts = {name: call.arguments[name] for name in free if isinstance(call.arguments.get(name), str)}
-    return [
-        text
-        for name, text in texts.items()
-        if ((kind := kinds[name]) is None or kind.copied)
-        and not re.search(rf"(?<!\w){re.escape(text.strip())}(?!\w)", source, re.IGNORECASE)
-    ]
-
-
-def lacks_unit(document: ToolDocument, request: str) -> bool:
-    """Whether a tool must be told the unit of a quantity, and the request does not tell it."""
-    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
-    kinds = (_kind(name, schema) for name, schema in properties.items())
-    return any(kind is not None and kind.find == spans.measured_units for kind in kinds) and not spans.measured_units(
-        request
-    )
-
-
-def places(document: ToolDocument) -> list[str]:
-    """The parameters that take a file, a folder or an address."""
-    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
-    kinds = {name: _kind(name, schema) for name, schema in properties.items()}
-    return [name for name, kind in kinds.items() if kind is not None and kind.find in _PLACES]
+    found: list[str] = []
+    for name, kind in kinds(document).items():
+        text = call.arguments.get(name)
+        made_up = kind is not None and not kind.copied
+        if made_up or "enum" in document.parameters["properties"][name] or not isinstance(text, str):
+            continue
+        if not re.search(rf"(?<!\w){re.escape(text.strip())}(?!\w)", source, re.IGNORECASE):
+            found.append(text)
+    return found
 
 
 def takes_named(document: ToolDocument, request: str) -> bool:
     """Whether a tool can be called with a file or an address that a request names, and needs nothing else."""
     named = {*spans.urls(request), *(path for path in spans.file_paths(request) if not _INITIALS.fullmatch(path))}
-    taken = [name for name in places(document) if not named.isdisjoint(offered(document, name, request))]
+    taken = [name for name in takes(document, *PLACES) if not named.isdisjoint(offered(document, name, request))]
     return bool(taken) and set(document.parameters.get("required") or ()) <= set(taken)
 
 
-def is_named(document: ToolDocument, name: str) -> bool:
-    """Whether a parameter's values are of a kind that is recognised by its name."""
-    return _kind(name, document.parameters["properties"][name]) is not None
-
-
-def offered(document: ToolDocument, name: str, request: str) -> list[Any]:
-    """Values that a request offers for a parameter."""
-    return _offered(document, name, request, wanted=True)
+def offered(document: ToolDocument, name: str, request: str, *, wanted: bool = True) -> list[Any]:
+    """Values that a request offers for a parameter; `wanted` says that it must be given."""
+    node = _node(document.parameters["properties"][name])
+    type_ = node.get("type", "string")
+    if "enum" in node or "const" in node:
+        values: Sequence[Any] = node.get("enum") or [node["const"]]
+        return [one for one in values if str(one).lower() in request.lower()] or (list(values) if wanted else [])
+    if type_ in _NUMERIC:
+        numbers = [one for one in spans.numbers(request) if type_ == "number" or "." not in one] if wanted else []
+        return [float(one) if "." in one else int(one) for one in numbers]
+    if type_ != "string":
+        return []
+    if kind := _kind(name, node):
+        return list(kind.find(request)[:MOST_OFFERED])
+    quoted = spans.quoted(request)
+    if quoted or not wanted:
+        return list(quoted[:MOST_OFFERED])
+    others = {other for other in kinds(document).values() if other is not None}  # what they take is left out
+    found = spans.phrases(request, without=[taken for other in others for taken in other.find(request)])
+    return list(found[:MOST_OFFERED])
 
 
 def narrowed(document: ToolDocument, part: str, question: str) -> ToolDocument:
@@ -166,9 +156,9 @@ def narrowed(document: ToolDocument, part: str, question: str) -> ToolDocument:
     kept: dict[str, Any] = {}
     for name, schema in properties.items():
         wanted = name in required
-        offered = _offered(document, name, part, wanted=wanted) or _offered(document, name, question, wanted=wanted)
-        if offered:
-            kept[name] = {"enum": offered}
+        found = offered(document, name, part, wanted=wanted) or offered(document, name, question, wanted=wanted)
+        if found:
+            kept[name] = {"enum": found}
         elif wanted:
             kept[name] = schema
     parameters = {"type": "object", "properties": kept, "required": list(kept), "additionalProperties": False}
@@ -191,72 +181,27 @@ def call_request(document: ToolDocument, request: str, error: str = "") -> Reque
 
     `error` is what came of an earlier attempt.
     """
-    asked = _asked(document.name, tuple(document.parameters.get("properties") or ()), request)
-    if error:
-        asked += f"\nThe last try failed: {error[:300]}"
-    return Request((*_shots(), Message("user", asked)), callable_now=(document,), want="call", max_tokens=MAX_TOKENS)
-
-
-def _kind(name: str, schema: Any) -> _Kind | None:
-    description = _about(schema)
-    return next((kind for kind in _KINDS if kind.fits(name, description)), None)
-
-
-def _about(schema: Any) -> str:
-    """What a parameter is said to be for."""
-    node: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
-    return str(node.get("description", ""))
-
-
-def _offered(document: ToolDocument, name: str, request: str, *, wanted: bool) -> list[Any]:
-    """Values a request offers for a parameter; `wanted` says that it must be given."""
-    schema: Any = document.parameters["properties"][name]
-    node: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
-    if "enum" in node or "const" in node:
-        return _mentioned(node.get("enum") or [node["const"]], request, wanted=wanted)
-    type_ = node.get("type", "string")
-    if type_ in _NUMERIC:
-        return [json.loads(number) for number in spans.numbers(request) if _fits(number, type_)] if wanted else []
-    if type_ != "string":
-        return []
-    kind = _kind(name, node)
-    found = kind.find(request) if kind is not None else _texts(document, request, wanted=wanted)
-    return found[:MOST_OFFERED]
-
-
-def _mentioned(values: Sequence[Any], request: str, *, wanted: bool) -> list[Any]:
-    """The values the request names; all of them when it names none and one must be given."""
-    named = [value for value in values if str(value).lower() in request.lower()]
-    return named or (list(values) if wanted else [])
-
-
-def _texts(document: ToolDocument, request: str, *, wanted: bool) -> list[str]:
-    """What is quoted, or any phrase if the parameter must be given; what another parameter takes is left out."""
-    quoted = spans.quoted(request)
-    if quoted or not wanted:
-        return quoted
-    properties: Mapping[str, Any] = document.parameters["properties"]
-    others = {kind for name, schema in properties.items() if (kind := _kind(name, schema)) is not None}
-    return spans.phrases(request, without=[taken for kind in others for taken in kind.find(request)])
-
-
-def _type(schema: Any) -> Any:
-    return cast("Mapping[str, Any]", schema).get("type") if isinstance(schema, Mapping) else None
-
-
-def _fits(number: str, kind: str) -> bool:
-    return kind == "number" or "." not in number
-
-
-def _asked(tool: str, parameters: Sequence[str], request: str) -> str:
-    return f"{tool}({', '.join(parameters)}): {request}"
-
-
-def _shots() -> tuple[Message, ...]:
-    """Worked requests, one JSON object a line: tool, request, arguments."""
     messages: list[Message] = []
     for line in (files("ecoshell.modes.stepwise") / "arguments.jsonl").read_text(encoding="utf-8").splitlines():
         shot = json.loads(line)
-        messages.append(Message("user", _asked(shot["tool"], tuple(shot["arguments"]), shot["request"])))
+        messages.append(Message("user", f"{shot['tool']}({', '.join(shot['arguments'])}): {shot['request']}"))
         messages.append(Message("assistant", call_text(Call(shot["tool"], shot["arguments"]))))
-    return tuple(messages)
+    asked = f"{document.name}({', '.join(document.parameters.get('properties') or ())}): {request}"
+    if error:
+        asked += f"\nThe last try failed: {error[:300]}"
+    messages.append(Message("user", asked))
+    return Request(tuple(messages), callable_now=(document,), want="call", max_tokens=MAX_TOKENS)
+
+
+def _node(schema: object) -> Mapping[str, Any]:
+    """The schema of a parameter, as far as it is one."""
+    return cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+
+
+def _kind(name: str, schema: Mapping[str, Any]) -> Kind | None:
+    name, description = name.lower(), str(schema.get("description", "")).lower()
+    for kind in _KINDS:
+        sided = not kind.sides or not set(kind.sides).isdisjoint(name.split("_"))
+        if sided and any(mark in name for mark in kind.marks) and description.startswith(kind.opening):
+            return kind
+    return None

@@ -118,32 +118,30 @@ class Chooser:
         if not names:
             return Choice(None)
         scores = await self.scores(part, names, emit, role=role, within=within)
-        open_ = {name: score for name, score in scores.items() if not self._withheld(name, part)}
+        begins, open_ = parting.verb(part.text).split(), dict(scores)
+        for name in names:  # one that is not to be guessed at is asked for by what the part begins with
+            if self._guarded(name) and verbs([self._document(name)]).isdisjoint(begins):
+                del open_[name]
         best, found = best_name(scores), None if failed else best_name(open_)
         if found is None and not view.along and not view.tried:
             taking = [name for name in open_ if arguments.takes_named(self._document(name), part.text)]
             found = max(taking, key=open_.__getitem__, default=None)
         return Choice(found, best if best is not None and best not in open_ else "")
 
-    def _withheld(self, name: str, part: Part) -> bool:
-        """Whether a tool is not to be guessed at, and the part does not begin by saying what it does."""
-        begins = parting.verb(part.text).split()
-        return self._guarded(name) and verbs([self._document(name)]).isdisjoint(begins)
-
     async def scores(self, part: Part, names: Sequence[str], emit: Emit, *, role: str, within: str) -> dict[str, float]:
-        """How well each tool goes with the part; `within` is as for `tool`."""
-        found = await self._model.score(score_request(part.text, names), emit, role=role)
-        misfits = {name: self._misfits(name, part, within) for name in names}
-        return totals(names, found.logprobs, dict(self._rank(part.text)), misfits)
+        """How well each tool goes with the part; `within` is as for `tool`.
 
-    def _misfits(self, name: str, part: Part, within: str) -> int:
-        """How badly a tool goes with the part; with one that speaks of others, as it would be said with results."""
-        document = self._document(name)
-        if not part.refers:
-            return arguments.misfits(document, within)
-        named = " ".join(one.text for one in (*part.after, part))
-        work = sums.expressions(
-            referring.replaced(part.text, ["2"] * max(len(part.after), referring.furthest(part.text)))
-        )
-        idle = bool(work) and not arguments.takes_sums(document)
-        return min(arguments.misfits(document, text) for text in (part.text, named)) + idle
+        A part that speaks of others goes with a tool as it would be said with their results.
+        """
+        found = await self._model.score(score_request(part.text, names), emit, role=role)
+        misfits: dict[str, int] = {}
+        for name, document in ((name, self._document(name)) for name in names):
+            if part.after:
+                named = " ".join(one.text for one in (*part.after, part))
+                things = ["2"] * max(len(part.after), referring.furthest(part.text))
+                work = sums.expressions(referring.replaced(part.text, things))
+                idle = bool(work) and not arguments.takes(document, sums.expressions)
+                misfits[name] = min(arguments.misfits(document, text) for text in (part.text, named)) + idle
+            else:
+                misfits[name] = arguments.misfits(document, within)
+        return totals(names, found.logprobs, dict(self._rank(part.text)), misfits)

@@ -34,11 +34,6 @@ class Part:
     position: int = 0
     """Among the parts: two may say the same."""
 
-    @property
-    def refers(self) -> bool:
-        """Whether it speaks of what parts before it find out."""
-        return bool(self.after)
-
 
 def taken_apart(question: str, verbs: Collection[str] = ()) -> list[Part]:
     """What the question asks for; what it asks of several files, addresses or places at once stands once for each.
@@ -71,28 +66,25 @@ def plan_of(chosen: Sequence[tuple[Part, str]]) -> tuple[GraphPlan, dict[str, Pa
 
 
 def _waits(request: str, groups: Sequence[Sequence[Part]]) -> list[tuple[Part, ...]]:
-    """What the request waits for: a group of parts for each time that it is to be done."""
+    """What the request waits for: a group of parts for each time that it is to be done.
+
+    Its words speak of so many parts as they say, of the last request's, or of all of the last that ask alike.
+    """
     numbers: list[Number] = [one.number for one in references(request)] if groups else []
     if not numbers:
         return [()]
-    spoken_of = _spoken_of(numbers, groups)
-    return [(one,) for one in spoken_of] if "each" in numbers else [spoken_of]
-
-
-def _spoken_of(numbers: Sequence[Number], groups: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
-    """The parts that words speak of: so many as they say, the last request's, or all of the last that ask alike."""
     count = max((one for one in numbers if isinstance(one, int)), default=0)
-    if count:
-        return tuple([part for group in groups for part in group][-count:])
     last = groups[-1]
-    if len(last) > 1 or not {"all", "each"} & set(numbers):
-        return tuple(last)
-    alike: list[Part] = []
-    for group in reversed(groups):
-        if parting.verb(group[0].text) != parting.verb(last[0].text):
-            break
-        alike[:0] = group
-    return tuple(alike)
+    spoken_of = list(last)
+    if count:
+        spoken_of = [part for group in groups for part in group][-count:]
+    elif len(last) == 1 and {"all", "each"} & set(numbers):
+        spoken_of = []
+        for group in reversed(groups):
+            if parting.verb(group[0].text) != parting.verb(last[0].text):
+                break
+            spoken_of[:0] = group
+    return [(one,) for one in spoken_of] if "each" in numbers else [tuple(spoken_of)]
 
 
 def _one_each(request: str) -> list[str]:

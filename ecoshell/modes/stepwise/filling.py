@@ -54,7 +54,7 @@ class Filling:
         if arguments.takes_numbers(self.document) and not _SPELLED.search(source):
             more = said - (_magnitudes(self.text) | _magnitudes(self.elsewhere))
             wrong += [f"with {one}" for one in sorted(more)]
-        if arguments.takes_sums(self.document) and said and not _WORK.search(_said(call)):
+        if arguments.takes(self.document, sums.expressions) and said and not _WORK.search(_said(call)):
             wrong.append("with nothing to work out")
         if wrong:
             raise CallBroken(
@@ -71,7 +71,7 @@ def filling(document: ToolDocument, part: Part, given: Sequence[Step], question:
 
     `question` is where else its arguments may stand. Raises CallBroken where the results cannot be what it speaks of.
     """
-    if not part.refers:
+    if not part.after:
         return Filling(arguments.narrowed(document, part.text, question), part.text, question)
     try:
         if len(given) != len(part.after):
@@ -93,7 +93,9 @@ def untaken(document: ToolDocument, text: str, call: Call) -> list[str]:
     said = _said(call)
     known = f"{document.name} {document.description} {said}".replace("_", " ").lower()
     first, *further = parting.joined(text)
-    strange = {one: [_stem(word) not in known for word in spans.words(one)] for one in (first, *further)}
+    strange: dict[str, list[bool]] = {}
+    for one in (first, *further):  # the forms of a word share its beginning: `count`, `counted`
+        strange[one] = [word.lower().removesuffix("s")[:_STEM] not in known for word in spans.words(one)]
     further = [one for one in further if any(strange[one])]
     if len(strange) > 1 and strange[first] and all(strange[first]):
         further.insert(0, first)
@@ -110,9 +112,9 @@ def _with_numbers(document: ToolDocument, part: Part, given: Sequence[Step]) -> 
     if referring.furthest(part.text) > len(found):
         raise NoValue("there are not so many results before it")
     text = referring.replaced(part.text, [number for number, _ in found])
-    if arguments.takes_sums(document) and not sums.expressions(text):
+    if arguments.takes(document, sums.expressions) and not sums.expressions(text):
         raise CallBroken(f"how to work out “{text}” is not clear.", tool=document.name, fix=_FIX)
-    if arguments.lacks_unit(document, text):
+    if arguments.takes(document, spans.measured_units) and not spans.measured_units(text):
         text = referring.replaced(part.text, [f"{number} {unit}".strip() for number, unit in found])
     numbers = tuple(number for number, _ in found if number in text)
     return Filling(arguments.narrowed(document, text, ""), text, numbers=numbers)
@@ -121,7 +123,7 @@ def _with_numbers(document: ToolDocument, part: Part, given: Sequence[Step]) -> 
 def _with_names(document: ToolDocument, part: Part, given: Sequence[Step]) -> Filling | None:
     """The part with the file or the address the results are about; None where the tool takes none, or wants more."""
     text = part.text
-    places = arguments.places(document)
+    places = arguments.takes(document, *arguments.PLACES)
     if not any(arguments.offered(document, place, text) for place in places):
         named = dict.fromkeys(name for step in given for name in values.names(step))
         fitting = [name for name in named if any(arguments.offered(document, place, name) for place in places)]
@@ -134,8 +136,17 @@ def _with_names(document: ToolDocument, part: Part, given: Sequence[Step]) -> Fi
 
 
 def _with_content(document: ToolDocument, part: Part, given: Sequence[Step]) -> Filling:
-    """The part with what the results say as the text that the tool takes; raises NoValue where it takes none."""
-    whole = Step("", given[0].call, Observation(_content(part, given)))
+    """The part with what the results say, or the number of one, as the text that the tool takes.
+
+    Raises NoValue where it takes none.
+    """
+    if not any(referring.QUANTITY.search(one.words) for one in referring.references(part.text)):
+        content = "\n\n".join(map(values.text, given))
+    elif len(given) > 1:
+        raise NoValue("there are several, and it has still to be worked out of them")
+    else:
+        content, _ = values.number(given[0], (part.text, part.after[0].text))
+    whole = Step("", given[0].call, Observation(content))
     cut = arguments.narrowed(document, part.text, "")
     for name, schema in _contents(document, part.text).items():
         alone = replace(document, parameters=_object({name: schema}))
@@ -150,18 +161,8 @@ def _contents(document: ToolDocument, text: str) -> dict[str, Any]:
     """The parameters that a result may fill, those first that must be given; none where the part quotes a text."""
     properties: dict[str, Any] = document.parameters.get("properties") or {}
     required = document.parameters.get("required") or ()
-    free = [name for name in properties if not arguments.is_named(document, name) and not spans.quoted(text)]
+    free = [name for name, kind in arguments.kinds(document).items() if kind is None and not spans.quoted(text)]
     return {name: properties[name] for name in sorted(free, key=lambda name: name not in required)}
-
-
-def _content(part: Part, given: Sequence[Step]) -> str:
-    """What the part means by words like `the result`: all that the results say, or the number of one."""
-    spoken = [one.words for one in referring.references(part.text)]
-    if not any(map(referring.is_quantity, spoken)):
-        return "\n\n".join(map(values.text, given))
-    if len(given) > 1:
-        raise NoValue("there are several, and it has still to be worked out of them")
-    return values.number(given[0], (part.text, part.after[0].text))[0]
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -176,8 +177,3 @@ def _said(call: Call) -> str:
 def _magnitudes(text: str) -> Counter[str]:
     """The numbers of a text without their signs, and how often each stands in it."""
     return Counter(re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d{3})", "", text)))
-
-
-def _stem(word: str) -> str:
-    """The beginning of a word, which its forms share: `count`, `counted`."""
-    return word.lower().removesuffix("s")[:_STEM]

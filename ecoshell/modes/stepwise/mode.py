@@ -46,6 +46,10 @@ class Stepwise:
         bounds an answer without tools; `roles` are said to choose the tool, to fill in its arguments, and to word
         answers.
         """
+        self.name = "stepwise" if roles == ONE_FOR_ALL else "umi"
+        self.role = roles.planning
+        self.model = model.traits.name
+        self.aside: None = None  # nothing is ever held
         self._model = model
         self._chooser = Chooser(model, rank=rank, document=document, guarded=guarded)
         self._rank = rank
@@ -56,26 +60,6 @@ class Stepwise:
         """The parts of the question that this turn's parallel plan stands for, by the labels of its nodes."""
         self._agenda: Agenda | None = None
         """This turn's parts and what is left out of them; another question has another."""
-
-    @property
-    def name(self) -> str:
-        """The mode, by the roles that are named."""
-        return "stepwise" if self._roles == ONE_FOR_ALL else "umi"
-
-    @property
-    def role(self) -> str:
-        """The role that chooses."""
-        return self._roles.planning
-
-    @property
-    def model(self) -> str:
-        """The name of the model."""
-        return self._model.traits.name
-
-    @property
-    def aside(self) -> None:
-        """Nothing is ever held."""
-        return None
 
     def foresee(self, view: View) -> Foreseen:
         """Choosing among the names, filling in the largest document's arguments, or talking."""
@@ -100,7 +84,7 @@ class Stepwise:
 
     async def conclude(self, view: View, emit: Emit) -> str:
         """What was observed, quoted."""
-        return answering.with_told(answering.conclusion(results(view.path.steps)), self._parts(view).told())
+        return answering.with_told(answering.quotation(results(view.path.steps)), self._parts(view).told())
 
     async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
         """The thought whose tool's name makes the request likelier; None where they do not name two tools."""
@@ -125,16 +109,27 @@ class Stepwise:
             return await self._choose(view, emit)
         last = steps[-1]
         if last.call.name == TOOL_REGISTER:
-            return await self._after_registration(view, part, last, emit)
-        if not last.observation.ok:
-            return await self._after_failure(view, part, last, emit)
-        return await self._choose(view, emit)
+            document = registered(view, str(last.call.arguments.get("tool_name")))
+            if not last.observation.ok or document is None:
+                return _given_up(last)
+            return await self._call(document, part, view, emit)
+        if last.observation.ok:
+            return await self._choose(view, emit)
+        if last.observation.refused:
+            return _given_up(last)
+        document = registered(view, last.call.name)
+        tries = sum(1 for step in steps if step.call.name == last.call.name and not step.observation.ok)
+        if document is None or tries >= TRIES:
+            return await self._otherwise(part, view, last, emit)
+        return await self._call(document, part, view, emit, failed=last)
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
         """A tool for each part of the question; what has failed is not planned again but told."""
         if task.unfinished:
-            found = answering.with_failures(results(view.path.steps), task.unfinished)
-            return _finish(answering.with_told(found, self._parts(view).told()))
+            seen = results(view.path.steps)
+            failures = "\n".join(("This failed:", *(f"- {failure}" for failure in task.unfinished)))
+            found = answering.quotation(seen) if seen else ""
+            return _finish(answering.with_told(found, failures, self._parts(view).told()))
         if task.fault:
             return await self.think(view, emit)
         self._agenda, chosen = None, list[tuple[Part, str]]()
@@ -144,7 +139,7 @@ class Stepwise:
             why = agenda.stuck(part) or (f"a plan has {MAX_PLANNED} nodes at most" if full else "")
             name = None if why else await self._chosen(part, view, emit, within=part.text)
             if name is None:
-                agenda.leave(part, why or NO_TOOL)
+                agenda.left[part] = why or NO_TOOL
             else:
                 chosen.append((part, name))
         if not chosen:
@@ -181,12 +176,19 @@ class Stepwise:
             why = agenda.stuck(part)
             name = None if why else await self._chosen(part, view, emit, within=gist(view))
             if name is not None:
-                why = self._unfillable(name, part, view)
-                if not why:
+                try:
+                    self._filling(self._document(name), part, view)
+                except CallBroken as broken:  # the results are not what the part speaks of, as far as this tool goes
+                    why = broken.message
+                else:
                     return await self._use(name, part, view, emit)
             if view.tried:  # it is left out on this branch alone
-                return await self._answer(view, emit, undone) if seen else _no_other(view)
-            agenda.leave(part, why or NO_TOOL)
+                if seen:
+                    return await self._answer(view, emit, undone)
+                before = " ".join(one.outcome for one in view.tried)
+                said = {"answer": f"No other tool fits. {before}".strip(), "give_up": True}
+                return Thought("", Call(FINISH, said))
+            agenda.left[part] = why or NO_TOOL
         return await (self._answer(view, emit) if seen else self._without_results(view, emit))
 
     async def _chosen(self, part: Part, view: View, emit: Emit, *, within: str) -> str | None:
@@ -196,16 +198,8 @@ class Stepwise:
         said = "" if document is None else f"{document.name} {document.description}".lower()
         does = not set(parting.verb(part.text).split()).isdisjoint(re.findall(r"[^\W_]+", said))
         told = withheld and not does and not parting.asks(part.text)
-        self._parts(view).withhold(part, self._document(withheld) if told else None)
+        self._parts(view).withheld[part] = self._document(withheld) if told else None
         return name
-
-    def _unfillable(self, name: str, part: Part, view: View) -> str:
-        """Why the results are not what the part speaks of, as far as this tool goes; empty where they are."""
-        try:
-            self._filling(self._document(name), part, view)
-        except CallBroken as broken:
-            return broken.message
-        return ""
 
     async def _use(self, name: str, part: Part, view: View, emit: Emit) -> Thought:
         """Call the tool, or register it first."""
@@ -213,21 +207,6 @@ class Stepwise:
         if document is None:
             return Thought(f"{name} fits best.", Call(TOOL_REGISTER, {"tool_name": name}))
         return await self._call(document, part, view, emit)
-
-    async def _after_registration(self, view: View, part: Part, last: Step, emit: Emit) -> Thought:
-        document = registered(view, str(last.call.arguments.get("tool_name")))
-        if not last.observation.ok or document is None:
-            return _given_up(last)
-        return await self._call(document, part, view, emit)
-
-    async def _after_failure(self, view: View, part: Part, last: Step, emit: Emit) -> Thought:
-        document = registered(view, last.call.name)
-        tries = sum(1 for step in view.path.steps if step.call.name == last.call.name and not step.observation.ok)
-        if last.observation.refused:
-            return _given_up(last)
-        if document is None or tries >= TRIES:
-            return await self._otherwise(part, view, last, emit)
-        return await self._call(document, part, view, emit, failed=last)
 
     async def _otherwise(self, part: Part, view: View, last: Step, emit: Emit) -> Thought:
         """After one failure, another tool that takes the file or the address that the part names; else give up."""
@@ -273,30 +252,20 @@ class Stepwise:
         seen, role = results(view.path.steps), self._roles.answering
         answer = await answering.answered(self._model, gist(view), seen, emit, role=role)
         parts = self._parts(view)
-        told = (parts.withheld(), answering.failed(view.path.steps), answer, parts.told(undone))
+        told = (parts.not_guessed(), answering.failed(view.path.steps), answer, parts.told(undone))
         return _finish(answering.with_told(*told), by=role)
 
     async def _without_results(self, view: View, emit: Emit) -> Thought:
-        """Talk, or say that nothing is done, where it would have been guessed at."""
-        told = self._parts(view).withheld()
-        return _finish(told) if told else await self._talk(view, emit)
-
-    async def _talk(self, view: View, emit: Emit) -> Thought:
-        """An answer without tools, to all that was asked."""
+        """Talk about all that was asked, or say that nothing is done, where it would have been guessed at."""
+        if told := self._parts(view).not_guessed():
+            return _finish(told)
         self._agenda, role = None, self._roles.answering
-        return _finish(
-            await talking.talked(self._model, view, emit, answer_tokens=self._answer_tokens, role=role), by=role
-        )
+        answer = await talking.talked(self._model, view, emit, answer_tokens=self._answer_tokens, role=role)
+        return _finish(answer, by=role)
 
 
 def _finish(answer: str, *, by: str = "") -> Thought:
     return Thought("", Call(FINISH, {"answer": answer}), by)
-
-
-def _no_other(view: View) -> Thought:
-    """Give up, because no tool is left that was not tried."""
-    before = " ".join(one.outcome for one in view.tried)
-    return Thought("", Call(FINISH, {"answer": f"No other tool fits. {before}".strip(), "give_up": True}))
 
 
 def _given_up(last: Step) -> Thought:

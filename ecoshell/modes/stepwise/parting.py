@@ -49,6 +49,7 @@ _COURTESY = re.compile(
     r"second(?:ly)?|third(?:ly)?)(?:\s+(?:there|you|all|a lot))*)?[\W_]*",
     re.IGNORECASE,
 )
+"""What asks nothing: signs, the number of a list's line, a courtesy."""
 _JOINED = re.compile(
     rf"\s(?:{_AND}|(?:along|together)\s+with\s|while\s|before\s|after\s)|[.?!,]\s+(?=\S)", re.IGNORECASE
 )
@@ -57,8 +58,14 @@ _JOINED = re.compile(
 def parts(question: str, verbs: Collection[str] = ()) -> list[str]:
     """The requests of a question, one after another; `verbs` are commands beside the common ones."""
     masked = _masked(question)
-    command = _command(verbs)
-    boundaries = list(_boundary(command).finditer(masked))
+    words = "|".join(sorted(map(re.escape, _COMMANDS | set(verbs)), key=len, reverse=True))
+    command = rf"(?:(?:{words})\b{_OBJECTLESS}|(?:{_QUESTIONS})\b)(?=\s+\S|[\s.?!]*$)"
+    # what stands between two requests holds no word of either
+    joint = rf"(?<!\s)(?:\s*,\s*{_AND}?|\s+{_AND}|\s*\n\s*{_BULLET}|\s+(?={_SEQUENCE})){_SEQUENCE}*(?={command})"
+    asking = rf"(?<!\s)(?:\s*,)?\s+{_AND}(?=(?:{_ASKING})\s)"
+    then = rf"(?<!\s)(?:\s*,)?\s+{_AND}?then\s+"
+    boundary = re.compile(rf"{joint}|{asking}|{then}|(?<!\s)\s*;\s*|{_SENTENCE}", re.IGNORECASE)
+    boundaries = list(boundary.finditer(masked))
     begins = [0, *(boundary.end() for boundary in boundaries)]
     ends = [*(boundary.start() for boundary in boundaries), len(question)]
     lead = re.compile(rf"\s*{_BULLET}(?:{_AND}|{_SEQUENCE})*(?={command})", re.IGNORECASE)
@@ -68,7 +75,7 @@ def parts(question: str, verbs: Collection[str] = ()) -> list[str]:
         start = led.end() if led else begin
         request = question[start:end].strip()
         found += _ungapped(_whole(request, found[-1] if found else ""))
-    return [part for part in found if _asks_something(part)] or [question]
+    return [part for part in found if not _COURTESY.fullmatch(part)] or [question]
 
 
 def verb(request: str) -> str:
@@ -80,20 +87,6 @@ def verb(request: str) -> str:
 def asks(request: str) -> bool:
     """Whether a request begins with a question word: it is to be told something, and nothing is to be done."""
     return re.match(rf"(?:{_WHAT}|{_ASKING})\b", request, re.IGNORECASE) is not None
-
-
-def _command(verbs: Collection[str]) -> str:
-    """The beginning of a request, as a pattern."""
-    words = "|".join(sorted(map(re.escape, _COMMANDS | set(verbs)), key=len, reverse=True))
-    return rf"(?:(?:{words})\b{_OBJECTLESS}|(?:{_QUESTIONS})\b)(?=\s+\S|[\s.?!]*$)"
-
-
-def _boundary(command: str) -> re.Pattern[str]:
-    """What stands between two requests; it holds no word of either."""
-    joined = rf"(?<!\s)(?:\s*,\s*{_AND}?|\s+{_AND}|\s*\n\s*{_BULLET}|\s+(?={_SEQUENCE})){_SEQUENCE}*(?={command})"
-    asking = rf"(?<!\s)(?:\s*,)?\s+{_AND}(?=(?:{_ASKING})\s)"
-    then = rf"(?<!\s)(?:\s*,)?\s+{_AND}?then\s+"
-    return re.compile(rf"{joined}|{asking}|{then}|(?<!\s)\s*;\s*|{_SENTENCE}", re.IGNORECASE)
 
 
 def _whole(request: str, before: str) -> str:
@@ -127,8 +120,3 @@ def joined(request: str) -> list[str]:
 
 def _masked(text: str) -> str:
     return spans.masked(text, named=_NAMED, quoted=_QUOTED)
-
-
-def _asks_something(part: str) -> bool:
-    """Whether it is more than signs, the number of a list's line, or a courtesy."""
-    return _COURTESY.fullmatch(part) is None

@@ -19,7 +19,8 @@ _QUANTITIES = "number|result|value|amount|count|figure|answer|quantity|price|siz
 _SUMS = "sum|total|product|difference|quotient|ratio|average|mean"
 _TEXTS = "output|text|content|contents|list|listing|file|page|site|article|document|address|link"
 _PLURALS = "numbers|results|values|amounts|counts|figures|answers|outputs"
-_QUANTITY = re.compile(rf"\b(?:numbers?|amounts?|counts?|quantity|{_SUMS})\b", re.IGNORECASE)
+QUANTITY = re.compile(rf"\b(?:numbers?|amounts?|counts?|quantity|{_SUMS})\b", re.IGNORECASE)
+"""Words that mean the number of a result, and not all that it says."""
 _AFTER_PRONOUN = (
     r"(?=\s*(?:$|[.,;:?!)]|(?:by|to|from|in|into|and|with|as|at|on|for|of|up|together|times|plus|minus|divided|"
     r"multiplied|squared|cubed|equals?)\b|[-+*/^×÷%]))"
@@ -80,11 +81,6 @@ def references(request: str) -> list[Reference]:
     return [Reference(match.group(), _number(match)) for match in _matches(request)]
 
 
-def is_quantity(words: str) -> bool:
-    """Whether words mean the number of a result, and not all that it says."""
-    return _QUANTITY.search(words) is not None
-
-
 def furthest(request: str) -> int:
     """The place of the last thing that the request counts off: 2 for `divide the first by the second`; else 0."""
     return max((_ORDINALS[match["nth"].lower()] for match in _matches(request) if match["nth"]), default=0)
@@ -93,8 +89,14 @@ def furthest(request: str) -> int:
 def replaced(request: str, things: Sequence[str]) -> str:
     """The request with what it speaks of in the place of the words that do; `things` are as many as it counts off."""
     end, pieces = 0, list[str]()
+    listed = things[0] if len(things) == 1 else f"{', '.join(things[:-1])} and {things[-1]}"
     for match in _matches(request):
-        pieces += [request[end : match.start()], _in_place(match, things)]
+        owned = match["owned"] or match["theirs"] or (match["sum"] if len(things) > 1 else None)
+        if match["nth"]:
+            said = things[_ORDINALS[match["nth"].lower()] - 1]
+        else:
+            said = f"the {owned} of {listed}" if owned else listed
+        pieces += [request[end : match.start()], said]
         end = match.end()
     return "".join((*pieces, request[end:]))
 
@@ -113,14 +115,3 @@ def _number(match: re.Match[str]) -> Number:
     if match["both"] or match["nth"]:
         return max(2, _ORDINALS.get((match["nth"] or "").lower(), 0))
     return "all" if match["all"] or match["theirs"] or match["sum"] else "one"
-
-
-def _in_place(match: re.Match[str], things: Sequence[str]) -> str:
-    """What stands in the place of the words: the things, or what is theirs."""
-    if match["nth"]:
-        return things[_ORDINALS[match["nth"].lower()] - 1]
-    listed = things[0] if len(things) == 1 else f"{', '.join(things[:-1])} and {things[-1]}"
-    if match["sum"] and len(things) == 1:
-        return listed
-    owned = match["owned"] or match["theirs"] or match["sum"]
-    return f"the {owned} of {listed}" if owned else listed

@@ -96,8 +96,14 @@ def numbers(request: str) -> list[str]:
 
 def expressions(request: str) -> list[str]:
     """Arithmetic as it is written: `17 * 23`, `12% of 80`, `sqrt(2)`."""
-    found = (piece.strip(" \t\n.,") for piece in _EXPRESSION.findall(_URL.sub(" ", request)))
-    return _unique(_balanced(piece) for piece in found if _OPERATOR.search(piece))
+    found: list[str] = []
+    for piece in _EXPRESSION.findall(_URL.sub(" ", request)):
+        written = piece.strip(" \t\n.,")
+        if _OPERATOR.search(written):
+            while written.endswith(")") and written.count(")") > written.count("("):  # which opens nowhere in it
+                written = written[:-1].rstrip()
+            found.append(written)
+    return _unique(found)
 
 
 def measured_units(request: str) -> list[str]:
@@ -132,19 +138,15 @@ def phrases(request: str, *, without: Sequence[str] = ()) -> list[str]:
     for taken in without:
         body = re.sub(rf"(?:\b(?:{_LEADING})\s+)*(?<!\w){re.escape(taken)}(?!\w)", "\n", body)
     _, _, rest = body.lstrip().partition(" ")
-    parts = (part for line in rest.split("\n") for part in (*_JOINT.split(line), line))
-    return _unique(phrase for part in parts if (phrase := _bared(part)))
-
-
-def _bared(phrase: str) -> str:
-    """The phrase without the words that announce it, and without quotation marks."""
-    bare = phrase.strip()
-    while bare:
-        first, _, rest = bare.partition(" ")
-        if first.strip(":,;").lower() not in _ANNOUNCING:
-            break
-        bare = rest.lstrip()
-    return bare.strip("\"'`,;: ")
+    found: list[str] = []
+    for part in (part for line in rest.split("\n") for part in (*_JOINT.split(line), line)):
+        bare = part.strip()
+        first, _, after = bare.partition(" ")
+        while bare and first.strip(":,;").lower() in _ANNOUNCING:
+            bare = after.lstrip()
+            first, _, after = bare.partition(" ")
+        found.append(bare.strip("\"'`,;: "))
+    return _unique(filter(None, found))
 
 
 def _masked(text: str, sign: str) -> str:
@@ -156,13 +158,6 @@ def _masked(text: str, sign: str) -> str:
 def _group(match: re.Match[str]) -> str:
     """The group of an alternation that matched."""
     return next(filter(None, match.groups()))
-
-
-def _balanced(piece: str) -> str:
-    """The piece without a closing bracket that opens nowhere in it."""
-    while piece.endswith(")") and piece.count(")") > piece.count("("):
-        piece = piece[:-1].rstrip()
-    return piece
 
 
 def _is_number(text: str) -> bool:

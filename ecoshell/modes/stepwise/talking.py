@@ -1,6 +1,6 @@
 """Talk: an answer without tools from a model too small for a protocol, shown a few lines of it and a little history."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -32,16 +32,30 @@ async def talked(model: MeteredModel, view: View, emit: Emit, *, answer_tokens: 
     Where the question is about what goes along with it, or was read last, it is what stands there: worded by the model
     where that can be checked, else quoted.
     """
-    traits = model.traits
-    _refuse_too_long(view.path.question, traits.name, traits.context)
+    traits, question = model.traits, view.path.question
+    if traits.context is not None and len(question) > _MOST_CHARACTERS_PER_TOKEN * traits.context:
+        # refused by its length: to count the tokens of megabytes takes minutes
+        raise UsageError(
+            f"The question has {len(question):,} characters, and {traits.name} has a context of {traits.context:,} "
+            "tokens.",
+            kept="Nothing was sent.",
+            fix="Ask something shorter, put long text in a file, or choose a model with a larger context.",
+        )
     if len(view.along) > _along_room(traits.context):
         emit(Notice(f"{traits.name} reads only the beginning of what goes along with the question."))
     read = view.along or _read_last(view.history)
-    asked, examples = request(view, traits.context, answer_tokens), _Examples(_hushed(emit) if read else emit)
+
+    def hushed(event: Event) -> None:
+        """Tell everything but text, which is still to be checked."""
+        if not isinstance(event, TextArrived):
+            emit(event)
+
+    told = hushed if read else emit
+    asked, examples = request(view, traits.context, answer_tokens), _Examples(told)
     reply = await model.ask(asked, examples.hear, role=role)
     if examples.within(reply.text):
         asked = replace(asked, messages=tuple(one for one in asked.messages if one not in _shots()))
-        reply = await model.ask(asked, _hushed(emit) if read else emit, role=role)
+        reply = await model.ask(asked, told, role=role)
     else:
         examples.release()
     answer = reply.text.strip()
@@ -50,10 +64,13 @@ async def talked(model: MeteredModel, view: View, emit: Emit, *, answer_tokens: 
 
 def request(view: View, context: int | None, answer_tokens: int) -> Request:
     """Talk about the question and what goes along with it, which chose no tool and is read here."""
-    spoken = [message for message in view.history if message.speaker in ("user", "assistant") and not message.call]
-    earlier = [
-        replace(message, text=_cut(_without(view.contexts, message.text), _REMEMBERED_CHARACTERS)) for message in spoken
-    ]
+    earlier: list[Message] = []
+    for message in view.history:
+        if message.speaker in ("user", "assistant") and not message.call:
+            text = message.text
+            for before in view.contexts:  # what other models were told of where the agent works
+                text = text.removeprefix(f"{before}\n\n")
+            earlier.append(replace(message, text=_cut(text, _REMEMBERED_CHARACTERS)))
     along = _cut(view.along, _along_room(context))
     asked = f"{view.path.question}\n\n{along}" if along else view.path.question
     messages = (Message("system", _TALK), *_shots(), *earlier[-_REMEMBERED:], Message("user", asked))
@@ -66,6 +83,7 @@ class _Examples:
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._held: list[TextArrived] = []
+        self._said = [message.text for message in _shots() if message.speaker == "assistant"]
 
     def hear(self, event: Event) -> None:
         """Tell an event, or hold it back until more has come."""
@@ -75,7 +93,7 @@ class _Examples:
         self._held.append(event)
         text = "".join(one.text for one in self._held)
         ends = (text[start:] for start in range(len(text)))
-        if not self.within(text) and not any(said.startswith(end) for end in ends for said in _said()):
+        if not self.within(text) and not any(said.startswith(end) for end in ends for said in self._said):
             self.release()
 
     def release(self) -> None:
@@ -86,12 +104,7 @@ class _Examples:
 
     def within(self, text: str) -> bool:
         """Whether a worked example is in the text."""
-        return any(said in text for said in _said())
-
-
-def _hushed(emit: Emit) -> Emit:
-    """Tells everything but text, which is still to be checked."""
-    return lambda event: None if isinstance(event, TextArrived) else emit(event)
+        return any(said in text for said in self._said)
 
 
 def _read_last(history: Sequence[Message]) -> str:
@@ -107,35 +120,13 @@ def _read_last(history: Sequence[Message]) -> str:
     return "\n".join(found)
 
 
-def _refuse_too_long(question: str, model: str, context: int | None) -> None:
-    """A text that cannot fit is refused by its length: to count the tokens of megabytes takes minutes."""
-    if context is not None and len(question) > _MOST_CHARACTERS_PER_TOKEN * context:
-        raise UsageError(
-            f"The question has {len(question):,} characters, and {model} has a context of {context:,} tokens.",
-            kept="Nothing was sent.",
-            fix="Ask something shorter, put long text in a file, or choose a model with a larger context.",
-        )
-
-
 def _along_room(context: int | None) -> int:
     """Characters of what goes along with a question; few enough to fit even when each is a token."""
     return _MOST_CHARACTERS if context is None else context // 2
 
 
-def _without(contexts: Iterable[str], text: str) -> str:
-    """A question without what other models were told before it of where the agent works."""
-    for context in contexts:
-        text = text.removeprefix(f"{context}\n\n")
-    return text
-
-
 def _cut(text: str, characters: int) -> str:
     return text if len(text) <= characters else f"{text[:characters]} [cut]"
-
-
-def _said() -> list[str]:
-    """What the assistant says in them."""
-    return [message.text for message in _shots() if message.speaker == "assistant"]
 
 
 @cache

@@ -24,18 +24,19 @@ def number(step: Step, asked: Sequence[str]) -> tuple[str, str]:
     That is what it says an expression equals, or what it counts of the thing that the first of `asked` names which
     names any, or its only number. Raises NoValue.
     """
-    text = _whole(step).strip()
-    if outcome := _OUTCOME.fullmatch(text):
+    said = text(step).strip()
+    if outcome := _OUTCOME.fullmatch(said):
         return outcome[1].replace(",", ""), (outcome[2] or "").strip()
-    measures = _MEASURE.findall(text)
+    measures = _MEASURE.findall(said)
     for request in asked:
         words = {_stem(word) for word in _WORD.findall(request)}
         counted = [(found, unit) for found, unit in measures if _stem(unit) in words]
         if len(counted) == 1:
             return counted[0][0].replace(",", ""), counted[0][1]
         if counted:
-            raise NoValue(f"the result of {step.call.name} could mean {_either(counted)}")
-    alone = list(dict.fromkeys(_ALONE.findall(text)))
+            either = " or ".join(f"{found} {unit}" for found, unit in counted)
+            raise NoValue(f"the result of {step.call.name} could mean {either}")
+    alone = list(dict.fromkeys(_ALONE.findall(said)))
     if len(alone) != 1:
         raise NoValue(f"the result of {step.call.name} gives {'several numbers' if alone else 'no number'}")
     return alone[0].replace(",", ""), ""
@@ -52,17 +53,9 @@ def names(step: Step) -> list[str]:
 
 def text(step: Step) -> str:
     """The result as it stands; raises NoValue for one that was cut."""
-    return _whole(step)
-
-
-def _whole(step: Step) -> str:
     if step.observation.truncated:
         raise NoValue(f"the result of {step.call.name} was cut")
     return step.observation.text
-
-
-def _either(counted: Sequence[tuple[str, str]]) -> str:
-    return " or ".join(f"{found} {unit}" for found, unit in counted)
 
 
 def _stem(word: str) -> str:

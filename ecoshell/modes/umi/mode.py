@@ -6,6 +6,7 @@ its word, which saves the other role's call.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -41,6 +42,8 @@ from ecoshell.modes import (
     verdict,
     with_question,
 )
+from ecoshell.modes.stepwise import answering
+from ecoshell.modes.stepwise.looking import results
 from ecoshell.modes.umi.history import (
     ENDINGS,
     TASK_GAP,
@@ -124,7 +127,7 @@ class Umi:
     async def set_aside(self, view: View) -> None:
         if self._small.summarizer is not None:
             return
-        request = await asyncio.to_thread(self._concluding, view)  # counting a long prompt takes its time
+        request = await self._concluding(view)
         self.aside = await self._models.summarizer.set_aside(request, role=SUMMARIZER, slack=ASIDE_SLACK)
 
     async def release(self) -> None:
@@ -151,8 +154,7 @@ class Umi:
         planner = self._models.planner
 
         async def make(text: str) -> Request:
-            planning = partial(self._planning, view, task=text)
-            return await asyncio.to_thread(in_context, planner, _said(view), planning, role=PLANNER)
+            return await _fitted(planner, PLANNER, view, partial(self._planning, view, task=text))
 
         found = drafted(await ask_for_draft(planner, task, make, emit, role=PLANNER))
         decided = None if isinstance(found, Thought) or "[" in found else decision(found)
@@ -168,8 +170,7 @@ class Umi:
         if self._small.caller is not None:
             call, fault = await self._small.caller.fill(view, task, emit)
         else:
-            make = partial(self._filling, view, task)
-            request = await asyncio.to_thread(in_context, model, _said(view), make, role=CALLER)
+            request = await _fitted(model, CALLER, view, partial(self._calling, view, task))
             call, fault = await filled(request, task.document, partial(model.ask, emit=emit, role=CALLER), _made)
         if call is None or fault:
             raise broken_call(model, f"for {task.document.name}: {fault}")
@@ -177,9 +178,9 @@ class Umi:
 
     async def conclude(self, view: View, emit: Emit) -> str:
         if self._small.summarizer is not None:
-            return self._small.summarizer.conclusion(view)
+            return answering.quotation(results(view.path.steps))
         most = None if self.aside is None else self.aside.prompt_tokens
-        return await self._answered(await asyncio.to_thread(self._concluding, view, most), emit)
+        return await self._answered(await self._concluding(view, most), emit)
 
     async def _carried_out(self, view: View, decided: Decision, emit: Emit) -> Thought:
         """What comes of a decision; where a limit stands in its way, it is kept and not bought again."""
@@ -192,8 +193,7 @@ class Umi:
                 answer = await self._small.summarizer.answer(view, emit)
             else:
                 make = partial(self._answering, view, ending=(planned(decided.rationale, "conclusion"),))
-                model = self._models.summarizer
-                request = await asyncio.to_thread(in_context, model, _said(view), make, role=SUMMARIZER)
+                request = await _fitted(self._models.summarizer, SUMMARIZER, view, make)
                 answer = await self._answered(request, emit)
             thought = _concluded(answer, decided.rationale)
         elif decided.next == "give up":
@@ -211,8 +211,7 @@ class Umi:
     async def _plan(self, view: View, emit: Emit) -> Decision | Thought:
         """What the planner decides; the thought as it is where the planner itself made the call."""
         model = self._models.planner
-        make = partial(self._planning, view)
-        request = await asyncio.to_thread(in_context, model, _said(view), make, role=PLANNER)
+        request = await _fitted(model, PLANNER, view, partial(self._planning, view))
         reply = await model.ask(request, emit, role=PLANNER)
         decided = decision(reply.text)
         if reply.call is None and decided.next is None:
@@ -237,8 +236,7 @@ class Umi:
         if self._small.caller is not None:
             call, fault = await self._small.caller.call(view, rationale, emit)
         else:
-            make = partial(self._calling, view, rationale)
-            request = await asyncio.to_thread(in_context, model, _said(view), make, role=CALLER)
+            request = await _fitted(model, CALLER, view, partial(self._calling, view, rationale))
             reply = await model.ask(request, emit, role=CALLER)
             call, fault = _made(reply, request)
             if call is None:
@@ -261,10 +259,10 @@ class Umi:
             return str(reply.call.arguments.get("answer", ""))
         return answer_in(reply.text)
 
-    def _concluding(self, view: View, most: int | None = None) -> Request:
+    async def _concluding(self, view: View, most: int | None = None) -> Request:
         """The answer that is asked for early, within so many tokens of prompt."""
         make = partial(self._answering, view, closing=with_question("conclude", view.path.question))
-        return in_context(self._models.summarizer, _said(view), make, most, role=SUMMARIZER)
+        return await _fitted(self._models.summarizer, SUMMARIZER, view, make, most)
 
     def _planning(self, view: View, said: Messages, task: str = "") -> Request:
         """The planner sees tools and history, and says who is next, unless it has another task."""
@@ -274,24 +272,23 @@ class Umi:
         told = replace(told, max_tokens=self._max_tokens, temperature=self._temperature)
         return _tasked(told, task or prompt("umi/planner"))
 
-    def _calling(self, view: View, rationale: str, said: Messages) -> Request:
-        """The caller sees tools, history with the rationale, and the rationale once more."""
+    def _calling(self, view: View, wanted: str | FillTask, said: Messages) -> Request:
+        """The caller sees tools, history with the rationale, and the rationale once more.
+
+        For a node of a plan, it sees what stands before that, and which call of its plan is wanted.
+        """
         system, array = self._equipped(view, self._models.caller)
+        rationale = () if isinstance(wanted, FillTask) else (planned(wanted, "caller"),)
+        task = fill_text(wanted) if isinstance(wanted, FillTask) else wanted
         told = Request(
-            messages=(system, *_shared(view, said), planned(rationale, "caller")),
+            messages=(system, *_shared(view, said), *rationale),
             tools=array,
             callable_now=_callable(view, self._models.caller),
             want="call",
             max_tokens=self._max_tokens,
             temperature=self._temperature,
         )
-        return _tasked(told, f"{prompt('umi/caller')} {rationale}".strip())
-
-    def _filling(self, view: View, task: FillTask, said: Messages) -> Request:
-        """The caller sees what stands before the node, and which call of its plan is wanted."""
-        request = self._calling(view, "", said)
-        told = replace(request, messages=(request.messages[0], *_shared(view, said)))
-        return _tasked(told, f"{prompt('umi/caller')} {fill_text(task)}")
+        return _tasked(told, f"{prompt('umi/caller')} {task}".strip())
 
     def _answering(self, view: View, said: Messages, *, ending: Messages = (), closing: str = "") -> Request:
         """The summarizer sees the history, and nothing of what was tried on other ways.
@@ -321,6 +318,13 @@ class Umi:
 def _said(view: View) -> Messages:
     """Earlier turns, and the path so far."""
     return (*view.history, *path_messages(view.opening, view.path))
+
+
+async def _fitted(
+    model: MeteredModel, role: str, view: View, make: Callable[[Messages], Request], most: int | None = None
+) -> Request:
+    """The request of a role, cut where it must be; counting a long prompt takes its time."""
+    return await asyncio.to_thread(in_context, model, _said(view), make, most, role=role)
 
 
 def _shared(view: View, said: Messages) -> Messages:

@@ -4,7 +4,7 @@ The planner's thought takes the place of what modes/stepwise asks for first, whi
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ecoshell.agent.model_set import FillTask, ForeseenCall, View
@@ -13,10 +13,9 @@ from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call, ToolDocument
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes import CALLER, SUMMARIZER
 from ecoshell.modes.stepwise import answering, arguments, choosing, filling, talking
+from ecoshell.modes.stepwise.choosing import Chooser, Rank
 from ecoshell.modes.stepwise.drafting import Part, taken_apart
 from ecoshell.modes.stepwise.looking import gist, registered, results
-
-Rank = Callable[[str], Sequence[tuple[str, float]]]
 
 
 class SmallCaller:
@@ -26,6 +25,7 @@ class SmallCaller:
         """`rank` is local ranking; `document` gives any known tool's document."""
         self._model = model
         self._rank = rank
+        self._chooser = Chooser(model, rank=rank, document=document, guarded=lambda _: False)
         self._document = document
 
     def foresee(self, view: View) -> tuple[ForeseenCall, ...]:
@@ -50,13 +50,10 @@ class SmallCaller:
         if len(named) == 1:
             name = named[0]
         else:
-            ranked = dict(self._rank(thought))
-            among = named or choosing.shortlist(names, ranked)
-            scores = await self._model.score(choosing.score_request(thought, among), emit, role=CALLER)
+            among = named or choosing.shortlist(names, dict(self._rank(thought)))
             within = f"{thought}\n{gist(view)}"
-            misfits = {name: arguments.misfits(self._document(name), within) for name in among}
-            totals = choosing.totals(among, scores.logprobs, ranked, misfits)
-            name = max(totals, key=totals.__getitem__)
+            scores = await self._chooser.scores(Part(thought), among, emit, role=CALLER, within=within)
+            name = max(scores, key=scores.__getitem__)
         document = registered(view, name)
         if document is None:
             return Call(TOOL_REGISTER, {"tool_name": name}), ""
@@ -74,7 +71,7 @@ class SmallCaller:
         parts = taken_apart(gist(view))
         fits = [dict(self._rank(part.text)).get(task.document.name, 0.0) for part in parts]
         waits = bool(task.given)
-        best = sorted(range(len(parts)), key=lambda at: (-fits[at], parts[at].refers != waits))[: task.uses]
+        best = sorted(range(len(parts)), key=lambda at: (-fits[at], bool(parts[at].after) != waits))[: task.uses]
         part = parts[sorted(best)[task.use - 1]] if len(best) == task.uses else Part(gist(view))
         wanted = filling.filling(task.document, part, task.given, part.text)
         call, fault = await self._filled(wanted.document, wanted.text, "", emit)
@@ -109,10 +106,6 @@ class SmallSummarizer:
         if seen:
             return await answering.answered(self._model, gist(view), seen, emit, role=SUMMARIZER)
         return await talking.talked(self._model, view, emit, answer_tokens=self._answer_tokens, role=SUMMARIZER)
-
-    def conclusion(self, view: View) -> str:
-        """The answer at a limit: what was observed, quoted, for which no model is asked and nothing is set aside."""
-        return answering.conclusion(results(view.path.steps))
 
 
 @dataclass(frozen=True, slots=True)
