@@ -14,7 +14,7 @@ from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.workspace import Environment, WorkspaceService
 from ecoshell.budget import NANO, Account, Amount, CapState, Scope
-from ecoshell.budget.gate import Gate
+from ecoshell.budget.gate import Gate, finished
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import StoreError, UsageError
@@ -150,15 +150,15 @@ class SessionBudget:
 
     async def caps(self) -> tuple[CapState, ...]:
         """The caps over the turn of the moment."""
-        return await self.gate.caps(self.account())
+        return await asyncio.to_thread(self.gate.ledger.caps, self._session, self._turn)
 
     async def caps_at_rest(self) -> tuple[CapState, ...]:
         """The same, without what calls hold that are under way, most of which will be free again."""
-        return await self.gate.caps_at_rest(self.account())
+        return await asyncio.to_thread(self.gate.ledger.caps_at_rest, self._session, self._turn)
 
     async def set_cap(self, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's with None."""
-        await self.gate.set_cap(self.account(), scope, amount)
+        await finished(asyncio.to_thread(self.gate.ledger.set_cap, self._session, scope, amount))
 
     async def require(self, nano: int) -> None:
         """Raise LimitReached when a cap does not leave this much now; nothing is reserved by asking."""

@@ -289,7 +289,7 @@ async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") 
     given = {scope: getattr(settings.budget, scope) for scope in SCOPES}
     for scope in ("day", "month"):
         cap = None if given[scope] is None else parse_amount(given[scope])
-        await shell.deps.budget.gate.adopt_cap(scope, cap)
+        await asyncio.to_thread(shell.ledger.adopt_cap, scope, cap)
     standing = {cap.scope for cap in await shell.deps.budget.caps()}
     for scope in ("turn", "session"):
         if scope == "session" and options.budget is not None:

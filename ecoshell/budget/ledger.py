@@ -481,11 +481,6 @@ class Ledger:
             paid = {"purpose": "tool", "model": "", "tool": tool, "held_nano": nano, "spent_nano": nano}
             return _insert(db, {**columns, **paid, "state": "settled", "held_input": 0, "held_output": 0})
 
-    def attribute(self, entry: int, tool: str) -> None:
-        """Note which tool a settled call was about."""
-        with self._database.writing(_AS_BEFORE) as db:
-            db.execute("UPDATE entries SET tool = ? WHERE id = ?", (tool, entry))
-
     def caps(self, session: str, turn: int) -> tuple[CapState, ...]:
         """The caps that stand over a session's turn now: the user's own, and those that are shared with others."""
         return (*self.own_caps(session, turn), *self.shared_caps())
