@@ -198,6 +198,9 @@ class CostBound:
 NOTHING = CostBound(0, 0)
 
 
+NOTHING = CostBound(0, 0)
+
+
 def of_step(foreseen: Foreseen) -> CostBound:
     """The largest of the calls that the next thought may take; a call that has to be repeated is a further one."""
     calls = [_of_call(call) for call in foreseen.steps]
@@ -205,18 +208,26 @@ def of_step(foreseen: Foreseen) -> CostBound:
     return CostBound(max(nano) if len(nano) == len(calls) else None, max(call.tokens for call in calls))
 
 
-def of_conclusion(foreseen: Foreseen) -> CostBound:
-    """What is set aside for the answer beside a step."""
-    return NOTHING if foreseen.conclusion is None else _of_call(foreseen.conclusion, foreseen.slack)
+def of_conclusion(foreseen: Foreseen, *, counted: bool = False) -> CostBound:
+    """What is set aside for the answer beside a step; `counted` as the hold will be, where that loads nothing.
 
-
-def of_aside(foreseen: Foreseen) -> CostBound:
-    """The same as it will be held: counted as the hold is, where that loads nothing. May block."""
+    Counting may block.
+    """
     call = foreseen.conclusion
-    if call is None or not call.model.loaded:
-        return of_conclusion(foreseen)
-    ask = call.model.reservation(call.request, call.role, foreseen.slack)
-    return CostBound(ask.worst_nano, ask.prompt_tokens + ask.max_tokens)
+    if call is None:
+        return NOTHING
+    return _of_call(call, foreseen.slack, counted=counted and call.model.loaded)
+
+
+def _of_call(call: ForeseenCall, slack: int = 0, *, counted: bool = False) -> CostBound:
+    request, traits = call.request, call.model.traits
+    if counted:
+        ask = call.model.reservation(request, call.role, slack)
+        prompt, output = ask.prompt_tokens, ask.max_tokens
+    else:
+        prompt = request_bound(request, native_tools=traits.native_tools) + slack
+        output = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
+    return CostBound(None if traits.price is None else traits.price.worst(prompt, output), prompt + output)
 
 
 def unpriced(foreseen: Foreseen, caps: Iterable[CapState]) -> PriceUnknown | None:
@@ -236,13 +247,6 @@ def used(cap: CapState, aside: Hold | None) -> int:
     """What is spent and held of a cap, without what is set aside now."""
     freed = 0 if aside is None else (aside.nano or 0) if cap.unit == "usd" else aside.tokens
     return cap.spent + cap.held - freed
-
-
-def _of_call(call: ForeseenCall, slack: int = 0) -> CostBound:
-    request, traits = call.request, call.traits
-    prompt = request_bound(request, native_tools=traits.native_tools) + slack
-    output = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
-    return CostBound(None if traits.price is None else traits.price.worst(prompt, output), prompt + output)
 
 
 MODES: Mapping[str, str] = {

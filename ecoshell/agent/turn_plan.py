@@ -12,7 +12,7 @@ from functools import partial
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.judging import ROLE as JUDGE
-from ecoshell.agent.model_set import Foreseen, ForeseenCall, ModelSet, View, of_aside, used
+from ecoshell.agent.model_set import Foreseen, ForeseenCall, ModelSet, View, of_conclusion, used
 from ecoshell.budget import CapState, Hold, Unit, amount_text
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import (
@@ -116,7 +116,7 @@ class PlanSnapshot:
             if cap.unit in remaining and left >= remaining[cap.unit].cap:
                 continue
             if self.aside is None:
-                reserved = of_aside(foreseen).in_unit_of(cap) or 0
+                reserved = of_conclusion(foreseen, counted=True).in_unit_of(cap) or 0
             else:
                 reserved = (self.aside.nano or 0) if cap.unit == "usd" else self.aside.tokens
             remaining[cap.unit] = RemainingBudget(cap.unit, max(0, left), reserved)

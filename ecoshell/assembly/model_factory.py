@@ -250,7 +250,7 @@ class ConfiguredModelFactory:
         if name.startswith(SCRIPT):
             from ecoshell.models.script import ScriptModel
 
-            return ScriptModel(Path(name.removeprefix(SCRIPT)).expanduser(), name=name, price=self._book.given(name))
+            return ScriptModel(Path(name.removeprefix(SCRIPT)).expanduser(), name=name, price=self._book.user.get(name))
         from ecoshell.models.local_models import local_files
 
         files = local_files(name, self._models_folder)
@@ -321,7 +321,7 @@ def extended(factory: type[ConfiguredModelFactory], plugins: Plugins) -> type[Co
 
         def _model(self, name: str) -> Model:
             make = next((makers[prefix] for prefix in makers if name.startswith(prefix)), None)
-            return super()._model(name) if make is None else make(name, self._book.given(name))
+            return super()._model(name) if make is None else make(name, self._book.user.get(name))
 
     return Extended
 

@@ -27,7 +27,6 @@ from ecoshell.budget import (
     limit_reached,
     price_from_json,
     price_to_json,
-    set_by_admin,
 )
 from ecoshell.budget.database import Database
 from ecoshell.errors import ModelBarred, StoreError, UsageError
@@ -221,7 +220,7 @@ class Entry:
             return (*lines, f"≈ {counts}, by a tokenizer{price}")
         if self.price is None:
             return (f"{self.usage.input:,} input, {self.usage.output:,} output", _usd(self.spent_nano))
-        lines = self.price.arithmetic(self.usage)
+        lines = self.price.arithmetic(self.price.parts(self.usage))
         if self.spent_nano != self.price.cost(self.usage):
             lines = (*lines, f"set by hand to {_usd(self.spent_nano)}")
         if self.overrun_nano or self.overrun_tokens:
@@ -231,7 +230,7 @@ class Entry:
     def _worst_case(self) -> tuple[str, ...]:
         if self.price is None:
             return (f"at most {self.held_input:,} input, {self.held_output:,} output", _usd(self.held_nano))
-        return self.price.worst_arithmetic(self.held_input, self.held_output)
+        return self.price.arithmetic(self.price.worst_parts(self.held_input, self.held_output))
 
 
 def _usd(nano: int | None) -> str:
@@ -507,7 +506,7 @@ class Ledger:
         """Set a cap, or remove the scope's with None; day and month are the user's, turn and session the session's."""
         if scope not in SCOPES:
             raise UsageError(
-                f"The cap of {scope} is a team's.", fix=f"An administrator sets it: {set_by_admin(scope)}."
+                f"The cap of {scope} is a team's.", fix=f"An administrator sets it: ecoshell budget set {scope} AMOUNT."
             )
         owner = session if scope in ("turn", "session") else ""
         with self._database.writing(_AS_BEFORE) as db:
