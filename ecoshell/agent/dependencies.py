@@ -148,13 +148,12 @@ class SessionBudget:
         """Whose money a call made now is; role, model and purpose are for the caller to fill in."""
         return Account(session=self._session, turn=self._turn, role="", model="", purpose="")
 
-    async def caps(self) -> tuple[CapState, ...]:
-        """The caps over the turn of the moment."""
-        return await asyncio.to_thread(self.gate.ledger.caps, self._session, self._turn)
+    async def caps(self, *, at_rest: bool = False) -> tuple[CapState, ...]:
+        """The caps over the turn of the moment; `at_rest` without what calls hold that are under way.
 
-    async def caps_at_rest(self) -> tuple[CapState, ...]:
-        """The same, without what calls hold that are under way, most of which will be free again."""
-        return await asyncio.to_thread(self.gate.ledger.caps_at_rest, self._session, self._turn)
+        Most of that will be free again.
+        """
+        return await asyncio.to_thread(self.gate.ledger.caps, self._session, self._turn, at_rest=at_rest)
 
     async def set_cap(self, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's with None."""

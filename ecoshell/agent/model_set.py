@@ -198,9 +198,6 @@ class CostBound:
 NOTHING = CostBound(0, 0)
 
 
-NOTHING = CostBound(0, 0)
-
-
 def of_step(foreseen: Foreseen) -> CostBound:
     """The largest of the calls that the next thought may take; a call that has to be repeated is a further one."""
     calls = [_of_call(call) for call in foreseen.steps]

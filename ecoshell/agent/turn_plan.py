@@ -352,7 +352,7 @@ class TurnPlan:
         async with self._renewing:
             if self._given is None:
                 with suppress(StoreError):  # the gate says so, where it matters; the plan goes by the caps it knew
-                    self._caps = await self._deps.budget.caps_at_rest()
+                    self._caps = await self._deps.budget.caps(at_rest=True)
                     if self._told_caps is None:  # those that stand first are no change
                         self._told_caps = self._caps
             if for_offer and not self._caps and "prompt" not in self._deps.settings.plan:

@@ -424,9 +424,22 @@ class Ledger(Database):
             paid = {"purpose": "tool", "model": "", "tool": tool, "held_nano": nano, "spent_nano": nano}
             return _insert(db, {**columns, **paid, "state": "settled", "held_input": 0, "held_output": 0})
 
-    def caps(self, session: str, turn: int) -> tuple[CapState, ...]:
-        """The caps that stand over a session's turn now: the user's own, and those that are shared with others."""
-        return (*self.own_caps(session, turn), *self.shared_caps())
+    def caps(self, session: str, turn: int, *, at_rest: bool = False) -> tuple[CapState, ...]:
+        """The caps that stand over a session's turn now: the user's own, and those that are shared with others.
+
+        `at_rest` is as if the turn's calls that are under way here took nothing.
+        """
+        shared = self.shared_caps()
+        with self.reading() as db:
+            caps = (*_caps_over(db, session, turn, self._today()), *shared)
+            if not at_rest:
+                return caps
+            held = db.execute(
+                """SELECT COALESCE(SUM(held_nano), 0) AS usd, COALESCE(SUM(held_input + held_output), 0) AS tokens
+                FROM entries WHERE state = 'held' AND session = ? AND turn = ? AND pid = ?""",
+                (session, turn, os.getpid()),
+            ).fetchone()
+        return tuple(replace(cap, held=max(0, cap.held - held[cap.unit])) for cap in caps)
 
     def own_caps(self, session: str, turn: int) -> tuple[CapState, ...]:
         """Those of the user alone."""
@@ -436,18 +449,6 @@ class Ledger(Database):
     def shared_caps(self) -> tuple[CapState, ...]:
         """Those of a team; here there is none."""
         return ()
-
-    def caps_at_rest(self, session: str, turn: int) -> tuple[CapState, ...]:
-        """The same, as if the turn's calls that are under way here took nothing."""
-        shared = self.shared_caps()
-        with self.reading() as db:
-            caps = (*_caps_over(db, session, turn, self._today()), *shared)
-            held = db.execute(
-                """SELECT COALESCE(SUM(held_nano), 0) AS usd, COALESCE(SUM(held_input + held_output), 0) AS tokens
-                FROM entries WHERE state = 'held' AND session = ? AND turn = ? AND pid = ?""",
-                (session, turn, os.getpid()),
-            ).fetchone()
-        return tuple(replace(cap, held=max(0, cap.held - held[cap.unit])) for cap in caps)
 
     def set_cap(self, session: str, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's with None; day and month are the user's, turn and session the session's."""

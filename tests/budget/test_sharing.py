@@ -156,9 +156,9 @@ async def test_caps_at_rest_leave_out_what_the_turns_calls_hold_here(
     await gate.settle(await gate.hold(ask(100, 50)), LITTLE)
     await gate.set_aside(ask(100, 50))
     await gate.hold(ask(100, 50))
-    turn, session = gate.ledger.caps_at_rest(account.session, account.turn)
+    turn, session = gate.ledger.caps(account.session, account.turn, at_rest=True)
     assert (turn.held, session.held) == (150, CALL)  # what was set aside
     assert (turn.spent, session.spent) == (15, 15_000_000)
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    turn, session = gate.ledger.caps_at_rest(account.session, account.turn)
+    turn, session = gate.ledger.caps(account.session, account.turn, at_rest=True)
     assert (turn.held, session.held) == (300, 2 * CALL)
