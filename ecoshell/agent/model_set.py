@@ -127,23 +127,13 @@ class FillTask:
 class Mode(Protocol):
     """Who thinks: one model, or several in roles. Raises BudgetError and ModelError."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def role(self) -> str:
-        """The role that thinks each step."""
-        ...
-
-    @property
-    def model(self) -> str:
-        """The name of the model that leads."""
-        ...
-
-    @property
-    def aside(self) -> Hold | None:
-        """What is set aside at this moment."""
-        ...
+    name: str
+    role: str
+    """The role that thinks each step."""
+    model: str
+    """The name of the model that leads."""
+    aside: Hold | None
+    """What is set aside at this moment."""
 
     def foresee(self, view: View) -> Foreseen:
         """What thinking on this view may ask, and of which models; counts nothing, so it loads nothing."""
@@ -317,11 +307,6 @@ class ModelSet:
         """Whether all who read everything may call a tool that their array does not hold."""
         return all(model.traits.calls_undeclared for model in self._readers)
 
-    async def aclose(self) -> None:
-        """Let the models go."""
-        for model in self.models:
-            await model.aclose()
-
     @property
     def exact(self) -> bool:
         """Whether counts come, at this moment, from the model's own tokenizer."""
@@ -351,6 +336,9 @@ class ModelSet:
 class ModelFactory(Protocol):
     """Makes models ready to play, and owns what those share."""
 
+    ask_servers: bool
+    """Whether servers of this machine may be asked for their models from now on."""
+
     def make(
         self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
     ) -> ModelSet:
@@ -375,10 +363,6 @@ class ModelFactory(Protocol):
 
     def keep_key(self, provider: str, key: str) -> None:
         """Use a provider's key from now on and store it; may block; raises UsageError and StoreError."""
-        ...
-
-    def ask_servers(self, ask: bool) -> None:
-        """Say whether servers of this machine may be asked for their models from now on."""
         ...
 
     async def aclose(self) -> None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ecoshell.agent.model_set import DraftTask, FillTask, Foreseen, ForeseenCall, View
+from ecoshell.budget import Hold
 from ecoshell.errors import CallBroken
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, META_TOOLS, TOOL_REGISTER, Call, ToolDocument
@@ -46,6 +47,11 @@ class Stepwise:
         bounds an answer without tools; `roles` are said to choose the tool, to fill in its arguments, and to word
         answers.
         """
+        self.name = "stepwise" if roles == ONE_FOR_ALL else "umi"
+        self.role = roles.planning
+        self.model = model.traits.name
+        self.aside: Hold | None = None
+        """Nothing is ever held."""
         self._model = model
         self._chooser = Chooser(model, rank=rank, document=document, guarded=guarded)
         self._rank = rank
@@ -56,26 +62,6 @@ class Stepwise:
         """The parts of the question that this turn's parallel plan stands for, by the labels of its nodes."""
         self._agenda: Agenda | None = None
         """This turn's parts and what is left out of them; another question has another."""
-
-    @property
-    def name(self) -> str:
-        """The mode, by the roles that are named."""
-        return "stepwise" if self._roles == ONE_FOR_ALL else "umi"
-
-    @property
-    def role(self) -> str:
-        """The role that chooses."""
-        return self._roles.planning
-
-    @property
-    def model(self) -> str:
-        """The name of the model."""
-        return self._model.traits.name
-
-    @property
-    def aside(self) -> None:
-        """Nothing is ever held."""
-        return None
 
     def foresee(self, view: View) -> Foreseen:
         """Choosing among the names, filling in the largest document's arguments, or talking."""
