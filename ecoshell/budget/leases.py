@@ -157,7 +157,7 @@ class TeamLedger(Ledger):
             if host == socket.gethostname()[:60] and not alive(int(pid)):  # of another machine's that is not known
                 died.append(lease)
         for lease in died:
-            cap, entries = self.lower_lease(lease), self.entries_of(lease)
+            cap, entries = self.lease_cap(lease, lower=True), self.entries_of(lease)
             for first in range(0, len(entries), _AT_ONCE):
                 self.server.settle(lease, None, [_told(entry) for entry in entries[first : first + _AT_ONCE]])
             self.server.settle(lease, None, [], cap.limit, close=True)
@@ -293,7 +293,7 @@ class TeamLedger(Ledger):
 
     def _give_back(self, lease: _Lease, *, close: bool = False) -> None:
         """Tell the server of all calls, and give back what is neither spent nor held."""
-        cap = self.lower_lease(lease.id)
+        cap = self.lease_cap(lease.id, lower=True)
         if lease.untold and not lease.requests:  # calls that no room was needed for, and that took some
             self._request(lease, (cap.limit, cap.limit, cap.limit))
         if lease.requests:

@@ -286,16 +286,6 @@ def _caps_over(db: sqlite3.Connection, session: str, turn: int, day: str, lease:
     return tuple(sorted(caps, key=lambda cap: (_ORDER.index(cap.scope), cap.unit != "usd")))
 
 
-def _lease_cap(db: sqlite3.Connection, lease: str) -> CapState:
-    """A lease that is not there was granted nothing."""
-    row = db.execute(
-        """SELECT COALESCE((SELECT amount FROM caps WHERE scope = 'lease' AND owner = :lease), 0),
-        COALESCE(SUM(spent_nano), 0), COALESCE(SUM(held_nano), 0) FROM totals WHERE scope = 'lease' AND key = :lease""",
-        {"lease": lease},
-    ).fetchone()
-    return CapState(LEASE, "usd", *row)
-
-
 def _add(db: sqlite3.Connection, row: sqlite3.Row, now: Counted, before: Counted) -> None:
     difference = tuple(new - old for new, old in zip(now, before, strict=True))
     if not any(difference):
@@ -319,8 +309,6 @@ _ORDER = (*SCOPES, LEASE)
 _FROM_SETTINGS = "(settings)"
 """Owner of the caps that remember what the settings last said; they limit nothing themselves."""
 
-Clock = Callable[[], datetime]
-
 
 class Ledger(Database):
     """Reserves and settles under the caps; every method is one transaction and may be called from any thread.
@@ -328,7 +316,7 @@ class Ledger(Database):
     Raises StoreError when the file is locked, full, read-only or damaged.
     """
 
-    def __init__(self, path: Path, *, clock: Clock = datetime.now, busy_seconds: float = 10.0) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], datetime] = datetime.now, busy_seconds: float = 10.0) -> None:
         super().__init__(
             path,
             schema=SCHEMA,
@@ -592,18 +580,23 @@ class Ledger(Database):
             else:
                 db.execute("INSERT OR REPLACE INTO caps VALUES ('lease', ?, 'usd', ?)", (lease, nano))
 
-    def lower_lease(self, lease: str) -> CapState:
-        """Leave a lease what was spent and is held of it, so that nothing more is reserved from it."""
-        with self.writing(_AS_BEFORE) as db:
-            cap = _lease_cap(db, lease)
-            lowered = replace(cap, limit=min(cap.limit, cap.spent + cap.held))
-            db.execute("UPDATE caps SET amount = ? WHERE scope = 'lease' AND owner = ?", (lowered.limit, lease))
-            return lowered
+    def lease_cap(self, lease: str, *, lower: bool = False) -> CapState:
+        """What a lease was granted, nothing where it is not there, and what is used of it.
 
-    def lease_cap(self, lease: str) -> CapState:
-        """What a lease was granted, and what is used of it."""
-        with self.reading() as db:
-            return _lease_cap(db, lease)
+        `lower` leaves it what was spent and is held of it, so that nothing more is reserved from it.
+        """
+        with self.writing(_AS_BEFORE) if lower else self.reading() as db:
+            row = db.execute(
+                """SELECT COALESCE((SELECT amount FROM caps WHERE scope = 'lease' AND owner = :lease), 0),
+                COALESCE(SUM(spent_nano), 0), COALESCE(SUM(held_nano), 0)
+                FROM totals WHERE scope = 'lease' AND key = :lease""",
+                {"lease": lease},
+            ).fetchone()
+            cap = CapState(LEASE, "usd", *row)
+            if lower:
+                cap = replace(cap, limit=min(cap.limit, cap.spent + cap.held))
+                db.execute("UPDATE caps SET amount = ? WHERE scope = 'lease' AND owner = ?", (cap.limit, lease))
+            return cap
 
     def leases(self) -> tuple[str, ...]:
         """The leases that have not ended, of every process."""
