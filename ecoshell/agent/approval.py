@@ -461,7 +461,8 @@ class SpendApproval:
             try:
                 step, conclusion = await asyncio.to_thread(_most, other.mode, view)
             finally:
-                await other.aclose()
+                for one in other.models:
+                    await one.aclose()
             traits, fits = other.model.traits, with_room(caps, mode.aside, step + conclusion)
             if fits or (step.nano is not None and (present.nano is None or step.nano < present.nano)):
                 offers.append(ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits))

@@ -14,7 +14,7 @@ from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.workspace import Environment, WorkspaceService
 from ecoshell.budget import NANO, Account, Amount, CapState, Scope
-from ecoshell.budget.gate import Gate
+from ecoshell.budget.gate import Gate, finished
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import StoreError, UsageError
@@ -148,17 +148,16 @@ class SessionBudget:
         """Whose money a call made now is; role, model and purpose are for the caller to fill in."""
         return Account(session=self._session, turn=self._turn, role="", model="", purpose="")
 
-    async def caps(self) -> tuple[CapState, ...]:
-        """The caps over the turn of the moment."""
-        return await self.gate.caps(self.account())
+    async def caps(self, *, at_rest: bool = False) -> tuple[CapState, ...]:
+        """The caps over the turn of the moment; `at_rest` without what calls hold that are under way.
 
-    async def caps_at_rest(self) -> tuple[CapState, ...]:
-        """The same, without what calls hold that are under way, most of which will be free again."""
-        return await self.gate.caps_at_rest(self.account())
+        Most of that will be free again.
+        """
+        return await asyncio.to_thread(self.gate.ledger.caps, self._session, self._turn, at_rest=at_rest)
 
     async def set_cap(self, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's with None."""
-        await self.gate.set_cap(self.account(), scope, amount)
+        await finished(asyncio.to_thread(self.gate.ledger.set_cap, self._session, scope, amount))
 
     async def require(self, nano: int) -> None:
         """Raise LimitReached when a cap does not leave this much now; nothing is reserved by asking."""

@@ -127,23 +127,13 @@ class FillTask:
 class Mode(Protocol):
     """Who thinks: one model, or several in roles. Raises BudgetError and ModelError."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def role(self) -> str:
-        """The role that thinks each step."""
-        ...
-
-    @property
-    def model(self) -> str:
-        """The name of the model that leads."""
-        ...
-
-    @property
-    def aside(self) -> Hold | None:
-        """What is set aside at this moment."""
-        ...
+    name: str
+    role: str
+    """The role that thinks each step."""
+    model: str
+    """The name of the model that leads."""
+    aside: Hold | None
+    """What is set aside at this moment."""
 
     def foresee(self, view: View) -> Foreseen:
         """What thinking on this view may ask, and of which models; counts nothing, so it loads nothing."""
@@ -205,18 +195,26 @@ def of_step(foreseen: Foreseen) -> CostBound:
     return CostBound(max(nano) if len(nano) == len(calls) else None, max(call.tokens for call in calls))
 
 
-def of_conclusion(foreseen: Foreseen) -> CostBound:
-    """What is set aside for the answer beside a step."""
-    return NOTHING if foreseen.conclusion is None else _of_call(foreseen.conclusion, foreseen.slack)
+def of_conclusion(foreseen: Foreseen, *, counted: bool = False) -> CostBound:
+    """What is set aside for the answer beside a step; `counted` as the hold will be, where that loads nothing.
 
-
-def of_aside(foreseen: Foreseen) -> CostBound:
-    """The same as it will be held: counted as the hold is, where that loads nothing. May block."""
+    Counting may block.
+    """
     call = foreseen.conclusion
-    if call is None or not call.model.loaded:
-        return of_conclusion(foreseen)
-    ask = call.model.reservation(call.request, call.role, foreseen.slack)
-    return CostBound(ask.worst_nano, ask.prompt_tokens + ask.max_tokens)
+    if call is None:
+        return NOTHING
+    return _of_call(call, foreseen.slack, counted=counted and call.model.loaded)
+
+
+def _of_call(call: ForeseenCall, slack: int = 0, *, counted: bool = False) -> CostBound:
+    request, traits = call.request, call.model.traits
+    if counted:
+        ask = call.model.reservation(request, call.role, slack)
+        prompt, output = ask.prompt_tokens, ask.max_tokens
+    else:
+        prompt = request_bound(request, native_tools=traits.native_tools) + slack
+        output = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
+    return CostBound(None if traits.price is None else traits.price.worst(prompt, output), prompt + output)
 
 
 def unpriced(foreseen: Foreseen, caps: Iterable[CapState]) -> PriceUnknown | None:
@@ -236,13 +234,6 @@ def used(cap: CapState, aside: Hold | None) -> int:
     """What is spent and held of a cap, without what is set aside now."""
     freed = 0 if aside is None else (aside.nano or 0) if cap.unit == "usd" else aside.tokens
     return cap.spent + cap.held - freed
-
-
-def _of_call(call: ForeseenCall, slack: int = 0) -> CostBound:
-    request, traits = call.request, call.traits
-    prompt = request_bound(request, native_tools=traits.native_tools) + slack
-    output = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
-    return CostBound(None if traits.price is None else traits.price.worst(prompt, output), prompt + output)
 
 
 MODES: Mapping[str, str] = {
@@ -316,11 +307,6 @@ class ModelSet:
         """Whether all who read everything may call a tool that their array does not hold."""
         return all(model.traits.calls_undeclared for model in self._readers)
 
-    async def aclose(self) -> None:
-        """Let the models go."""
-        for model in self.models:
-            await model.aclose()
-
     @property
     def exact(self) -> bool:
         """Whether counts come, at this moment, from the model's own tokenizer."""
@@ -350,6 +336,9 @@ class ModelSet:
 class ModelFactory(Protocol):
     """Makes models ready to play, and owns what those share."""
 
+    ask_servers: bool
+    """Whether servers of this machine may be asked for their models from now on."""
+
     def make(
         self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
     ) -> ModelSet:
@@ -374,10 +363,6 @@ class ModelFactory(Protocol):
 
     def keep_key(self, provider: str, key: str) -> None:
         """Use a provider's key from now on and store it; may block; raises UsageError and StoreError."""
-        ...
-
-    def ask_servers(self, ask: bool) -> None:
-        """Say whether servers of this machine may be asked for their models from now on."""
         ...
 
     async def aclose(self) -> None:
@@ -430,14 +415,12 @@ class ActiveModels:
         """
         mode = mode or self.mode
         thinks = self.current.mode.name if mode == AUTO else mode
-        await self._go_over(model or self.session_model, thinks, self.roles if roles is None else roles)
-        self.mode = mode
+        await self._go_over(model or self.session_model, thinks, self.roles if roles is None else roles, asked=mode)
 
     async def choose(self, mode: str) -> None:
         """Have one of those think that AUTO chooses from; the models of the one before stay loaded beside it."""
         if self.current.mode.name != mode:
-            await self._go_over(self.session_model, mode, self.roles, keep=True)
-            self.mode = AUTO
+            await self._go_over(self.session_model, mode, self.roles, asked=AUTO, keep=True)
 
     async def give(self, roles: RoleModels) -> None:
         """Go on with these models in the roles of the mode umi; in another they are kept for it, if they can be had."""
@@ -455,11 +438,11 @@ class ActiveModels:
             await model.aclose()
         await self.factory.aclose()
 
-    async def _go_over(self, model: str, mode: str, roles: RoleModels, *, keep: bool = False) -> None:
-        """Have others think; who does no more is let go or, with `keep`, idle."""
+    async def _go_over(self, model: str, mode: str, roles: RoleModels, *, asked: str, keep: bool = False) -> None:
+        """Have others think, as was `asked`; who does no more is let go or, with `keep`, idle."""
         before = (*self.current.models, *self.idle)
         self.current = await asyncio.to_thread(self.factory.make, model, mode, roles=roles, at_hand=before)
-        self.session_model, self.roles = model, roles
+        self.mode, self.session_model, self.roles = asked, model, roles  # whatever becomes of those who are let go
         left = tuple(one for one in before if one not in self.current.models)
         self.idle = left if keep else ()
         for one in left if not keep else ():

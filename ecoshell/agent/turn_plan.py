@@ -12,7 +12,7 @@ from functools import partial
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.judging import ROLE as JUDGE
-from ecoshell.agent.model_set import Foreseen, ForeseenCall, ModelSet, View, of_aside, used
+from ecoshell.agent.model_set import Foreseen, ForeseenCall, ModelSet, View, of_conclusion, used
 from ecoshell.budget import CapState, Hold, Unit, amount_text
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import (
@@ -124,7 +124,7 @@ class PlanSnapshot:
             if cap.unit in remaining and left >= remaining[cap.unit].cap:
                 continue
             if self.aside is None:
-                reserved = of_aside(foreseen).in_unit_of(cap) or 0
+                reserved = of_conclusion(foreseen, counted=True).in_unit_of(cap) or 0
             else:
                 reserved = (self.aside.nano or 0) if cap.unit == "usd" else self.aside.tokens
             remaining[cap.unit] = RemainingBudget(cap.unit, max(0, left), reserved)
@@ -360,7 +360,7 @@ class TurnPlan:
         async with self._renewing:
             if self._given is None:
                 with suppress(StoreError):  # the gate says so, where it matters; the plan goes by the caps it knew
-                    self._caps = await self._deps.budget.caps_at_rest()
+                    self._caps = await self._deps.budget.caps(at_rest=True)
                     if self._told_caps is None:  # those that stand first are no change
                         self._told_caps = self._caps
             if for_offer and not self._caps and "prompt" not in self._deps.settings.plan:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ecoshell.assembly.parts import base_url, price_book
 from ecoshell.budget import ZERO_PRICE, Price
-from ecoshell.budget.pricebook import PriceBook
+from ecoshell.budget.pricebook import ASSUMED_FREE, PriceBook
 from ecoshell.errors import ModelMissing
 from ecoshell.models import HERE, ModelRow
 from ecoshell.models.embedded import CONTEXT, embedded_path
@@ -67,7 +67,41 @@ class Inventory:
 
     def here(self) -> list[ModelRow]:
         """The models of this machine, and those worth pulling."""
-        found = [self._embedded(), *self._files(), *self._served()]
+        local = self._settings.local.context
+        context = min(CONTEXT, local)
+        try:
+            path = embedded_path()
+            size = path.stat().st_size
+            found = [self._row(EMBEDDED, kind="embedded", context=context, path=path, size_bytes=size)]
+        except ModelMissing as error:
+            found = [self._row(EMBEDDED, kind="embedded", context=context, missing=error.fix)]
+        unable = "" if find_spec(LLAMA) else GET_LLAMA
+        for file in model_files(self._folder):
+            again = f"ecoshell models pull {file.hub.short}" if file.hub else "download the model again"
+            gone = f"{len(file.missing)} of its parts are not there: {again}." if file.missing else ""
+            row = self._row(
+                local_name(file),
+                kind="file",
+                context=min(filter(None, (file.context, local))),
+                missing=gone or unable,
+                path=file.path,
+                size_bytes=file.size_bytes,
+                place=file.place,
+            )
+            found.append(row)
+        for model in self._servers.models() if self._servers else ():
+            given = self._settings.models.get(model.name)
+            if given is None or given.base_url is None:
+                row = self._row(
+                    model.name,
+                    model.program,
+                    kind="server",
+                    context=(given.context if given else None) or model.context,
+                    price=self._book.price(model.name),
+                    address=model.base_url,
+                    size_bytes=model.size_bytes,
+                )
+                found.append(row)
         there = {row.name.lower() for row in found}
         for one in RECOMMENDED:
             if str(one.name).lower() not in there:
@@ -78,43 +112,6 @@ class Inventory:
     def row(self, name: str) -> ModelRow:
         """The model of this name, whether anybody knows it or not."""
         return next((row for row in self.here() if row.name == name), None) or self._other(name)
-
-    def _embedded(self) -> ModelRow:
-        context = min(CONTEXT, self._settings.local.context)
-        try:
-            path = embedded_path()
-        except ModelMissing as error:
-            return self._row(EMBEDDED, kind="embedded", context=context, missing=error.fix)
-        return self._row(EMBEDDED, kind="embedded", context=context, path=path, size_bytes=path.stat().st_size)
-
-    def _files(self) -> Iterator[ModelRow]:
-        unable = "" if find_spec(LLAMA) else GET_LLAMA
-        for file in model_files(self._folder):
-            again = f"ecoshell models pull {file.hub.short}" if file.hub else "download the model again"
-            gone = f"{len(file.missing)} of its parts are not there: {again}." if file.missing else ""
-            yield self._row(
-                local_name(file),
-                kind="file",
-                context=min(filter(None, (file.context, self._settings.local.context))),
-                missing=gone or unable,
-                path=file.path,
-                size_bytes=file.size_bytes,
-                place=file.place,
-            )
-
-    def _served(self) -> Iterator[ModelRow]:
-        for model in self._servers.models() if self._servers else ():
-            given = self._settings.models.get(model.name)
-            if given is None or given.base_url is None:
-                yield self._row(
-                    model.name,
-                    model.program,
-                    kind="server",
-                    context=(given.context if given else None) or model.context,
-                    price=self._book.price(model.name),
-                    address=model.base_url,
-                    size_bytes=model.size_bytes,
-                )
 
     def _row(
         self, name: str, provider: str = HERE, *, context: int | None, price: Price | None = ZERO_PRICE, **known: Any
@@ -156,57 +153,54 @@ class Inventory:
         found += islice(whole, _FILES)
         served = self._servers.models() if self._servers else ()
         found += (model.name for model in islice(served, _OF_EACH_PROVIDER))
-        found += (*self._from_settings(), *self._cheaper(present))
-        return tuple(name for name in dict.fromkeys(found) if name != present)
-
-    def _from_settings(self) -> Iterator[str]:
-        """Those of the settings that can be asked without unlocking the keyring."""
-        for name, given in self._settings.models.items():
+        at_hand = self._keys.at_hand()
+        for name, given in self._settings.models.items():  # those that can be asked without unlocking the keyring
             facts = self._book.facts(name)
             provider = facts.provider if facts else name.partition("/")[0]
-            if given.base_url or not self._keys.variables(provider) or provider in self._keys.at_hand():
-                yield name
+            if given.base_url or not self._keys.variables(provider) or provider in at_hand:
+                found.append(name)
+        if (price := self._book.price(present)) is not None:
+            most = price.worst(*_USUAL) // 2
+            for provider in at_hand:  # a few of each: the most capable, going by the price, that cost at most half
+                costs = [
+                    (cost.worst(*_USUAL), facts.name)
+                    for facts, cost in self._book.of_provider(provider)
+                    if cost is not None and facts.native_tools and not _UNUSUAL.search(facts.name)
+                ]
+                cheaper = sorted((one for one in costs if one[0] <= most), reverse=True)
+                found += (name for _, name in cheaper[:_OF_EACH_PROVIDER])
+        return tuple(name for name in dict.fromkeys(found) if name != present)
 
-    def _cheaper(self, present: str) -> Iterator[str]:
-        """A few of each provider: the most capable, going by the price, that cost at most half."""
-        price = self._book.price(present)
-        if price is None:
-            return
-        for provider in self._keys.at_hand():
-            costs = [
-                (cost.worst(*_USUAL), facts.name)
-                for facts, cost in self._book.of_provider(provider)
-                if cost is not None and facts.native_tools and not _UNUSUAL.search(facts.name)
-            ]
-            clearly = [(cost, name) for cost, name in costs if 2 * cost <= price.worst(*_USUAL)]
-            yield from (name for _, name in sorted(clearly, reverse=True)[:_OF_EACH_PROVIDER])
+    def introduction(self, present: str) -> str:
+        """Which model answers and, where that is the demonstration, how to get a better one.
+
+        It leaves the keyring alone.
+        """
+        if present != EMBEDDED:
+            told = f"{present} answers. /model shows the others."
+            if self._book.price(present) is ASSUMED_FREE:
+                told += (
+                    " Its server is on this machine, so it is taken to cost nothing; `price` in the settings says else."
+                )
+            return told
+        told = f"{present} answers: a demonstration of 135 million parameters, which gets much wrong."
+        ready = [row for row in self.here() if row.ready and not row.barred]
+        better = [row for row in ready if row.kind == "server" or (row.kind == "file" and _fits(row.size_bytes or 0))]
+        better.sort(key=lambda row: (row.kind != "server", -(row.size_bytes or 0)))
+        if better:
+            names = " or ".join(f"/model {row.name}" for row in better[:_SHOWN])
+            return f"{told} Better ones are on this machine: {names}."
+        keys = [name for name in self._keys.at_hand() if "-" not in name and not name.endswith("_chat")]  # each once
+        if keys:
+            return f"{told} There is a key for {', '.join(keys[:_SHOWN])}: /model shows what it opens."
+        first = RECOMMENDED[0]
+        return f"{told} A better one ({first.summary}): ecoshell models pull {first.name.short}"
 
 
-def introduction(present: str, here: Sequence[ModelRow], providers: Sequence[str]) -> str:
-    """Which model answers and, where that is the demonstration, how to get a better one.
-
-    `here` are the models of this machine and those worth pulling, `providers` those whose key is at hand.
-    """
-    if present != EMBEDDED:
-        return f"{present} answers. /model shows the others."
-    told = f"{present} answers: a demonstration of 135 million parameters, which gets much wrong."
-    better = [row for row in here if row.ready and (row.kind == "server" or _fits(row)) and not row.barred]
-    better.sort(key=lambda row: (row.kind != "server", -(row.size_bytes or 0)))
-    if better:
-        names = " or ".join(f"/model {row.name}" for row in better[:_SHOWN])
-        return f"{told} Better ones are on this machine: {names}."
-    if keys := [name for name in providers if "-" not in name and not name.endswith("_chat")]:  # each once
-        return f"{told} There is a key for {', '.join(keys[:_SHOWN])}: /model shows what it opens."
-    first = RECOMMENDED[0]
-    return f"{told} A better one ({first.summary}): ecoshell models pull {first.name.short}"
-
-
-def _fits(row: ModelRow) -> bool:
-    """Whether a file's model fits this machine's memory beside everything else; so it is where nobody says."""
-    if row.kind != "file":
-        return False
+def _fits(size_bytes: int) -> bool:
+    """Whether a model fits this machine's memory beside everything else; so it is where nobody says."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not on every system
         return True
-    return 4 * (row.size_bytes or 0) < 3 * memory
+    return 4 * size_bytes < 3 * memory

@@ -36,45 +36,34 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
     A cap that was taken out of the settings still holds in the session that runs. Raises EcoshellError, such as
     ModelMissing for a model that cannot be had.
     """
-    deps = shell.deps
+    deps, models = shell.deps, shell.deps.models
     match path:
         case ("model",) | ("agent", "mode") | ("modes", *_):
-            return await _cast(shell, settings, path)
+            if shell.conversation.busy:
+                return False
+            with shell.conversation.occupying():
+                if path == ("model",):
+                    await models.change(model=settings.model)
+                elif path == ("agent", "mode"):
+                    await models.change(mode=settings.agent.mode)
+                else:
+                    role, told = role_named(path[-1]), roles_of(settings, Options())  # of a preset, those of all
+                    deps.settings.presets = presets_of(settings)
+                    await models.give(told if role is None else models.roles.giving(role, told.of(role)))
         case _ if name := SETTING_KEYS.get(".".join(path)):
             value = getattr(session_settings(settings, Options()), name)
             deps.require(name, value)
             setattr(deps.settings, name, value)
-        case ("budget", scope):
-            return await _cap(shell, settings, scope)
+        case ("budget", name):
+            scope: Scope | None = next((known for known in SCOPES if known == name), None)
+            text = None if scope is None else getattr(settings.budget, scope)
+            if scope is None or text is None:
+                return False
+            await shell.set_cap(scope, parse_amount(text))
         case ("local", "ask_servers"):
-            deps.models.factory.ask_servers(settings.local.ask_servers)
+            models.factory.ask_servers = settings.local.ask_servers
         case ("approval", _):
             deps.approvals.rules = rules_of(settings, options, user_paths())
         case _:
             return False
-    return True
-
-
-async def _cast(shell: Shell, settings: "Settings", path: Path) -> bool:
-    if shell.conversation.busy:
-        return False
-    with shell.conversation.occupying():
-        match path:
-            case ("model",):
-                await shell.deps.models.change(model=settings.model)
-            case ("modes", *_):
-                deps, role = shell.deps, role_named(path[-1])  # of a preset, those of all
-                deps.settings.presets, told = presets_of(settings), roles_of(settings, Options())
-                await deps.models.give(told if role is None else deps.models.roles.giving(role, told.of(role)))
-            case _:
-                await shell.deps.models.change(mode=settings.agent.mode)
-    return True
-
-
-async def _cap(shell: Shell, settings: "Settings", name: str) -> bool:
-    scope: Scope | None = next((known for known in SCOPES if known == name), None)
-    text = None if scope is None else getattr(settings.budget, scope)
-    if scope is None or text is None:
-        return False
-    await shell.set_cap(scope, parse_amount(text))
     return True

@@ -12,13 +12,12 @@ from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.model_set import Mode, ModelSet
 from ecoshell.assembly.parts import base_url, price_book
 from ecoshell.budget import Price, Rates
-from ecoshell.budget.pricebook import ASSUMED_FREE
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.models import Model, ModelRow
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes import ONE_FOR_ALL, THREE, Roles
+from ecoshell.modes import ONE_FOR_ALL, THREE
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
 from ecoshell.paths import Paths
 from ecoshell.plugin_host import Plugins
@@ -31,9 +30,7 @@ if TYPE_CHECKING:  # loaded with the first model, or the first question, that ne
     from ecoshell.models.local_models import LocalFiles
     from ecoshell.models.remote import RemoteProcess
     from ecoshell.models.servers import Servers
-    from ecoshell.modes.stepwise import Stepwise
-    from ecoshell.modes.umi import Trio
-    from ecoshell.settings.schema import AgentSettings, Settings
+    from ecoshell.settings.schema import Settings
 
 SCRIPT = "script:"
 
@@ -60,9 +57,15 @@ class ConfiguredModelFactory:
         self._session_budget = session_budget
         self._models_folder = paths.models_folder
         self._experience_file = paths.experience_file
-        self._book = price_book(settings, _told_price(settings, options), self.prices)
+        told: dict[str, Price] = {}
+        if options.price is not None:  # of the model the run begins with
+            given, taken = options.price
+            rates = Rates(given, given, given, taken, taken)
+            told[options.model or settings.model] = Price(rates, source="--price")
+        self._book = price_book(settings, told, self.prices)
         self._process: RemoteProcess | None = None
-        self._ask_servers = settings.local.ask_servers
+        self.ask_servers = settings.local.ask_servers
+        """Whether servers of this machine may be asked for their models."""
 
     @cached_property
     def _keys(self) -> "Keys":
@@ -100,37 +103,25 @@ class ConfiguredModelFactory:
         """The models of this name in this mode, as `ModelFactory` says."""
         there = {model.traits.name: model for model in at_hand}
         before = frozenset(there)
+        players: dict[RoleName, MeteredModel] = {}
         try:
-            return self._make(name.strip(), mode, roles, there)
+            if mode != "umi":
+                model = self._metered(name.strip(), there)
+                return ModelSet(model, self._mode(mode, model, model, model))
+            for role in ROLES:
+                own = roles.of(role)
+                try:
+                    players[role] = self._metered(_in_role((name if own is None else own).strip(), role), there)
+                except (ModelMissing, ModelBroken, UsageError) as error:
+                    if own is None:
+                        raise
+                    told = f"{own} cannot be the {role}. {error.message}"
+                    raise type(error)(told, kept=error.kept, fix=error.fix) from error
+            return ModelSet(players["planner"], self._mode(mode, *(players[role] for role in ROLES)), players)
         except EcoshellError:
             for made in there.keys() - before:
                 there[made].discard()
             raise
-
-    def _make(self, name: str, mode: str, roles: RoleModels, there: dict[str, MeteredModel]) -> ModelSet:
-        """The same; puts the models that it makes to those that are there."""
-        if mode != "umi":
-            model = self._metered(name, there)
-            return ModelSet(model, self._alone(model, mode))
-        players: dict[RoleName, MeteredModel] = {
-            role: self._player(role, roles.of(role), name, there) for role in ROLES
-        }
-        planner, caller, summarizer = (players[role] for role in ROLES)
-        if planner is caller is summarizer:
-            return ModelSet(planner, self._alone(planner, mode), players)
-        from ecoshell.modes.umi import Trio
-
-        return ModelSet(planner, self._trio(Trio(planner, caller, summarizer)), players)
-
-    def _player(self, role: RoleName, own: str | None, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
-        """The model of a role: its own, or the session's of this name."""
-        if own is None:
-            return self._metered(_in_role(name, role), there)
-        try:
-            return self._metered(_in_role(own.strip(), role), there)
-        except (ModelMissing, ModelBroken, UsageError) as error:
-            told = f"{own} cannot be the {role}. {error.message}"
-            raise type(error)(told, kept=error.kept, fix=error.fix) from error
 
     def _metered(self, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
         """The model of this name, made unless it is there."""
@@ -144,58 +135,36 @@ class ConfiguredModelFactory:
                     there[name] = Shadowed(model, budget.gate, budget.account, apprentice=self._apprentice)
         return there[name]
 
-    def _alone(self, model: MeteredModel, mode: str) -> Mode:
-        """The mode of one model; one too small for a protocol thinks stepwise, its roles named or not."""
-        agent = self._settings.agent
-        if _asked_stepwise(model):
-            return self._stepwise(model, THREE if mode == "umi" else ONE_FOR_ALL)
-        if mode == "umi":
-            from ecoshell.modes.umi import Trio
+    def _mode(self, mode: str, planner: MeteredModel, caller: MeteredModel, summarizer: MeteredModel) -> Mode:
+        """Who thinks: one too small for a protocol is asked one small thing at a time, in whatever role it has."""
+        agent, rank, document = self._settings.agent, self._ranker.rank, self._catalog.document
+        if planner is caller is summarizer and _asked_stepwise(planner):
+            from ecoshell.modes.stepwise import Stepwise
 
-            return self._trio(Trio.of(model))
-        from ecoshell.modes.single import Single
+            given = self._settings.models.get(planner.traits.name)
+            trusted = is_trusted(planner.traits, given.trusted if given else None)
+            return Stepwise(
+                planner,
+                rank=rank,
+                document=document,
+                guarded=lambda name: not trusted and bool(self._catalog.tool(name).effects & LASTING),
+                answer_tokens=agent.answer_tokens,
+                roles=THREE if mode == "umi" else ONE_FOR_ALL,
+            )
+        temperature = None if agent.temperature == "auto" else agent.temperature  # None leaves it to the model
+        most, answer = agent.max_output_tokens, agent.answer_tokens
+        if mode != "umi":
+            from ecoshell.modes.single import Single
 
-        return Single(
-            model,
-            max_tokens=agent.max_output_tokens,
-            answer_tokens=agent.answer_tokens,
-            temperature=_temperature(agent),
-        )
+            return Single(planner, max_tokens=most, answer_tokens=answer, temperature=temperature)
+        from ecoshell.modes.umi import SmallCaller, SmallRoles, SmallSummarizer, Trio, Umi
 
-    def _trio(self, trio: "Trio") -> Mode:
-        """Three roles; the small models among those that do not lead are asked one small thing at a time."""
-        from ecoshell.modes.umi import SmallCaller, SmallRoles, SmallSummarizer, Umi
-
-        agent, caller, summarizer = self._settings.agent, trio.caller, trio.summarizer
         small = SmallRoles(
-            caller=SmallCaller(caller, rank=self._ranker.rank, document=self._catalog.document)
-            if _asked_stepwise(caller)
-            else None,
-            summarizer=SmallSummarizer(summarizer, answer_tokens=agent.answer_tokens)
-            if _asked_stepwise(summarizer)
-            else None,
+            caller=SmallCaller(caller, rank=rank, document=document) if _asked_stepwise(caller) else None,
+            summarizer=SmallSummarizer(summarizer, answer_tokens=answer) if _asked_stepwise(summarizer) else None,
         )
-        return Umi(
-            trio,
-            max_tokens=agent.max_output_tokens,
-            answer_tokens=agent.answer_tokens,
-            temperature=_temperature(agent),
-            small=small,
-        )
-
-    def _stepwise(self, model: MeteredModel, roles: Roles) -> "Stepwise":
-        from ecoshell.modes.stepwise import Stepwise
-
-        given = self._settings.models.get(model.traits.name)
-        trusted = is_trusted(model.traits, given.trusted if given else None)
-        return Stepwise(
-            model,
-            rank=self._ranker.rank,
-            document=self._catalog.document,
-            guarded=lambda name: not trusted and bool(self._catalog.tool(name).effects & LASTING),
-            answer_tokens=self._settings.agent.answer_tokens,
-            roles=roles,
-        )
+        trio = Trio(planner, caller, summarizer)
+        return Umi(trio, max_tokens=most, answer_tokens=answer, temperature=temperature, small=small)
 
     def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
         """Every model that could be chosen, its price as told for this run; may block."""
@@ -203,20 +172,11 @@ class ConfiguredModelFactory:
 
     def introduction(self, present: str) -> str:
         """Which model answers, and how to get a better one; may block, and leaves the keyring alone."""
-        from ecoshell.assembly.inventory import introduction
-
-        told = introduction(present, self._inventory({}).here(), self._keys.at_hand())
-        if self._book.price(present) is ASSUMED_FREE:
-            told += " Its server is on this machine, so it is taken to cost nothing; `price` in the settings says else."
-        return told
+        return self._inventory({}).introduction(present)
 
     def keep_key(self, provider: str, key: str) -> None:
         """Use a provider's key from now on and store it; may block; raises UsageError and StoreError."""
         self._keys.keep(provider, key)
-
-    def ask_servers(self, ask: bool) -> None:
-        """Say whether servers of this machine may be asked for their models from now on."""
-        self._ask_servers = ask
 
     def _inventory(self, barred: Mapping[str, str]) -> "Inventory":
         from ecoshell.assembly.inventory import Inventory
@@ -227,7 +187,7 @@ class ConfiguredModelFactory:
             barred=barred,
             keys=self._keys,
             book=self._book,
-            servers=self._servers if self._ask_servers else None,
+            servers=self._servers if self.ask_servers else None,
         )
 
     def substitutes(self, present: str) -> tuple[str, ...]:
@@ -250,13 +210,12 @@ class ConfiguredModelFactory:
         if name.startswith(SCRIPT):
             from ecoshell.models.script import ScriptModel
 
-            return ScriptModel(Path(name.removeprefix(SCRIPT)).expanduser(), name=name, price=self._book.given(name))
+            return ScriptModel(Path(name.removeprefix(SCRIPT)).expanduser(), name=name, price=self._book.user.get(name))
         from ecoshell.models.local_models import local_files
 
         files = local_files(name, self._models_folder)
-        return self._remote(name) if files is None else self._local(files, name)
-
-    def _remote(self, name: str) -> Model:
+        if files is not None:
+            return self._local(files, name)
         from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
 
         self._process = self._process or RemoteProcess()
@@ -265,7 +224,7 @@ class ConfiguredModelFactory:
         options = RemoteOptions(base_url(self._settings, name, facts.provider if facts else ""))
         if given is not None:
             options = replace(options, native_tools=given.native_tools, context=given.context)
-        if options.base_url is None and (served := self._servers.served(name, ask=self._ask_servers)):
+        if options.base_url is None and (served := self._servers.served(name, ask=self.ask_servers)):
             options = RemoteOptions(
                 served.base_url,
                 served.native_tools if options.native_tools is None else options.native_tools,
@@ -321,7 +280,7 @@ def extended(factory: type[ConfiguredModelFactory], plugins: Plugins) -> type[Co
 
         def _model(self, name: str) -> Model:
             make = next((makers[prefix] for prefix in makers if name.startswith(prefix)), None)
-            return super()._model(name) if make is None else make(name, self._book.given(name))
+            return super()._model(name) if make is None else make(name, self._book.user.get(name))
 
     return Extended
 
@@ -336,16 +295,3 @@ def _in_role(name: str, role: RoleName) -> str:
 def _asked_stepwise(model: MeteredModel) -> bool:
     """Whether the model is too small for a protocol, and is asked one small thing at a time."""
     return model.traits.small and model.can_score
-
-
-def _temperature(agent: "AgentSettings") -> float | None:
-    """The temperature of steps and answers; None leaves it to the model."""
-    return None if agent.temperature == "auto" else agent.temperature
-
-
-def _told_price(settings: "Settings", options: Options) -> dict[str, Price]:
-    """What `--price` says of the model the run begins with."""
-    if options.price is None:
-        return {}
-    given, taken = options.price
-    return {options.model or settings.model: Price(Rates(given, given, given, taken, taken), source="--price")}

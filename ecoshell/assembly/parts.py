@@ -23,7 +23,6 @@ from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.plugin_host import Plugins, find
 from ecoshell.sessions import SessionStore
-from ecoshell.settings.project import ProjectRules
 from ecoshell.tools import Tool, ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.function import FunctionTool
@@ -62,11 +61,6 @@ def open_ledger(paths: Paths, settings: "Settings | None" = None, workspace: Pat
 def open_store(paths: Paths) -> SessionStore:
     """The sessions of this user; raises StoreError."""
     return SessionStore(paths.sessions_file)
-
-
-def project_rules(paths: Paths) -> ProjectRules:
-    """What this user allowed always, by project."""
-    return ProjectRules(paths.approvals_file)
 
 
 def session_settings(settings: "Settings", options: Options) -> SessionSettings:

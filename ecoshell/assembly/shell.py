@@ -27,7 +27,6 @@ from ecoshell.assembly.parts import (
     plugins_of,
     priced,
     profiles_of,
-    project_rules,
     roles_of,
     rules_of,
     servers_of,
@@ -46,6 +45,7 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.plugin_host import Plugins
 from ecoshell.secrecy import begin
 from ecoshell.sessions import EventLog
+from ecoshell.settings.project import ProjectRules
 from ecoshell.strategies import StrategySpec
 from ecoshell.tools import Tool, ToolProvider
 from ecoshell.tools.running import keep_measuring
@@ -195,7 +195,7 @@ def build(
     with _telling(complaints):
         catalog = _catalog(tools(settings, ground), servers, plugins, settings, ground)
     ranker = Ranker(catalog.documents)
-    projects, user = project_rules(paths), person or NonInteractive()
+    projects, user = ProjectRules(paths.approvals_file), person or NonInteractive()
     factory = extended(model_factory, plugins)
     # whoever names a model for a role means a mode that has roles
     named = options.roles != ALL_ONE and settings.agent.mode == "single"
@@ -289,7 +289,7 @@ async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") 
     given = {scope: getattr(settings.budget, scope) for scope in SCOPES}
     for scope in ("day", "month"):
         cap = None if given[scope] is None else parse_amount(given[scope])
-        await shell.deps.budget.gate.adopt_cap(scope, cap)
+        await asyncio.to_thread(shell.ledger.adopt_cap, scope, cap)
     standing = {cap.scope for cap in await shell.deps.budget.caps()}
     for scope in ("turn", "session"):
         if scope == "session" and options.budget is not None:

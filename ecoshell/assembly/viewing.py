@@ -59,7 +59,7 @@ class _Portraits(ConfiguredModelFactory):
         if is_embedded(name):
             return _ScoringPortrait(name, ZERO_PRICE, local=True, small=True)
         here = is_local(name) or name.startswith(SCRIPT)
-        price = (self._book.given(name) or ZERO_PRICE) if here else self._book.price(name)
+        price = (self._book.user.get(name) or ZERO_PRICE) if here else self._book.price(name)
         return _Portrait(name, price, local=here)
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from decimal import ROUND_CEILING, Context, Decimal, Inexact
 from typing import Literal
 
@@ -95,7 +95,15 @@ def parse_amount(text: str) -> Amount:
         raise UsageError(f"{shown!r} {why}.", fix=_ALLOWED)
     unit, size = found["unit"] or "", _SIZES[found["size"]]
     tokens, cents = unit.startswith("tok"), unit.startswith(("c", "¢")) and not found["dollar"]
-    number = _STRICT.multiply(_number(found["number"], shown, whole=tokens and size == 1), size)
+    digits = found["number"]
+    if _TWO_WAYS.fullmatch(digits) and not (tokens and size == 1):  # tokens have no decimals
+        head, _, tail = digits.partition(",")
+        fix = f"Write {head}{tail} or {head}.{tail}."
+        raise UsageError(f"{shown!r} can be read in two ways.", fix=f"{fix} {_ALLOWED}")
+    digits = digits.replace(",", "") if _THOUSANDS.fullmatch(digits) else digits.replace(",", ".")
+    if not _NUMBER.fullmatch(digits):
+        raise UsageError(f"{shown!r} is not an amount.", fix=_ALLOWED)
+    number = _STRICT.multiply(Decimal(digits), size)
     if tokens and (found["dollar"] or number != number.to_integral_value()):
         raise UsageError(f"{shown!r} is not a whole number of tokens.", fix=_ALLOWED)
     if not tokens:
@@ -114,18 +122,6 @@ def parse_amount(text: str) -> Amount:
         return Amount(int(_STRICT.quantize(number, Decimal(1))), "tokens" if tokens else "usd")
     except Inexact:
         raise UsageError(f"{shown!r} has more than nine decimals.", fix=_ALLOWED) from None
-
-
-def _number(text: str, shown: str, *, whole: bool) -> Decimal:
-    """A number with a point or a comma; `whole` where it can only be one without decimals."""
-    if _TWO_WAYS.fullmatch(text) and not whole:
-        head, _, tail = text.partition(",")
-        fix = f"Write {head}{tail} or {head}.{tail}."
-        raise UsageError(f"{shown!r} can be read in two ways.", fix=f"{fix} {_ALLOWED}")
-    plain = text.replace(",", "") if _THOUSANDS.fullmatch(text) else text.replace(",", ".")
-    if not _NUMBER.fullmatch(plain):
-        raise UsageError(f"{shown!r} is not an amount.", fix=_ALLOWED)
-    return Decimal(plain)
 
 
 _EXACT = Context(prec=60)
@@ -180,27 +176,52 @@ class Price:
         reached = [tier for tier in self.tiers if prompt_tokens > tier.above]
         return max(reached, key=lambda tier: tier.above).rates if reached else self.rates
 
+    def parts(self, usage: Usage) -> tuple[Part, ...]:
+        """The usage as disjoint buckets; a report that contradicts itself is never read as less than it says."""
+        rates = self.rates_for(usage.input)
+        fresh = max(0, usage.input - usage.cached - usage.cache_write)
+        written = max(0, usage.output - usage.reasoning)
+        return (
+            ("fresh input", fresh, rates.input),
+            ("cached input", usage.cached, rates.cached_input),
+            ("cache write", usage.cache_write, rates.cache_write),
+            ("output text", written, rates.output),
+            ("reasoning", usage.reasoning, rates.reasoning),
+        )
+
+    def worst_parts(self, prompt_tokens: int, output_tokens: int) -> tuple[Part, Part]:
+        """The buckets of the dearest call within these counts, at the highest of the rates it may fall under."""
+        reachable = (self.rates, *(tier.rates for tier in self.tiers if prompt_tokens > tier.above))
+        return (
+            ("prompt at most", prompt_tokens, max(rates.dearest_input for rates in reachable)),
+            ("output at most", output_tokens, max(rates.dearest_output for rates in reachable)),
+        )
+
     def cost(self, usage: Usage) -> int:
         """The price of a call in nano-dollars, rounded up once, at the end."""
-        return self._nano(_buckets(usage, self.rates_for(usage.input)))
+        return self._nano(self.parts(usage))
 
     def worst(self, prompt_tokens: int, output_tokens: int) -> int:
         """The most, in nano-dollars, a call within these counts can cost, whatever the provider caches or reasons."""
-        return self._nano(self._worst_parts(prompt_tokens, output_tokens))
+        return self._nano(self.worst_parts(prompt_tokens, output_tokens))
 
     def affordable_output(self, prompt_tokens: int, nano: int) -> int:
         """The most output tokens whose worst case stays within `nano`; -1 when not even the prompt does."""
-        left = _EXACT.subtract(Decimal(nano), self._exact_nano(self._worst_parts(prompt_tokens, 0)))
+        parts = self.worst_parts(prompt_tokens, 0)
+        left, (_, _, rate) = _EXACT.subtract(Decimal(nano), self._exact_nano(parts)), parts[1]
         if left < 0:
             return -1
-        rate = max(rates.dearest_output for rates in self._reachable(prompt_tokens))
-        if rate == 0:
-            return UNBOUNDED
-        return int(_EXACT.divide_int(left, _EXACT.multiply(rate, _NANO_PER_RATE)))
+        return UNBOUNDED if rate == 0 else int(_EXACT.divide_int(left, _EXACT.multiply(rate, _NANO_PER_RATE)))
 
-    def arithmetic(self, usage: Usage) -> tuple[str, ...]:
+    def arithmetic(self, parts: tuple[Part, ...]) -> tuple[str, ...]:
         """The sum a person can check by hand: one line for each bucket, then the total."""
-        return self._lines(_buckets(usage, self.rates_for(usage.input)))
+        lines = [
+            f"{count:,} {name} × {_usd(rate)}/M = {_usd(_EXACT.multiply(Decimal(count), rate).scaleb(-6))}"
+            for name, count, rate in parts
+            if count
+        ]
+        fee = [f"1 request × {_usd(self.request)}"] if self.request else []
+        return (*lines, *fee, f"total {_usd(Decimal(nano_to_usd_text(self._nano(parts))))}")
 
     def summary(self) -> str:
         """The base rates in a line, such as `$2.5 in, $1.25 cached, $10 out per million tokens`."""
@@ -212,21 +233,6 @@ class Price:
             parts.append(f"{_usd(rates.cached_input)} cached")
         return f"{', '.join(parts)}, {_usd(rates.output)} out per million tokens"
 
-    def worst_arithmetic(self, prompt_tokens: int, output_tokens: int) -> tuple[str, ...]:
-        """The sum behind the worst case, line by line."""
-        return self._lines(self._worst_parts(prompt_tokens, output_tokens))
-
-    def _reachable(self, prompt_tokens: int) -> tuple[Rates, ...]:
-        """The rates a call may fall under whose prompt has at most this many tokens."""
-        return (self.rates, *(tier.rates for tier in self.tiers if prompt_tokens > tier.above))
-
-    def _worst_parts(self, prompt_tokens: int, output_tokens: int) -> tuple[Part, ...]:
-        reachable = self._reachable(prompt_tokens)
-        return (
-            ("prompt at most", prompt_tokens, max(rates.dearest_input for rates in reachable)),
-            ("output at most", output_tokens, max(rates.dearest_output for rates in reachable)),
-        )
-
     def _nano(self, parts: tuple[Part, ...]) -> int:
         return int(self._exact_nano(parts).to_integral_value(rounding=ROUND_CEILING))
 
@@ -236,15 +242,6 @@ class Price:
         for _, count, rate in parts:
             total = _EXACT.add(total, _EXACT.multiply(Decimal(count), _EXACT.multiply(rate, _NANO_PER_RATE)))
         return total
-
-    def _lines(self, parts: tuple[Part, ...]) -> tuple[str, ...]:
-        lines = [
-            f"{count:,} {name} × {_usd(rate)}/M = {_usd(_EXACT.multiply(Decimal(count), rate).scaleb(-6))}"
-            for name, count, rate in parts
-            if count
-        ]
-        fee = [f"1 request × {_usd(self.request)}"] if self.request else []
-        return (*lines, *fee, f"total {_usd(Decimal(nano_to_usd_text(self._nano(parts))))}")
 
 
 UNBOUNDED = 1 << 62
@@ -269,12 +266,12 @@ def plain(number: Decimal) -> str:
 def price_to_json(price: Price) -> str:
     """The price as the ledger keeps it beside every entry."""
     record: dict[str, object] = {
-        "rates": _rates_to_list(price.rates),
-        "tiers": [[tier.above, *_rates_to_list(tier.rates)] for tier in price.tiers],
+        "rates": astuple(price.rates),
+        "tiers": [[tier.above, *astuple(tier.rates)] for tier in price.tiers],
         "source": price.source,
-        "request": str(price.request),
+        "request": price.request,
     }
-    return json.dumps(record)
+    return json.dumps(record, default=str)
 
 
 def price_from_json(text: str) -> Price:
@@ -285,23 +282,6 @@ def price_from_json(text: str) -> Price:
         tuple(Tier(above, Rates(*map(Decimal, rates))) for above, *rates in record["tiers"]),
         record["source"],
         Decimal(record["request"]),
-    )
-
-
-def _rates_to_list(rates: Rates) -> list[str]:
-    return [str(rate) for rate in (rates.input, rates.cached_input, rates.cache_write, rates.output, rates.reasoning)]
-
-
-def _buckets(usage: Usage, rates: Rates) -> tuple[Part, ...]:
-    """The usage as disjoint buckets; a report that contradicts itself is never read as less than it says."""
-    fresh = max(0, usage.input - usage.cached - usage.cache_write)
-    written = max(0, usage.output - usage.reasoning)
-    return (
-        ("fresh input", fresh, rates.input),
-        ("cached input", usage.cached, rates.cached_input),
-        ("cache write", usage.cache_write, rates.cache_write),
-        ("output text", written, rates.output),
-        ("reasoning", usage.reasoning, rates.reasoning),
     )
 
 
@@ -359,11 +339,6 @@ class Ask:
     def floor(self) -> int:
         """The least `max_tokens` this call may be lowered to."""
         return min(self.min_tokens, self.max_tokens)
-
-    @property
-    def worst_nano(self) -> int | None:
-        """The most it may cost; None when the price is unknown."""
-        return None if self.price is None else self.price.worst(self.prompt_tokens, self.max_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,7 +440,7 @@ def limit_reached(cap: CapState, need: int) -> LimitReached:
     if cap.scope == "session":
         how = "/budget AMOUNT in a chat, --budget AMOUNT before one"
     elif cap.scope not in SCOPES:
-        how = f"an administrator does: {set_by_admin(cap.scope)}"
+        how = f"an administrator does: ecoshell budget set {cap.scope} AMOUNT"
     return LimitReached(
         f"The next call may need {amount_text(need, cap.unit)}, and the {cap.scope}'s cap of "
         f"{amount_text(cap.limit, cap.unit)} has {amount_text(cap.left, cap.unit)} left.",
@@ -475,8 +450,3 @@ def limit_reached(cap: CapState, need: int) -> LimitReached:
         unit=cap.unit,
         fix=f"Raise it ({how}), or go on with a cheaper or local model.",
     )
-
-
-def set_by_admin(scope: str) -> str:
-    """How a shared cap is set."""
-    return f"ecoshell budget set {scope} AMOUNT"

@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,26 @@ from ecoshell.errors import StoreError
 from ecoshell.paths import NO_ROOM, make_private
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
-_FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
+_TOLD: Mapping[int, tuple[str, str]] = {
+    **dict.fromkeys(_BUSY, ("is locked by another process.", "Close the other ecoshell or try again.")),
+    **dict.fromkeys(
+        _UNWRITABLE,
+        ("cannot be written.", "Make the file and its folder writable, or set ECOSHELL_HOME to a folder that is."),
+    ),
+    **dict.fromkeys(
+        (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
+        ("cannot grow: the disk is full or failing.", "Free some space and try again."),
+    ),
+    **dict.fromkeys(
+        (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB),
+        (
+            "is damaged and cannot be read.",
+            "Move the file away to start a new one; `sqlite3 FILE .recover` may save its rows.",
+        ),
+    ),
+}
+"""What is wrong with a file by SQLite's result codes, and what to do."""
 _KINDS: dict[str, set[type]] = {"TEXT": {str}, "INTEGER": {int}, "REAL": {float, int}, "BLOB": {bytes}}
 _REWRITE_SECONDS = 0.3
 """How long others are waited for when the file is written anew, which may as well be done later."""
@@ -79,7 +96,7 @@ class Database:
     def require_writable(self, kept: str = "") -> None:
         """Raise StoreError when nothing that is written now would be found again."""
         if not self.writable:
-            raise _unwritable(self.path, kept)
+            raise _failure(self.path, sqlite3.SQLITE_READONLY, kept)
         if _identity(self.path) != self._identity:
             raise StoreError(
                 f"{self.path} was removed or replaced while it was in use.",
@@ -119,9 +136,9 @@ class Database:
                     self.path.touch(mode=0o600, exist_ok=False)
             except OSError as error:
                 if error.errno in NO_ROOM:
-                    raise _full(self.path, "Nothing was changed.") from error
+                    raise _failure(self.path, sqlite3.SQLITE_FULL) from error
                 if not self.path.parent.is_dir():  # otherwise SQLite says why the file cannot be made
-                    raise _unwritable(self.path, "Nothing was changed.") from error
+                    raise _failure(self.path, sqlite3.SQLITE_READONLY) from error
             try:
                 return _connected(
                     str(self.path), busy_seconds, lambda connection: _prepare(connection, self.path, scripts)
@@ -143,16 +160,11 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            code, path = _code(error), self.path
-            if code in _BUSY:
-                fix = "Close the other ecoshell or try again."
-                raise StoreError(f"{path} is locked by another process.", kept=kept, fix=fix) from error
-            for codes, told in ((_FULL, _full), (_UNWRITABLE, _unwritable), (_DAMAGED, _damaged)):
-                if code in codes:
-                    raise told(path, kept) from error
-            raise StoreError(f"{path} failed: {error}.", kept=kept) from error
+            if (code := _code(error)) in _TOLD:
+                raise _failure(self.path, code, kept) from error
+            raise StoreError(f"{self.path} failed: {error}.", kept=kept) from error
         except (OverflowError, UnicodeDecodeError) as error:  # of a number too large to be one, or a broken name
-            raise _damaged(self.path, kept) from error
+            raise _failure(self.path, sqlite3.SQLITE_CORRUPT, kept) from error
 
 
 def _connected(place: str, busy_seconds: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
@@ -179,7 +191,7 @@ def _sound_rows(connection: sqlite3.Connection, path: Path) -> Callable[[sqlite3
         for column, value in zip(cursor.description, values, strict=True):
             allowed = kinds.get(column[0])
             if allowed is not None and type(value) not in allowed:
-                raise _damaged(path, "Nothing was changed.")
+                raise _failure(path, sqlite3.SQLITE_CORRUPT)
         return sqlite3.Row(cursor, values)
 
     return sound
@@ -226,25 +238,11 @@ def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
     return found
 
 
-def _full(path: Path, kept: str) -> StoreError:
-    return StoreError(
-        f"{path} cannot grow: the disk is full or failing.", kept=kept, fix="Free some space and try again."
-    )
-
-
-def _damaged(path: Path, kept: str) -> StoreError:
-    fix = "Move the file away to start a new one; `sqlite3 FILE .recover` may save its rows."
-    return StoreError(f"{path} is damaged and cannot be read.", kept=kept, fix=fix)
+def _failure(path: Path, code: int, kept: str = "Nothing was changed.") -> StoreError:
+    what, fix = _TOLD[code]
+    return StoreError(f"{path} {what}", kept=kept, fix=fix)
 
 
 def _code(error: sqlite3.Error) -> int:
     """SQLite's primary result code."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-
-
-def _unwritable(path: Path, kept: str) -> StoreError:
-    return StoreError(
-        f"{path} cannot be written.",
-        kept=kept,
-        fix="Make the file and its folder writable, or set ECOSHELL_HOME to a folder that is.",
-    )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from ecoshell.budget import Account, Amount, Ask, CapState, Hold, Scope, Settlement, limit_reached
+from ecoshell.budget import Account, Ask, Hold, Settlement, limit_reached
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.messages import Usage
@@ -32,42 +32,33 @@ class Sharing:
         self._freed = asyncio.Event()
         """Set, and replaced by another, at the next end of a hold."""
 
-    async def hold(self, whole: Callable[[], Awaitable[Hold]], cut: Callable[[], Awaitable[Hold]]) -> Hold:
-        """Reserve the whole of a call, or what there is room for when no other call holds anything."""
+    async def fit(self, attempt: Callable[[], Awaitable[T]], last: Callable[[], Awaitable[T]] | None = None) -> T:
+        """Do what raises LimitReached where there is no room as soon as there is; `last` where no call holds any."""
         async with self._line:
-            hold = await self._as_soon_as_it_fits(whole, cut)
-            self._held.add(hold.entry)
-            return hold
+            while True:
+                freed = self._freed
+                try:
+                    done = await attempt()
+                except LimitReached:
+                    if self._held or freed.is_set():
+                        await freed.wait()
+                    elif last is None:
+                        raise
+                    else:
+                        attempt, last = last, None
+                    continue
+                if isinstance(done, Hold):
+                    self._held.add(done.entry)
+                return done
 
-    async def pay(self, pay: Callable[[], Awaitable[T]]) -> T:
-        """Do what raises LimitReached where there is no room, once there is or no other call holds anything."""
-        async with self._line:
-            return await self._as_soon_as_it_fits(pay, pay)
-
-    def ended(self, hold: Hold) -> None:
-        """A call is over: what it had held is spent or free again."""
+    def ended(self, hold: Hold, by: Hold | None = None) -> None:
+        """A call is over, and what it had held is spent or free again; `by` has taken the hold's place."""
         if hold.entry in self._held:
             self._held.remove(hold.entry)
+            if by is not None:
+                self._held.add(by.entry)
             self._freed.set()
             self._freed = asyncio.Event()
-
-    def replaced(self, hold: Hold, by: Hold) -> None:
-        """A hold has taken another's place."""
-        if hold.entry in self._held:
-            self._held.add(by.entry)
-            self.ended(hold)
-
-    async def _as_soon_as_it_fits(self, attempt: Callable[[], Awaitable[T]], last: Callable[[], Awaitable[T]]) -> T:
-        """Try whenever a hold has ended; when there is none, `last` tells how it is."""
-        while True:
-            freed = self._freed
-            try:
-                return await attempt()
-            except LimitReached:
-                if not self._held and not freed.is_set():
-                    break
-            await freed.wait()
-        return await last()
 
 
 _present: ContextVar[Sharing | None] = ContextVar("sharing", default=None)
@@ -113,7 +104,7 @@ class Gate:
     async def hold(self, ask: Ask) -> Hold:
         """Reserve the worst case of a call; raises LimitReached, PriceUnknown, ModelBarred or StoreError."""
         reserve, uncut = partial(self._reserve, self.ledger.hold), replace(ask, min_tokens=ask.max_tokens)
-        return await shared().hold(partial(reserve, uncut), partial(reserve, ask))
+        return await shared().fit(partial(reserve, uncut), partial(reserve, ask))
 
     async def set_aside(self, ask: Ask) -> Hold:
         """Reserve the price of the final answer, in place of what the same turn had set aside before."""
@@ -122,7 +113,7 @@ class Gate:
     async def hold_final(self, aside: Hold, ask: Ask) -> Hold:
         """Turn what was set aside into the final call; always fits when that call is no larger."""
         hold = await self._reserve(self.ledger.exchange, aside, ask)
-        shared().replaced(aside, by=hold)
+        shared().ended(aside, by=hold)
         return hold
 
     async def settle(
@@ -150,41 +141,17 @@ class Gate:
 
     async def charge_tool(self, account: Account, tool: str, nano: int) -> None:
         """Pay for one use of a tool; raises LimitReached when a cap does not leave that much."""
-        await shared().pay(lambda: finished(asyncio.to_thread(self.ledger.charge_tool, account, tool, nano)))
+        await shared().fit(lambda: finished(asyncio.to_thread(self.ledger.charge_tool, account, tool, nano)))
 
     async def require(self, account: Account, nano: int) -> None:
         """Raise LimitReached when a cap does not leave this much; nothing is reserved by asking."""
 
         async def look() -> None:
-            for cap in await self.caps(account):
+            for cap in await asyncio.to_thread(self.ledger.caps, account.session, account.turn):
                 if cap.unit == "usd" and nano > cap.left:
                     raise limit_reached(cap, nano)
 
-        await shared().pay(look)
-
-    async def attribute(self, entry: int, tool: str) -> None:
-        """Note which tool a settled call was about."""
-        await asyncio.to_thread(self.ledger.attribute, entry, tool)
-
-    async def bar(self, model: str, reason: str) -> None:
-        """Refuse the model under every cap from now on."""
-        await finished(asyncio.to_thread(self.ledger.bar, model, reason))
-
-    async def caps(self, account: Account) -> tuple[CapState, ...]:
-        """The caps over this account's turn, as they stand now."""
-        return await asyncio.to_thread(self.ledger.caps, account.session, account.turn)
-
-    async def caps_at_rest(self, account: Account) -> tuple[CapState, ...]:
-        """The same, as if the turn's calls that are under way took nothing."""
-        return await asyncio.to_thread(self.ledger.caps_at_rest, account.session, account.turn)
-
-    async def set_cap(self, account: Account, scope: Scope, amount: Amount | None) -> None:
-        """Set a cap, or remove the scope's caps with None; turn and session caps are those of the account's session."""
-        await finished(asyncio.to_thread(self.ledger.set_cap, account.session, scope, amount))
-
-    async def adopt_cap(self, scope: Scope, amount: Amount | None) -> None:
-        """Take over a day's or a month's cap from the settings, where it is new there or has changed."""
-        await finished(asyncio.to_thread(self.ledger.adopt_cap, scope, amount))
+        await shared().fit(look)
 
     async def _reserve(self, operation: Callable[P, Hold], *args: P.args, **kwargs: P.kwargs) -> Hold:
         working = asyncio.ensure_future(asyncio.to_thread(operation, *args, **kwargs))

@@ -151,9 +151,13 @@ class TeamLedger(Ledger):
         """End the leases of this user's shells that died: what their calls took, or held, counts as spent; the rest is
         free again. Gives how many there were.
         """
-        died = [lease for lease in self.leases() if _died(lease)]
+        died: list[str] = []
+        for lease in self.leases():
+            host, pid, _ = lease.rsplit(":", 2)
+            if host == socket.gethostname()[:60] and not alive(int(pid)):  # of another machine's that is not known
+                died.append(lease)
         for lease in died:
-            cap, entries = self.lower_lease(lease), self.entries_of(lease)
+            cap, entries = self.lease_cap(lease, lower=True), self.entries_of(lease)
             for first in range(0, len(entries), _AT_ONCE):
                 self.server.settle(lease, None, [_told(entry) for entry in entries[first : first + _AT_ONCE]])
             self.server.settle(lease, None, [], cap.limit, close=True)
@@ -181,8 +185,9 @@ class TeamLedger(Ledger):
 
     def _reserved(self, ask: Ask, place: Callable[[Ask], Hold], freed: Callable[[Account], int] = lambda _: 0) -> Hold:
         """A reservation from a lease, which is taken or grows where it has to; `freed` is what the new one replaces."""
-        if ask.price is None:
-            self._require_no_caps(ask)
+        if ask.price is None:  # a call that nobody can price, where no cap of the team's stands
+            for share in self.server.shares(self.project, ask.account.model):
+                raise price_unknown(ask.account.model, _state(share))
             return place(ask)
         lease = self._leases.get(ask.account.model)
         if lease is None:
@@ -198,7 +203,14 @@ class TeamLedger(Ledger):
                 lease = self._lease_of(ask.account.model)
                 here = _within(ask, lease.id)
                 free = freed(here.account)
-                least, whole = self._needed(here, free)
+                output = ask.max_tokens
+                try:
+                    output = fitting_output(here, self.own_caps(ask.account.session, ask.account.turn))
+                except LimitReached:
+                    if not free:
+                        raise
+                least = ask.price.worst(ask.prompt_tokens, min(ask.floor, output))
+                whole = ask.price.worst(ask.prompt_tokens, output)
                 refused = self._grow(lease, least - free, whole - free)
                 if refused is None:
                     continue
@@ -208,22 +220,6 @@ class TeamLedger(Ledger):
                     if hit.scope != LEASE:
                         raise
                     self._refuse(refused, least, free)
-
-    def _needed(self, ask: Ask, freed: int) -> tuple[int, int]:
-        """The least and the most that a call may cost under the user's own caps; raises LimitReached."""
-        assert ask.price is not None
-        output = ask.max_tokens
-        try:
-            output = fitting_output(ask, self.own_caps(ask.account.session, ask.account.turn))
-        except LimitReached:
-            if not freed:
-                raise
-        return ask.price.worst(ask.prompt_tokens, min(ask.floor, output)), ask.price.worst(ask.prompt_tokens, output)
-
-    def _require_no_caps(self, ask: Ask) -> None:
-        """Raise PriceUnknown for a call that nobody can price, where a cap of the team's stands."""
-        for share in self.server.shares(self.project, ask.account.model):
-            raise price_unknown(ask.account.model, _state(share))
 
     def _lease_of(self, model: str) -> _Lease:
         """The lease of this model's calls; a new one was granted nothing yet."""
@@ -248,9 +244,7 @@ class TeamLedger(Ledger):
             pace = (cap.spent - lease.spent) * _SECONDS_AHEAD // max(1, int(time.monotonic() - lease.since))
             amounts = (used + least, used + whole, used + whole + max(pace, _CALLS_AHEAD * whole))
             try:
-                granted = self._request(
-                    lease, lambda calls: self.server.lease(lease.id, lease.requests, self._of(lease), amounts, calls)
-                )
+                granted = self._request(lease, amounts)
             except ServerAway as away:
                 away.kept = _AWAY
                 return away
@@ -263,16 +257,30 @@ class TeamLedger(Ledger):
             others = [one for one in self._leases.values() if one is not lease and self.lease_cap(one.id).left]
             if granted.granted >= used + whole or not others:
                 return refused
-            for one in others:  # what this process has for other models is not idle where it is needed
-                self._give_back(one)
+            try:
+                for one in others:  # what this process has for other models is not idle where it is needed
+                    self._give_back(one)
+            except ServerAway as away:
+                away.kept = _AWAY
+                return away if refused else False  # what was granted is enough for the call, cut short
             return self._grow(lease, least, whole)
 
-    def _request(self, lease: _Lease, send: Callable[[list[dict[str, Any]]], Granted]) -> Granted:
-        """Ask the server something about a lease, and tell it of calls on the way."""
+    def _request(
+        self,
+        lease: _Lease,
+        amounts: tuple[int, int, int] | None = None,
+        *,
+        keep: int | None = None,
+        close: bool = False,
+    ) -> Granted:
+        """Ask the server for these amounts in a lease, or give back what is beyond `keep`; it is told of calls, too."""
         ids = lease.untold[:_AT_ONCE]
         calls = [_told(entry) for entry in self.entries_of(lease.id, ids)] if ids else []
         lease.requests += 1
-        granted = send(calls)
+        if amounts is None:
+            granted = self.server.settle(lease.id, lease.requests, calls, keep, close=close)
+        else:
+            granted = self.server.lease(lease.id, lease.requests, (self.project, lease.model), amounts, calls)
         del lease.untold[: len(ids)]
         lease.since = time.monotonic()
         self._heard(lease, granted)
@@ -289,18 +297,13 @@ class TeamLedger(Ledger):
 
     def _give_back(self, lease: _Lease, *, close: bool = False) -> None:
         """Tell the server of all calls, and give back what is neither spent nor held."""
-        cap = self.lower_lease(lease.id)
+        cap = self.lease_cap(lease.id, lower=True)
         if lease.untold and not lease.requests:  # calls that no room was needed for, and that took some
-            amounts = (cap.limit, cap.limit, cap.limit)
-            self._request(
-                lease, lambda calls: self.server.lease(lease.id, lease.requests, self._of(lease), amounts, calls)
-            )
+            self._request(lease, (cap.limit, cap.limit, cap.limit))
         if lease.requests:
             while len(lease.untold) > _AT_ONCE:
-                self._request(lease, lambda calls: self.server.settle(lease.id, lease.requests, calls))
-            ends = close and not cap.held
-            settle = partial(self.server.settle, lease.id, keep=cap.limit, close=ends)
-            self._request(lease, lambda calls: settle(number=lease.requests, calls=calls))
+                self._request(lease)
+            self._request(lease, keep=cap.limit, close=close and not cap.held)
         if close and not cap.held:
             self.set_lease(lease.id, None)
 
@@ -317,9 +320,6 @@ class TeamLedger(Ledger):
 
     def _capped(self, caps: tuple[CapState, ...]) -> bool:
         return bool(self._shares) or any(cap.scope != LEASE for cap in caps)
-
-    def _of(self, lease: _Lease) -> tuple[str, str]:
-        return self.project, lease.model
 
     def shared_caps(self) -> tuple[CapState, ...]:
         """The team's caps, as if what is free in this process's leases were free."""
@@ -379,9 +379,3 @@ def _told(entry: Entry, *, reconciled: bool = False) -> dict[str, Any]:
         "output": usage.output,
         "reasoning": usage.reasoning,
     }
-
-
-def _died(lease: str) -> bool:
-    """Whether the process that took a lease runs no more; of another machine's that is not known."""
-    host, pid, _ = lease.rsplit(":", 2)
-    return host == socket.gethostname()[:60] and not alive(int(pid))

@@ -27,7 +27,6 @@ from ecoshell.budget import (
     limit_reached,
     price_from_json,
     price_to_json,
-    set_by_admin,
 )
 from ecoshell.budget.database import Database
 from ecoshell.errors import ModelBarred, StoreError, UsageError
@@ -82,35 +81,6 @@ _SUMS = """SUM(spent_nano) AS spent,
 FROM entries"""
 _ADDED = ("seconds", "estimate_nano", "estimate_input", "estimate_output")
 """Columns that later versions have added."""
-
-
-def cost_rows(db: sqlite3.Connection, by: By, session: str | None = None) -> tuple[CostRow, ...]:
-    """One row for each key, of all entries or of one session's, in the order in which the keys first appear."""
-    only = "" if session is None else "AND session = :session"
-    found = db.execute(
-        f"SELECT {by} AS key, {_sums(db)} WHERE state != 'released' {only} GROUP BY {by} ORDER BY MIN(id)",
-        {"session": session},
-    )
-    return tuple(_row(row) for row in found)
-
-
-def turn_rows(db: sqlite3.Connection, session: str) -> dict[int, CostRow]:
-    """One row for each turn of a session, by its number; the key is the session's.
-
-    What a summary of /compact cost is left out: it was written after the turn it is booked under.
-    """
-    found = db.execute(
-        f"""SELECT session AS key, turn, {_sums(db)} WHERE state != 'released' AND role != 'compact'
-        AND session = ? GROUP BY turn""",
-        (session,),
-    )
-    return {row["turn"]: _row(row) for row in found}
-
-
-def _sums(db: sqlite3.Connection) -> str:
-    """What is added up; of a file that only an older version could write, nothing of the columns added since."""
-    columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
-    return _SUMS.format(**{name: name if name in columns else "NULL" for name in _ADDED})
 
 
 def _row(row: sqlite3.Row) -> CostRow:
@@ -221,7 +191,7 @@ class Entry:
             return (*lines, f"≈ {counts}, by a tokenizer{price}")
         if self.price is None:
             return (f"{self.usage.input:,} input, {self.usage.output:,} output", _usd(self.spent_nano))
-        lines = self.price.arithmetic(self.usage)
+        lines = self.price.arithmetic(self.price.parts(self.usage))
         if self.spent_nano != self.price.cost(self.usage):
             lines = (*lines, f"set by hand to {_usd(self.spent_nano)}")
         if self.overrun_nano or self.overrun_tokens:
@@ -231,7 +201,7 @@ class Entry:
     def _worst_case(self) -> tuple[str, ...]:
         if self.price is None:
             return (f"at most {self.held_input:,} input, {self.held_output:,} output", _usd(self.held_nano))
-        return self.price.worst_arithmetic(self.held_input, self.held_output)
+        return self.price.arithmetic(self.price.worst_parts(self.held_input, self.held_output))
 
 
 def _usd(nano: int | None) -> str:
@@ -316,26 +286,6 @@ def _caps_over(db: sqlite3.Connection, session: str, turn: int, day: str, lease:
     return tuple(sorted(caps, key=lambda cap: (_ORDER.index(cap.scope), cap.unit != "usd")))
 
 
-def _under_way(db: sqlite3.Connection, session: str, turn: int, pid: int) -> tuple[int, int]:
-    """Nano-dollars and tokens that calls of a turn hold which this process has under way."""
-    row = db.execute(
-        """SELECT COALESCE(SUM(held_nano), 0), COALESCE(SUM(held_input + held_output), 0) FROM entries
-        WHERE state = 'held' AND session = ? AND turn = ? AND pid = ?""",
-        (session, turn, pid),
-    ).fetchone()
-    return row[0], row[1]
-
-
-def _lease_cap(db: sqlite3.Connection, lease: str) -> CapState:
-    """A lease that is not there was granted nothing."""
-    row = db.execute(
-        """SELECT COALESCE((SELECT amount FROM caps WHERE scope = 'lease' AND owner = :lease), 0),
-        COALESCE(SUM(spent_nano), 0), COALESCE(SUM(held_nano), 0) FROM totals WHERE scope = 'lease' AND key = :lease""",
-        {"lease": lease},
-    ).fetchone()
-    return CapState(LEASE, "usd", *row)
-
-
 def _add(db: sqlite3.Connection, row: sqlite3.Row, now: Counted, before: Counted) -> None:
     difference = tuple(new - old for new, old in zip(now, before, strict=True))
     if not any(difference):
@@ -359,21 +309,15 @@ _ORDER = (*SCOPES, LEASE)
 _FROM_SETTINGS = "(settings)"
 """Owner of the caps that remember what the settings last said; they limit nothing themselves."""
 
-Clock = Callable[[], datetime]
 
-
-def _now() -> datetime:
-    return datetime.now().astimezone()
-
-
-class Ledger:
+class Ledger(Database):
     """Reserves and settles under the caps; every method is one transaction and may be called from any thread.
 
     Raises StoreError when the file is locked, full, read-only or damaged.
     """
 
-    def __init__(self, path: Path, *, clock: Clock = _now, busy_seconds: float = 10.0) -> None:
-        self._database = Database(
+    def __init__(self, path: Path, *, clock: Callable[[], datetime] = datetime.now, busy_seconds: float = 10.0) -> None:
+        super().__init__(
             path,
             schema=SCHEMA,
             version=_VERSION,
@@ -381,38 +325,25 @@ class Ledger:
             busy_seconds=busy_seconds,
         )
         self._clock = clock
-        if self._database.writable:  # what dead processes had set aside is given back: for it nothing was ever sent
-            with self._database.writing(_AS_BEFORE) as db:
+        if self.writable:  # what dead processes had set aside is given back: for it nothing was ever sent
+            with self.writing(_AS_BEFORE) as db:
                 for row in db.execute("SELECT * FROM entries WHERE state = 'aside'").fetchall():
                     if not alive(row["pid"]):
                         _change(db, row, {"state": "released"})
-
-    @property
-    def writable(self) -> bool:
-        """Whether calls can be reserved; costs and caps of a file that cannot be written can still be read."""
-        return self._database.writable
-
-    def require_writable(self, kept: str = "") -> None:
-        """Raise StoreError when a reservation made now would not be found again."""
-        self._database.require_writable(kept)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
 
     def hold(self, ask: Ask) -> Hold:
         """Reserve the worst case of a call, with `max_tokens` lowered to what every cap leaves.
 
         Raises LimitReached, PriceUnknown or ModelBarred.
         """
-        with self._database.writing(_NOT_SENT) as db:
+        with self.writing(_NOT_SENT) as db:
             caps = self._caps_for(db, ask.account, self._today())
             return self._place(db, ask, fitting_output(ask, caps), "held")
 
     def set_aside(self, ask: Ask) -> Hold:
         """Reserve what the turn's final answer may cost, in place of what this turn had set aside before."""
         account = ask.account
-        with self._database.writing(_NOT_SENT) as db:
+        with self.writing(_NOT_SENT) as db:
             mine = (account.session, account.turn, os.getpid())
             pending = "SELECT * FROM entries WHERE state = 'aside' AND session = ? AND turn = ? AND pid = ?"
             for row in db.execute(pending, mine).fetchall():
@@ -422,7 +353,7 @@ class Ledger:
 
     def exchange(self, old: Hold, ask: Ask) -> Hold:
         """Put a call in the place of a hold for which nothing was sent; it always fits when it is no larger."""
-        with self._database.writing(_NOT_SENT) as db:
+        with self.writing(_NOT_SENT) as db:
             row = _find(db, old.entry)
             if row["state"] not in ("held", "aside"):  # released meanwhile, so there is no place to take
                 caps = self._caps_for(db, ask.account, self._today())
@@ -444,7 +375,7 @@ class Ledger:
 
         A report of more than was held is recorded as an overrun and bars the model. `seconds` is what the call took.
         """
-        with self._database.writing(_STILL_HELD) as db:
+        with self.writing(_STILL_HELD) as db:
             row = _find(db, hold.entry)
             if row["state"] != "held":
                 raise StoreError(f"Entry {hold.entry} of the ledger is {row['state']} already.", kept=_AS_BEFORE)
@@ -466,14 +397,14 @@ class Ledger:
 
     def release(self, hold: Hold) -> None:
         """Give a hold back in full, because nothing was sent; does nothing when it is settled or given back already."""
-        with self._database.writing(_STILL_HELD) as db:
+        with self.writing(_STILL_HELD) as db:
             row = _find(db, hold.entry)
             if row["state"] in ("held", "aside"):
                 _change(db, row, {"state": "released"})
 
     def charge_tool(self, account: Account, tool: str, nano: int) -> int:
         """Pay for one use of a tool, and give the entry; raises LimitReached when a cap does not leave that much."""
-        with self._database.writing("Nothing was charged and the tool was not run.") as db:
+        with self.writing("Nothing was charged and the tool was not run.") as db:
             for cap in _caps_over(db, account.session, account.turn, self._today(), account.lease):
                 if cap.unit == "usd" and nano > cap.left:
                     raise limit_reached(cap, nano)
@@ -481,41 +412,40 @@ class Ledger:
             paid = {"purpose": "tool", "model": "", "tool": tool, "held_nano": nano, "spent_nano": nano}
             return _insert(db, {**columns, **paid, "state": "settled", "held_input": 0, "held_output": 0})
 
-    def attribute(self, entry: int, tool: str) -> None:
-        """Note which tool a settled call was about."""
-        with self._database.writing(_AS_BEFORE) as db:
-            db.execute("UPDATE entries SET tool = ? WHERE id = ?", (tool, entry))
+    def caps(self, session: str, turn: int, *, at_rest: bool = False) -> tuple[CapState, ...]:
+        """The caps that stand over a session's turn now: the user's own, and those that are shared with others.
 
-    def caps(self, session: str, turn: int) -> tuple[CapState, ...]:
-        """The caps that stand over a session's turn now: the user's own, and those that are shared with others."""
-        return (*self.own_caps(session, turn), *self.shared_caps())
+        `at_rest` is as if the turn's calls that are under way here took nothing.
+        """
+        shared = self.shared_caps()
+        with self.reading() as db:
+            caps = (*_caps_over(db, session, turn, self._today()), *shared)
+            if not at_rest:
+                return caps
+            held = db.execute(
+                """SELECT COALESCE(SUM(held_nano), 0) AS usd, COALESCE(SUM(held_input + held_output), 0) AS tokens
+                FROM entries WHERE state = 'held' AND session = ? AND turn = ? AND pid = ?""",
+                (session, turn, os.getpid()),
+            ).fetchone()
+        return tuple(replace(cap, held=max(0, cap.held - held[cap.unit])) for cap in caps)
 
     def own_caps(self, session: str, turn: int) -> tuple[CapState, ...]:
         """Those of the user alone."""
-        with self._database.reading() as db:
+        with self.reading() as db:
             return _caps_over(db, session, turn, self._today())
 
     def shared_caps(self) -> tuple[CapState, ...]:
         """Those of a team; here there is none."""
         return ()
 
-    def caps_at_rest(self, session: str, turn: int) -> tuple[CapState, ...]:
-        """The same, as if the turn's calls that are under way here took nothing."""
-        shared = self.shared_caps()
-        with self._database.reading() as db:
-            caps = (*_caps_over(db, session, turn, self._today()), *shared)
-            nano, tokens = _under_way(db, session, turn, os.getpid())
-        held = {"usd": nano, "tokens": tokens}
-        return tuple(replace(cap, held=max(0, cap.held - held[cap.unit])) for cap in caps)
-
     def set_cap(self, session: str, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's with None; day and month are the user's, turn and session the session's."""
         if scope not in SCOPES:
             raise UsageError(
-                f"The cap of {scope} is a team's.", fix=f"An administrator sets it: {set_by_admin(scope)}."
+                f"The cap of {scope} is a team's.", fix=f"An administrator sets it: ecoshell budget set {scope} AMOUNT."
             )
         owner = session if scope in ("turn", "session") else ""
-        with self._database.writing(_AS_BEFORE) as db:
+        with self.writing(_AS_BEFORE) as db:
             if amount is None:
                 db.execute("DELETE FROM caps WHERE scope = ? AND owner = ?", (scope, owner))
             else:
@@ -529,7 +459,7 @@ class Ledger:
         """
         wanted = None if amount is None else (amount.unit, amount.value)
         remember = "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)"
-        with self._database.writing(_AS_BEFORE) as db:
+        with self.writing(_AS_BEFORE) as db:
             query = "SELECT unit, amount FROM caps WHERE scope = ? AND owner = ?"
             found = db.execute(query, (scope, _FROM_SETTINGS)).fetchone()
             before: tuple[str, int] | None = None if found is None else (found["unit"], found["amount"])
@@ -545,17 +475,17 @@ class Ledger:
 
     def bar(self, model: str, reason: str) -> None:
         """Refuse the model under every cap from now on."""
-        with self._database.writing(_AS_BEFORE) as db:
+        with self.writing(_AS_BEFORE) as db:
             self._bar(db, model, reason)
 
     def unbar(self, model: str) -> None:
         """Allow the model again."""
-        with self._database.writing(_AS_BEFORE) as db:
+        with self.writing(_AS_BEFORE) as db:
             db.execute("DELETE FROM barred WHERE model = ?", (model,))
 
     def barred(self) -> dict[str, str]:
         """The barred models, and why."""
-        with self._database.reading() as db:
+        with self.reading() as db:
             return {row["model"]: row["reason"] for row in db.execute("SELECT model, reason FROM barred ORDER BY at")}
 
     def reconcile(self, entry: int, actual: Amount | Usage) -> Settlement:
@@ -563,7 +493,7 @@ class Ledger:
 
         Raises UsageError when there is no such entry, it never was a call, or its call is still running.
         """
-        with self._database.writing(_AS_BEFORE) as db:
+        with self.writing(_AS_BEFORE) as db:
             row = _find(db, entry)
             kept = entry_from_row(row)
             if kept.state in ("aside", "released") or kept.purpose == "tool":
@@ -585,29 +515,45 @@ class Ledger:
 
     def unreconciled(self) -> tuple[Entry, ...]:
         """Calls that count in full because nobody knows what they took: no usage reported, or their process died."""
-        with self._database.reading() as db:
+        with self.reading() as db:
             found = db.execute("SELECT * FROM entries WHERE state IN ('held', 'unreported') ORDER BY id").fetchall()
         listed = (entry_from_row(row) for row in found)
         return tuple(entry for entry in listed if entry.state == "unreported" or not alive(entry.pid))
 
     def rows(self, by: By, session: str | None = None) -> tuple[CostRow, ...]:
-        """What was spent and is held, added up by this key; in all, or in one session."""
-        with self._database.reading() as db:
-            return cost_rows(db, by, session)
+        """What was spent and is held, added up by this key: of all, or of one session.
+
+        The keys are in the order in which they first appear.
+        """
+        only = "" if session is None else "AND session = :session"
+        grouped = f"state != 'released' {only} GROUP BY {by} ORDER BY MIN(id)"
+        return tuple(cost for _, cost in self._sums(by, grouped, session))
 
     def session_row(self, session: str) -> CostRow | None:
         """What one session spent and holds; None when it has made no call."""
-        with self._database.reading() as db:
-            return next(iter(cost_rows(db, "session", session)), None)
+        return next(iter(self.rows("session", session)), None)
 
     def turn_rows(self, session: str) -> dict[int, CostRow]:
-        """What each turn of a session spent and holds, by its number."""
-        with self._database.reading() as db:
-            return turn_rows(db, session)
+        """What each turn of a session spent and holds, by its number.
+
+        What a summary of /compact cost is left out: it was written after the turn it is booked under.
+        """
+        grouped = "state != 'released' AND role != 'compact' AND session = :session GROUP BY turn"
+        return dict(self._sums("session", grouped, session))
+
+    def _sums(self, by: str, grouped: str, session: str | None) -> list[tuple[int, CostRow]]:
+        """The sums of each group by its turn; of a file that only an older version could write, nothing of columns
+        added since.
+        """
+        with self.reading() as db:
+            columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
+            sums = _SUMS.format(**{name: name if name in columns else "NULL" for name in _ADDED})
+            found = db.execute(f"SELECT {by} AS key, turn, {sums} WHERE {grouped}", {"session": session})
+            return [(row["turn"], _row(row)) for row in found]
 
     def entry(self, entry: int) -> Entry:
         """One entry; raises UsageError when there is none with this number."""
-        with self._database.reading() as db:
+        with self.reading() as db:
             return entry_from_row(_find(db, entry))
 
     def last(self, session: str) -> Entry | None:
@@ -615,7 +561,7 @@ class Ledger:
         query = (
             "SELECT * FROM entries WHERE session = ? AND state NOT IN ('aside', 'released') ORDER BY id DESC LIMIT 1"
         )
-        with self._database.reading() as db:
+        with self.reading() as db:
             row = db.execute(query, (session,)).fetchone()
         return None if row is None else entry_from_row(row)
 
@@ -623,38 +569,43 @@ class Ledger:
         """What this process has set aside for the account's turn, of the same lease."""
         query = """SELECT COALESCE(SUM(held_nano), 0) FROM entries
             WHERE state = 'aside' AND session = ? AND turn = ? AND pid = ? AND lease = ?"""
-        with self._database.reading() as db:
+        with self.reading() as db:
             return db.execute(query, (account.session, account.turn, os.getpid(), account.lease)).fetchone()[0]
 
     def set_lease(self, lease: str, nano: int | None) -> None:
         """Cap what is reserved from a lease, at what it was granted in all; None once it has ended."""
-        with self._database.writing(_AS_BEFORE) as db:
+        with self.writing(_AS_BEFORE) as db:
             if nano is None:
                 db.execute("DELETE FROM caps WHERE scope = 'lease' AND owner = ?", (lease,))
             else:
                 db.execute("INSERT OR REPLACE INTO caps VALUES ('lease', ?, 'usd', ?)", (lease, nano))
 
-    def lower_lease(self, lease: str) -> CapState:
-        """Leave a lease what was spent and is held of it, so that nothing more is reserved from it."""
-        with self._database.writing(_AS_BEFORE) as db:
-            cap = _lease_cap(db, lease)
-            lowered = replace(cap, limit=min(cap.limit, cap.spent + cap.held))
-            db.execute("UPDATE caps SET amount = ? WHERE scope = 'lease' AND owner = ?", (lowered.limit, lease))
-            return lowered
+    def lease_cap(self, lease: str, *, lower: bool = False) -> CapState:
+        """What a lease was granted, nothing where it is not there, and what is used of it.
 
-    def lease_cap(self, lease: str) -> CapState:
-        """What a lease was granted, and what is used of it."""
-        with self._database.reading() as db:
-            return _lease_cap(db, lease)
+        `lower` leaves it what was spent and is held of it, so that nothing more is reserved from it.
+        """
+        with self.writing(_AS_BEFORE) if lower else self.reading() as db:
+            row = db.execute(
+                """SELECT COALESCE((SELECT amount FROM caps WHERE scope = 'lease' AND owner = :lease), 0),
+                COALESCE(SUM(spent_nano), 0), COALESCE(SUM(held_nano), 0)
+                FROM totals WHERE scope = 'lease' AND key = :lease""",
+                {"lease": lease},
+            ).fetchone()
+            cap = CapState(LEASE, "usd", *row)
+            if lower:
+                cap = replace(cap, limit=min(cap.limit, cap.spent + cap.held))
+                db.execute("UPDATE caps SET amount = ? WHERE scope = 'lease' AND owner = ?", (cap.limit, lease))
+            return cap
 
     def leases(self) -> tuple[str, ...]:
         """The leases that have not ended, of every process."""
-        with self._database.reading() as db:
+        with self.reading() as db:
             return tuple(row["owner"] for row in db.execute("SELECT owner FROM caps WHERE scope = 'lease'"))
 
     def entries_of(self, lease: str, ids: Collection[int] | None = None) -> tuple[Entry, ...]:
         """The calls of a lease, or those of these numbers; what was given back is left out."""
-        with self._database.reading() as db:
+        with self.reading() as db:
             query = "SELECT * FROM entries WHERE lease = ? AND state NOT IN ('aside', 'released')"
             if ids is None:
                 found = db.execute(query, (lease,)).fetchall()
@@ -665,7 +616,7 @@ class Ledger:
     def verify(self) -> tuple[str, ...]:
         """Recount every entry and name each total that disagrees; empty when the ledger is sound."""
         sums: dict[tuple[str, str], tuple[int, ...]] = {}
-        with self._database.reading() as db:
+        with self.reading() as db:
             for row in db.execute("SELECT * FROM entries"):
                 for key in _scope_keys(row["session"], row["turn"], row["day"], row["lease"]).items():
                     sums[key] = tuple(map(sum, zip(sums.get(key, _NOTHING), _counted(row), strict=True)))

@@ -6,8 +6,8 @@ Every operation is one round trip and one transaction on the server. psycopg is 
 import os
 import socket
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ecoshell import secrecy
 from ecoshell.budget.ledger import CostRow
-from ecoshell.errors import EcoshellError, StoreError, UsageError
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import Usage
 
 if TYPE_CHECKING:
@@ -253,42 +253,45 @@ class TeamServer:
             self._connection = None
 
     def _no_ledger(self) -> StoreError:
+        database = urlsplit(self.address).path.strip("/") or "of this name"
         return StoreError(
-            f"The database {self._database} has no ledger of a team.",
+            f"The database {database} has no ledger of a team.",
             fix="Its owner makes one: ecoshell budget init. Or correct [budget] ledger.",
         )
 
-    @property
-    def _database(self) -> str:
-        return urlsplit(self.address).path.strip("/") or "of this name"
-
-    def _errors(self, fix: str = _FIX_MEMBER) -> "_Explaining":
-        return _Explaining(self, fix)
-
-    def explained(self, error: Exception, fix: str) -> EcoshellError:
-        """What psycopg says, as an error with a way out, `fix` where a right is lacking; the password is not in it."""
-        import psycopg
-
-        state = getattr(error, "sqlstate", None) or ""
-        said = secrecy.masked(str(error).strip().rpartition("FATAL:")[2].strip().partition("\n")[0])
-        where = urlsplit(self.address).hostname or "the local socket"
-        if state in _NO_LEDGER:
-            return self._no_ledger()
-        if state == "42501":
-            return StoreError(f"The team's ledger at {where} refuses: {said}.", fix=fix)
-        if state == "42704":
-            return _NoRole(f"The team's ledger at {where} refuses: {said}.")
-        kind, what, fix = StoreError, "failed", ""
-        if "password" in said or state.startswith("28"):
-            what = "does not let you in"
-            fix = "Give the right one in PGPASSWORD, in ~/.pgpass (HOST:PORT:DATABASE:PERSON:PASSWORD), or with "
-            fix += f"`keyring set {_SERVICE} {self.address}`."
-        elif "does not exist" in said and not state:
-            what, fix = "cannot be opened", "Correct [budget] ledger."
-        elif isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-            kind, what = ServerAway, "cannot be reached"
-            fix = "Try again when the server is there, or correct [budget] ledger; a local model costs nothing."
-        return kind(f"The team's ledger at {where} {what}: {said}.", fix=fix)
+    @contextmanager
+    def _errors(self, fix: str = _FIX_MEMBER) -> Generator[None]:
+        """Say what psycopg says as an error with a way out, `fix` where a right is lacking; no password is in it."""
+        try:
+            import psycopg
+        except ImportError as error:
+            raise StoreError(
+                "A team's ledger needs psycopg, which is not installed.",
+                fix="Install it: pip install 'ecoshell[team]'.",
+            ) from error
+        try:
+            yield
+        except (psycopg.Error, OSError) as error:
+            state = getattr(error, "sqlstate", None) or ""
+            said = secrecy.masked(str(error).strip().rpartition("FATAL:")[2].strip().partition("\n")[0])
+            where = f"The team's ledger at {urlsplit(self.address).hostname or 'the local socket'}"
+            if state in _NO_LEDGER:
+                raise self._no_ledger() from error
+            if state == "42501":
+                raise StoreError(f"{where} refuses: {said}.", fix=fix) from error
+            if state == "42704":
+                raise _NoRole(f"{where} refuses: {said}.") from error
+            kind, what, fix = StoreError, "failed", ""
+            if "password" in said or state.startswith("28"):
+                what = "does not let you in"
+                fix = "Give the right one in PGPASSWORD, in ~/.pgpass (HOST:PORT:DATABASE:PERSON:PASSWORD), or with "
+                fix += f"`keyring set {_SERVICE} {self.address}`."
+            elif "does not exist" in said and not state:
+                what, fix = "cannot be opened", "Correct [budget] ledger."
+            elif isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+                kind, what = ServerAway, "cannot be reached"
+                fix = "Try again when the server is there, or correct [budget] ledger; a local model costs nothing."
+            raise kind(f"{where} {what}: {said}.", fix=fix) from error
 
 
 class ServerAway(StoreError):
@@ -297,29 +300,6 @@ class ServerAway(StoreError):
 
 class _NoRole(StoreError):
     """The database knows nobody of a name."""
-
-
-class _Explaining:
-    """Turns psycopg's errors into those of ecoshell."""
-
-    def __init__(self, server: TeamServer, fix: str) -> None:
-        self._server = server
-        self._fix = fix
-
-    def __enter__(self) -> None:
-        try:
-            import psycopg  # noqa: F401  # pyright: ignore[reportUnusedImport] - so that its absence is told here
-        except ImportError as error:
-            raise StoreError(
-                "A team's ledger needs psycopg, which is not installed.",
-                fix="Install it: pip install 'ecoshell[team]'.",
-            ) from error
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        import psycopg
-
-        if isinstance(error, (psycopg.Error, OSError)):
-            raise self._server.explained(error, self._fix) from error
 
 
 def require_address(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ _SELF_HOSTED = frozenset({"ollama", "ollama_chat", "lemonade", "lm_studio", "lla
 _HOSTED_AFTER_ALL = "-cloud"
 """How the names end that an Ollama server passes on to Ollama's own machines."""
 
-_BETWEEN = (" ", "\n", "\r", "\t", ",", ":")
+_BETWEEN = re.compile(r"[ \n\r\t,:]*")
 """What stands between the names and values of a JSON object."""
 
 _SOURCE = "litellm's price file"
@@ -47,7 +48,10 @@ ASSUMED_FREE = Price(ZERO_PRICE.rates, source="assumed, as its server is on this
 
 
 class PriceBook:
-    """Prices and facts by litellm's model names; `user` prices win. Nothing is read before a model is looked up."""
+    """Prices and facts by litellm's model names; `user` prices win. Nothing is read before a model is looked up.
+
+    An entry of the file is cut out and parsed alone where that can be, since parsing 3 MB would stall a screen.
+    """
 
     def __init__(
         self,
@@ -57,15 +61,15 @@ class PriceBook:
         here: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`here` says of a model nobody knows whether its server is on this machine, and so taken to cost nothing."""
-        self._user = dict(user or {})
+        self.user = dict(user or {})
+        """What the person says that models cost."""
         self._here = here
         self._file = file
-        self._shelf: _Shelf | None = None
 
     def price(self, model: str) -> Price | None:
         """What the model costs; None when nobody says."""
-        if model in self._user:
-            return self._user[model]
+        if model in self.user:
+            return self.user[model]
         found = self._lookup(model)
         if found is None:
             prefix, _, own = model.partition("/")
@@ -73,11 +77,7 @@ class PriceBook:
                 return ZERO_PRICE
             return ASSUMED_FREE if self._here(model) else None
         name, entry = found
-        return self._user.get(name) or price_of(name, entry)
-
-    def given(self, model: str) -> Price | None:
-        """What the person says it costs; the file is not asked."""
-        return self._user.get(model)
+        return self.user.get(name) or _price(name, entry)
 
     def facts(self, model: str) -> ModelFacts | None:
         """Context size, output limit and the like; None for a model the file does not have."""
@@ -86,68 +86,44 @@ class PriceBook:
 
     def names(self) -> tuple[str, ...]:
         """Every model one can talk with, sorted: those of the file and those the user gave a price."""
-        everything = self._open().everything()
-        return tuple(sorted({*self._user, *(name for name, entry in everything.items() if _talks(entry))}))
+        return tuple(sorted({*self.user, *(name for name, entry in self._everything.items() if _talks(entry))}))
 
     def of_provider(self, provider: str) -> Iterator[tuple[ModelFacts, Price | None]]:
         """Facts and prices of one provider's models, in the file's order, the provider written before each name."""
-        for name, entry in self._open().of_provider(provider):
+        for name, entry in self._entries_of(provider):
             if _talks(entry):
                 full = name if name.startswith(f"{provider}/") else f"{provider}/{name}"
-                yield _facts(full, entry), self._user.get(full) or self._user.get(name) or price_of(name, entry)
+                yield _facts(full, entry), self.user.get(full) or self.user.get(name) or _price(name, entry)
 
     def _lookup(self, model: str) -> tuple[str, Entry] | None:
         """The entry by its exact name, without its provider prefix, or with the one prefix there is."""
-        shelf = self._open()
-        entry = shelf.entry(model)
+        entry = self._entry(model)
         if entry is not None:
             return (model, entry) if _talks(entry) else None
         prefix, slash, bare = model.partition("/")
-        if slash:
-            entry = shelf.entry(bare)
-            if entry is None or not _talks(entry) or not _is_of(entry, prefix):
-                return None
-            return bare, entry
-        owners = [name for name in shelf.prefixed(model) if _talks(shelf.everything()[name])]
-        return (owners[0], shelf.everything()[owners[0]]) if len(owners) == 1 else None
+        if slash:  # litellm splits some providers into kinds, such as `vertex_ai-llama_models`
+            entry = self._entry(bare)
+            owner = str((entry or {}).get("litellm_provider", ""))
+            kinds = (f"{prefix}-", f"{prefix}_")
+            same = owner in (prefix, f"text-completion-{prefix}") or owner.startswith(kinds)
+            return (bare, entry) if entry is not None and _talks(entry) and same else None
+        if f'/{model}"'.encode() not in self._raw:
+            return None
+        owners = [one for one in self._everything.items() if one[0].partition("/")[2] == model and _talks(one[1])]
+        return owners[0] if len(owners) == 1 else None
 
-    def _open(self) -> "_Shelf":
-        if self._shelf is None:
-            file, found = self._file, importlib.util.find_spec("litellm")
-            if file is None and found is not None and found.origin:
-                packaged = Path(found.origin).parent / _FILE_NAME
-                file = packaged if packaged.is_file() else None
-            self._shelf = _Shelf(file)
-        return self._shelf
-
-
-class _Shelf:
-    """The price file in memory; one entry is cut out and parsed alone, since parsing 3 MB would stall a screen."""
-
-    def __init__(self, file: Path | None) -> None:
-        self._raw = file.read_bytes() if file is not None else b"{}"
-        self._indented = self._raw.startswith(b'{\n    "')
-        self._everything: dict[str, Entry] | None = None
-
-    def entry(self, name: str) -> Entry | None:
-        if self._everything is not None or not self._indented:
-            return self.everything().get(name)
+    def _entry(self, name: str) -> Entry | None:
+        if not self._apart:
+            return self._everything.get(name)
         for margin in _MARGINS:
             key = margin + f"{json.dumps(name)}: {{".encode()
             if (start := self._raw.find(key)) >= 0:
                 return self._cut(start + len(key) - 1)
         return None
 
-    def prefixed(self, bare: str) -> tuple[str, ...]:
-        """Names that are a provider's prefix and this name."""
-        if f'/{bare}"'.encode() not in self._raw:
-            return ()
-        return tuple(name for name in self.everything() if name.partition("/")[2] == bare)
-
-    def of_provider(self, provider: str) -> Iterator[tuple[str, Entry]]:
-        """Entries of one provider with their names, each parsed alone."""
-        if self._everything is not None or not self._indented:
-            found = self.everything().items()
+    def _entries_of(self, provider: str) -> Iterator[tuple[str, Entry]]:
+        if not self._apart:
+            found = self._everything.items()
             yield from ((name, entry) for name, entry in found if entry.get("litellm_provider") == provider)
             return
         mark, at = f'\n        "litellm_provider": {json.dumps(provider)}'.encode(), 0
@@ -157,15 +133,42 @@ class _Shelf:
             colon = self._raw.index(b": {", start)
             yield json.loads(self._raw[start:colon]), self._cut(colon + len(b": "))
 
+    @cached_property
+    def _raw(self) -> bytes:
+        file, found = self._file, importlib.util.find_spec("litellm")
+        if file is None and found is not None and found.origin:
+            packaged = Path(found.origin).parent / _FILE_NAME
+            file = packaged if packaged.is_file() else None
+        return file.read_bytes() if file is not None else b"{}"
+
+    @property
+    def _apart(self) -> bool:
+        """Whether entries are parsed one by one: the file is indented as it should be, and not parsed yet."""
+        return "_everything" not in vars(self) and self._raw.startswith(b'{\n    "')
+
     def _cut(self, start: int) -> Entry:
         """The entry whose opening brace is there."""
         return json.loads(self._raw[start : self._raw.index(b"\n    }", start)] + b"}", parse_float=Decimal)
 
-    def everything(self) -> dict[str, Entry]:
-        if self._everything is None:
-            entries = _members(self._raw.decode())
-            self._everything = {name: cast("Entry", entry) for name, entry in entries if isinstance(entry, dict)}
-        return self._everything
+    @cached_property
+    def _everything(self) -> dict[str, Entry]:
+        """All entries, each parsed alone: one parse of 3 MB would keep all other threads waiting."""
+        text, decoder = self._raw.decode(), json.JSONDecoder(parse_float=Decimal)
+        found: dict[str, Entry] = {}
+        at = _behind(text, text.index("{") + 1)
+        while not text.startswith("}", at):
+            name, at = decoder.raw_decode(text, at)
+            value, at = decoder.raw_decode(text, _behind(text, at))
+            if isinstance(value, dict):
+                found[name] = cast("Entry", value)
+            at = _behind(text, at)
+        return found
+
+
+def _behind(text: str, at: int) -> int:
+    """Where the next value begins, behind white space and what separates."""
+    between = _BETWEEN.match(text, at)
+    return between.end() if between else at
 
 
 def _facts(name: str, entry: Entry) -> ModelFacts:
@@ -178,13 +181,23 @@ def _facts(name: str, entry: Entry) -> ModelFacts:
     )
 
 
-def price_of(name: str, entry: Entry) -> Price | None:
-    """The price an entry of the file gives; None where it names none, or leaves a part of the bill out."""
+def _price(name: str, entry: Entry) -> Price | None:
+    """The price an entry of the file gives; None where it names none, or leaves a part of the bill out.
+
+    Rates of longer prompts are in `tiered_pricing`, or in fields such as `…_above_128k_tokens`.
+    """
     if entry.get("litellm_provider") in _SELF_HOSTED:
         return None if name.endswith(_HOSTED_AFTER_ALL) else ZERO_PRICE
     if "citation_cost_per_token" in entry:
         return None  # bills tokens that nobody can count before
-    tiers = _tiers(entry)
+    base = _rates(entry, "")
+    found = [(0, base)]
+    if ranges := entry.get("tiered_pricing"):
+        found = [(int(record["range"][0]), _rates(record, "")) for record in ranges]
+    elif base is not None:
+        sizes = [match[1] for field in entry if (match := _ABOVE.fullmatch(field))]
+        found += [(int(size) * 1000, _rates(entry, f"_above_{size}k_tokens", base)) for size in sizes]
+    tiers = sorted((Tier(above, rates) for above, rates in found if rates), key=lambda tier: tier.above)
     # A hosted model whose output is free is one whose price the file does not know.
     if not tiers or not tiers[0].rates.output:
         return None
@@ -193,20 +206,6 @@ def price_of(name: str, entry: Entry) -> Price | None:
     if searches and (entry.get("litellm_provider") == "perplexity" or "-search-" in name):  # with every call
         fee += max(Decimal(str(cost)) for cost in searches.values())
     return Price(tiers[0].rates, tuple(tiers[1:]), _SOURCE, fee)
-
-
-def _tiers(entry: Entry) -> list[Tier]:
-    """The base rates, then those of longer prompts: of `tiered_pricing`, or fields such as `…_above_128k_tokens`."""
-    base = _rates(entry, "")
-    if ranges := entry.get("tiered_pricing"):
-        found = [(int(record["range"][0]), _rates(record, "")) for record in ranges]
-    elif base is None:
-        return []
-    else:
-        sizes = [match[1] for name in entry if (match := _ABOVE.fullmatch(name))]
-        found = [(int(size) * 1000, _rates(entry, f"_above_{size}k_tokens", base)) for size in sizes]
-        found.append((0, base))
-    return sorted((Tier(above, rates) for above, rates in found if rates), key=lambda tier: tier.above)
 
 
 def _rates(entry: Entry, suffix: str, base: Rates | None = None) -> Rates | None:
@@ -243,31 +242,7 @@ def _talks(entry: Entry) -> bool:
     return entry.get("mode") in _CHAT_MODES
 
 
-def _is_of(entry: Entry, provider: str) -> bool:
-    """Whether the entry belongs to this provider; litellm splits some into kinds, such as `vertex_ai-llama_models`."""
-    owner = str(entry.get("litellm_provider", ""))
-    return owner in (provider, f"text-completion-{provider}") or owner.startswith((f"{provider}-", f"{provider}_"))
-
-
 def _count(entry: Entry, *names: str) -> int | None:
     """The first of these fields that is a count."""
     values = (entry.get(name) for name in names)
     return next((int(value) for value in values if isinstance(value, (int, Decimal)) and value > 0), None)
-
-
-def _members(text: str) -> Iterator[tuple[str, Any]]:
-    """The members of a JSON object, each parsed alone: one parse of 3 MB would keep all other threads waiting."""
-    decoder = json.JSONDecoder(parse_float=Decimal)
-    at = _after(text, text.index("{") + 1)
-    while not text.startswith("}", at):
-        name, at = decoder.raw_decode(text, at)
-        value, at = decoder.raw_decode(text, _after(text, at))
-        yield name, value
-        at = _after(text, at)
-
-
-def _after(text: str, at: int) -> int:
-    """Where the next value begins, behind white space and what separates."""
-    while text.startswith(_BETWEEN, at):
-        at += 1
-    return at

@@ -179,10 +179,9 @@ class MeteredModel:
                 if listener.endless:
                     # A model that ignores `max_tokens` cannot be kept within a cap, and the whole reservation counts.
                     call.usage = None
-                    name = self.traits.name
-                    await self._gate.bar(name, "it went on past max_tokens and was cut off")
-                    told = f"{name} went on past max_tokens and was cut off; it is not called under a cap any more."
-                    call.emit(Notice(told))
+                    name, reason = self.traits.name, "went on past max_tokens and was cut off"
+                    await finished(asyncio.to_thread(self._gate.ledger.bar, name, f"it {reason}"))
+                    call.emit(Notice(f"{name} {reason}; it is not called under a cap any more."))
                     return Reply("".join(listener.said), cut=True)
         raise ModelBroken(f"{self.traits.name} ended its stream without an answer.", fix="Ask again.")
 

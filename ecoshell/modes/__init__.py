@@ -1,5 +1,6 @@
 """Modes: who thinks. One model (single), three roles (umi), or a small one step by step; here is how each is asked."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -245,7 +246,8 @@ async def ask_for_draft(
     `make` makes the request that ends in a text.
     """
     grammar = ""
-    if task.grammar is not None and model.traits.local and (plans := task.grammar()):
+    plans = await asyncio.to_thread(task.grammar) if task.grammar is not None and model.traits.local else ""
+    if plans:
         from ecoshell.models.grammar import MAX_ANSWER
 
         answer = rf'root ::= plan | "Answer: " [^\x00]{{1,{MAX_ANSWER}}}'

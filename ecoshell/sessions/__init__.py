@@ -74,35 +74,22 @@ class SessionChoices:
     workspace: str
 
 
-class SessionStore:
+class SessionStore(Database):
     """Sessions and their events; every method is one short transaction and may be called from any thread.
 
     Raises StoreError when the file is locked, full, read-only or damaged.
     """
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0, clock: Callable[[], float] = time.time) -> None:
-        self._database = Database(path, schema=SCHEMA, version=VERSION, busy_seconds=busy_seconds)
+        super().__init__(path, schema=SCHEMA, version=VERSION, busy_seconds=busy_seconds)
         self._clock = clock
         self._begun: dict[str, tuple[str, str, float, float, str, str]] = {}
         """Rows of sessions in which nothing has happened yet."""
 
-    @property
-    def writable(self) -> bool:
-        """Whether anything can be kept; sessions of a file that cannot be written can still be read."""
-        return self._database.writable
-
-    def require_writable(self, kept: str = "") -> None:
-        """Raise StoreError when what is written now would not be found again."""
-        self._database.require_writable(kept)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
-
     def create(self, *, workspace: str, model: str) -> str:
         """Begin a session; returns its id, such as `k3f9-2q`. It is written with the first thing that happens in it."""
         now = self._clock()
-        with self._database.reading() as db:
+        with self.reading() as db:
             while True:
                 letters = "".join(secrets.choice(_LETTERS) for _ in range(6))
                 session = f"{letters[:4]}-{letters[4:]}"
@@ -119,7 +106,7 @@ class SessionStore:
         started = [event for event in events if isinstance(event, TurnStarted)]
         question, model = (started[0].question, _storable(started[-1].model)) if started else ("", "")
         lines = [json.dumps(to_json(event), separators=(",", ":")) for event in events]
-        with self._database.writing(_IN_MEMORY) as db:
+        with self.writing(_IN_MEMORY) as db:
             self._write_begun(db, session)
             db.execute(
                 """INSERT INTO sessions VALUES (?, ?, ?, ?, '', ?) ON CONFLICT DO UPDATE
@@ -173,7 +160,7 @@ class SessionStore:
             ORDER BY seq LIMIT {_PAGE}"""
         pattern = (_written(TextArrived),) if pieces else ()
         while True:
-            with self._database.reading() as db:
+            with self.reading() as db:
                 rows = db.execute(query, (session, first, last, *pattern)).fetchall()
             for row in rows:
                 event = _event(row["json"])
@@ -186,12 +173,12 @@ class SessionStore:
     def damaged(self, session: str) -> tuple[int, ...]:
         """The places of events that cannot be read as JSON any more; the first event has place 1."""
         query = "SELECT seq FROM events WHERE session = ? AND NOT json_valid(json) ORDER BY seq"
-        with self._database.reading() as db:
+        with self.reading() as db:
             return tuple(row["seq"] for row in db.execute(query, (session,)).fetchall())
 
     def list(self, limit: int = 50) -> tuple[SessionInfo, ...]:
         """The sessions in which anything happened, the last used first."""
-        with self._database.reading() as db:
+        with self.reading() as db:
             rows = db.execute(
                 """SELECT * FROM sessions WHERE EXISTS (SELECT 1 FROM events WHERE session = id)
                 ORDER BY updated DESC, id LIMIT ?""",
@@ -202,13 +189,13 @@ class SessionStore:
     def with_any(self, kind: type[Event]) -> tuple[str, ...]:
         """The ids of the sessions in which such an event has happened, the earliest first."""
         query = "SELECT session FROM events WHERE json GLOB ? GROUP BY session ORDER BY MIN(at), session"
-        with self._database.reading() as db:
+        with self.reading() as db:
             return tuple(row["session"] for row in db.execute(query, (_written(kind),)).fetchall())
 
     def find(self, beginning: str) -> str:
         """The id that begins like this; raises UsageError when there is none, or more than one."""
         wanted = beginning.strip().lower()
-        with self._database.reading() as db:
+        with self.reading() as db:
             rows = db.execute(
                 "SELECT id FROM sessions WHERE substr(id, 1, ?) = ? ORDER BY updated DESC LIMIT ?",
                 (len(wanted), _storable(wanted), _MOST_NAMED + 1),
@@ -228,7 +215,7 @@ class SessionStore:
 
     def info(self, session: str) -> SessionInfo:
         """What is known of a session; raises UsageError when there is none with this id."""
-        with self._database.reading() as db:
+        with self.reading() as db:
             row = db.execute("SELECT * FROM sessions WHERE id = ?", (session,)).fetchone()
         if row is None and session not in self._begun:
             raise _no_session(session)
@@ -238,7 +225,7 @@ class SessionStore:
         """What to go on with; raises UsageError when there is no such session."""
         info = self.info(session)
         query = "SELECT json FROM events WHERE session = ? AND json GLOB ? ORDER BY seq DESC LIMIT 1"
-        with self._database.reading() as db:
+        with self.reading() as db:
             row = db.execute(query, (session, _written(TurnStarted))).fetchone()
         last = _event(row["json"]) if row else None
         if not isinstance(last, TurnStarted):
@@ -250,7 +237,7 @@ class SessionStore:
         """The id of the session last used in a folder; raises UsageError when there is none."""
         query = """SELECT id FROM sessions WHERE workspace = ? AND EXISTS (SELECT 1 FROM events WHERE session = id)
             ORDER BY updated DESC, id LIMIT 1"""
-        with self._database.reading() as db:
+        with self.reading() as db:
             row = db.execute(query, (_storable(workspace),)).fetchone()
         if row is None:
             told = f"There is no session in {workspace} yet."
@@ -265,7 +252,7 @@ class SessionStore:
         """Give a session another title; raises UsageError when it is empty or there is no such session."""
         if not title.strip():
             raise UsageError("The title is empty.", fix="Give one, such as: fix the readme.")
-        with self._database.writing(_AS_BEFORE) as db:
+        with self.writing(_AS_BEFORE) as db:
             self._write_begun(db, session)
             line = visible_line(title, _LONGEST_TITLE)
             renamed = db.execute("UPDATE sessions SET title = ? WHERE id = ?", (line, session)).rowcount
@@ -279,7 +266,7 @@ class SessionStore:
 
     def delete(self, session: str) -> None:
         """Remove a session and all its events; raises UsageError when there is no such session."""
-        with self._database.writing(_AS_BEFORE) as db:
+        with self.writing(_AS_BEFORE) as db:
             deleted = db.execute("DELETE FROM sessions WHERE id = ?", (session,)).rowcount
             db.execute("DELETE FROM events WHERE session = ?", (session,))
         if not deleted:

@@ -6,7 +6,6 @@ It is not kept in the project, or a repository could come with its own approvals
 import hashlib
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,38 +24,35 @@ class ProjectRules:
 
     def rules(self, workspace: Path) -> tuple[str, ...]:
         """What is allowed in this project; raises StoreError when the file is damaged or cannot be read."""
-        return tuple(rule for rule in self._read().get(_key(workspace), ()) if not rule.startswith(_INSTRUCTIONS))
+        kept = self._read().get(os.path.realpath(workspace), ())
+        return tuple(rule for rule in kept if not rule.startswith(_INSTRUCTIONS))
 
     def allow(self, workspace: Path, rule: str) -> None:
         """Add a rule; the file is replaced as a whole. Raises StoreError when it cannot be."""
-        everything = self._read()
-        key = _key(workspace)
-        if rule in everything.get(key, ()):
-            return
-        everything[key] = (*everything.get(key, ()), rule)
-        self._write(everything)
+        everything, project = self._read(), os.path.realpath(workspace)
+        kept = everything.get(project, ())
+        if rule not in kept:
+            self._write({**everything, project: (*kept, rule)})
 
     def trusts(self, workspace: Path, text: str) -> bool | None:
         """What was said of these instructions of the project; None where it is not known. Raises StoreError."""
-        said = self._said(self._read().get(_key(workspace), ()))
-        return said == f"trusted:{_digest(text)}" if said.endswith(_digest(text)) else None
+        said = self._said(workspace)
+        trusted, refused = (_word(text, trusted=told) for told in (True, False))
+        return said == trusted if said in (trusted, refused) else None
 
     def asked(self, workspace: Path) -> bool:
         """Whether something was said of instructions of the project, these or others; raises StoreError."""
-        return bool(self._said(self._read().get(_key(workspace), ())))
+        return bool(self._said(workspace))
 
     def trust(self, workspace: Path, text: str, *, trusted: bool) -> None:
         """Keep what is said of these instructions, in the place of what was said of others; raises StoreError."""
-        everything = self._read()
-        others = (rule for rule in everything.get(_key(workspace), ()) if not rule.startswith(_INSTRUCTIONS))
-        word = f"{_INSTRUCTIONS}{'trusted' if trusted else 'refused'}:{_digest(text)}"
-        everything[_key(workspace)] = (*others, word)
-        self._write(everything)
+        word = _word(text, trusted=trusted)
+        self._write({**self._read(), os.path.realpath(workspace): (*self.rules(workspace), word)})
 
-    @staticmethod
-    def _said(rules: Iterable[str]) -> str:
-        """The word and the digest that are kept; empty where nothing was said."""
-        return next((rule.removeprefix(_INSTRUCTIONS) for rule in rules if rule.startswith(_INSTRUCTIONS)), "")
+    def _said(self, workspace: Path) -> str:
+        """What is kept of the project's instructions; empty where nothing was said."""
+        kept = self._read().get(os.path.realpath(workspace), ())
+        return next((rule for rule in kept if rule.startswith(_INSTRUCTIONS)), "")
 
     def _read(self) -> dict[str, tuple[str, ...]]:
         try:
@@ -93,9 +89,6 @@ class ProjectRules:
             ) from error
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _key(workspace: Path) -> str:
-    return os.path.realpath(workspace)
+def _word(text: str, *, trusted: bool) -> str:
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{_INSTRUCTIONS}{'trusted' if trusted else 'refused'}:{digest}"

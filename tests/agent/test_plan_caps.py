@@ -113,12 +113,12 @@ async def reasons(play, *standing):
     """The reasons a plan gives as these caps stand one after another, and once the last of them were told."""
     found = []
     async with play([]) as shell:
-        now = iter(standing)
+        now, caps_now = iter(standing), shell.deps.budget.caps
 
-        async def caps_at_rest():
-            return next(now)
+        async def caps(*, at_rest=False):
+            return next(now) if at_rest else await caps_now()
 
-        shell.deps.budget.caps_at_rest = caps_at_rest
+        shell.deps.budget.caps = caps
         plan = await shell.conversation.foresee("How many lines has notes.txt?")
         for _ in standing[1:]:
             await plan.renew()

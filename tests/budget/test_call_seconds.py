@@ -2,12 +2,15 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from unprivileged import read_only_folder
+
 from ecoshell.budget import Account, Ask
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.ledger import SCHEMA, Ledger, cost_rows
+from ecoshell.budget.ledger import SCHEMA, Ledger
 from ecoshell.messages import Usage
 
 MakeAsk = Callable[..., Ask]
@@ -59,7 +62,7 @@ def test_a_ledger_of_an_older_version_is_taken_over_and_its_times_are_unknown(pa
 
 
 def test_costs_of_a_file_that_cannot_be_taken_over_are_told_without_the_time(path: Path) -> None:
-    db = old_file(path)
-    (row,) = cost_rows(db, "role")
+    old_file(path).close()
+    with read_only_folder(path) as folder, closing(Ledger(folder / path.name)) as ledger:
+        (row,) = ledger.rows("role")
     assert (row.spent_nano, row.usage, row.seconds, row.untimed) == (5, Usage(3, 2), None, 1)
-    db.close()

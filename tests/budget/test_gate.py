@@ -19,36 +19,35 @@ def gate(ledger: Ledger) -> Gate:
     return Gate(ledger)
 
 
-async def test_caps_are_set_and_read_through_the_gate(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    await gate.set_cap(account, "session", Amount(NANO, "usd"))
+async def test_calls_and_tools_through_the_gate_count_for_the_caps(gate: Gate, account: Account, ask: MakeAsk) -> None:
+    gate.ledger.set_cap(account.session, "session", Amount(NANO, "usd"))
     settlement = await gate.settle(await gate.hold(ask(100, 50)), Usage(10, 10), tool="read_file")
-    (cap,) = await gate.caps(account)
+    (cap,) = gate.ledger.caps(account.session, account.turn)
     assert (cap.spent, cap.held) == (settlement.spent_nano, 0)
     await gate.charge_tool(account, "search", 1)
-    await gate.attribute(settlement.entry, "write_file")
-    assert [row.key for row in gate.ledger.rows("tool")] == ["write_file", "search"]
-    await gate.set_cap(account, "session", None)
-    assert await gate.caps(account) == ()
+    assert [row.key for row in gate.ledger.rows("tool")] == ["read_file", "search"]
+    gate.ledger.set_cap(account.session, "session", None)
+    assert gate.ledger.caps(account.session, account.turn) == ()
 
 
 async def test_what_is_set_aside_pays_for_the_final_call(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    await gate.set_cap(account, "session", Amount(150_000_000, "usd"))
+    gate.ledger.set_cap(account.session, "session", Amount(150_000_000, "usd"))
     aside = await gate.set_aside(ask(100, 50))
     with pytest.raises(LimitReached):
         await gate.hold(ask(100, 50))
     final = await gate.hold_final(aside, ask(100, 50))
     assert final.max_tokens == 50
     await gate.release(final)
-    assert (await gate.caps(account))[0].left == 150_000_000
+    assert gate.ledger.caps(account.session, account.turn)[0].left == 150_000_000
 
 
 async def test_concurrent_holds_never_pass_the_cap(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    await gate.set_cap(account, "session", Amount(1_000_000_000, "usd"))
+    gate.ledger.set_cap(account.session, "session", Amount(1_000_000_000, "usd"))
     outcomes = await asyncio.gather(*(gate.hold(ask(100, 50)) for _ in range(20)), return_exceptions=True)
     refused = [outcome for outcome in outcomes if isinstance(outcome, LimitReached)]
     assert refused
     assert len(refused) < 20
-    (cap,) = await gate.caps(account)
+    (cap,) = gate.ledger.caps(account.session, account.turn)
     assert cap.held <= cap.limit
 
 
@@ -72,7 +71,7 @@ async def _turns_of_the_loop(count: int = 5) -> None:
 async def test_a_reservation_cancelled_while_it_waits_is_given_back(
     gate: Gate, account: Account, ask: MakeAsk, path: Path
 ) -> None:
-    await gate.set_cap(account, "session", Amount(NANO, "usd"))
+    gate.ledger.set_cap(account.session, "session", Amount(NANO, "usd"))
     blocked = Blocked(path)
     waiting = asyncio.create_task(gate.hold(ask()))
     await _turns_of_the_loop()
@@ -84,7 +83,7 @@ async def test_a_reservation_cancelled_while_it_waits_is_given_back(
     blocked.let_go()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert (await gate.caps(account))[0].left == NANO
+    assert gate.ledger.caps(account.session, account.turn)[0].left == NANO
     assert [entry for entry in gate.ledger.unreconciled() if entry.state == "held"] == []
 
 
@@ -106,7 +105,7 @@ async def test_a_settlement_is_finished_although_its_task_is_cancelled(
 async def test_a_refused_reservation_cancelled_meanwhile_holds_nothing(
     gate: Gate, account: Account, ask: MakeAsk, path: Path
 ) -> None:
-    await gate.set_cap(account, "session", Amount(1, "usd"))
+    gate.ledger.set_cap(account.session, "session", Amount(1, "usd"))
     blocked = Blocked(path)
     waiting = asyncio.create_task(gate.hold(ask()))
     await _turns_of_the_loop()
@@ -114,7 +113,7 @@ async def test_a_refused_reservation_cancelled_meanwhile_holds_nothing(
     blocked.let_go()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert (await gate.caps(account))[0].held == 0
+    assert gate.ledger.caps(account.session, account.turn)[0].held == 0
 
 
 async def test_the_event_loop_goes_on_while_a_reservation_waits_for_the_lock(

@@ -280,13 +280,6 @@ def test_rows_add_up_by_each_key(ledger: Ledger, ask: MakeAsk, account: Account)
     assert ledger.session_row("none") is None
 
 
-def test_a_call_can_be_attributed_to_a_tool_afterwards(ledger: Ledger, ask: MakeAsk) -> None:
-    hold = ledger.hold(ask())
-    ledger.settle(hold, Usage(1, 1))
-    ledger.attribute(hold.entry, "read_file")
-    assert ledger.entry(hold.entry).tool == "read_file"
-
-
 def test_every_entry_prints_its_own_arithmetic(ledger: Ledger, ask: MakeAsk) -> None:
     price = Price(Rates(*map(Decimal, ("3", "0.3", "3.75", "15", "15"))))
     hold = ledger.hold(ask(2000, 100, price=price))

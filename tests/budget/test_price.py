@@ -91,7 +91,7 @@ def test_a_price_kept_in_the_ledger_comes_back_the_same(price: Price) -> None:
 
 def test_the_arithmetic_names_each_bucket_and_adds_up() -> None:
     usage = Usage(input=1000, output=100, cached=600, cache_write=300, reasoning=40)
-    assert PRICE.arithmetic(usage) == (
+    assert PRICE.arithmetic(PRICE.parts(usage)) == (
         "100 fresh input × $3/M = $0.0003",
         "600 cached input × $0.30/M = $0.00018",
         "300 cache write × $3.75/M = $0.001125",
@@ -99,7 +99,7 @@ def test_the_arithmetic_names_each_bucket_and_adds_up() -> None:
         "40 reasoning × $20/M = $0.0008",
         "total $0.003305",
     )
-    assert PRICE.worst_arithmetic(1000, 10)[-1] == "total $0.00395"
+    assert PRICE.arithmetic(PRICE.worst_parts(1000, 10))[-1] == "total $0.00395"
 
 
 def test_a_local_model_costs_nothing_whatever_it_does() -> None:

@@ -23,8 +23,8 @@ def gate(ledger: Ledger) -> Gate:
     return Gate(ledger)
 
 
-async def limited(gate: Gate, account: Account, nano: int) -> None:
-    await gate.set_cap(account, "session", Amount(nano, "usd"))
+def limited(gate: Gate, account: Account, nano: int) -> None:
+    gate.ledger.set_cap(account.session, "session", Amount(nano, "usd"))
 
 
 async def held_by_now(*tasks: "asyncio.Task[Hold]") -> list[bool]:
@@ -37,7 +37,7 @@ async def held_by_now(*tasks: "asyncio.Task[Hold]") -> list[bool]:
 async def test_a_call_waits_for_the_end_of_another_and_goes_on_with_what_that_did_not_spend(
     gate: Gate, account: Account, ask: MakeAsk
 ) -> None:
-    await limited(gate, account, CALL + CALL // 2)
+    limited(gate, account, CALL + CALL // 2)
     with sharing():
         first = await gate.hold(ask(100, 50))
         second = asyncio.create_task(gate.hold(ask(100, 50)))
@@ -47,7 +47,7 @@ async def test_a_call_waits_for_the_end_of_another_and_goes_on_with_what_that_di
 
 
 async def test_a_call_that_is_given_back_makes_room_too(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    await limited(gate, account, CALL)
+    limited(gate, account, CALL)
     with sharing():
         first = await gate.hold(ask(100, 50))
         second = asyncio.create_task(gate.hold(ask(100, 50)))
@@ -59,7 +59,7 @@ async def test_a_call_that_is_given_back_makes_room_too(gate: Gate, account: Acc
 async def test_a_call_is_refused_when_nothing_is_held_that_could_come_back(
     gate: Gate, account: Account, ask: MakeAsk
 ) -> None:
-    await limited(gate, account, CALL)
+    limited(gate, account, CALL)
     with sharing():
         first = await gate.hold(ask(100, 50))
         second = asyncio.create_task(gate.hold(ask(100, 50)))
@@ -70,14 +70,14 @@ async def test_a_call_is_refused_when_nothing_is_held_that_could_come_back(
 
 
 async def test_what_others_hold_is_not_waited_for(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    await limited(gate, account, CALL)
+    limited(gate, account, CALL)
     await gate.hold(ask(100, 50))
     with sharing(), pytest.raises(LimitReached):
         await gate.hold(ask(100, 50))
 
 
 async def test_a_call_is_cut_only_where_it_would_be_alone_too(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    await limited(gate, account, CALL + 130_000_000)
+    limited(gate, account, CALL + 130_000_000)
     with sharing():
         first = await gate.hold(ask(100, 50))
         second = asyncio.create_task(gate.hold(ask(100, 50)))
@@ -89,7 +89,7 @@ async def test_a_call_is_cut_only_where_it_would_be_alone_too(gate: Gate, accoun
 async def test_a_tools_price_waits_for_room_before_and_when_it_is_paid(
     gate: Gate, account: Account, ask: MakeAsk
 ) -> None:
-    await limited(gate, account, CALL)
+    limited(gate, account, CALL)
     with sharing():
         for pay in (gate.require(account, CALL // 2), gate.charge_tool(account, "search", CALL // 2)):
             first = await gate.hold(ask(100, 50))
@@ -105,14 +105,14 @@ async def test_a_tools_price_waits_for_room_before_and_when_it_is_paid(
 async def test_calls_find_room_in_the_order_in_which_they_asked_and_never_pass_the_cap(
     gate: Gate, account: Account, ask: MakeAsk
 ) -> None:
-    await limited(gate, account, 4 * CALL)
+    limited(gate, account, 4 * CALL)
     found: list[int] = []
     most: list[int] = []
 
     async def call(number: int) -> None:
         hold = await gate.hold(ask(100, 50))
         found.append(number)
-        (cap,) = await gate.caps(account)
+        (cap,) = gate.ledger.caps(account.session, account.turn)
         most.append(cap.held + cap.spent)
         await gate.settle(hold, LITTLE)
 
@@ -120,11 +120,11 @@ async def test_calls_find_room_in_the_order_in_which_they_asked_and_never_pass_t
         await asyncio.gather(*(call(number) for number in range(12)))
     assert found == list(range(12))
     assert max(most) <= 4 * CALL
-    assert (await gate.caps(account))[0].held == 0
+    assert gate.ledger.caps(account.session, account.turn)[0].held == 0
 
 
 async def test_a_cancelled_call_leaves_the_line_and_holds_nothing(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    await limited(gate, account, CALL)
+    limited(gate, account, CALL)
     with sharing():
         first = await gate.hold(ask(100, 50))
         second, third = (asyncio.create_task(gate.hold(ask(100, 50))) for _ in range(2))
@@ -134,12 +134,12 @@ async def test_a_cancelled_call_leaves_the_line_and_holds_nothing(gate: Gate, ac
         await gate.release(first)
         await gate.release(await third)
     assert second.cancelled()
-    assert (await gate.caps(account))[0].held == 0
+    assert gate.ledger.caps(account.session, account.turn)[0].held == 0
 
 
 async def test_a_call_in_the_place_of_another_holds_that_place(gate: Gate, account: Account, ask: MakeAsk) -> None:
     """As with one that was turned away and is sent again."""
-    await limited(gate, account, CALL)
+    limited(gate, account, CALL)
     with sharing():
         again = await gate.hold_final(await gate.hold(ask(100, 50)), ask(100, 50))
         second = asyncio.create_task(gate.hold(ask(100, 50)))
@@ -151,14 +151,14 @@ async def test_a_call_in_the_place_of_another_holds_that_place(gate: Gate, accou
 async def test_caps_at_rest_leave_out_what_the_turns_calls_hold_here(
     gate: Gate, account: Account, ask: MakeAsk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await limited(gate, account, 10 * CALL)
-    await gate.set_cap(account, "turn", Amount(1_000, "tokens"))
+    limited(gate, account, 10 * CALL)
+    gate.ledger.set_cap(account.session, "turn", Amount(1_000, "tokens"))
     await gate.settle(await gate.hold(ask(100, 50)), LITTLE)
     await gate.set_aside(ask(100, 50))
     await gate.hold(ask(100, 50))
-    turn, session = await gate.caps_at_rest(account)
+    turn, session = gate.ledger.caps(account.session, account.turn, at_rest=True)
     assert (turn.held, session.held) == (150, CALL)  # what was set aside
     assert (turn.spent, session.spent) == (15, 15_000_000)
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    turn, session = await gate.caps_at_rest(account)
+    turn, session = gate.ledger.caps(account.session, account.turn, at_rest=True)
     assert (turn.held, session.held) == (300, 2 * CALL)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ecoshell.agent.model_set import DraftTask, FillTask, Foreseen, ForeseenCall, View
+from ecoshell.budget import Hold
 from ecoshell.errors import CallBroken
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, META_TOOLS, TOOL_REGISTER, Call, ToolDocument
@@ -49,7 +50,8 @@ class Stepwise:
         self.name = "stepwise" if roles == ONE_FOR_ALL else "umi"
         self.role = roles.planning
         self.model = model.traits.name
-        self.aside: None = None  # nothing is ever held
+        self.aside: Hold | None = None
+        """Nothing is ever held."""
         self._model = model
         self._chooser = Chooser(model, rank=rank, document=document, guarded=guarded)
         self._rank = rank

@@ -133,7 +133,7 @@ class ModelUnderTest(ConfiguredModelFactory):
             if scope == "session" and budget is not None:
                 given = budget
             if scope in ("day", "month"):
-                await self._session_budget.gate.adopt_cap(scope, given)
+                await asyncio.to_thread(self._session_budget.gate.ledger.adopt_cap, scope, given)
             elif given is not None:
                 await self._session_budget.set_cap(scope, given)
 
