@@ -128,8 +128,8 @@ class Agent:
         self._shell: Shell | None = None
 
     async def __aenter__(self) -> Self:
+        from ecoshell.assembly import tools_of
         from ecoshell.assembly.model_factory import lending
-        from ecoshell.assembly.parts import tools_of
         from ecoshell.assembly.shell import assemble
 
         own = self._owned
@@ -205,7 +205,7 @@ class Agent:
         return self._shell
 
     def _tools_of(self, settings: "Settings", workspace: "Workspace") -> list[Tool]:
-        from ecoshell.assembly.parts import tool_named, tools_of
+        from ecoshell.assembly import tool_named, tools_of
 
         built_in = {one.document.name: one for one in tools_of(settings, workspace)}
         chosen: list[Tool] = []

@@ -23,7 +23,7 @@ from ecoshell.messages import Attachment, Message, Observation
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.secrecy import masked
-from ecoshell.settings.project import ProjectRules
+from ecoshell.settings import ProjectRules
 from ecoshell.tools import ToolOptions
 from ecoshell.tools.builtin.commands import CommandTools, passes
 from ecoshell.tools.undo import UndoLog

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.assembly.parts import base_url, price_book
+from ecoshell.assembly import base_url, price_book
 from ecoshell.budget import ZERO_PRICE, Price
 from ecoshell.budget.pricebook import ASSUMED_FREE, PriceBook
 from ecoshell.errors import ModelMissing

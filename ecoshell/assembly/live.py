@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.dependencies import SETTING_KEYS
 from ecoshell.agent.shell import Shell
-from ecoshell.assembly.parts import presets_of, roles_of, rules_of, session_settings
+from ecoshell.assembly import presets_of, roles_of, rules_of, session_settings
 from ecoshell.budget import SCOPES, Scope, parse_amount
 from ecoshell.options import ROLES, Options, role_named
 from ecoshell.paths import user_paths

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ecoshell.agent.approval import is_trusted
 from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.model_set import Mode, ModelSet
-from ecoshell.assembly.parts import base_url, price_book
+from ecoshell.assembly import base_url, price_book
 from ecoshell.budget import Price, Rates
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker

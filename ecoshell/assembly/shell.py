@@ -18,8 +18,7 @@ from ecoshell.agent.model_set import MODES, ActiveModels
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.shell import Shell
 from ecoshell.agent.workspace import Environment, WorkspaceService
-from ecoshell.assembly.model_factory import ConfiguredModelFactory, extended
-from ecoshell.assembly.parts import (
+from ecoshell.assembly import (
     experience_of,
     load_settings,
     open_ledger,
@@ -35,6 +34,7 @@ from ecoshell.assembly.parts import (
     tools_of,
     undo_log,
 )
+from ecoshell.assembly.model_factory import ConfiguredModelFactory, extended
 from ecoshell.budget import SCOPES, parse_amount
 from ecoshell.budget.gate import Gate
 from ecoshell.catalog import Catalog
@@ -45,7 +45,7 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.plugin_host import Plugins
 from ecoshell.secrecy import begin
 from ecoshell.sessions import EventLog
-from ecoshell.settings.project import ProjectRules
+from ecoshell.settings import ProjectRules
 from ecoshell.strategies import StrategySpec
 from ecoshell.tools import Tool, ToolProvider
 from ecoshell.tools.running import keep_measuring

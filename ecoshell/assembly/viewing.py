@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from ecoshell.agent.shell import Shell
+from ecoshell.assembly import load_settings
 from ecoshell.assembly.model_factory import SCRIPT, ConfiguredModelFactory
-from ecoshell.assembly.parts import load_settings
 from ecoshell.assembly.shell import build
 from ecoshell.budget import SCOPES, ZERO_PRICE, CapState, Price, parse_amount
 from ecoshell.errors import ModelMissing

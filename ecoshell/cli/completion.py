@@ -67,7 +67,7 @@ def _completer(candidates: Candidates) -> Callable[..., list[str]]:
 
 
 def _sessions(prefix: str, before: list[str]) -> Iterable[str]:
-    from ecoshell.assembly.parts import open_store
+    from ecoshell.assembly import open_store
 
     if not user_paths().sessions_file.exists():
         return []
@@ -77,8 +77,8 @@ def _sessions(prefix: str, before: list[str]) -> Iterable[str]:
 
 def _models(prefix: str, before: list[str]) -> Iterable[str]:
     """Those of this machine and of the settings; all there are, once a name is begun."""
+    from ecoshell.assembly import load_settings, price_book
     from ecoshell.assembly.inventory import Inventory
-    from ecoshell.assembly.parts import load_settings, price_book
 
     settings = load_settings(user_paths())
     here = Inventory(settings, user_paths().models_folder, barred={}).here()
@@ -93,7 +93,7 @@ def _roles(prefix: str, before: list[str]) -> Iterable[str]:
 
 
 def _tools(prefix: str, before: list[str]) -> Iterable[str]:
-    from ecoshell.assembly.parts import load_settings, sources_of
+    from ecoshell.assembly import load_settings, sources_of
     from ecoshell.tools.workspace import Workspace, workspace_folder
 
     ground, paths = Workspace(workspace_folder()), user_paths()
@@ -103,7 +103,7 @@ def _tools(prefix: str, before: list[str]) -> Iterable[str]:
 def _thinkers(*, judges: bool) -> Iterable[str]:
     """Strategies, or judges, ours and those of plugins."""
     from ecoshell.agent.judging import JUDGES
-    from ecoshell.assembly.parts import load_settings, plugins_of
+    from ecoshell.assembly import load_settings, plugins_of
     from ecoshell.assembly.shell import STRATEGIES
 
     plugins = plugins_of(load_settings(user_paths()), user_paths(), lambda _: None)

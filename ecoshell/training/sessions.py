@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ecoshell import secrecy
-from ecoshell.assembly.parts import load_settings, open_store, sources_of
+from ecoshell.assembly import load_settings, open_store, sources_of
 from ecoshell.budget import counted
 from ecoshell.events import (
     Answer,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from ecoshell.agent.approval import ApprovalRequest
+from ecoshell.assembly import roles_of, rules_of
 from ecoshell.assembly.live import AT_ONCE, apply
-from ecoshell.assembly.parts import roles_of, rules_of
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelMissing
 from ecoshell.events import Event

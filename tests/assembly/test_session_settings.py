@@ -1,8 +1,8 @@
 import pytest
 
 from ecoshell.agent.dependencies import SETTING_KEYS
+from ecoshell.assembly import session_settings
 from ecoshell.assembly.live import AT_ONCE
-from ecoshell.assembly.parts import session_settings
 from ecoshell.options import Options
 from ecoshell.settings.schema import Settings
 

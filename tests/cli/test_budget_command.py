@@ -12,7 +12,7 @@ from keyring.backend import KeyringBackend
 from postgres import Postgres
 
 from ecoshell import secrecy
-from ecoshell.assembly.parts import load_settings, open_ledger
+from ecoshell.assembly import load_settings, open_ledger
 from ecoshell.budget import Account, Ask, Price, Rates
 from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.ledger import Ledger

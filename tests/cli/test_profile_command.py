@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from ecoshell.assembly.parts import load_settings, profiles_of
+from ecoshell.assembly import load_settings, profiles_of
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
 from ecoshell.planning.catp.costs import ProfileStore

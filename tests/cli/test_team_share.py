@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
-from ecoshell.assembly.parts import load_settings
+from ecoshell.assembly import load_settings
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget import NANO
 from ecoshell.budget.postgres import TeamServer

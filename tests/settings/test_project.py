@@ -5,7 +5,7 @@ import pytest
 from full_disk import no_file_over
 
 from ecoshell.errors import StoreError
-from ecoshell.settings.project import ProjectRules
+from ecoshell.settings import ProjectRules
 
 
 def test_a_rule_holds_in_its_project_only_and_for_the_next_process(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from ecoshell import __version__
 from ecoshell.agent.model_set import MODES
 from ecoshell.agent.shell import Shell
 from ecoshell.agent.workspace import FILE_BYTES
-from ecoshell.assembly.parts import load_settings, open_store
+from ecoshell.assembly import load_settings, open_store
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget import nano_to_usd_text
 from ecoshell.cli.editor.person import EditorPerson, NobodyThere

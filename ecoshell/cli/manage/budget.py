@@ -4,7 +4,7 @@ import argparse
 import re
 from contextlib import closing
 
-from ecoshell.assembly.parts import load_settings
+from ecoshell.assembly import load_settings
 from ecoshell.budget import amount_text, nano_to_usd_text, parse_amount
 from ecoshell.budget.postgres import TeamServer
 from ecoshell.cli.manage.show import print_json, print_table

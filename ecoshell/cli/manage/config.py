@@ -103,7 +103,7 @@ _NAMED = frozenset({("agent", "strategy"), ("plan", "judge")})
 def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, str], SettingsError]]:
     """What is wrong that only shows beside the plugins there are, by its key."""
     from ecoshell.agent.judging import JUDGES
-    from ecoshell.assembly.parts import plugins_of
+    from ecoshell.assembly import plugins_of
     from ecoshell.assembly.shell import STRATEGIES
 
     plugins = plugins_of(settings, user_paths(), warn)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.commands import dollars, spent_text
-from ecoshell.assembly.parts import load_settings, open_ledger, open_store
+from ecoshell.assembly import load_settings, open_ledger, open_store
 from ecoshell.budget import Amount, CapState, about, amount_text, counted, nano_to_usd_text, parse_amount
 from ecoshell.budget.ledger import CostRow, Entry, Ledger
 from ecoshell.cli.manage.show import print_json, print_table

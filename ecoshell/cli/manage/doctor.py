@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 from ecoshell import __version__
+from ecoshell.assembly import open_ledger, open_store
 from ecoshell.assembly.inventory import Inventory
-from ecoshell.assembly.parts import open_ledger, open_store
 from ecoshell.cli.manage.show import print_json
 from ecoshell.cli.parser import add_json
 from ecoshell.errors import EcoshellError, ModelMissing

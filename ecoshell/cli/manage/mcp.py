@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ecoshell.assembly.parts import load_settings, server_of, tool_options
+from ecoshell.assembly import load_settings, server_of, tool_options
 from ecoshell.budget import counted
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import Parser, add_actions

@@ -8,8 +8,8 @@ from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
+from ecoshell.assembly import load_settings, open_ledger
 from ecoshell.assembly.inventory import Inventory
-from ecoshell.assembly.parts import load_settings, open_ledger
 from ecoshell.budget import Price, plain
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ecoshell.assembly.parts import load_settings, rules_of, sources_of, tool_named
+from ecoshell.assembly import load_settings, rules_of, sources_of, tool_named
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json, warn
 from ecoshell.errors import ToolError, UsageError

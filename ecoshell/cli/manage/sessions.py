@@ -5,7 +5,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from ecoshell.assembly.parts import open_store, undo_log
+from ecoshell.assembly import open_store, undo_log
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError

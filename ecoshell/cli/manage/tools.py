@@ -3,7 +3,7 @@
 import argparse
 from contextlib import suppress
 
-from ecoshell.assembly.parts import load_settings, sources_of, tool_named
+from ecoshell.assembly import load_settings, sources_of, tool_named
 from ecoshell.budget import counted
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json, warn

@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.assembly.parts import load_settings
+from ecoshell.assembly import load_settings
 from ecoshell.errors import ModelUnavailable, UsageError
 from ecoshell.options import Options
 from ecoshell.paths import user_paths

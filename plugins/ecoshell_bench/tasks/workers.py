@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ecoshell import __version__
-from ecoshell.assembly.parts import open_ledger
+from ecoshell.assembly import open_ledger
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.options import Options
 from ecoshell.paths import Paths

@@ -21,7 +21,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.assembly.parts import tools_of
+from ecoshell.assembly import tools_of
 from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Observation
 from ecoshell.paths import Paths

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
 
 from ecoshell.agent.dependencies import SessionBudget
-from ecoshell.assembly.parts import load_settings, price_book
+from ecoshell.assembly import load_settings, price_book
 from ecoshell.budget import NANO, ZERO_PRICE, Price
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
