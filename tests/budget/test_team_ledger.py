@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
@@ -17,7 +18,7 @@ import ecoshell
 from ecoshell.budget import NANO, Account, Amount, Ask, CapState, Hold
 from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.postgres import Share, TeamServer
+from ecoshell.budget.postgres import Granted, ServerAway, Share, TeamServer
 from ecoshell.errors import BudgetError, LimitReached, PriceUnknown, StoreError
 from ecoshell.messages import Usage
 
@@ -319,6 +320,32 @@ def test_without_the_server_calls_go_on_inside_the_lease_and_then_stop_with_a_me
     ann.settle(ann.hold(ask(100, 50)), Usage(100, 50))
     ann.close()
     assert used(admin) == [((made + 1) * 150 * MILLION, 0)]
+
+
+def test_what_was_granted_counts_though_the_server_goes_away_while_more_is_looked_for(
+    tmp_path: Path, ask: MakeAsk, account: Account
+) -> None:
+    class Server:
+        """Grants the first lease all, and the others what lies between the least and the whole, and is away then."""
+
+        def __init__(self) -> None:
+            self.granted = 0
+
+        def lease(self, *given: object) -> Granted:
+            least, whole, ahead = cast("tuple[int, int, int]", given[3])
+            self.granted += 1
+            return Granted(ahead if self.granted == 1 else (least + whole) // 2, 0, False, False, ())
+
+        def settle(self, *given: object, **more: object) -> Granted:
+            raise ServerAway("The team's ledger cannot be reached.")
+
+        def shares(self, *given: object) -> tuple[Share, ...]:
+            return ()
+
+    ledger = TeamLedger(tmp_path / "ledger.sqlite", cast("TeamServer", Server()))
+    ledger.release(ledger.hold(ask(100, 50)))
+    other = replace(ask(100, 50, account=replace(account, model="other")), min_tokens=1)
+    assert 1 <= ledger.hold(other).max_tokens < 50
 
 
 def test_a_call_that_is_under_way_on_another_day_of_the_server_counts_for_the_day_it_was_reserved_on(

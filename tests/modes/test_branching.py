@@ -1,11 +1,14 @@
 """What a model is told of a parallel plan, and what is taken from its replies."""
 
+import threading
+from types import SimpleNamespace
+
 import pytest
 
 from ecoshell.agent.model_set import DraftTask, FillTask
-from ecoshell.messages import Call, Observation, ToolDocument
-from ecoshell.models import Reply
-from ecoshell.modes import call_in_question, draft_text, drafted, fill_text
+from ecoshell.messages import Call, Message, Observation, ToolDocument
+from ecoshell.models import Reply, Request
+from ecoshell.modes import ask_for_draft, call_in_question, draft_text, drafted, fill_text
 from ecoshell.planning.catp.tpl import parse
 from ecoshell.strategies import Step, Thought
 
@@ -81,3 +84,24 @@ def test_a_path_that_the_question_names_for_each_use_is_taken_from_it(use, path)
 )
 def test_what_leaves_a_choice_is_for_the_model(tool, question, more):
     assert call_in_question(FillTask("count_text", tool, "", uses=2, **more), question) is None
+
+
+async def test_the_grammar_of_a_plan_is_made_beside_the_loop():
+    class Local:
+        traits = SimpleNamespace(name="local", local=True)
+
+        async def ask(self, request, emit, *, role):
+            return Reply(request.grammar)
+
+    async def make(text):
+        return Request((Message("user", text),), want="text", max_tokens=9)
+
+    threads = []
+
+    def grammar():
+        threads.append(threading.current_thread())
+        return "root ::= [0-9]"
+
+    reply = await ask_for_draft(Local(), DraftTask(grammar=grammar), make, lambda event: None, role="planner")
+    assert "plan ::= [0-9]" in reply.text
+    assert threads != [threading.main_thread()]
