@@ -65,8 +65,11 @@ class Single:
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
         self._temperature = temperature
-        self._held = model.traits.calls_undeclared
+
+    @property
+    def _held(self) -> bool:
         """Whether the model's calls are held to a grammar, as those of files on this machine are."""
+        return self._model.traits.calls_undeclared
 
     @property
     def _weak(self) -> bool:

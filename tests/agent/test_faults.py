@@ -38,7 +38,7 @@ class OneChoice:
 
 
 async def test_a_turn_ends_though_the_ledger_is_locked_when_it_ends(play, monkeypatch):
-    async def locked():
+    async def locked(**how):
         raise LOCKED
 
     async with asyncio.timeout(120), play([finish("ok"), finish("ok")]) as shell:
@@ -52,7 +52,7 @@ async def test_a_turn_ends_though_the_ledger_is_locked_when_it_ends(play, monkey
 async def test_a_turn_that_is_stopped_twice_still_ends(play, monkeypatch):
     stuck = asyncio.Event()
 
-    async def slow():
+    async def slow(**how):
         stuck.set()
         await asyncio.sleep(600)
         return ()
