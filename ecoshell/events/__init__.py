@@ -144,7 +144,7 @@ class CostWanted(Event):
     role: str
     model: str
     low_nano: int
-    """A step that finds its whole prompt cached and answers shortly, in SHORT_ANSWER tokens (agent/spending)."""
+    """A step that finds its whole prompt cached and answers shortly, in SHORT_ANSWER tokens (agent/approval)."""
     high_nano: int
     """The worst case, which is what will be reserved."""
     threshold_nano: int
