@@ -36,7 +36,7 @@ from ecoshell.assembly import (
 )
 from ecoshell.assembly.model_factory import ConfiguredModelFactory, extended
 from ecoshell.budget import SCOPES, parse_amount
-from ecoshell.budget.gate import Gate
+from ecoshell.budget.gate import Gate, finished
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
@@ -289,7 +289,7 @@ async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") 
     given = {scope: getattr(settings.budget, scope) for scope in SCOPES}
     for scope in ("day", "month"):
         cap = None if given[scope] is None else parse_amount(given[scope])
-        await asyncio.to_thread(shell.ledger.adopt_cap, scope, cap)
+        await finished(asyncio.to_thread(shell.ledger.adopt_cap, scope, cap))
     standing = {cap.scope for cap in await shell.deps.budget.caps()}
     for scope in ("turn", "session"):
         if scope == "session" and options.budget is not None:

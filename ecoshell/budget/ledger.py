@@ -539,16 +539,16 @@ class Ledger(Database):
         What a summary of /compact cost is left out: it was written after the turn it is booked under.
         """
         grouped = "state != 'released' AND role != 'compact' AND session = :session GROUP BY turn"
-        return dict(self._sums("session", grouped, session))
+        return dict(self._sums("session", grouped, session, turn="turn"))
 
-    def _sums(self, by: str, grouped: str, session: str | None) -> list[tuple[int, CostRow]]:
-        """The sums of each group by its turn; of a file that only an older version could write, nothing of columns
-        added since.
+    def _sums(self, by: str, grouped: str, session: str | None, *, turn: str = "0") -> list[tuple[int, CostRow]]:
+        """The sums of each group by its turn, where that is read; of a file that only an older version could write,
+        nothing of columns added since.
         """
         with self.reading() as db:
             columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
             sums = _SUMS.format(**{name: name if name in columns else "NULL" for name in _ADDED})
-            found = db.execute(f"SELECT {by} AS key, turn, {sums} WHERE {grouped}", {"session": session})
+            found = db.execute(f"SELECT {by} AS key, {turn} AS turn, {sums} WHERE {grouped}", {"session": session})
             return [(row["turn"], _row(row)) for row in found]
 
     def entry(self, entry: int) -> Entry:

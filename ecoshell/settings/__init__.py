@@ -48,8 +48,9 @@ class ProjectRules:
 
     def trust(self, workspace: Path, text: str, *, trusted: bool) -> None:
         """Keep what is said of these instructions, in the place of what was said of others; raises StoreError."""
-        word = _word(text, trusted=trusted)
-        self._write({**self._read(), os.path.realpath(workspace): (*self.rules(workspace), word)})
+        everything, project = self._read(), os.path.realpath(workspace)
+        others = (rule for rule in everything.get(project, ()) if not rule.startswith(_INSTRUCTIONS))
+        self._write({**everything, project: (*others, _word(text, trusted=trusted))})
 
     def _said(self, workspace: Path) -> str:
         """What is kept of the project's instructions; empty where nothing was said."""

@@ -1,6 +1,6 @@
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -445,3 +445,11 @@ def test_a_cap_from_the_settings_holds_when_it_is_new_or_changed_and_a_live_one_
     ledger.adopt_cap("day", None)
     assert day() == [7]
     ledger.close()
+
+
+def test_sums_read_nothing_of_a_call_that_they_do_not_tell(ledger: Ledger, path: Path, ask: MakeAsk) -> None:
+    ledger.settle(ledger.hold(ask(100, 50)), Usage(80, 10))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE entries SET turn = 'x'")
+    assert [row.calls for row in ledger.rows("model")] == [1]
+    assert [row.calls for row in ledger.rows("session")] == [1]

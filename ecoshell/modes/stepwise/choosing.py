@@ -119,7 +119,7 @@ class Chooser:
             return Choice(None)
         scores = await self.scores(part, names, emit, role=role, within=within)
         begins, open_ = parting.verb(part.text).split(), dict(scores)
-        for name in names:  # one that is not to be guessed at is asked for by what the part begins with
+        for name in scores:  # one that is not to be guessed at is asked for by what the part begins with
             if self._guarded(name) and verbs([self._document(name)]).isdisjoint(begins):
                 del open_[name]
         best, found = best_name(scores), None if failed else best_name(open_)
