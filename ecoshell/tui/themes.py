@@ -178,8 +178,8 @@ def read_theme(file: Path) -> Look:
             color = palette.get(key)
             if color is None or color.auto or color.ansi is not None or color.a != 1:  # it has to be one, and opaque
                 raise ValueError(f"{key} = {value!r} is not a color such as #7fb8c9")
-    if "primary" not in palettes["colors"]:
-        raise ValueError("it has no color 'primary'")
+        if name == "colors" and "primary" not in palette:
+            raise ValueError("it has no color 'primary'")
     given: Palette = {key: Color.parse(value) for key, value in (_DARK if flags["dark"] else _LIGHT).items()}
     given |= palettes["colors"]
     ground, text, primary = given["background"], given["foreground"], given["primary"]

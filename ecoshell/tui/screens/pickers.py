@@ -217,8 +217,9 @@ class ThemePicker(Picker[Look | Broken]):
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Wear what is highlighted; the one before, while it is none that works."""
-        item = self.highlighted.item if self.highlighted else None
-        self.app.wear(item.name if isinstance(item, Look) else self._worn)
+        if self.highlighted is not None:
+            item = self.highlighted.item
+            self.app.wear(item.name if isinstance(item, Look) else self._worn)
 
     def result(self, item: Look | Broken) -> str | None:
         if isinstance(item, Broken):

@@ -116,12 +116,19 @@ class SettingsScreen(Picker["SettingRow | None"]):
     def result(self, item: "SettingRow | None") -> str | None:
         """Nothing is picked here: enter changes what is highlighted."""
         if item is not None:
-            self._edit(item)
+            self._change(item)
         return None
 
     def action_restore(self) -> None:
         if self.highlighted is not None and self.highlighted.item is not None:
-            self._edit(self.highlighted.item, default=True)
+            self._change(self.highlighted.item, default=True)
+
+    def _change(self, row: "SettingRow", *, default: bool = False) -> None:
+        """Change a setting that can be; what is typed for another stays where it cannot."""
+        if row.variable:
+            self.complain(f"{row.variable} is set and wins over the file: change it there, or unset it first.")
+        else:
+            self._edit(row, default=default)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Say at once whether what is typed for a setting could be written."""
@@ -139,9 +146,7 @@ class SettingsScreen(Picker["SettingRow | None"]):
     async def _edit(self, row: "SettingRow", *, default: bool = False) -> None:
         """Give a setting its default, or change it with the control that fits it; says why where it cannot be."""
         now, choices = row.value or row.default, self._what_runs.choices.get(row.path, row.description.choices)
-        if row.variable:
-            self.complain(f"{row.variable} is set and wins over the file: change it there, or unset it first.")
-        elif default:
+        if default:
             await self._write(row, None)
         elif row.description.kind == "switch":
             await self._write(row, "false" if now == "true" else "true")
