@@ -325,7 +325,7 @@ def grant(call: Call, effects: frozenset[Effect], judged: Judgement) -> str:
     return f"{call.name}:{json.dumps(dict(call.arguments), sort_keys=True) if alone is None else alone}"
 
 
-MOST = 5
+_MOST_OFFERED = 5
 """Models offered at once."""
 SHORT_ANSWER = 64
 """Tokens of output in the low end of an estimate: a call with its arguments, or a sentence."""
@@ -467,7 +467,7 @@ class SpendApproval:
             if fits or (step.nano is not None and (present.nano is None or step.nano < present.nano)):
                 offers.append(ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits))
         offers.sort(key=lambda offer: (not offer.fits, offer.most_nano is None, offer.most_nano or 0, offer.name))
-        return tuple(offers[:MOST])
+        return tuple(offers[:_MOST_OFFERED])
 
 
 def _most(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
