@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
@@ -187,62 +187,67 @@ def build(
     complaints: list[str] = []
     usual = tools is tools_of
     plugins = plugins_of(settings, paths, complaints.append) if usual else Plugins((), complaints.append)
-    ledger, store = open_ledger(paths, settings, workspace), open_store(paths)
-    log = EventLog(store)
-    budget = SessionBudget(Gate(ledger, logged=log.flush))
-    kept = paths.files_folder
-    servers = servers_of(settings, paths, workspace, lambda: kept / budget.account().session) if usual else ()
-    with _telling(complaints):
-        catalog = _catalog(tools(settings, ground), servers, plugins, settings, ground)
-    ranker = Ranker(catalog.documents)
-    projects, user = ProjectRules(paths.approvals_file), person or NonInteractive()
-    factory = extended(model_factory, plugins)
-    # whoever names a model for a role means a mode that has roles
-    named = options.roles != ALL_ONE and settings.agent.mode == "single"
-    with _telling(complaints):
-        models = ActiveModels(
-            factory(settings, options, catalog=catalog, ranker=ranker, session_budget=budget, paths=paths),
-            options.model or settings.model,
-            mode=options.mode or ("umi" if named else settings.agent.mode),
-            roles=roles_of(settings, options),
+    with ExitStack() as opened:
+        ledger = opened.enter_context(closing(open_ledger(paths, settings, workspace)))
+        store = opened.enter_context(closing(open_store(paths)))
+        log = EventLog(store)
+        budget = SessionBudget(Gate(ledger, logged=log.flush))
+        kept = paths.files_folder
+        servers = servers_of(settings, paths, workspace, lambda: kept / budget.account().session) if usual else ()
+        with _telling(complaints):
+            catalog = _catalog(tools(settings, ground), servers, plugins, settings, ground)
+        ranker = Ranker(catalog.documents)
+        projects, user = ProjectRules(paths.approvals_file), person or NonInteractive()
+        factory = extended(model_factory, plugins)
+        # whoever names a model for a role means a mode that has roles
+        named = options.roles != ALL_ONE and settings.agent.mode == "single"
+        with _telling(complaints):
+            models = ActiveModels(
+                factory(settings, options, catalog=catalog, ranker=ranker, session_budget=budget, paths=paths),
+                options.model or settings.model,
+                mode=options.mode or ("umi" if named else settings.agent.mode),
+                roles=roles_of(settings, options),
+            )
+            chosen = session_settings(settings, options)
+            strategies = STRATEGIES.including(plugins.strategies(STRATEGIES))
+            judges = plugins.judges(JUDGES)
+            if options.strategy is not None and options.strategy not in strategies:
+                raise no_such("strategy", options.strategy, strategies)
+        complaints += _replaced(chosen, strategies, (*JUDGES, *judges))
+        deps = Dependencies(
+            catalog=catalog,
+            ranker=ranker,
+            providers=ProviderFollower(catalog, ranker, kept, complaints),
+            budget=budget,
+            log=log,
+            approvals=Approvals(
+                rules_of(settings, options, paths),
+                user,
+                granted=projects.rules(workspace),
+                remember=lambda grant: projects.allow(workspace, grant),
+            ),
+            strategies=strategies,
+            user=user,
+            workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings)),
+            environment=Environment(
+                ground,
+                user_file=paths.instructions_file,
+                projects=projects,
+                facts=settings.agent.context == "auto",
+                instructions="trust" if options.trust_project else settings.agent.instructions,
+            ),
+            experience=experience_of(paths),
+            judge=Judge(
+                kind=lambda: chosen.judged_by, models=lambda: models.current, file=paths.judge_file, more=judges
+            ),
+            profiles=profiles_of(settings, paths),
+            models=models,
+            settings=chosen,
         )
-        chosen = session_settings(settings, options)
-        strategies = STRATEGIES.including(plugins.strategies(STRATEGIES))
-        judges = plugins.judges(JUDGES)
-        if options.strategy is not None and options.strategy not in strategies:
-            raise no_such("strategy", options.strategy, strategies)
-    complaints += _replaced(chosen, strategies, (*JUDGES, *judges))
-    deps = Dependencies(
-        catalog=catalog,
-        ranker=ranker,
-        providers=ProviderFollower(catalog, ranker, kept, complaints),
-        budget=budget,
-        log=log,
-        approvals=Approvals(
-            rules_of(settings, options, paths),
-            user,
-            granted=projects.rules(workspace),
-            remember=lambda grant: projects.allow(workspace, grant),
-        ),
-        strategies=strategies,
-        user=user,
-        workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings)),
-        environment=Environment(
-            ground,
-            user_file=paths.instructions_file,
-            projects=projects,
-            facts=settings.agent.context == "auto",
-            instructions="trust" if options.trust_project else settings.agent.instructions,
-        ),
-        experience=experience_of(paths),
-        judge=Judge(kind=lambda: chosen.judged_by, models=lambda: models.current, file=paths.judge_file, more=judges),
-        profiles=profiles_of(settings, paths),
-        models=models,
-        settings=chosen,
-    )
-    return Shell(
-        deps, store=store, ledger=ledger, workspace=str(workspace), commands=cache(partial(_commands, plugins))
-    )
+        opened.pop_all()
+        return Shell(
+            deps, store=store, ledger=ledger, workspace=str(workspace), commands=cache(partial(_commands, plugins))
+        )
 
 
 def _catalog(

@@ -33,6 +33,8 @@ _TOLD: Mapping[int, tuple[str, str]] = {
 }
 """What is wrong with a file by SQLite's result codes, and what to do."""
 _KINDS: dict[str, set[type]] = {"TEXT": {str}, "INTEGER": {int}, "REAL": {float, int}, "BLOB": {bytes}}
+_FAR = 6e10
+"""Seconds within which calendars hold, either way; numbers of ours that are no integers are of seconds or megabytes."""
 _REWRITE_SECONDS = 0.3
 """How long others are waited for when the file is written anew, which may as well be done later."""
 
@@ -65,8 +67,12 @@ class Database:
         self.writable = True
         """Whether the file was opened for writing."""
         self._connection = self._open((schema, *upgrades)[:version], busy_seconds)
-        with self._errors("Nothing was changed."):
-            self._connection.row_factory = _sound_rows(self._connection, path) if checked else sqlite3.Row
+        try:
+            with self._errors("Nothing was changed."):
+                self._connection.row_factory = _sound_rows(self._connection, path) if checked else sqlite3.Row
+        except BaseException:
+            self._connection.close()
+            raise
         self._identity = _identity(path)
 
     @contextmanager
@@ -190,7 +196,7 @@ def _sound_rows(connection: sqlite3.Connection, path: Path) -> Callable[[sqlite3
     def sound(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> sqlite3.Row:
         for column, value in zip(cursor.description, values, strict=True):
             allowed = kinds.get(column[0])
-            if allowed is not None and type(value) not in allowed:
+            if (allowed is not None and type(value) not in allowed) or (type(value) is float and abs(value) > _FAR):
                 raise _failure(path, sqlite3.SQLITE_CORRUPT)
         return sqlite3.Row(cursor, values)
 

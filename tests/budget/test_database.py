@@ -114,3 +114,12 @@ def test_a_file_that_is_there_keeps_its_permissions(path: Path) -> None:
     with opened(path) as database:
         note(database, "shared")
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("at", [2**62, -(2**62), float("inf")])
+def test_a_time_that_no_calendar_has_is_damage(path: Path, at: float) -> None:
+    with closing(Database(path, schema="CREATE TABLE notes (at REAL)", version=1)) as database:
+        with database.writing("It was not noted.") as db:
+            db.execute("INSERT INTO notes VALUES (?)", (at,))
+        with pytest.raises(StoreError, match="is damaged"), database.reading() as db:
+            db.execute("SELECT at FROM notes").fetchall()
