@@ -16,7 +16,7 @@ from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
 from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.budget import CapState
-from ecoshell.catalog.registration import Decision
+from ecoshell.catalog import Decision
 from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,

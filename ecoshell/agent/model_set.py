@@ -11,9 +11,8 @@ from ecoshell.catalog import Presentation
 from ecoshell.errors import PriceUnknown
 from ecoshell.events import Emit, ModeChosen
 from ecoshell.messages import Attachment, Call, Message, ToolDocument
-from ecoshell.models import ModelRow, Request, Traits
+from ecoshell.models import ModelRow, Request, Traits, estimate, request_bound
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.tokens import estimate, request_bound
 from ecoshell.options import ALL_ONE, ROLES, RoleModels, RoleName
 from ecoshell.planning.btp.evidence import CANDIDATES
 from ecoshell.strategies import Path, Step, Thought, Tried

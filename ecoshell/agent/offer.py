@@ -9,28 +9,26 @@ from ecoshell.agent.memory import Shown
 from ecoshell.agent.model_set import View
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import (
+    FORGOTTEN,
     GROW,
+    LITTLE,
+    LITTLE_SHARE,
     PLAIN,
     STABLE,
     TEXT,
+    TOKEN_WEIGHTS,
     Catalog,
+    Decision,
+    Policy,
     Presentation,
     Skill,
     SkillLibrary,
-    few_words,
-    listed_parts,
-    presentation_of,
-)
-from ecoshell.catalog.registration import (
-    FORGOTTEN,
-    LITTLE,
-    LITTLE_SHARE,
-    TOKEN_WEIGHTS,
-    Decision,
-    Policy,
     Workload,
     candidates_of,
     decide,
+    few_words,
+    listed_parts,
+    presentation_of,
     rates_of,
 )
 from ecoshell.catalog.search import shortlist

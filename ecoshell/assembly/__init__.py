@@ -16,9 +16,8 @@ from urllib.parse import urlsplit
 
 from ecoshell.agent.dependencies import SETTING_KEYS, Experience, Profiles, SessionSettings
 from ecoshell.agent.rules import Rules
-from ecoshell.budget import Price, Rates, parse_amount
+from ecoshell.budget import Price, PriceBook, Rates, parse_amount
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import StoreError, UsageError, nearest
 from ecoshell.options import ALL_ONE, Options, RoleModels
 from ecoshell.paths import Paths

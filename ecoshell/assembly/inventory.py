@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.assembly import base_url, price_book
-from ecoshell.budget import ZERO_PRICE, Price
-from ecoshell.budget.pricebook import ASSUMED_FREE, PriceBook
+from ecoshell.budget import ASSUMED_FREE, ZERO_PRICE, Price, PriceBook
 from ecoshell.errors import ModelMissing
 from ecoshell.models import HERE, ModelRow
 from ecoshell.models.embedded import CONTEXT, embedded_path

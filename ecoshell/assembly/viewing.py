@@ -9,9 +9,19 @@ from ecoshell.assembly.model_factory import SCRIPT, ConfiguredModelFactory
 from ecoshell.assembly.shell import build
 from ecoshell.budget import SCOPES, ZERO_PRICE, CapState, Price, parse_amount
 from ecoshell.errors import ModelMissing
-from ecoshell.models import Delta, Model, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
+from ecoshell.models import (
+    Delta,
+    Model,
+    PromptSize,
+    Reply,
+    Request,
+    ScoreRequest,
+    Scores,
+    Traits,
+    estimate,
+    request_bound,
+)
 from ecoshell.models.local_models import is_embedded, is_local
-from ecoshell.models.tokens import estimate, request_bound
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 

@@ -14,12 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.workspace import FILE_BYTES
-from ecoshell.api import Agent
+from ecoshell.api import Agent, Outcome
 from ecoshell.budget import counted
 from ecoshell.cli.parser import Interrupted, add_shared_options, hangups_interrupt, options_to_run, stopping
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished, to_json
-from ecoshell.events.outcome import Outcome
 from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.untrusted import visible

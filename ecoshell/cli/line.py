@@ -11,6 +11,7 @@ from ecoshell import __version__
 from ecoshell.agent import NonInteractive
 from ecoshell.agent.commands import dollars
 from ecoshell.agent.shell import Shell, Standing
+from ecoshell.api import EXIT_STATUS
 from ecoshell.budget import about, amount_text
 from ecoshell.cli.inputs import KeptHistory, Keyboard, Lines, SlashCompleter
 from ecoshell.cli.parser import Interrupted, add_shared_options, hangups_interrupt, options_to_run, stopping
@@ -27,7 +28,6 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
-from ecoshell.events.outcome import EXIT_STATUS
 from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.paths import user_paths

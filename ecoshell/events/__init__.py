@@ -570,6 +570,11 @@ PlanState = Literal["planned", "forbidden", "unplanned"]
 PlanWhy = Literal["value", "new", "budget", "quota", "blacklist", "below τ"]
 
 
+def why_words(why: str) -> str:
+    """Why a row stands as it does, as people read it."""
+    return "low past success" if why == "below τ" else why
+
+
 @dataclass(frozen=True, slots=True)
 class PlanRow:
     """One tool in the plan; `cost` and `spread` are in the plan's unit, for one use."""

@@ -32,6 +32,7 @@ from ecoshell.events import (
     TrustGiven,
     TurnFinished,
     TurnUndone,
+    why_words,
 )
 from ecoshell.messages import Call
 from ecoshell.untrusted import visible_line
@@ -218,11 +219,6 @@ def price_range(plan: PlanChanged, written: Written = amount_text) -> str:
     if not plan.high:
         return high
     return f"about {low}" if low == high else f"about {low} to {high}"
-
-
-def why_words(why: str) -> str:
-    """Why a row stands as it does, as people read it."""
-    return "low past success" if why == "below τ" else why
 
 
 def untried(rows: Sequence[PlanRow]) -> list[str]:

@@ -1,14 +1,24 @@
 """Models by name: what every model is to the rest of ecoshell. Local, remote and scripted ones stand beside it."""
 
-from collections.abc import AsyncGenerator
+import json
+import unicodedata
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from ecoshell.budget import Price
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 
 Purpose = Literal["step", "answer", "repair", "rank", "judge", "compact", "sample"]
+
+PER_MESSAGE = 16
+PER_PROMPT = 256
+PER_TOOL_ARRAY = 1024
+PER_TOOL = 64
+
+_ESCAPED = "<>&'"
+_ESCAPE_GROWTH = len("\\u003c") - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +236,56 @@ class ModelRow:
         if self.address:
             return "own server"
         return {True: "has a key", False: "no key", None: "?"}[self.ready]
+
+
+def estimate(text: str) -> int:
+    """Tokens of a text without a tokenizer: a quarter of its bytes, rounded up."""
+    return -(-_utf8(text) // 4)
+
+
+def text_bound(text: str) -> int:
+    """The most tokens a plain text can be."""
+    return len(text) if text.isascii() else max(_utf8(text), _utf8(unicodedata.normalize("NFKC", text)))
+
+
+def json_bound(value: Mapping[str, Any]) -> int:
+    """The most tokens a JSON value can be, however a template prints it."""
+    printed = json.dumps(value, indent=4)
+    return len(printed) + _ESCAPE_GROWTH * sum(printed.count(sign) for sign in _ESCAPED)
+
+
+def request_bound(request: Request, *, native_tools: bool) -> int:
+    """The most tokens the prompt of this request can be, with tool calls of the model's own or as plain text.
+
+    The budget gate reserves them, whatever tokenizer the provider uses:
+
+    - Text: its length in UTF-8 bytes. A byte-level BPE (OpenAI, Llama 3, Qwen, Claude) makes at most one token of a
+      byte, and so do SentencePiece models with byte fallback (Llama 2, Mistral, Gemma). Some normalise first
+      (NFKC), which lengthens a few characters: the longer of the two forms counts.
+    - JSON (tool documents, arguments): chat templates print it anew, indented, with `\\uXXXX` for what is not ASCII
+      and for `<`, `>`, `&` and `'`; the length of that longest form counts.
+    - `PER_MESSAGE` for the role and its delimiters: OpenAI counts 3 or 4 tokens, ChatML and Llama 3 templates 5 to
+      7.
+    - `PER_PROMPT` for what opens and closes a prompt, and for system texts that templates add by themselves (dates,
+      names).
+    - `PER_TOOL_ARRAY` for a native tool array: Anthropic adds a system prompt of 264 to about 800 tokens, as the
+      model and the tool choice demand; Llama and Qwen templates add 100 to 200. `PER_TOOL` for the frame of each
+      document.
+    """
+    messages, tools = request.messages, request.tools
+    if not native_tools or not tools:
+        from ecoshell.models.protocol import as_plain_messages
+
+        messages, tools = as_plain_messages(request), ()
+    bound = PER_PROMPT
+    for message in messages:
+        bound += PER_MESSAGE + text_bound(message.text)
+        if (call := message.call) is not None:
+            bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments)
+    if tools:
+        bound += PER_TOOL_ARRAY + PER_TOOL * len(tools) + sum(json_bound(tool.as_function()) for tool in tools)
+    return bound
+
+
+def _utf8(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))

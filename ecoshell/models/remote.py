@@ -14,10 +14,10 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ecoshell.budget.pricebook import PriceBook
+from ecoshell.budget import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, Usage
-from ecoshell.models import Delta, PromptSize, Reply, Request, Traits
+from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS, refuse_constant, spoken
 from ecoshell.models.keys import Keys
@@ -32,7 +32,7 @@ from ecoshell.models.protocol import (
 )
 from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
 from ecoshell.models.servers import is_loopback, program_of
-from ecoshell.models.tokens import counter_for, helper_command, helper_environ, request_bound
+from ecoshell.models.tokens import counter_for, helper_command, helper_environ
 from ecoshell.secrecy import taken
 
 SILENCE = 120.0

@@ -2,18 +2,6 @@
 
 tiktoken takes 0.3 to 0.7 s to load an encoding and holds the interpreter for up to 0.2 s of that, so it runs in a small
 helper process (`main`) and no screen waits for it. Its files are those in litellm's package; nothing is fetched.
-
-The budget gate reserves the most tokens a prompt can be, whatever tokenizer the provider uses:
-
-- Text: its length in UTF-8 bytes. A byte-level BPE (OpenAI, Llama 3, Qwen, Claude) makes at most one token of a byte,
-  and so do SentencePiece models with byte fallback (Llama 2, Mistral, Gemma). Some normalise first (NFKC), which
-  lengthens a few characters: the longer of the two forms counts.
-- JSON (tool documents, arguments): chat templates print it anew, indented, with `\\uXXXX` for what is not ASCII and for
-  `<`, `>`, `&` and `'`; the length of that longest form counts.
-- `PER_MESSAGE` for the role and its delimiters: OpenAI counts 3 or 4 tokens, ChatML and Llama 3 templates 5 to 7.
-- `PER_PROMPT` for what opens and closes a prompt, and for system texts that templates add by themselves (dates, names).
-- `PER_TOOL_ARRAY` for a native tool array: Anthropic adds a system prompt of 264 to about 800 tokens, as the model and
-  the tool choice demand; Llama and Qwen templates add 100 to 200. `PER_TOOL` for the frame of each document.
 """
 
 import importlib.util
@@ -22,15 +10,12 @@ import os
 import subprocess
 import sys
 import threading
-import unicodedata
 from collections import OrderedDict
-from collections.abc import Mapping
 from hashlib import sha1
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from ecoshell.models import Request
+from ecoshell.models import estimate
 
 _EXACT = {
     "o200k_base": ("gpt-4o", "gpt-4.1", "gpt-4.5", "chatgpt-4o", "gpt-5", "o1", "o3", "o4-mini"),
@@ -44,19 +29,6 @@ _ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 _LONGEST = 64_000
 """Characters; longer texts are estimated, since counting them would take longer than a frame."""
 _REMEMBERED = 4096
-
-PER_MESSAGE = 16
-PER_PROMPT = 256
-PER_TOOL_ARRAY = 1024
-PER_TOOL = 64
-
-_ESCAPED = "<>&'"
-_ESCAPE_GROWTH = len("\\u003c") - 1
-
-
-def estimate(text: str) -> int:
-    """Tokens of a text without a tokenizer: a quarter of its bytes, rounded up."""
-    return -(-_utf8(text) // 4)
 
 
 class TokenCounter:
@@ -165,44 +137,6 @@ def encoding_of(model: str) -> str | None:
     """The tiktoken encoding a model is known to use; None when its tokenizer is not one of OpenAI's, or not known."""
     bare = model.rpartition("/")[2].removeprefix("ft:")
     return next((name for name, starts in _EXACT.items() if bare.startswith(starts)), None)
-
-
-# -- bounds
-
-
-def text_bound(text: str) -> int:
-    """The most tokens a plain text can be."""
-    return len(text) if text.isascii() else max(_utf8(text), _utf8(unicodedata.normalize("NFKC", text)))
-
-
-def json_bound(value: Mapping[str, Any]) -> int:
-    """The most tokens a JSON value can be, however a template prints it."""
-    printed = json.dumps(value, indent=4)
-    return len(printed) + _ESCAPE_GROWTH * sum(printed.count(sign) for sign in _ESCAPED)
-
-
-def request_bound(request: Request, *, native_tools: bool) -> int:
-    """The most tokens the prompt of this request can be, with tool calls of the model's own or as plain text."""
-    messages, tools = request.messages, request.tools
-    if not native_tools or not tools:
-        from ecoshell.models.protocol import as_plain_messages
-
-        messages, tools = as_plain_messages(request), ()
-    bound = PER_PROMPT
-    for message in messages:
-        bound += PER_MESSAGE + text_bound(message.text)
-        if (call := message.call) is not None:
-            bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments)
-    if tools:
-        bound += PER_TOOL_ARRAY + PER_TOOL * len(tools) + sum(json_bound(tool.as_function()) for tool in tools)
-    return bound
-
-
-def _utf8(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
-
-
-# -- helper processes
 
 
 def helper_command(module: str) -> list[str]:

@@ -30,8 +30,19 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from ecoshell.budget import Rates, plain
-from ecoshell.catalog import GROW, PLAIN, STABLE, TEXT, Presentation, few_words
-from ecoshell.catalog.registration import Decision, Policy, Workload, candidates_of, decide
+from ecoshell.catalog import (
+    GROW,
+    PLAIN,
+    STABLE,
+    TEXT,
+    Decision,
+    Policy,
+    Presentation,
+    Workload,
+    candidates_of,
+    decide,
+    few_words,
+)
 from ecoshell.catalog.search import Ranker
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, ToolDocument, Usage
 from ecoshell.modes import system_text

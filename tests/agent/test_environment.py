@@ -11,8 +11,8 @@ from agent_play import Recorder, finish, of, say, turn
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.events import ContextTold, Notice, TrustGiven, TrustWanted, TurnFinished
+from ecoshell.models import estimate
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.tokens import estimate
 from ecoshell.modes.single import Single
 
 FACTS = "Where this runs, as ecoshell found it."

@@ -5,8 +5,7 @@ from decimal import Decimal
 import pytest
 
 from ecoshell.assembly.inventory import Inventory
-from ecoshell.budget import Price, Rates
-from ecoshell.budget.pricebook import PriceBook
+from ecoshell.budget import Price, PriceBook, Rates
 from ecoshell.models.keys import Keys
 from ecoshell.settings.schema import ModelSettings, Settings
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from ecoshell.budget import Price, Rates
 from ecoshell.messages import Message, ToolDocument, Usage
-from ecoshell.models import Request
-from ecoshell.models.tokens import estimate
+from ecoshell.models import Request, estimate
 from ecoshell.modes import CALLER, PLANNER, SINGLE, SUMMARIZER
 from ecoshell.paths import user_paths
 from ecoshell_bench.umi.reference import ReferenceStep, Trajectory, convert

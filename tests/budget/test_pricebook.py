@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from ecoshell.budget import ZERO_PRICE, Price, Rates
-from ecoshell.budget.pricebook import PriceBook
+from ecoshell.budget import ZERO_PRICE, Price, PriceBook, Rates
 from ecoshell.messages import Usage
 
 ONE = Price(Rates(*[Decimal(1)] * 5), source="mine")
@@ -159,7 +158,7 @@ def test_a_file_in_another_layout_reads_the_same(tmp_path: Path, published: dict
 
 
 def test_asking_for_a_price_does_not_import_litellm() -> None:
-    code = "import sys; from ecoshell.budget.pricebook import PriceBook; PriceBook().price('gpt-4o') or sys.exit(2); "
+    code = "import sys; from ecoshell.budget import PriceBook; PriceBook().price('gpt-4o') or sys.exit(2); "
     done = subprocess.run([sys.executable, "-c", code + "sys.exit('litellm' in sys.modules)"], check=False)
     assert done.returncode == 0
 

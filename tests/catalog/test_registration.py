@@ -5,8 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.budget import ZERO_PRICE, Price, Rates
-from ecoshell.catalog import GROW, PLAIN, STABLE, TEXT
-from ecoshell.catalog.registration import (
+from ecoshell.catalog import (
+    GROW,
+    PLAIN,
+    STABLE,
+    TEXT,
     TOKEN_WEIGHTS,
     Candidate,
     Decision,

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from ecoshell.api import Agent
+from ecoshell.api import Agent, Outcome
 from ecoshell.cli import ask as piped
 from ecoshell.cli.ask import AnswerOnly, JsonLines, ask_once, follow, read_question
 from ecoshell.errors import UsageError
@@ -24,7 +24,6 @@ from ecoshell.events import (
     TurnFinished,
     from_json,
 )
-from ecoshell.events.outcome import Outcome
 from ecoshell.messages import Attachment, Usage
 from ecoshell.options import Options
 

@@ -7,16 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models import Request
-from ecoshell.models.tokens import (
-    PER_MESSAGE,
-    PER_PROMPT,
-    PER_TOOL_ARRAY,
-    counter_for,
-    json_bound,
-    request_bound,
-    text_bound,
-)
+from ecoshell.models import PER_MESSAGE, PER_PROMPT, PER_TOOL_ARRAY, Request, json_bound, request_bound, text_bound
+from ecoshell.models.tokens import counter_for
 
 NESTED = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

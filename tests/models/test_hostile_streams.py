@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ecoshell.budget import NANO, Account, Amount
+from ecoshell.budget import NANO, Account, Amount, PriceBook
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelError, ModelUnavailable
 from ecoshell.messages import Message, Usage
 from ecoshell.models import Reply, Request

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from hostile_server import hostile_server
 
-from ecoshell.budget.pricebook import PriceBook
+from ecoshell.budget import PriceBook
 from ecoshell.catalog import FINISH_DOCUMENT
 from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, Message, ToolDocument, Usage

@@ -9,8 +9,7 @@ import pytest
 import pytest_asyncio
 from llama_server import free_port, llama_server
 
-from ecoshell.budget import Price, Rates
-from ecoshell.budget.pricebook import PriceBook
+from ecoshell.budget import Price, PriceBook, Rates
 from ecoshell.messages import Message, ToolDocument
 from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.keys import Keys

@@ -15,7 +15,7 @@ import pytest_asyncio
 from hostile_server import hostile_server
 
 from ecoshell import secrecy
-from ecoshell.budget.pricebook import PriceBook
+from ecoshell.budget import PriceBook
 from ecoshell.errors import ModelUnavailable
 from ecoshell.messages import Message
 from ecoshell.models import Reply, Request

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from ecoshell.models.tokens import TokenCounter, counter_for, encoding_of, estimate
+from ecoshell.models import estimate
+from ecoshell.models.tokens import TokenCounter, counter_for, encoding_of
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from roles_play import trio
 from telling import printed, told
 from tui_play import FINISHED, STARTED, FakeShell, eventually
 
+from ecoshell.api import Outcome
 from ecoshell.cli.ask import AnswerOnly
 from ecoshell.events import (
     Answer,
@@ -21,7 +22,6 @@ from ecoshell.events import (
     from_json,
     to_json,
 )
-from ecoshell.events.outcome import Outcome
 from ecoshell.tui.transcript.view import Transcript
 
 HELD = BudgetHeld(1, "single", "m", 0, 0, 100, clamped=False)

@@ -8,9 +8,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from ecoshell.api import Result
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.events import EVENTS, Event
-from ecoshell.events.outcome import Result
 
 PRINTED: Mapping[str, type[Event]] = {**EVENTS, Result.type: Result}
 """The kinds of lines, by the `type` that names them."""
