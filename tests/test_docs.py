@@ -12,7 +12,7 @@ import pytest
 from ecoshell.agent.command_list import COMMANDS
 from ecoshell.cli.parser import build_parser
 from ecoshell.models.script import ScriptModel
-from ecoshell.settings.load import read_settings
+from ecoshell.settings import read_settings
 from ecoshell.tui.commands import CHAT_COMMANDS
 
 ROOT = Path(__file__).parent.parent

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, cast
 
 from ecoshell.agent.arguments import direct_call
+from ecoshell.agent.dependencies import JUDGE
 from ecoshell.agent.guards import CallContext, ToolExecutor, unwrap
-from ecoshell.agent.judging import ROLE as JUDGE
 from ecoshell.agent.model_set import DraftTask, FillTask, Mode, View
 from ecoshell.agent.offer import TurnContext
 from ecoshell.agent.turn_plan import Estimate, TurnPlan

@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.judging import ROLE as JUDGE
+from ecoshell.agent.dependencies import JUDGE, Dependencies
 from ecoshell.agent.model_set import Foreseen, ForeseenCall, ModelSet, View, of_conclusion, used
 from ecoshell.budget import CapState, Hold, Unit, amount_text
 from ecoshell.errors import LimitReached, StoreError

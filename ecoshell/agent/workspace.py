@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from ecoshell.agent import NonInteractive, UserInterface
 from ecoshell.agent.memory import fenced
+from ecoshell.agent.rules import ProjectRules
 from ecoshell.budget import counted
 from ecoshell.errors import StoreError, ToolError
 from ecoshell.events import ContextPart, ContextTold, Emit, Notice, TrustGiven, TrustWanted
@@ -23,11 +24,9 @@ from ecoshell.messages import Attachment, Message, Observation
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.secrecy import masked
-from ecoshell.settings import ProjectRules
 from ecoshell.tools import ToolOptions
 from ecoshell.tools.builtin.commands import CommandTools, passes
-from ecoshell.tools.undo import UndoLog
-from ecoshell.tools.workspace import CLOSED, MOST, Workspace, decoded, files_of, state_of, top_of, walk
+from ecoshell.tools.workspace import CLOSED, UndoLog, Workspace, decoded, git, state_of, walk
 from ecoshell.untrusted import visible, visible_line
 
 FILE_BYTES = 100_000
@@ -36,6 +35,12 @@ ALL_BYTES = 400_000
 """Of all files of one question."""
 _LISTED = 500
 _DEPTH = 2
+
+MOST = 20_000
+"""Files listed at most."""
+_CLOSED = CLOSED | {"venv", "env", "dist", "build", "target", "site-packages"}
+_LISTING_SECONDS = 5.0
+_FILES = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _MENTION = re.compile(r"(?<![\w@/.+-])@(?:\"(?P<quoted>[^\"\n]+)\"|(?P<plain>[^\s\"'`@<>()\[\]{},;|&$*?!#]+))")
@@ -414,3 +419,70 @@ def _name(name: str) -> str:
     """A stranger's word: bounded, on one line, and in quotation marks where it has more in it than a name needs."""
     line = visible_line(name, _LONGEST_NAME)
     return line if _PLAIN_NAME.fullmatch(line) else json.dumps(line, ensure_ascii=False)
+
+
+async def files_of(root: Path) -> list[str]:
+    """Files below `root` by their paths in it, at most MOST, and the folders they are in, which end in a slash."""
+    listed = await git(root, *_FILES, seconds=_LISTING_SECONDS)
+
+    def found() -> list[str]:
+        names = _walked(root) if listed is None else _present(root, listed)
+        files = list(itertools.islice(names, MOST))
+        folders = {f"{folder}/" for path in files for folder in PurePosixPath(path).parents if folder.name}
+        return sorted([*files, *folders])
+
+    return await asyncio.to_thread(found)
+
+
+async def top_of(root: Path, seconds: float) -> dict[str, list[str]]:
+    """What is in a workspace, by name (folders end in a slash), and of each folder what is in that.
+
+    What git ignores and what hides is left out. Of each at most MOST are looked at; a folder for which the time was up
+    seems empty.
+    """
+    listed = await git(root, *_FILES, seconds=seconds)
+    until = time.monotonic() + seconds
+
+    def found() -> dict[str, list[str]]:
+        if listed is None:
+            names = _names_in(root, until)
+            return {name: _names_in(root / name, until) if name.endswith("/") else [] for name in names}
+        top: dict[str, dict[str, None]] = {}
+        for path in itertools.islice(_present(root, listed), MOST):
+            name, slash, rest = path.partition("/")
+            inner, deeper, _ = rest.partition("/")
+            if not name.startswith(".") and not inner.startswith("."):
+                below = top.setdefault(name + slash, {})
+                if inner:
+                    below[inner + deeper] = None
+        return {name: sorted(top[name]) for name in sorted(top)}
+
+    return await asyncio.to_thread(found)
+
+
+def _names_in(folder: Path, until: float) -> list[str]:
+    """The names in a folder; none where it cannot be read, or where it is too late."""
+    try:
+        with os.scandir(folder) as entries:
+            found = itertools.takewhile(lambda _: time.monotonic() < until, itertools.islice(entries, MOST))
+            names = [f"{one.name}/" if one.is_dir(follow_symlinks=False) else one.name for one in found]
+    except OSError:
+        return []
+    return sorted(
+        name for name in names if not name.startswith(".") and name.isprintable() and name.rstrip("/") not in _CLOSED
+    )
+
+
+def _present(root: Path, listed: str) -> Iterator[str]:
+    """What git lists, as far as it is there, as it also lists what was deleted and not committed, and can be typed."""
+    names = dict.fromkeys(listed.split("\0")[:-1])
+    return (path for path in names if path.isprintable() and (root / path).is_file())
+
+
+def _walked(root: Path) -> Iterator[str]:
+    for base, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _CLOSED)
+        for name in sorted(files):
+            path = (Path(base) / name).relative_to(root).as_posix()
+            if not name.startswith(".") and path.isprintable():
+                yield path

@@ -28,8 +28,7 @@ from ecoshell.sessions import SessionStore
 from ecoshell.tools import Tool, ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.undo import UndoLog
-from ecoshell.tools.workspace import Workspace, workspace_folder
+from ecoshell.tools.workspace import UndoLog, Workspace, workspace_folder
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.planning.catp.costs import CostTable, ProfileStore
@@ -44,7 +43,7 @@ _PATIENCE = 0.3
 
 def load_settings(paths: Paths) -> "Settings":
     """The settings of this user; raises SettingsError naming file, line and key."""
-    from ecoshell.settings.load import load_settings as load  # pydantic, which no first frame waits for
+    from ecoshell.settings import load_settings as load  # pydantic, which no first frame waits for
 
     return load(paths.settings_file, os.environ).settings
 

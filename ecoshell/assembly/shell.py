@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent import NonInteractive, UserInterface
 from ecoshell.agent.approval import Approvals
-from ecoshell.agent.dependencies import Dependencies, SessionBudget, SessionSettings, no_such
-from ecoshell.agent.judging import JUDGES, Judge
+from ecoshell.agent.dependencies import JUDGES, Dependencies, Judge, SessionBudget, SessionSettings, no_such
 from ecoshell.agent.model_set import MODES, ActiveModels
 from ecoshell.agent.providers import ProviderFollower
+from ecoshell.agent.rules import ProjectRules
 from ecoshell.agent.shell import Shell
 from ecoshell.agent.workspace import Environment, WorkspaceService
 from ecoshell.assembly import (
@@ -45,7 +45,6 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.plugin_host import Plugins
 from ecoshell.secrecy import begin
 from ecoshell.sessions import EventLog
-from ecoshell.settings import ProjectRules
 from ecoshell.strategies import StrategySpec
 from ecoshell.tools import Tool, ToolProvider
 from ecoshell.tools.running import keep_measuring

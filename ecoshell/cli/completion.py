@@ -102,7 +102,7 @@ def _tools(prefix: str, before: list[str]) -> Iterable[str]:
 
 def _thinkers(*, judges: bool) -> Iterable[str]:
     """Strategies, or judges, ours and those of plugins."""
-    from ecoshell.agent.judging import JUDGES
+    from ecoshell.agent.dependencies import JUDGES
     from ecoshell.assembly import load_settings, plugins_of
     from ecoshell.assembly.shell import STRATEGIES
 
@@ -112,7 +112,7 @@ def _thinkers(*, judges: bool) -> Iterable[str]:
 
 def _settings(prefix: str, before: list[str]) -> Iterable[str]:
     """A key, or, after one, what it may be given."""
-    from ecoshell.settings.load import parted
+    from ecoshell.settings import parted
     from ecoshell.settings.schema import NAMED, descriptions
 
     if len(before) % 2 == 0:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from ecoshell.errors import SettingsError
 from ecoshell.paths import make_private, remedy, replacement
-from ecoshell.settings.load import KeyPath, Source, dotted, path_of, problem, read_bytes, summed_up, value_of
+from ecoshell.settings import KeyPath, Source, dotted, path_of, problem, read_bytes, summed_up, value_of
 from ecoshell.settings.schema import Settings, descriptions, general
 
 REMOVED = None

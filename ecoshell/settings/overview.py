@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import SettingsError
+from ecoshell.settings import DEFAULT, PREFIX, KeyPath, Source, dotted, read_bytes, read_settings
 from ecoshell.settings.edit import REMOVED, Changes, checked
-from ecoshell.settings.load import DEFAULT, PREFIX, KeyPath, Source, dotted, read_bytes, read_settings
 from ecoshell.settings.schema import NAMED, Description, descriptions
 
 _PRICE = "price"

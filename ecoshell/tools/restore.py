@@ -8,8 +8,7 @@ from typing import Literal
 
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.tools.builtin.files import unified
-from ecoshell.tools.undo import Kept, UndoLog, digest
-from ecoshell.tools.workspace import Workspace
+from ecoshell.tools.workspace import Kept, UndoLog, Workspace, digest
 
 Outcome = Literal["restored", "kept", "changed", "as before"]
 _COMPARED = 200_000

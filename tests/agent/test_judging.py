@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from agent_play import Recorder, say
 
-from ecoshell.agent.judging import MAX_TOKENS, Judge
+from ecoshell.agent.dependencies import JUDGE_TOKENS, Judge
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.budget import NANO, Account, Amount, Ask, Price, Rates
 from ecoshell.budget.gate import Gate
@@ -84,7 +84,7 @@ async def test_the_model_says_whether_a_result_helped(bench, answer, helpful):
     verdict = await judge.judge(QUERY, CALL, SEEN, [].append)
     assert (verdict.helpful, verdict.by) == (helpful, "model")
     (asked,) = model.requests
-    assert (asked.purpose, asked.want, asked.max_tokens, asked.tools) == ("judge", "text", MAX_TOKENS, ())
+    assert (asked.purpose, asked.want, asked.max_tokens, asked.tools) == ("judge", "text", JUDGE_TOKENS, ())
     told = asked.messages[-1].text
     assert all(part in told for part in (QUERY, CALL.signature(), SEEN.text))
 
@@ -96,7 +96,7 @@ async def test_judging_is_reserved_settled_and_counted_as_a_role_of_its_own(benc
     await judge.judge(QUERY, CALL, SEEN, events.append)
     (held,), (settled,) = of(events, BudgetHeld), of(events, BudgetSettled)
     assert (held.role, settled.role, settled.spent_nano) == ("judge", "judge", 91_000)
-    assert held.held_nano == 1_000 * (model.size(model.requests[0]).bound + MAX_TOKENS)
+    assert held.held_nano == 1_000 * (model.size(model.requests[0]).bound + JUDGE_TOKENS)
     (row,) = ledger.rows("role")
     assert (row.key, row.spent_nano, row.calls) == ("judge", 91_000, 1)
     (cap,) = ledger.caps("s", 1)

@@ -8,7 +8,7 @@ from agent_play import finish, of, register, say, turn
 from graph_turns import Probe, add
 
 from ecoshell.agent.command_list import standing_text
-from ecoshell.agent.judging import ROLE as JUDGE
+from ecoshell.agent.dependencies import JUDGE
 from ecoshell.agent.turn_plan import ThinkingCost
 from ecoshell.events import (
     BranchLeft,

@@ -11,7 +11,7 @@ from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelMissing
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
-from ecoshell.settings.load import load_settings
+from ecoshell.settings import load_settings
 
 
 @pytest.fixture(autouse=True)

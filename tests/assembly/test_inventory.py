@@ -12,7 +12,7 @@ from ecoshell.models import HERE, ModelRow
 from ecoshell.models.keys import Keys
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
-from ecoshell.settings.load import load_settings
+from ecoshell.settings import load_settings
 
 MINE = """
 [models."mine/model"]

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from ecoshell.errors import SettingsError
-from ecoshell.settings import edit
+from ecoshell.settings import dotted, edit, parted
 from ecoshell.settings.edit import changed_text, write_settings
-from ecoshell.settings.load import dotted, parted
 
 OWN = """\
 # My settings.

@@ -3,7 +3,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.settings.load import dotted, key_lines, nearest_key
+from ecoshell.settings import dotted, key_lines, nearest_key
 
 names = st.text("abcdefgh_", min_size=1, max_size=6)
 values = st.sampled_from(

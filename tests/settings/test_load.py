@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import SettingsError
-from ecoshell.settings.load import DEFAULT, Loaded, load_settings, read_settings, variables
+from ecoshell.settings import DEFAULT, Loaded, load_settings, read_settings, variables
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from full_disk import no_file_over
 
+from ecoshell.agent.rules import ProjectRules
 from ecoshell.errors import StoreError
-from ecoshell.settings import ProjectRules
 
 
 def test_a_rule_holds_in_its_project_only_and_for_the_next_process(tmp_path: Path) -> None:

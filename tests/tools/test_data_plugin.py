@@ -16,8 +16,7 @@ from ecoshell.messages import Observation
 from ecoshell.tools import Subject, ToolOptions, subjects_of
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import contained
-from ecoshell.tools.undo import UndoLog
-from ecoshell.tools.workspace import Workspace
+from ecoshell.tools.workspace import UndoLog, Workspace
 
 pytest.importorskip("duckdb", reason="the extra `data` is not installed")
 pytest.importorskip("plotille", reason="the extra `data` is not installed")

@@ -9,8 +9,7 @@ import pytest
 from full_disk import fill, no_file_over, tiny_disk
 
 from ecoshell.tools.restore import restore
-from ecoshell.tools.undo import UndoLog
-from ecoshell.tools.workspace import Workspace
+from ecoshell.tools.workspace import UndoLog, Workspace
 
 SESSION = "k3f9-2q"
 
@@ -253,7 +252,7 @@ def test_copies_are_their_owners_alone_whatever_the_umask_says(ground, log, tmp_
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from ecoshell.tools.undo import UndoLog
+from ecoshell.tools.workspace import UndoLog
 from ecoshell.tools.workspace import Workspace
 log = UndoLog(Path(sys.argv[1]))
 log.enter("k3f9-2q", 1)

@@ -13,8 +13,8 @@ from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions, told, warn
 from ecoshell.errors import SettingsError, UsageError, likely
 from ecoshell.paths import user_paths
+from ecoshell.settings import DEFAULT, dotted, load_settings, parted, read_bytes, read_settings, variables
 from ecoshell.settings.edit import REMOVED, Changes, changed, write_settings
-from ecoshell.settings.load import DEFAULT, dotted, load_settings, parted, read_bytes, read_settings, variables
 from ecoshell.settings.schema import Settings
 
 
@@ -102,7 +102,7 @@ _NAMED = frozenset({("agent", "strategy"), ("plan", "judge")})
 
 def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, str], SettingsError]]:
     """What is wrong that only shows beside the plugins there are, by its key."""
-    from ecoshell.agent.judging import JUDGES
+    from ecoshell.agent.dependencies import JUDGES
     from ecoshell.assembly import plugins_of
     from ecoshell.assembly.shell import STRATEGIES
 

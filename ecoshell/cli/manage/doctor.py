@@ -31,7 +31,7 @@ from ecoshell.models.llama import GET_LLAMA
 from ecoshell.models.servers import Servers
 from ecoshell.paths import Paths, user_paths
 from ecoshell.secrecy import environ
-from ecoshell.settings.load import read_settings
+from ecoshell.settings import read_settings
 from ecoshell.settings.schema import Settings
 from ecoshell.untrusted import visible_line
 

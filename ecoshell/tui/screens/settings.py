@@ -44,7 +44,7 @@ class Running:
 
 def running(shell: "Shell", options: Options) -> Running:
     """What a running shell takes up, and knows by name."""
-    from ecoshell.agent.judging import JUDGES
+    from ecoshell.agent.dependencies import JUDGES
     from ecoshell.assembly.live import AT_ONCE, apply
 
     choices = {
