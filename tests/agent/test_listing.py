@@ -2,8 +2,8 @@ import subprocess
 
 import pytest
 
-from ecoshell.agent.workspace import files_of, top_of
 from ecoshell.agent import workspace as project
+from ecoshell.agent.workspace import files_of, top_of
 
 
 @pytest.fixture
