@@ -208,11 +208,6 @@ class Approvals:
         """Whether a model may write and run what the request does not name."""
         return is_trusted(traits, self.rules.trusted.get(traits.name))
 
-    def lets_program(self, traits: Traits) -> bool:
-        """Whether a program of this model may come to run: a person can be asked, or nobody need be."""
-        somebody = type(self._person) is not NonInteractive  # one that decides is derived of it
-        return not self.rules.read_only and (somebody or (self.rules.yes and self.trusts(traits)))
-
     async def rule(self, request: ApprovalRequest, emit: Emit) -> ApprovalDecision:
         """Whether the call may run, by the rules or by the person's word.
 

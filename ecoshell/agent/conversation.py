@@ -5,9 +5,11 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecoshell.agent.approval import SpendApproval
+from ecoshell.agent.callbacks import RunningCall
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
 from ecoshell.agent.memory import Memory, PastTurn, asked_text, next_view, opening_text
@@ -17,7 +19,7 @@ from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.budget import CapState
 from ecoshell.catalog import Decision
-from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
+from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,
     CallFinished,
@@ -36,14 +38,13 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.messages import Attachment, Call, Message, ToolDocument
+from ecoshell.messages import Attachment, Message, ToolDocument
 from ecoshell.options import ROLES
 from ecoshell.secrecy import masked
 from ecoshell.strategies import Path
 
 if TYPE_CHECKING:
     from ecoshell.agent.scoring import Scorer
-    from ecoshell.tools import Caller
     from ecoshell.tools.restore import Changed
 
 T = TypeVar("T")
@@ -454,19 +455,11 @@ class Conversation:
     def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
         """The row of guards, built from the innermost."""
         deps = self._deps
-        row = Approved(Logged(Runner(deps.catalog, caller_of=self._caller_of), deps), deps, deps.strategy.searches)
-        checked = Checked(row, deps, plan, self._ask_for_money)
+        runner = Runner(deps.catalog, caller_of=partial(RunningCall, deps, self._sampling))
+        row = Approved(Logged(runner, deps), deps, deps.strategy.searches)
+        checked = Checked(row, deps, plan, lambda short, emit: self._spending.for_tool(short, self.ahead, emit))
         row = Judged(Announced(checked, deps), deps, plan, self.session, self.turn)
         return Meta(row, deps, offer.presentation, self._measure, checked)
-
-    def _caller_of(self, call: Call, emit: Emit) -> "Caller":
-        """Whom the tool of this call may turn to."""
-        from ecoshell.agent.callbacks import RunningCall
-
-        return RunningCall(self._deps, self._sampling, call, emit)
-
-    async def _ask_for_money(self, short: LimitReached, emit: Emit) -> bool:
-        return await self._spending.for_tool(short, self.ahead, emit)
 
     def _measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens of a document for the model of the moment, which may change at a limit."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
-from ecoshell.agent import UserInterface
+from ecoshell.agent import NonInteractive, UserInterface
 from ecoshell.agent.approval import Approvals, is_trusted
 from ecoshell.agent.judging import JUDGES, Judge
 from ecoshell.agent.model_set import ActiveModels
@@ -159,14 +159,6 @@ class SessionBudget:
         """Set a cap, or remove the scope's with None."""
         await finished(asyncio.to_thread(self.gate.ledger.set_cap, self._session, scope, amount))
 
-    async def require(self, nano: int) -> None:
-        """Raise LimitReached when a cap does not leave this much now; nothing is reserved by asking."""
-        await self.gate.require(self.account(), nano)
-
-    async def charge_tool(self, tool: str, nano: int) -> None:
-        """Pay for one use of a tool; raises LimitReached."""
-        await self.gate.charge_tool(self.account(), tool, nano)
-
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
@@ -216,10 +208,15 @@ class Dependencies:
 
     @property
     def by_program(self) -> bool:
-        """Whether what is asked of files is first tried by a program: so a weak model does better than by calls."""
-        traits = self.models.current.caller.traits
-        able = (traits.parameters or 0) >= PROGRAM_PARAMETERS
-        return able and not is_trusted(traits) and self.approvals.lets_program(traits)
+        """Whether what is asked of files is first tried by a program: so a weak model does better than by calls.
+
+        It may come to run where a person can be asked, or nobody need be.
+        """
+        traits, rules = self.models.current.caller.traits, self.approvals.rules
+        if (traits.parameters or 0) < PROGRAM_PARAMETERS or is_trusted(traits) or rules.read_only:
+            return False
+        somebody = type(self.user) is not NonInteractive  # one that decides is derived of it
+        return somebody or (rules.yes and self.approvals.trusts(traits))
 
     @property
     def strategy(self) -> StrategySpec:
