@@ -56,7 +56,16 @@ def run(args: argparse.Namespace) -> int:
                 else:
                     print(f"Session {session} is now called {store.title(session)!r}.")
             case _:
-                _delete(store, session, args)
+                if session != args.id:
+                    whole = f"ecoshell sessions delete {session}"
+                    raise UsageError(f"Deleting needs the whole id of the session: {session}.", fix=whole)
+                title = store.title(session)
+                store.delete(session)
+                undo_log(user_paths()).forget(session)
+                if args.json:
+                    print_json({"deleted": session})
+                else:
+                    print(f"Session {session} ({title or 'no question yet'}) was deleted.")
     return 0
 
 
@@ -71,19 +80,6 @@ def _list(store: SessionStore, limit: int, *, as_json: bool) -> None:
     else:
         rows = [(one.id, one.updated_text, one.title or "(no question yet)", one.model) for one in sessions]
         print_table(("session", "last used", "title", "model"), rows)
-
-
-def _delete(store: SessionStore, session: str, args: argparse.Namespace) -> None:
-    if session != args.id:
-        whole = f"ecoshell sessions delete {session}"
-        raise UsageError(f"Deleting needs the whole id of the session: {session}.", fix=whole)
-    title = store.title(session)
-    store.delete(session)
-    undo_log(user_paths()).forget(session)
-    if args.json:
-        print_json({"deleted": session})
-    else:
-        print(f"Session {session} ({title or 'no question yet'}) was deleted.")
 
 
 def _document(store: SessionStore, session: str, wanted: str) -> str:
