@@ -399,11 +399,10 @@ class Conversation:
 
         costs = ""
         if deps.strategy.branches:
-            from ecoshell.agent.parallel import costs_text, input_size  # only parallel plans are told costs
+            from ecoshell.agent.parallel import costs_text  # only parallel plans are told costs
 
-            named = await asyncio.to_thread(deps.workspace.size_of_named, asked.question)
-            known, size = deps.profiles.costs, input_size(asked.attachments, named)
-            costs = await asyncio.to_thread(lambda: costs_text(plan, known(), offer.names, size))
+            size = await asyncio.to_thread(deps.workspace.size_of_input, asked.question, asked.attachments)
+            costs = await asyncio.to_thread(lambda: costs_text(plan, deps.profiles.costs(), offer.names, size))
         beginning = View(
             path=Path(asked.question),
             opening=opening_text(offer.listing, text, advice=offer.advice, context=context),

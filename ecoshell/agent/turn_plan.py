@@ -186,7 +186,7 @@ def _expected(calls: Sequence[ForeseenCall]) -> StepCost:
     nano: int | None = 0
     tokens = 0
     for call in calls:
-        request, price = call.request, call.traits.price
+        request, price = call.request, call.model.traits.price
         texts = [message.text for message in request.messages] + [tool.entry for tool in request.tools]
         read = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN
         usage = Usage(input=read, output=min(request.max_tokens, STEP_OUTPUT))

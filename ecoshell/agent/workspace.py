@@ -202,9 +202,9 @@ class WorkspaceService:
         """Whether a command that is given this text finds it right; raises ToolError where it cannot tell."""
         return await passes(command, text, folder=self._workspace.root, options=self._options)
 
-    def size_of_named(self, question: str) -> int | None:
-        """Bytes of the largest file that the question names; None when it names none. May block."""
-        sizes: list[int] = []
+    def size_of_input(self, question: str, given: Iterable[Attachment]) -> int | None:
+        """Bytes of the largest file that the question names or is given; None when there is none. May block."""
+        sizes = [len(attached.text.encode("utf-8", "replace")) for attached in given]
         for word in _names(question):
             with suppress(ToolError), self._workspace.reading(word) as (file, _):
                 sizes.append(os.fstat(file.fileno()).st_size)
@@ -372,8 +372,18 @@ class Environment:
             _FACTS,
             f"date: {date.today().isoformat()}; system: {platform.system()} {platform.machine()}; shell: /bin/sh",
             f"workspace: {path} (paths are relative to it)",
-            f"files: {_tree(top)}",
         ]
+        room, folders = _ENTRIES - len(top), sum(map(bool, top.values()))
+        shown: list[str] = []  # names in the workspace and, as far as there is room, in its folders
+        for name, below in list(top.items())[:_ENTRIES]:
+            share = min(len(below), max(0, room) // folders) if below else 0
+            room, folders = room - share, folders - bool(below)
+            rest = [f"+{_many(len(below) - share)}"] if len(below) > share else []
+            inner = f" ({', '.join([*map(_name, below[:share]), *rest])})" if share else ""
+            shown.append(f"{_name(name)}{inner}")
+        if len(top) > len(shown):
+            shown.append(f"… and {_many(len(top) - len(shown))} more")
+        lines.append(f"files: {', '.join(shown) or 'none'}")
         if state is not None:
             branch = f"branch {_name(state.branch)}" if state.branch else "no branch"
             changed = "" if state.changed is None else f", {counted(state.changed, 'uncommitted change')}"
@@ -387,22 +397,6 @@ def _head(data: bytes, most: int) -> bytes:
     """At most so many bytes of a text, to the end of a line or, where there is none, of a character."""
     head = data[:most]
     return head[: head.rfind(b"\n") + 1] or head.decode(errors="ignore").encode()
-
-
-def _tree(top: dict[str, list[str]]) -> str:
-    """The names in a workspace and, as far as there is room, in its folders."""
-    if not top:
-        return "none"
-    room, folders = _ENTRIES - len(top), sum(map(bool, top.values()))
-    shown: list[str] = []
-    for name, below in list(top.items())[:_ENTRIES]:
-        share = min(len(below), max(0, room) // folders) if below else 0
-        room, folders = room - share, folders - bool(below)
-        rest = [f"+{_many(len(below) - share)}"] if len(below) > share else []
-        inner = f" ({', '.join([*map(_name, below[:share]), *rest])})" if share else ""
-        shown.append(f"{_name(name)}{inner}")
-    more = len(top) - len(shown)
-    return ", ".join([*shown, *([f"… and {_many(more)} more"] if more else [])])
 
 
 def _many(count: int) -> str:
