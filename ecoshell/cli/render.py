@@ -169,10 +169,6 @@ class EventLines:
         self._branching: Branching | None = None
         """The parallel plan that is under way."""
 
-    def question(self, text: str) -> None:
-        """Print a question of the past."""
-        self._printer.line(f"{self._signs.question} {visible(text)}", "bold")
-
     def show(self, event: Event) -> None:
         """Print what there is to say about an event, which may be nothing."""
         line, signs = self._printer.line, self._signs
