@@ -285,8 +285,9 @@ class Conversation:
             self._heard.append(event)
         if isinstance(event, GraphPlanned):
             from ecoshell.agent.scoring import Scorer
+            from ecoshell.sessions.plans import PlannedTurns
 
-            self._scorer, self._heard = Scorer(self._deps, self.session, self._heard), []
+            self._scorer, self._heard = Scorer(self._deps, self.session, PlannedTurns(self._heard)), []
 
     async def note(self, event: Happened) -> Happened:
         """Keep something that happened between turns, or beside one; gives it as it is kept."""

@@ -92,15 +92,15 @@ SETTING_KEYS: Mapping[str, str] = {
 """The keys of the settings file that a running shell goes by, each with the field that holds it."""
 
 
+@dataclass(slots=True, eq=False)
 class Experience:
     """`records` keep what happens; `past` says what it tells of tools and modes, may block, and raises StoreError."""
 
-    def __init__(self, records: ExperienceStore, past: Past) -> None:
-        self.records = records
-        self.past = past
-        self.unkept: list[Experienced] = []
-        """What could not be kept yet; it is with the next use or attempt."""
-        self._keeping = Lock()
+    records: ExperienceStore
+    past: Past
+    unkept: list[Experienced] = field(default_factory=list[Experienced])
+    """What could not be kept yet; it is with the next use or attempt."""
+    _keeping: Lock = field(default_factory=Lock)
 
     def keep(self, *items: Experienced) -> None:
         """Remember these, and those that wait; may block. What cannot be kept waits for the next.
@@ -132,13 +132,13 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+@dataclass(eq=False)
 class SessionBudget:
     """The gate as one session's present turn uses it: knows whose money is being spent."""
 
-    def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-        self._session = ""
-        self._turn = 0
+    gate: Gate
+    _session: str = ""
+    _turn: int = 0
 
     def enter(self, session: str, turn: int) -> None:
         """From now on calls are this session's, in this turn."""
