@@ -153,6 +153,7 @@ def run(args: argparse.Namespace) -> int:
     options, words = options_to_run(args), args.question
     json: bool = args.json
     quiet: bool = args.quiet
+    complain = partial(print, "ecoshell:", file=sys.stderr)
     report = print_line if json else AnswerOnly(quiet=quiet).show
     person = None
     if not (json or quiet or words[-1:] == ["-"]) and all(one and one.isatty() for one in (sys.stdin, sys.stderr)):
@@ -164,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
     agent = Agent(user=person, options=options)
     with hangups_interrupt():
         try:
-            question, attached = read_question(words, (lambda _: None) if quiet else _complain)
+            question, attached = read_question(words, (lambda _: None) if quiet else complain)
             asyncio.run(follow(agent, question, attached, report=report, person=person))
         except EcoshellError as error:
             if not json:
@@ -177,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
     outcome = agent.outcome
     report(outcome.result())
     for call in outcome.refused:
-        _complain(f"{call} was not run: it needs an approval, and nobody was there to ask. {_HOW_TO_ALLOW}")
+        complain(f"{call} was not run: it needs an approval, and nobody was there to ask. {_HOW_TO_ALLOW}")
     return outcome.exit_status
 
 
@@ -277,7 +278,3 @@ class AnswerOnly:
 
                 self._lines = EventLines(Printer(sys.stderr), streaming=False, answers=False)
             self._lines.show(event)
-
-
-def _complain(text: str) -> None:
-    print(f"ecoshell: {text}", file=sys.stderr)
