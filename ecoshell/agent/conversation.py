@@ -5,11 +5,9 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecoshell.agent.approval import SpendApproval
-from ecoshell.agent.callbacks import RunningCall
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
 from ecoshell.agent.memory import Memory, PastTurn, asked_text, next_view, opening_text
@@ -38,13 +36,14 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.messages import Attachment, Message, ToolDocument
+from ecoshell.messages import Attachment, Call, Message, ToolDocument
 from ecoshell.options import ROLES
 from ecoshell.secrecy import masked
 from ecoshell.strategies import Path
 
 if TYPE_CHECKING:
     from ecoshell.agent.scoring import Scorer
+    from ecoshell.tools import Caller
     from ecoshell.tools.restore import Changed
 
 T = TypeVar("T")
@@ -455,11 +454,17 @@ class Conversation:
     def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
         """The row of guards, built from the innermost."""
         deps = self._deps
-        runner = Runner(deps.catalog, caller_of=partial(RunningCall, deps, self._sampling))
+        runner = Runner(deps.catalog, caller_of=self._caller_of)
         row = Approved(Logged(runner, deps), deps, deps.strategy.searches)
         checked = Checked(row, deps, plan, lambda short, emit: self._spending.for_tool(short, self.ahead, emit))
         row = Judged(Announced(checked, deps), deps, plan, self.session, self.turn)
         return Meta(row, deps, offer.presentation, self._measure, checked)
+
+    def _caller_of(self, call: Call, emit: Emit) -> "Caller":
+        """Whom the tool of this call may turn to."""
+        from ecoshell.agent.callbacks import RunningCall  # where no tool runs, it is not loaded
+
+        return RunningCall(self._deps, self._sampling, call, emit)
 
     def _measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens of a document for the model of the moment, which may change at a limit."""
