@@ -247,27 +247,19 @@ _WHOSE: Mapping[_Owner, str] = {"user": f"Your {INSTRUCTIONS}", "project": f"{IN
 """Each, as a person knows it."""
 
 
+@dataclass(slots=True, eq=False)
 class Environment:
     """One workspace and its user, as they are told to models."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        *,
-        user_file: Path,
-        projects: ProjectRules,
-        facts: bool = True,
-        instructions: Literal["ask", "trust", "off"] = "ask",
-    ) -> None:
-        """`projects` keeps whose instructions are trusted; with `trust` nobody is asked, with `off` none are read."""
-        self.workspace = str(workspace.root)
-        self._workspace = workspace
-        self._user_file = user_file
-        self._projects = projects
-        self._facts = facts
-        self._instructions = instructions
-        self._trusted: dict[str, bool] = {}
-        """What was said here of instructions, by their text: it holds also where it cannot be kept."""
+    workspace: Workspace
+    user_file: Path
+    projects: ProjectRules
+    """Keeps whose instructions are trusted."""
+    facts: bool = True
+    instructions: Literal["ask", "trust", "off"] = "ask"
+    """With `trust` nobody is asked, with `off` none are read."""
+    _trusted: dict[str, bool] = field(default_factory=dict[str, bool])
+    """What was said here of instructions, by their text: it holds also where it cannot be kept."""
 
     async def read(
         self, model: MeteredModel, person: UserInterface, emit: Emit, *, before: ContextTold | None = None
@@ -277,13 +269,13 @@ class Environment:
         Nothing is told again that the session was told `before` in this workspace. Asks the person about instructions
         of the project that nothing was said of; never fails, and says what could not be read.
         """
-        if model.traits.small or (before is not None and before.workspace == self.workspace):
+        if model.traits.small or (before is not None and before.workspace == str(self.workspace.root)):
             return None
         told: list[str] = []
         parts: list[ContextPart] = []
         context = model.traits.context
         most = _MOST_BYTES if context is None else min(_MOST_BYTES, context // _OF_CONTEXT)
-        for name in () if self._instructions == "off" else _WHOSE:
+        for name in () if self.instructions == "off" else _WHOSE:
             try:
                 found = await asyncio.to_thread(self._read_file, name)
             except (ToolError, OSError) as error:
@@ -303,13 +295,13 @@ class Environment:
             rest = "\n[the rest was cut]" if cut else ""
             told.append(f"{_USER if name == 'user' else _PROJECT}\n{fenced(text)}{rest}")
             parts.append(ContextPart(name, await asyncio.to_thread(model.count, told[-1]), cut=cut))
-        if self._facts:
+        if self.facts:
             told.append(await self._found())
             parts.append(ContextPart("facts", await asyncio.to_thread(model.count, told[-1])))
         if not parts:
             return None
         exact = model.size(Request((Message("user", ""),))).exact
-        event = ContextTold("\n\n".join(told), tuple(parts), exact, self.workspace)
+        event = ContextTold("\n\n".join(told), tuple(parts), exact, str(self.workspace.root))
         emit(event)
         return event
 
@@ -320,12 +312,12 @@ class Environment:
         """
         try:
             if name == "project":
-                with self._workspace.reading(INSTRUCTIONS) as (file, _):
+                with self.workspace.reading(INSTRUCTIONS) as (file, _):
                     data = file.read(_MOST_BYTES + 1)
-            elif not self._user_file.is_file():
+            elif not self.user_file.is_file():
                 return None
             else:
-                with self._user_file.open("rb") as file:
+                with self.user_file.open("rb") as file:
                     data = file.read(_MOST_BYTES + 1)
         except ToolError as error:
             if isinstance(error.__cause__, FileNotFoundError):
@@ -337,17 +329,17 @@ class Environment:
 
     async def _is_trusted(self, text: str, person: UserInterface, emit: Emit) -> bool:
         """Whether the project's instructions are: by a setting, by what was said before, or by what is said now."""
-        if self._instructions == "trust":
+        if self.instructions == "trust":
             return True
         try:
-            said = await asyncio.to_thread(self._projects.trusts, self._workspace.root, text)
-            changed = await asyncio.to_thread(self._projects.asked, self._workspace.root)
+            said = await asyncio.to_thread(self.projects.trusts, self.workspace.root, text)
+            changed = await asyncio.to_thread(self.projects.asked, self.workspace.root)
         except StoreError as error:
             emit(Notice(str(error)))
             said, changed = None, False
         said = self._trusted.get(text, said)
         if said is None:
-            wanted = masked(TrustWanted(str(self._workspace.root / INSTRUCTIONS), text, changed))
+            wanted = masked(TrustWanted(str(self.workspace.root / INSTRUCTIONS), text, changed))
             emit(wanted)
             word, somebody = await person.trust(wanted), not isinstance(person, NonInteractive)
             emit(TrustGiven(word, "person" if somebody else "nobody"))
@@ -357,16 +349,16 @@ class Environment:
             if word != "later":
                 self._trusted[text] = said
                 try:
-                    await asyncio.to_thread(self._projects.trust, self._workspace.root, text, trusted=said)
+                    await asyncio.to_thread(self.projects.trust, self.workspace.root, text, trusted=said)
                 except StoreError as error:
                     emit(Notice(str(error)))
         return said
 
     async def _found(self) -> str:
         """The facts, in a few lines."""
-        root = self._workspace.root
+        root = self.workspace.root
         top, state = await asyncio.gather(top_of(root, _SECONDS), state_of(root, _SECONDS))
-        path = visible_line(self.workspace)
+        path = visible_line(str(root))
         path = path if len(path) <= _LONGEST_PATH else f"…{path[1 - _LONGEST_PATH :]}"
         lines = [
             _FACTS,
