@@ -51,21 +51,9 @@ class CostChoice:
 
 
 class UserInterface(Protocol):
-    """Whoever decides. Every call may wait as long as it likes; the turn can be cancelled meanwhile."""
+    """Whoever decides. Every call may wait as long as it likes; the turn can be cancelled meanwhile.
 
-    async def approve(self, wanted: ApprovalWanted) -> Approval: ...
-
-    async def at_limit(self, hit: LimitHit) -> LimitChoice: ...
-
-    async def at_cost(self, wanted: CostWanted) -> CostChoice: ...
-
-    async def trust(self, wanted: TrustWanted) -> Trust: ...
-
-
-class NonInteractive:
-    """No person is there: nothing that needs approval runs, and at a limit the answer is written from what there is.
-
-    A project's instructions are not trusted. An expensive step goes on: the caps bound a run that nobody watches.
+    What a class derived of this does not say is decided as it is where no person is there: see NonInteractive.
     """
 
     async def approve(self, wanted: ApprovalWanted) -> Approval:
@@ -79,6 +67,13 @@ class NonInteractive:
 
     async def trust(self, wanted: TrustWanted) -> Trust:
         return "later"
+
+
+class NonInteractive(UserInterface):
+    """No person is there: nothing that needs approval runs, and at a limit the answer is written from what there is.
+
+    A project's instructions are not trusted. An expensive step goes on: the caps bound a run that nobody watches.
+    """
 
 
 def enough_text(hit: LimitHit) -> str:

@@ -110,26 +110,25 @@ class Apprentice:
             self._records.close()
 
     async def _work(self) -> None:
+        """Predict the calls that wait; where that fails, none is predicted any more."""
         try:
             while self._waiting:
-                await self._predict(*self._waiting.popleft())
+                request, action, spent_nano = self._waiting.popleft()
+                self._model = model = self._model or await asyncio.to_thread(self._make)
+                self._records = records = self._records or await asyncio.to_thread(self._open)
+                request = replace(request, role="caller", temperature=0.0, max_tokens=min(request.max_tokens, _LONGEST))
+                size, context = await asyncio.to_thread(model.size, request), model.traits.context
+                if context is not None and size.count + request.max_tokens > context:
+                    continue  # it could not have been asked
+                reply: Reply | None = None
+                async for piece in model.stream(request):
+                    reply = piece if isinstance(piece, Reply) else reply
+                alike = reply is not None and reply.call is not None and _action(reply.call) == action
+                await asyncio.to_thread(self._keep, records, Prediction(action[0], self.name, alike, spent_nano))
         except EcoshellError as error:
             self._off = True
             self._waiting.clear()
             self.news.append(f"{self.name} makes no calls beside the paid model any more. {error}")
-
-    async def _predict(self, request: Request, action: _Action, spent_nano: int | None) -> None:
-        self._model = model = self._model or await asyncio.to_thread(self._make)
-        self._records = records = self._records or await asyncio.to_thread(self._open)
-        request = replace(request, role="caller", temperature=0.0, max_tokens=min(request.max_tokens, _LONGEST))
-        size, context = await asyncio.to_thread(model.size, request), model.traits.context
-        if context is not None and size.count + request.max_tokens > context:
-            return  # it could not have been asked
-        reply: Reply | None = None
-        async for piece in model.stream(request):
-            reply = piece if isinstance(piece, Reply) else reply
-        alike = reply is not None and reply.call is not None and _action(reply.call) == action
-        await asyncio.to_thread(self._keep, records, Prediction(action[0], self.name, alike, spent_nano))
 
     def _keep(self, records: ExperienceStore, use: Prediction) -> None:
         before = {one.tool: one for one in agreements(records.predictions(self.name))}

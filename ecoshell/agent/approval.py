@@ -208,11 +208,6 @@ class Approvals:
         """Whether a model may write and run what the request does not name."""
         return is_trusted(traits, self.rules.trusted.get(traits.name))
 
-    def lets_program(self, traits: Traits) -> bool:
-        """Whether a program of this model may come to run: a person can be asked, or nobody need be."""
-        somebody = type(self._person) is not NonInteractive  # one that decides is derived of it
-        return not self.rules.read_only and (somebody or (self.rules.yes and self.trusts(traits)))
-
     async def rule(self, request: ApprovalRequest, emit: Emit) -> ApprovalDecision:
         """Whether the call may run, by the rules or by the person's word.
 
@@ -363,7 +358,7 @@ class SpendApproval:
         if self.ending is not None:
             raise self.ending
         foreseen = self.mode.foresee(view)
-        if any(call.traits.price is None for call in foreseen.steps):  # else the ledger need not be asked
+        if any(call.model.traits.price is None for call in foreseen.steps):  # else the ledger need not be asked
             refused = unpriced(foreseen, await self.deps.budget.caps())
             if refused is not None:
                 raise refused
@@ -435,7 +430,7 @@ class SpendApproval:
         above = self.deps.settings.ask_above_nano
         if above is None:
             return None
-        calls = [call for call in self.mode.foresee(view).steps if call.traits.name not in self._trusted]
+        calls = [call for call in self.mode.foresee(view).steps if call.model.traits.name not in self._trusted]
         caps = await self.deps.budget.caps()
         dearest = await asyncio.to_thread(_dearest, calls, caps)
         if dearest is None or dearest[2] <= above:
@@ -443,7 +438,7 @@ class SpendApproval:
         call, low, high = dearest
         offers = await self._offers(view, caps)
         cheaper = tuple(offer for offer in offers if offer.most_nano is not None and offer.most_nano < high)
-        return CostWanted(call.role, call.traits.name, low, high, above, cheaper)
+        return CostWanted(call.role, call.model.traits.name, low, high, above, cheaper)
 
     async def _offers(self, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
         """Models for which the caps have room, or that are cheaper than the present one; the cheapest first.
@@ -483,7 +478,8 @@ def _dearest(calls: Sequence[ForeseenCall], caps: Sequence[CapState]) -> tuple[F
     """
     costs: list[tuple[ForeseenCall, int, int]] = []
     for call in calls:
-        if call.traits.price is None:
+        price = call.model.traits.price
+        if price is None:
             continue
         ask = call.model.reservation(call.request, call.role)
         try:
@@ -492,5 +488,5 @@ def _dearest(calls: Sequence[ForeseenCall], caps: Sequence[CapState]) -> tuple[F
             return None
         prompt = call.model.size(call.request).count
         short = Usage(input=prompt, output=min(SHORT_ANSWER, output), cached=prompt)
-        costs.append((call, call.traits.price.cost(short), call.traits.price.worst(ask.prompt_tokens, output)))
+        costs.append((call, price.cost(short), price.worst(ask.prompt_tokens, output)))
     return max(costs, key=lambda cost: cost[2], default=None)

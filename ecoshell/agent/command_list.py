@@ -85,7 +85,18 @@ async def _plan(shell: Shell, argument: str) -> Printed:
             shell.deps.settings.plan = mode
             return Printed(f"Plan {mode}. {means}")
     if word == "mermaid":
-        return await _mermaid(shell, rest.strip())
+        busy, past = shell.conversation.busy, shell.store.events(shell.session)
+        drawn = await asyncio.to_thread(lambda: branchings((event for _, event in past), running=busy))
+        if not drawn:
+            raise UsageError(
+                "No parallel plan was made in this session.", fix="Say /strategy graph, then ask for several things."
+            )
+        text = flowchart(drawn[-1])
+        if not rest.strip():
+            return Printed(text.rstrip("\n"))
+        path = Path(os.path.expanduser(rest.strip()))  # noqa: ASYNC240, PTH111 - looks at no file
+        await asyncio.to_thread(write_new, path, text)
+        return Printed(f"The plan is in {path}.")
     if argument and not (word == "why" and rest.strip()):
         raise UsageError(
             f"/plan {argument} cannot be read.",
@@ -109,22 +120,6 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     rows = plan_table(told.rows, told.unit, enforced=told.enforced)
     others = f"\n… and {counted(told.others, 'more tool')}" if told.others else ""
     return Printed(f"{head}{standing_text(told)}\n\n{rows}{others}")
-
-
-async def _mermaid(shell: Shell, file: str) -> Printed:
-    """The session's last parallel plan as a Mermaid flowchart, printed or put into a new file."""
-    busy, past = shell.conversation.busy, shell.store.events(shell.session)
-    drawn = await asyncio.to_thread(lambda: branchings((event for _, event in past), running=busy))
-    if not drawn:
-        raise UsageError(
-            "No parallel plan was made in this session.", fix="Say /strategy graph, then ask for several things."
-        )
-    text = flowchart(drawn[-1])
-    if not file:
-        return Printed(text.rstrip("\n"))
-    path = Path(os.path.expanduser(file))  # noqa: ASYNC240, PTH111 - looks at no file
-    await asyncio.to_thread(write_new, path, text)
-    return Printed(f"The plan is in {path}.")
 
 
 def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:

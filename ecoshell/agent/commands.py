@@ -52,11 +52,8 @@ class Command(Generic[Host]):
     choices: Callable[[Host], Iterable[str]] = lambda _: ()
 
 
-class CommandTable(Generic[Host]):
+class CommandTable(dict[str, Command[Host]]):
     """Commands by name."""
-
-    def __init__(self, commands: Iterable[Command[Host]] = ()) -> None:
-        self._commands = {command.name: command for command in commands}
 
     def add(
         self, name: str, usage: str, about: str, choices: Callable[[Host], Iterable[str]] = lambda _: ()
@@ -64,29 +61,21 @@ class CommandTable(Generic[Host]):
         """Make the function below a command, after those before it."""
 
         def added(run: Run[Host]) -> Run[Host]:
-            self._commands[name] = Command(name, usage, about, run, choices)
+            self[name] = Command(name, usage, about, run, choices)
             return run
 
         return added
 
-    def including(self, commands: Iterable[Command[Host]]) -> "CommandTable[Host]":
-        """The table with more commands after its own."""
-        return CommandTable((*self._commands.values(), *commands))
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(self._commands)
-
     def knows(self, line: str) -> bool:
         """Whether a line is one of these commands, with or without an argument."""
-        return line.strip().removeprefix("/").partition(" ")[0].lower() in self._commands
+        return line.strip().removeprefix("/").partition(" ")[0].lower() in self
 
     async def run(self, host: Host, line: str) -> Printed:
         """Carry out `/name argument`; raises UsageError when there is no such command."""
         name, _, argument = line.strip().removeprefix("/").partition(" ")
-        command = self._commands.get(name.lower())
+        command = self.get(name.lower())
         if command is None:
-            near = difflib.get_close_matches(name.lower(), self._commands, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(name.lower(), self, n=1, cutoff=0.5)
             fix = f"Did you mean /{near[0]}?" if near else "/help lists them all."
             raise UsageError(f"There is no command /{name}.", fix=fix)
         return await command.run(host, argument.strip())
@@ -95,9 +84,9 @@ class CommandTable(Generic[Host]):
         """What the line could become: commands while the first word is typed, then the command's choices."""
         name, blank, argument = text.removeprefix("/").partition(" ")
         if not blank:
-            found = (command for command in self._commands.values() if command.name.startswith(name.lower()))
+            found = (command for command in self.values() if command.name.startswith(name.lower()))
             return [Completion(f"/{command.name}", f"{command.usage}  {command.help}".strip()) for command in found]
-        command = self._commands.get(name.lower())
+        command = self.get(name.lower())
         choices = command.choices(host) if command else ()
         return [
             Completion(f"/{name} {choice}", command.help if command else "")
@@ -107,7 +96,7 @@ class CommandTable(Generic[Host]):
 
     def overview(self) -> list[tuple[str, str]]:
         """Each command as it is typed, and what it does."""
-        return [(f"/{command.name} {command.usage}".strip(), command.help) for command in self._commands.values()]
+        return [(f"/{command.name} {command.usage}".strip(), command.help) for command in self.values()]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -17,7 +17,7 @@ from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.budget import CapState
 from ecoshell.catalog import Decision
-from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
+from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,
     CallFinished,
@@ -284,8 +284,9 @@ class Conversation:
             self._heard.append(event)
         if isinstance(event, GraphPlanned):
             from ecoshell.agent.scoring import Scorer
+            from ecoshell.sessions.plans import PlannedTurns
 
-            self._scorer, self._heard = Scorer(self._deps, self.session, self._heard), []
+            self._scorer, self._heard = Scorer(self._deps, self.session, PlannedTurns(self._heard)), []
 
     async def note(self, event: Happened) -> Happened:
         """Keep something that happened between turns, or beside one; gives it as it is kept."""
@@ -398,11 +399,10 @@ class Conversation:
 
         costs = ""
         if deps.strategy.branches:
-            from ecoshell.agent.parallel import costs_text, input_size  # only parallel plans are told costs
+            from ecoshell.agent.parallel import costs_text  # only parallel plans are told costs
 
-            named = await asyncio.to_thread(deps.workspace.size_of_named, asked.question)
-            known, size = deps.profiles.costs, input_size(asked.attachments, named)
-            costs = await asyncio.to_thread(lambda: costs_text(plan, known(), offer.names, size))
+            size = await asyncio.to_thread(deps.workspace.size_of_input, asked.question, asked.attachments)
+            costs = await asyncio.to_thread(lambda: costs_text(plan, deps.profiles.costs(), offer.names, size))
         beginning = View(
             path=Path(asked.question),
             opening=opening_text(offer.listing, text, advice=offer.advice, context=context),
@@ -454,19 +454,17 @@ class Conversation:
     def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
         """The row of guards, built from the innermost."""
         deps = self._deps
-        row = Approved(Logged(Runner(deps.catalog, caller_of=self._caller_of), deps), deps, deps.strategy.searches)
-        checked = Checked(row, deps, plan, self._ask_for_money)
+        runner = Runner(deps.catalog, caller_of=self._caller_of)
+        row = Approved(Logged(runner, deps), deps, deps.strategy.searches)
+        checked = Checked(row, deps, plan, lambda short, emit: self._spending.for_tool(short, self.ahead, emit))
         row = Judged(Announced(checked, deps), deps, plan, self.session, self.turn)
         return Meta(row, deps, offer.presentation, self._measure, checked)
 
     def _caller_of(self, call: Call, emit: Emit) -> "Caller":
         """Whom the tool of this call may turn to."""
-        from ecoshell.agent.callbacks import RunningCall
+        from ecoshell.agent.callbacks import RunningCall  # where no tool runs, it is not loaded
 
         return RunningCall(self._deps, self._sampling, call, emit)
-
-    async def _ask_for_money(self, short: LimitReached, emit: Emit) -> bool:
-        return await self._spending.for_tool(short, self.ahead, emit)
 
     def _measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens of a document for the model of the moment, which may change at a limit."""

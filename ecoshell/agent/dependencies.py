@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
-from ecoshell.agent import UserInterface
+from ecoshell.agent import NonInteractive, UserInterface
 from ecoshell.agent.approval import Approvals, is_trusted
 from ecoshell.agent.model_set import ActiveModels, ModelSet
 from ecoshell.agent.providers import ProviderFollower
@@ -204,15 +204,15 @@ SETTING_KEYS: Mapping[str, str] = {
 """The keys of the settings file that a running shell goes by, each with the field that holds it."""
 
 
+@dataclass(slots=True, eq=False)
 class Experience:
     """`records` keep what happens; `past` says what it tells of tools and modes, may block, and raises StoreError."""
 
-    def __init__(self, records: ExperienceStore, past: Past) -> None:
-        self.records = records
-        self.past = past
-        self.unkept: list[Experienced] = []
-        """What could not be kept yet; it is with the next use or attempt."""
-        self._keeping = Lock()
+    records: ExperienceStore
+    past: Past
+    unkept: list[Experienced] = field(default_factory=list[Experienced])
+    """What could not be kept yet; it is with the next use or attempt."""
+    _keeping: Lock = field(default_factory=Lock)
 
     def keep(self, *items: Experienced) -> None:
         """Remember these, and those that wait; may block. What cannot be kept waits for the next.
@@ -244,13 +244,13 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+@dataclass(eq=False)
 class SessionBudget:
     """The gate as one session's present turn uses it: knows whose money is being spent."""
 
-    def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-        self._session = ""
-        self._turn = 0
+    gate: Gate
+    _session: str = ""
+    _turn: int = 0
 
     def enter(self, session: str, turn: int) -> None:
         """From now on calls are this session's, in this turn."""
@@ -270,14 +270,6 @@ class SessionBudget:
     async def set_cap(self, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's with None."""
         await finished(asyncio.to_thread(self.gate.ledger.set_cap, self._session, scope, amount))
-
-    async def require(self, nano: int) -> None:
-        """Raise LimitReached when a cap does not leave this much now; nothing is reserved by asking."""
-        await self.gate.require(self.account(), nano)
-
-    async def charge_tool(self, tool: str, nano: int) -> None:
-        """Pay for one use of a tool; raises LimitReached."""
-        await self.gate.charge_tool(self.account(), tool, nano)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,10 +320,15 @@ class Dependencies:
 
     @property
     def by_program(self) -> bool:
-        """Whether what is asked of files is first tried by a program: so a weak model does better than by calls."""
-        traits = self.models.current.caller.traits
-        able = (traits.parameters or 0) >= PROGRAM_PARAMETERS
-        return able and not is_trusted(traits) and self.approvals.lets_program(traits)
+        """Whether what is asked of files is first tried by a program: so a weak model does better than by calls.
+
+        It may come to run where a person can be asked, or nobody need be.
+        """
+        traits, rules = self.models.current.caller.traits, self.approvals.rules
+        if (traits.parameters or 0) < PROGRAM_PARAMETERS or is_trusted(traits) or rules.read_only:
+            return False
+        somebody = type(self.user) is not NonInteractive  # one that decides is derived of it
+        return somebody or (rules.yes and self.approvals.trusts(traits))
 
     @property
     def strategy(self) -> StrategySpec:

@@ -167,7 +167,7 @@ class Checked(Guard):
         price = catalog.tool(call.name).price_nano
         while price:
             try:
-                await self.deps.budget.require(price)
+                await self.deps.budget.gate.require(self.deps.budget.account(), price)
                 break
             except LimitReached as limit:  # the person may make room; nodes of a parallel plan are refused unasked
                 if context.node or not await self.ask(limit, context.emit):
@@ -252,7 +252,7 @@ class Logged(Guard):
     """
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
-        tool = self.deps.catalog.tool(call.name)
+        tool, budget = self.deps.catalog.tool(call.name), self.deps.budget
         if tool.price_nano or tool.effects - {"read"}:
             try:
                 await self.deps.log.flush()
@@ -261,7 +261,7 @@ class Logged(Guard):
                 raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
         if tool.price_nano:
             try:
-                await self.deps.budget.charge_tool(call.name, tool.price_nano)
+                await budget.gate.charge_tool(budget.account(), call.name, tool.price_nano)
             except LimitReached as limit:
                 return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
             context.bill.spent_nano += tool.price_nano

@@ -11,7 +11,7 @@ from ecoshell.catalog import Presentation
 from ecoshell.errors import PriceUnknown
 from ecoshell.events import Emit, ModeChosen
 from ecoshell.messages import Attachment, Call, Message, ToolDocument
-from ecoshell.models import ModelRow, Request, Traits, estimate, request_bound
+from ecoshell.models import ModelRow, Request, estimate, request_bound
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import ALL_ONE, ROLES, RoleModels, RoleName
 from ecoshell.planning.btp.evidence import CANDIDATES
@@ -67,10 +67,6 @@ class ForeseenCall:
     request: Request
     model: MeteredModel
     role: str
-
-    @property
-    def traits(self) -> Traits:
-        return self.model.traits
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +214,7 @@ def _of_call(call: ForeseenCall, slack: int = 0, *, counted: bool = False) -> Co
 
 def unpriced(foreseen: Foreseen, caps: Iterable[CapState]) -> PriceUnknown | None:
     """The refusal of a step one of whose calls nobody can price under a cap in dollars; None where it may be taken."""
-    unknown = next((call.traits.name for call in foreseen.steps if call.traits.price is None), None)
+    unknown = next((call.model.traits.name for call in foreseen.steps if call.model.traits.price is None), None)
     capped = next((cap for cap in caps if cap.unit == "usd"), None)
     return None if unknown is None or capped is None else price_unknown(unknown, capped)
 

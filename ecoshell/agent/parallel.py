@@ -8,7 +8,7 @@ which may earn it another; and that a repaired plan does nothing that lasts once
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,7 +25,7 @@ from ecoshell.budget.gate import sharing
 from ecoshell.catalog import Catalog
 from ecoshell.errors import BudgetError, ModelError
 from ecoshell.events import BudgetSettled, Emit, Event, GraphNode, GraphPlanned, NodeChanged, Notice, TextArrived
-from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Attachment, Call
+from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.catp.costs import CostTable
 from ecoshell.planning.catp.executor import NodeFailed, NodeRun, run_graph
@@ -171,12 +171,6 @@ def _figures(estimate: Estimate) -> str:
         milliseconds = max(1, round(estimate.seconds * 1000))
         found.append(f"{estimate.seconds:.1f} s" if estimate.seconds >= 1 else f"{milliseconds} ms")
     return ", ".join(found)
-
-
-def input_size(attachments: Sequence[Attachment], named: int | None) -> int | None:
-    """The size of what a question gives, in bytes: of its largest attachment or `named` file; None is unknown."""
-    known = [len(attached.text.encode("utf-8", "replace")) for attached in attachments]
-    return max([*known, *(() if named is None else (named,))], default=None)
 
 
 PARALLEL = 8

@@ -126,7 +126,8 @@ class Line:
         """
         if self.doubt or fnmatch.fnmatchcase(self.text, pattern):
             return True
-        wanted = [word for word in _pattern_words(pattern.casefold()) if word not in _OPERATORS]
+        words = (word.strip("'\"") for word in pattern.casefold().split())
+        wanted = [word for word in words if word not in _OPERATORS]
         while wanted and wanted[-1] == "*":
             wanted.pop()
         if not wanted:
@@ -148,7 +149,8 @@ class Line:
         """Whether the line is one plain command that the pattern covers, word by word: what rules that allow go by."""
         if self.doubt or self.redirects or len(self.commands) != 1:
             return False
-        return fnmatch.fnmatchcase("\0".join(self.commands[0]), "\0".join(_pattern_words(pattern)))
+        words = (word.strip("'\"") for word in pattern.split())
+        return fnmatch.fnmatchcase("\0".join(self.commands[0]), "\0".join(words))
 
     def _may_be(self, token: str, wanted: str) -> bool:
         """Whether a token is what is wanted, or the shell may put that in its place."""
@@ -220,10 +222,6 @@ def _doubt_in(command: Sequence[str]) -> str:
         or (program == "git" and (not words or words[0].startswith("-") or any(w.startswith(_GIT_RUNS) for w in words)))
     )
     return f"{command[0]} may run what its arguments say" if runs else ""
-
-
-def _pattern_words(pattern: str) -> list[str]:
-    return [word.strip("'\"") for word in pattern.split()]
 
 
 def _inner(word: str) -> Iterator[str]:

@@ -7,13 +7,13 @@ judged the call. A node that failed or was skipped did not help, nor did any whe
 import asyncio
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.budget import amount_text
 from ecoshell.errors import ToolError
-from ecoshell.events import CallFinished, Emit, Event, Notice, PlanScored, Status
+from ecoshell.events import CallFinished, Emit, Notice, PlanScored, Status
 from ecoshell.planning.catp.costs import worth
 from ecoshell.planning.catp.plan import longest_path
 from ecoshell.sessions.plans import Branching, PlannedTurn, PlannedTurns
@@ -25,25 +25,25 @@ _JUDGES = ("you", "checker", "agent", "model", "plugin", "classifier", "rules")
 """Who may judge, in the order in which they are named."""
 
 
+@dataclass(frozen=True, slots=True)
 class Scorer:
     """Scores the plans of one session."""
 
-    def __init__(self, deps: Dependencies, session: str, past: Iterable[Event] = ()) -> None:
-        self._deps = deps
-        self._session = session
-        self.turns = PlannedTurns(past)
-        """Is to be told of every event."""
+    deps: Dependencies
+    session: str
+    turns: PlannedTurns
+    """Is to be told of every event."""
 
     async def end(self, number: int, status: Status, answer: str, emit: Emit) -> None:
         """Score the plan of a turn that ends so, where it has one; raises StoreError."""
         turn = self.turns.by_number.get(number)
         if turn is None or status not in _FINISHED:
             return
-        settings, profiles, checked = self._deps.settings, self._deps.profiles, None
-        limits = [cap.limit for cap in await self._deps.budget.caps() if cap.unit == "usd"]
-        if settings.checker and status != "gave_up" and not self._deps.approvals.rules.read_only:
+        settings, profiles, checked = self.deps.settings, self.deps.profiles, None
+        limits = [cap.limit for cap in await self.deps.budget.caps() if cap.unit == "usd"]
+        if settings.checker and status != "gave_up" and not self.deps.approvals.rules.read_only:
             try:
-                checked = await self._deps.workspace.check(settings.checker, answer)
+                checked = await self.deps.workspace.check(settings.checker, answer)
             except ToolError as failure:
                 emit(Notice(f"[graph] checker said nothing of the answer: {visible_line(failure.message)}"))
         blank = PlanScored(
@@ -72,7 +72,7 @@ class Scorer:
 
     async def _spent(self, number: int) -> int | None:
         """What the turn has cost by the ledger; None when the price of a call is unknown."""
-        rows = await asyncio.to_thread(self._deps.budget.gate.ledger.turn_rows, self._session)
+        rows = await asyncio.to_thread(self.deps.budget.gate.ledger.turn_rows, self.session)
         row = rows.get(number)
         return None if row is None or row.unpriced else row.spent_nano
 

@@ -56,27 +56,21 @@ class SessionRow:
     """Whether a part of what it has cost is an estimate."""
 
 
+@dataclass(frozen=True, slots=True)
 class Archive:
-    """All sessions of the user; `current` gives the id of the one being talked in. Raises StoreError and UsageError."""
+    """All sessions of the user. Raises StoreError and UsageError."""
 
-    def __init__(
-        self,
-        store: SessionStore,
-        ledger: Ledger,
-        *,
-        forget: Iterable[Callable[[str], None]],
-        current: Callable[[], str],
-    ) -> None:
-        """`forget` remove what else is kept of a session, and may block."""
-        self._store = store
-        self._ledger = ledger
-        self._forget = forget
-        self._current = current
+    store: SessionStore
+    ledger: Ledger
+    forget: Iterable[Callable[[str], None]]
+    """Each removes what else is kept of a session, and may block."""
+    current: Callable[[], str]
+    """Gives the id of the session being talked in."""
 
     async def rows(self, limit: int = 1000) -> list[SessionRow]:
         """The sessions in which anything happened, the last used first."""
-        costs = {row.key: row for row in await asyncio.to_thread(self._ledger.rows, "session")}
-        infos, current = await asyncio.to_thread(self._store.list, limit), self._current()
+        costs = {row.key: row for row in await asyncio.to_thread(self.ledger.rows, "session")}
+        infos, current = await asyncio.to_thread(self.store.list, limit), self.current()
         return [
             SessionRow(info, cost.shown_nano, cost.calls, info.id == current, cost.estimate_nano is not None)
             if (cost := costs.get(info.id))
@@ -86,21 +80,21 @@ class Archive:
 
     async def rename(self, session: str, title: str) -> None:
         """Give a session another title."""
-        await asyncio.to_thread(self._store.rename, session, title)
+        await asyncio.to_thread(self.store.rename, session, title)
 
     async def delete(self, session: str) -> None:
         """Remove a session and all that happened in it; what it cost stays in the ledger."""
-        if session == self._current():
+        if session == self.current():
             raise UsageError("This is the session you are in.", fix="Begin or resume another one, then delete it.")
-        await asyncio.to_thread(self._store.delete, session)
-        for forget in self._forget:
+        await asyncio.to_thread(self.store.delete, session)
+        for forget in self.forget:
             await asyncio.to_thread(forget, session)
 
     async def export(self, session: str, file: Path, *, running: bool = False) -> None:
         """Write a session into a new file: as JSON where the name ends so, else as Markdown; see `as_markdown`."""
         from ecoshell.sessions.export import as_json, as_markdown, write_new
 
-        write, store = as_json if file.suffix == ".json" else partial(as_markdown, running=running), self._store
+        write, store = as_json if file.suffix == ".json" else partial(as_markdown, running=running), self.store
         await asyncio.to_thread(lambda: write_new(file, write(store.events(session), store.info(session))))
 
 
@@ -345,15 +339,12 @@ class Shell:
         ran = CommandRan(command, seen.text, seen.ok, seen.truncated, seen.seconds)
         return await conversation.note(ran)
 
-    async def files(self) -> list[str]:
-        """Files and folders (these end in a slash) of the workspace, for completing a mention."""
-        return await self.deps.workspace.files()
-
     async def mentionable(self) -> list[str]:
-        """The same, and the resources and templates that servers have listed, as `server:address`."""
+        """Files and folders (these end in a slash) of the workspace, for completing a mention; and the resources and
+        templates that servers have listed, as `server:address`."""
         servers = self.deps.providers.servers.values()
         listed = ((one.name, address) for one in servers for address in (*one.lists.resources, *one.lists.templates))
-        return [*await self.files(), *(f"{name}:{address}" for name, address in listed)]
+        return [*await self.deps.workspace.files(), *(f"{name}:{address}" for name, address in listed)]
 
     async def stop(self) -> None:
         """Stop the turn that runs, or what runs in its place; a turn's stream still ends in TurnFinished."""

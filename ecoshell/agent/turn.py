@@ -129,34 +129,34 @@ class TurnUsage:
                 pass
 
 
+@dataclass(slots=True)
 class Attempts:
     """One turn's attempts at its question. Call `begin` first."""
 
-    def __init__(self, deps: Dependencies, asked: TurnStarted, session: str, usage: TurnUsage, emit: Emit) -> None:
-        """`usage` is what the turn takes, as far as it has come."""
-        self._deps = deps
-        self._asked = asked
-        self._session = session
-        self._tell = emit
-        self._usage = usage
-        self._before = usage
-        """The same as it was when the attempt began."""
-        self._names = ""
-        self._again = False
-        """Whether the other mode has taken over already."""
+    deps: Dependencies
+    asked: TurnStarted
+    session: str
+    usage: TurnUsage
+    """What the turn takes, as far as it has come."""
+    tell: Emit
+    _before: TurnUsage = field(default_factory=TurnUsage)
+    """The same as it was when the attempt began."""
+    _names: str = ""
+    _again: bool = False
+    """Whether the other mode has taken over already."""
 
     async def begin(self) -> None:
         """In the mode AUTO, choose who thinks and say why; raises nothing for want of experience or of a model."""
-        if self._deps.models.mode == AUTO:
-            first, models = CANDIDATES[0], self._deps.models
+        if self.deps.models.mode == AUTO:
+            first, models = CANDIDATES[0], self.deps.models
             playing = {mode: models.playing(mode) for mode in CANDIDATES}
-            past, question = self._deps.experience.past, self._asked.question
+            past, question = self.deps.experience.past, self.asked.question
             try:
                 if models.no_choice:
                     choice = ModeChoice(first, models.no_choice)
                 else:
                     known = await asyncio.to_thread(past.modes, question, playing)
-                    choice = choose(known, self._deps.settings.hour_nano or 0)
+                    choice = choose(known, self.deps.settings.hour_nano or 0)
             except (StoreError, ModelMissing) as failure:
                 choice = ModeChoice(first, f"there is no experience to go by; {failure}")
             if not await self._think_as(choice.mode, choice.why):
@@ -168,7 +168,7 @@ class Attempts:
 
         Once in a turn, in the mode AUTO alone, and only where every cap has room for a step and the answer.
         """
-        models = self._deps.models
+        models = self.deps.models
         if models.mode != AUTO or self._again or models.no_choice:
             return False
         self._again, before = True, models.current.mode.name
@@ -176,7 +176,7 @@ class Attempts:
         await self.end("gave_up")
         fault = await self._obstacle(other, view)
         if fault:
-            self._tell(Notice(f"{before} gave up, and {other} does not go on. {fault}"))
+            self.tell(Notice(f"{before} gave up, and {other} does not go on. {fault}"))
         elif await self._think_as(other, f"{before} gave up{f': {reason}' if reason else ''}", after=before):
             self._start()
             return True
@@ -185,16 +185,16 @@ class Attempts:
     async def end(self, status: Status) -> None:
         """Remember what the attempt has come to, unless another model took part in it or it is remembered already."""
         names, self._names = self._names, ""
-        usage, before = replace(self._usage), self._before
-        mode, strategy = self._deps.models.current.mode.name, self._deps.settings.strategy
-        if status not in _TOLD or not names or names != self._deps.models.playing(mode):
+        usage, before = replace(self.usage), self._before
+        mode, strategy = self.deps.models.current.mode.name, self.deps.settings.strategy
+        if status not in _TOLD or not names or names != self.deps.models.playing(mode):
             return
 
         def made() -> Attempt:  # where its time does not count
             from ecoshell.planning.btp.redaction import QUERY, beginning
 
             return Attempt(
-                query=beginning(self._asked.question, environ, QUERY),
+                query=beginning(self.asked.question, environ, QUERY),
                 mode=mode,
                 models=names,
                 strategy=strategy,
@@ -202,44 +202,44 @@ class Attempts:
                 price_nano=None if usage.unpriced > before.unpriced else usage.known_nano - before.known_nano,
                 tokens=usage.usage.total - before.usage.total,
                 seconds=usage.worked - before.worked,
-                session=self._session,
-                turn=self._asked.turn,
+                session=self.session,
+                turn=self.asked.turn,
                 at=now(),
             )
 
-        if self._deps.settings.recording:
-            await self._deps.experience.remember(made, self._tell)
+        if self.deps.settings.recording:
+            await self.deps.experience.remember(made, self.tell)
 
     def _start(self) -> None:
-        models = self._deps.models
-        self._before, self._names = replace(self._usage), models.playing(models.current.mode.name)
+        models = self.deps.models
+        self._before, self._names = replace(self.usage), models.playing(models.current.mode.name)
 
     async def _think_as(self, mode: str, why: str, after: str = "") -> bool:
         """Go over to a mode and say so.
 
         False, and a notice, where its models cannot be had, or one has no price and a cap in dollars stands.
         """
-        models = self._deps.models
+        models = self.deps.models
         try:
             await models.choose(mode)
             if mode != CANDIDATES[0]:
                 unpriced = [model.traits.name for model in models.current.models if model.traits.price is None]
-                capped = [cap for cap in await self._deps.budget.caps() if cap.unit == "usd"]
+                capped = [cap for cap in await self.deps.budget.caps() if cap.unit == "usd"]
                 if unpriced and capped:
                     raise price_unknown(unpriced[0], capped[0])
         except (*_UNAVAILABLE, PriceUnknown) as failure:
-            self._tell(Notice(f"{mode} cannot think. {failure}"))
+            self.tell(Notice(f"{mode} cannot think. {failure}"))
             return False
         chosen = models.chosen = ModeChosen(mode, models.name, why, after)
-        self._tell(chosen)
+        self.tell(chosen)
         return True
 
     async def _obstacle(self, mode: str, view: View) -> str:
         """Why a mode cannot go on from this view; empty when it can."""
-        models, there = self._deps.models, (*self._deps.models.current.models, *self._deps.models.idle)
+        models, there = self.deps.models, (*self.deps.models.current.models, *self.deps.models.idle)
         make = partial(models.factory.make, models.session_model, mode, roles=models.roles, at_hand=there)
         try:
-            caps = await self._deps.budget.caps()
+            caps = await self.deps.budget.caps()
             other = await asyncio.to_thread(make)
         except (*_UNAVAILABLE, StoreError) as failure:
             return str(failure)

@@ -185,7 +185,7 @@ def _expected(calls: Sequence[ForeseenCall]) -> StepCost:
     nano: int | None = 0
     tokens = 0
     for call in calls:
-        request, price = call.request, call.traits.price
+        request, price = call.request, call.model.traits.price
         texts = [message.text for message in request.messages] + [tool.entry for tool in request.tools]
         read = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN
         usage = Usage(input=read, output=min(request.max_tokens, STEP_OUTPUT))
@@ -194,6 +194,7 @@ def _expected(calls: Sequence[ForeseenCall]) -> StepCost:
     return StepCost(nano, tokens)
 
 
+@dataclass(slots=True)
 class ThinkingCost:
     """What was thought towards the next use of a tool, and what of that is paid ahead; hears every event of a turn.
 
@@ -201,17 +202,16 @@ class ThinkingCost:
     again, as long as a use can come of it: a thought that turned out to call for none was paid for nothing.
     """
 
-    def __init__(self, *, registers_freely: bool) -> None:
-        """`registers_freely`: registering takes no thought of its own, so what was thought goes on to the call."""
-        self.taken = StepCost()
-        """All that was thought since the last call: what the next one comes to have cost."""
-        self.ahead = StepCost()
-        """What of it may still lead to a call, and of a call under way what led to it."""
-        self.spent = StepCost()
-        """What the turn has spent, tools included."""
-        self._registers_freely = registers_freely
-        self._proposed = StepCost()
-        """What proposals took that wait to be chosen."""
+    registers_freely: bool
+    """Registering takes no thought of its own, so what was thought goes on to the call."""
+    taken: StepCost = field(default_factory=StepCost)
+    """All that was thought since the last call: what the next one comes to have cost."""
+    ahead: StepCost = field(default_factory=StepCost)
+    """What of it may still lead to a call, and of a call under way what led to it."""
+    spent: StepCost = field(default_factory=StepCost)
+    """What the turn has spent, tools included."""
+    _proposed: StepCost = field(default_factory=StepCost)
+    """What proposals took that wait to be chosen."""
 
     def see(self, event: Event) -> None:
         """Take an event into account."""
@@ -229,7 +229,7 @@ class ThinkingCost:
                 self.drop()
             case BranchLeft():
                 self.drop()
-            case ToolRegistered() if event.by == "agent" and not self._registers_freely:
+            case ToolRegistered() if event.by == "agent" and not self.registers_freely:
                 self.taken = StepCost()
                 self.drop()
             case _:

@@ -207,9 +207,9 @@ class WorkspaceService:
         """Whether a command that is given this text finds it right; raises ToolError where it cannot tell."""
         return await passes(command, text, folder=self._workspace.root, options=self._options)
 
-    def size_of_named(self, question: str) -> int | None:
-        """Bytes of the largest file that the question names; None when it names none. May block."""
-        sizes: list[int] = []
+    def size_of_input(self, question: str, given: Iterable[Attachment]) -> int | None:
+        """Bytes of the largest file that the question names or is given; None when there is none. May block."""
+        sizes = [len(attached.text.encode("utf-8", "replace")) for attached in given]
         for word in _names(question):
             with suppress(ToolError), self._workspace.reading(word) as (file, _):
                 sizes.append(os.fstat(file.fileno()).st_size)
@@ -252,27 +252,19 @@ _WHOSE: Mapping[_Owner, str] = {"user": f"Your {INSTRUCTIONS}", "project": f"{IN
 """Each, as a person knows it."""
 
 
+@dataclass(slots=True, eq=False)
 class Environment:
     """One workspace and its user, as they are told to models."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        *,
-        user_file: Path,
-        projects: ProjectRules,
-        facts: bool = True,
-        instructions: Literal["ask", "trust", "off"] = "ask",
-    ) -> None:
-        """`projects` keeps whose instructions are trusted; with `trust` nobody is asked, with `off` none are read."""
-        self.workspace = str(workspace.root)
-        self._workspace = workspace
-        self._user_file = user_file
-        self._projects = projects
-        self._facts = facts
-        self._instructions = instructions
-        self._trusted: dict[str, bool] = {}
-        """What was said here of instructions, by their text: it holds also where it cannot be kept."""
+    workspace: Workspace
+    user_file: Path
+    projects: ProjectRules
+    """Keeps whose instructions are trusted."""
+    facts: bool = True
+    instructions: Literal["ask", "trust", "off"] = "ask"
+    """With `trust` nobody is asked, with `off` none are read."""
+    _trusted: dict[str, bool] = field(default_factory=dict[str, bool])
+    """What was said here of instructions, by their text: it holds also where it cannot be kept."""
 
     async def read(
         self, model: MeteredModel, person: UserInterface, emit: Emit, *, before: ContextTold | None = None
@@ -282,13 +274,13 @@ class Environment:
         Nothing is told again that the session was told `before` in this workspace. Asks the person about instructions
         of the project that nothing was said of; never fails, and says what could not be read.
         """
-        if model.traits.small or (before is not None and before.workspace == self.workspace):
+        if model.traits.small or (before is not None and before.workspace == str(self.workspace.root)):
             return None
         told: list[str] = []
         parts: list[ContextPart] = []
         context = model.traits.context
         most = _MOST_BYTES if context is None else min(_MOST_BYTES, context // _OF_CONTEXT)
-        for name in () if self._instructions == "off" else _WHOSE:
+        for name in () if self.instructions == "off" else _WHOSE:
             try:
                 found = await asyncio.to_thread(self._read_file, name)
             except (ToolError, OSError) as error:
@@ -308,13 +300,13 @@ class Environment:
             rest = "\n[the rest was cut]" if cut else ""
             told.append(f"{_USER if name == 'user' else _PROJECT}\n{fenced(text)}{rest}")
             parts.append(ContextPart(name, await asyncio.to_thread(model.count, told[-1]), cut=cut))
-        if self._facts:
+        if self.facts:
             told.append(await self._found())
             parts.append(ContextPart("facts", await asyncio.to_thread(model.count, told[-1])))
         if not parts:
             return None
         exact = model.size(Request((Message("user", ""),))).exact
-        event = ContextTold("\n\n".join(told), tuple(parts), exact, self.workspace)
+        event = ContextTold("\n\n".join(told), tuple(parts), exact, str(self.workspace.root))
         emit(event)
         return event
 
@@ -325,12 +317,12 @@ class Environment:
         """
         try:
             if name == "project":
-                with self._workspace.reading(INSTRUCTIONS) as (file, _):
+                with self.workspace.reading(INSTRUCTIONS) as (file, _):
                     data = file.read(_MOST_BYTES + 1)
-            elif not self._user_file.is_file():
+            elif not self.user_file.is_file():
                 return None
             else:
-                with self._user_file.open("rb") as file:
+                with self.user_file.open("rb") as file:
                     data = file.read(_MOST_BYTES + 1)
         except ToolError as error:
             if isinstance(error.__cause__, FileNotFoundError):
@@ -342,17 +334,17 @@ class Environment:
 
     async def _is_trusted(self, text: str, person: UserInterface, emit: Emit) -> bool:
         """Whether the project's instructions are: by a setting, by what was said before, or by what is said now."""
-        if self._instructions == "trust":
+        if self.instructions == "trust":
             return True
         try:
-            said = await asyncio.to_thread(self._projects.trusts, self._workspace.root, text)
-            changed = await asyncio.to_thread(self._projects.asked, self._workspace.root)
+            said = await asyncio.to_thread(self.projects.trusts, self.workspace.root, text)
+            changed = await asyncio.to_thread(self.projects.asked, self.workspace.root)
         except StoreError as error:
             emit(Notice(str(error)))
             said, changed = None, False
         said = self._trusted.get(text, said)
         if said is None:
-            wanted = masked(TrustWanted(str(self._workspace.root / INSTRUCTIONS), text, changed))
+            wanted = masked(TrustWanted(str(self.workspace.root / INSTRUCTIONS), text, changed))
             emit(wanted)
             word, somebody = await person.trust(wanted), not isinstance(person, NonInteractive)
             emit(TrustGiven(word, "person" if somebody else "nobody"))
@@ -362,23 +354,33 @@ class Environment:
             if word != "later":
                 self._trusted[text] = said
                 try:
-                    await asyncio.to_thread(self._projects.trust, self._workspace.root, text, trusted=said)
+                    await asyncio.to_thread(self.projects.trust, self.workspace.root, text, trusted=said)
                 except StoreError as error:
                     emit(Notice(str(error)))
         return said
 
     async def _found(self) -> str:
         """The facts, in a few lines."""
-        root = self._workspace.root
+        root = self.workspace.root
         top, state = await asyncio.gather(top_of(root, _SECONDS), state_of(root, _SECONDS))
-        path = visible_line(self.workspace)
+        path = visible_line(str(root))
         path = path if len(path) <= _LONGEST_PATH else f"…{path[1 - _LONGEST_PATH :]}"
         lines = [
             _FACTS,
             f"date: {date.today().isoformat()}; system: {platform.system()} {platform.machine()}; shell: /bin/sh",
             f"workspace: {path} (paths are relative to it)",
-            f"files: {_tree(top)}",
         ]
+        room, folders = _ENTRIES - len(top), sum(map(bool, top.values()))
+        shown: list[str] = []  # names in the workspace and, as far as there is room, in its folders
+        for name, below in list(top.items())[:_ENTRIES]:
+            share = min(len(below), max(0, room) // folders) if below else 0
+            room, folders = room - share, folders - bool(below)
+            rest = [f"+{_many(len(below) - share)}"] if len(below) > share else []
+            inner = f" ({', '.join([*map(_name, below[:share]), *rest])})" if share else ""
+            shown.append(f"{_name(name)}{inner}")
+        if len(top) > len(shown):
+            shown.append(f"… and {_many(len(top) - len(shown))} more")
+        lines.append(f"files: {', '.join(shown) or 'none'}")
         if state is not None:
             branch = f"branch {_name(state.branch)}" if state.branch else "no branch"
             changed = "" if state.changed is None else f", {counted(state.changed, 'uncommitted change')}"
@@ -392,22 +394,6 @@ def _head(data: bytes, most: int) -> bytes:
     """At most so many bytes of a text, to the end of a line or, where there is none, of a character."""
     head = data[:most]
     return head[: head.rfind(b"\n") + 1] or head.decode(errors="ignore").encode()
-
-
-def _tree(top: dict[str, list[str]]) -> str:
-    """The names in a workspace and, as far as there is room, in its folders."""
-    if not top:
-        return "none"
-    room, folders = _ENTRIES - len(top), sum(map(bool, top.values()))
-    shown: list[str] = []
-    for name, below in list(top.items())[:_ENTRIES]:
-        share = min(len(below), max(0, room) // folders) if below else 0
-        room, folders = room - share, folders - bool(below)
-        rest = [f"+{_many(len(below) - share)}"] if len(below) > share else []
-        inner = f" ({', '.join([*map(_name, below[:share]), *rest])})" if share else ""
-        shown.append(f"{_name(name)}{inner}")
-    more = len(top) - len(shown)
-    return ", ".join([*shown, *([f"… and {_many(more)} more"] if more else [])])
 
 
 def _many(count: int) -> str:

@@ -284,8 +284,10 @@ def _replaced(chosen: SessionSettings, strategies: Collection[str], judges: Coll
 def _commands(plugins: Plugins) -> "CommandTable[Shell]":
     """The slash commands, loaded once one is typed."""
     from ecoshell.agent.command_list import COMMANDS
+    from ecoshell.agent.commands import CommandTable
 
-    return COMMANDS.including(plugins.slash_commands(COMMANDS.names))
+    more = plugins.slash_commands(COMMANDS.keys())
+    return CommandTable({**COMMANDS, **{command.name: command for command in more}})
 
 
 async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") -> None:

@@ -14,13 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.workspace import FILE_BYTES
-from ecoshell.api import Agent, Outcome
+from ecoshell.api import Agent, Result
 from ecoshell.budget import counted
 from ecoshell.cli.parser import Interrupted, add_shared_options, hangups_interrupt, options_to_run, stopping
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished, to_json
 from ecoshell.messages import Attachment
-from ecoshell.options import Options
 from ecoshell.untrusted import visible
 
 NAME = "standard input"
@@ -40,14 +39,6 @@ def decoded(raw: bytes, warn: Callable[[str], None]) -> str:
     except UnicodeDecodeError:
         warn("the input is not valid UTF-8; what could not be read was replaced by \N{REPLACEMENT CHARACTER}")
         return raw.decode("utf-8", errors="replace")
-
-
-def question() -> bytes:
-    """All of standard input, however long it takes; raises UsageError for more than MOST bytes."""
-    head, _, ended = _hear(MOST, begins=None, ends=None)
-    if not ended:
-        raise UsageError(f"The question on standard input has more than {MOST:,} bytes.", fix="Ask a shorter one.")
-    return head
 
 
 def context(say: Callable[[str], None], *, promised: bool) -> Attachment | None:
@@ -153,18 +144,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask the question of the command line and return the exit status."""
-    return ask_once(options_to_run(args), args.question, json=args.json, quiet=args.quiet)
-
-
-def ask_once(options: Options, words: Sequence[str], *, json: bool, quiet: bool = False) -> int:
-    """Ask the question that `words` are (`-` alone reads it from standard input) and return the exit status.
+    """Ask the question of the command line (`-` alone reads it from standard input) and return the exit status.
 
     Standard input that is no terminal goes along with the question; with `-` as the last word it is waited for. Raises
-    EcoshellError when no turn could begin, unless `json`, where it is told as an event. When `quiet`, nobody is asked,
-    and only errors are told beside the answer.
+    EcoshellError when no turn could begin, unless `--json`, where it is told as an event. When `--quiet`, nobody is
+    asked, and only errors are told beside the answer.
     """
-    report = JsonLines() if json else AnswerOnly(quiet=quiet)
+    options, words = options_to_run(args), args.question
+    json: bool = args.json
+    quiet: bool = args.quiet
+    complain = partial(print, "ecoshell:", file=sys.stderr)
+    report = print_line if json else AnswerOnly(quiet=quiet).show
     person = None
     if not (json or quiet or words[-1:] == ["-"]) and all(one and one.isatty() for one in (sys.stdin, sys.stderr)):
         from ecoshell.cli.inputs import Keyboard
@@ -175,20 +165,20 @@ def ask_once(options: Options, words: Sequence[str], *, json: bool, quiet: bool 
     agent = Agent(user=person, options=options)
     with hangups_interrupt():
         try:
-            question, attached = read_question(words, (lambda _: None) if quiet else _complain)
+            question, attached = read_question(words, (lambda _: None) if quiet else complain)
             asyncio.run(follow(agent, question, attached, report=report, person=person))
         except EcoshellError as error:
             if not json:
                 raise
-            report.show(ErrorHappened.of(error))
-            report.end(agent.outcome)
+            report(ErrorHappened.of(error))
+            report(agent.outcome.result())
             return error.exit_status
         except KeyboardInterrupt:
             agent.outcome.status = "interrupted"
     outcome = agent.outcome
-    report.end(outcome)
+    report(outcome.result())
     for call in outcome.refused:
-        _complain(f"{call} was not run: it needs an approval, and nobody was there to ask. {_HOW_TO_ALLOW}")
+        complain(f"{call} was not run: it needs an approval, and nobody was there to ask. {_HOW_TO_ALLOW}")
     return outcome.exit_status
 
 
@@ -199,7 +189,11 @@ def read_question(words: Sequence[str], warn: Callable[[str], None]) -> tuple[st
     """
     alone, waited_for = [*words] == ["-"], len(words) > 1 and words[-1] == "-"
     typed = " ".join(words[:-1] if waited_for else words)
-    raw = question() if alone else typed.encode("utf-8", errors="surrogateescape")
+    raw, ended = typed.encode("utf-8", errors="surrogateescape"), True
+    if alone:
+        raw, _, ended = _hear(MOST, begins=None, ends=None)
+    if not ended:
+        raise UsageError(f"The question on standard input has more than {MOST:,} bytes.", fix="Ask a shorter one.")
     text = decoded(raw, warn).strip()
     if not text:
         raise UsageError("The question is empty.", fix='Try: ecoshell ask "What is 17 * 23?"')
@@ -212,7 +206,7 @@ async def follow(
     question: str,
     attachments: Sequence[Attachment],
     *,
-    report: "JsonLines | AnswerOnly",
+    report: Callable[[Event], None],
     person: "LinePerson | None",
 ) -> None:
     """Put the question and follow the turn to its last event; raises EcoshellError when no turn could begin."""
@@ -223,11 +217,11 @@ async def follow(
 
     async with agent:
         if agent.resumed is not None:
-            report.show(agent.resumed)
+            report(agent.resumed)
         with stopping(stop):
             async with aclosing(agent.stream(question, attachments)) as events:
                 async for event in events:
-                    report.show(event)
+                    report(event)
                     try:
                         if person is not None:
                             await person.meet(event)
@@ -235,14 +229,9 @@ async def follow(
                         stop()
 
 
-class JsonLines:
-    """Every event as a line of JSON, and the result as the last; in ASCII, which no terminal or encoding can spoil."""
-
-    def show(self, event: Event) -> None:
-        print(json.dumps(to_json(event)), flush=True)
-
-    def end(self, outcome: Outcome) -> None:
-        self.show(outcome.result())
+def print_line(event: Event) -> None:
+    """Print an event, the result too, as a line of JSON; in ASCII, which no terminal or encoding can spoil."""
+    print(json.dumps(to_json(event)), flush=True)
 
 
 class AnswerOnly:
@@ -263,6 +252,7 @@ class AnswerOnly:
         """Whether its line has not ended."""
 
     def show(self, event: Event) -> None:
+        """Print what there is to say about an event, the result too."""
         if isinstance(event, TextArrived):
             if self._growing and event.channel == "answer":
                 text = event.text
@@ -276,6 +266,10 @@ class AnswerOnly:
         if self._open:
             print(flush=True)
             self._open = False
+        if isinstance(event, Result):
+            if event.answer and event.answer.strip() != self._printed.strip():
+                print(visible(event.answer), flush=True)
+            return
         warning = isinstance(event, Notice) and not self._quiet
         wrong = isinstance(event, TurnFinished) and event.status != "answered"
         if self._talkative or warning or wrong or isinstance(event, ErrorHappened | LimitHit):
@@ -284,13 +278,3 @@ class AnswerOnly:
 
                 self._lines = EventLines(Printer(sys.stderr), streaming=False, answers=False)
             self._lines.show(event)
-
-    def end(self, outcome: Outcome) -> None:
-        if self._open:
-            print(flush=True)
-        if outcome.answer and outcome.answer.strip() != self._printed.strip():
-            print(visible(outcome.answer), flush=True)
-
-
-def _complain(text: str) -> None:
-    print(f"ecoshell: {text}", file=sys.stderr)

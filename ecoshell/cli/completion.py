@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.errors import EcoshellError
@@ -39,7 +40,7 @@ def complete(parser: "CommandLine") -> None:
     for named, action in _actions(parser, ""):
         for names, found in _CANDIDATES:
             if named & names:
-                setattr(action, "completer", _completer(found))  # noqa: B010 - where argcomplete looks for it
+                setattr(action, "completer", partial(_offered, found))  # noqa: B010 - where argcomplete looks for it
                 break
     argcomplete.autocomplete(parser, always_complete_options=False)
 
@@ -55,15 +56,14 @@ def _actions(parser: argparse.ArgumentParser, command: str) -> Iterator[tuple[se
             yield {*action.option_strings, f"{command} {action.dest}"}, action
 
 
-def _completer(candidates: Candidates) -> Callable[..., list[str]]:
-    def complete(prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-        before: object = getattr(parsed_args, action.dest, None)
-        words = [str(one) for one in before] if isinstance(before, list) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        with suppress(EcoshellError):  # whoever carries out a command says what is wrong
-            return sorted({one for one in candidates(prefix, words) if one.startswith(prefix)})
-        return []
-
-    return complete
+def _offered(
+    candidates: Candidates, prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **_: Any
+) -> list[str]:
+    before: object = getattr(parsed_args, action.dest, None)
+    words = [str(one) for one in before] if isinstance(before, list) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    with suppress(EcoshellError):  # whoever carries out a command says what is wrong
+        return sorted({one for one in candidates(prefix, words) if one.startswith(prefix)})
+    return []
 
 
 def _sessions(prefix: str, before: list[str]) -> Iterable[str]:

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, NoReturn, TextIO
@@ -76,31 +77,31 @@ class Keyboard:
         return [line for line in lines if line.strip()]
 
 
+@dataclass(frozen=True, slots=True)
 class Lines:
     """A plain stream, such as a pipe or a terminal that can only print; `prompts` is where prompts go, if anywhere."""
 
-    def __init__(self, stream: BinaryIO, *, prompts: TextIO | None, warn: Callable[[str], None]) -> None:
-        self._stream = stream
-        self._prompts = prompts
-        self._warn = warn
+    stream: BinaryIO
+    prompts: TextIO | None
+    warn: Callable[[str], None]
 
     async def question(self, prompt: str) -> str:
         """One line; raises Interrupted at Ctrl-C and EOFError at the end.
 
         It blocks, since nothing goes on while a person or a script is waited for.
         """
-        if self._prompts is not None:
-            self._prompts.write(prompt)
-            self._prompts.flush()
+        if self.prompts is not None:
+            self.prompts.write(prompt)
+            self.prompts.flush()
         handlers: dict[int, Handler] = {signal.SIGINT: interrupt, **dict.fromkeys(HANGUPS, _end_of_input)}
         try:
             with handling(handlers):
-                raw = self._stream.readline()
+                raw = self.stream.readline()
         except KeyboardInterrupt:
             raise Interrupted from None
         if not raw:
             raise EOFError
-        return decoded(raw, self._warn).rstrip("\r\n")
+        return decoded(raw, self.warn).rstrip("\r\n")
 
     word = question
 
@@ -108,20 +109,18 @@ class Lines:
         return []
 
 
+@dataclass(frozen=True)
 class SlashCompleter(Completer):
     """Completes lines that begin with a slash: by what is at hand, and then by what has to be asked for."""
 
-    def __init__(
-        self, complete: Callable[[str], list[Completion]], values: Callable[[str], Awaitable[list[Completion]]]
-    ) -> None:
-        self._complete = complete
-        self._values = values
+    complete: Callable[[str], list[Completion]]
+    values: Callable[[str], Awaitable[list[Completion]]]
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Offered]:
         typed = document.text_before_cursor
         if not typed.startswith("/"):
             return
-        for found in self._complete(typed):
+        for found in self.complete(typed):
             yield Offered(found.text, start_position=-len(typed), display_meta=found.help)
 
     async def get_completions_async(
@@ -131,7 +130,7 @@ class SlashCompleter(Completer):
             yield offered
         typed = document.text_before_cursor
         if typed.startswith("/"):
-            for found in await self._values(typed):
+            for found in await self.values(typed):
                 yield Offered(found.text, start_position=-len(typed), display_meta=found.help)
 
 

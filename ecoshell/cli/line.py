@@ -191,7 +191,7 @@ class LineShell:
         lines = EventLines(self._printer, streaming=False)
         for event in self._shell.past:
             if isinstance(event, TurnStarted):
-                lines.question(event.question)
+                self._printer.line(f"{self._prompt}{visible(event.question)}", "bold")
             if not isinstance(event, TextArrived):  # whole texts follow the pieces
                 lines.show(event)
 

@@ -65,6 +65,7 @@ class _Pending:
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+@dataclass(slots=True, eq=False)
 class LinePerson:
     """Asks a person for what the core wants decided.
 
@@ -72,13 +73,13 @@ class LinePerson:
     has its place among the lines printed before it, so `meet` asks when it is read, and the call waits for the answer.
     """
 
-    def __init__(self, read: Callable[[str], Awaitable[str]], say: Callable[[str], None]) -> None:
-        """`read` shows a prompt and gives what was typed (raises Interrupted, EOFError); `say` prints one line."""
-        self._read = read
-        self._say = say
-        self._pending: dict[int, _Pending] = {}
-        self._early: set[int] = set()
-        """Questions that were asked before their event was read."""
+    read: Callable[[str], Awaitable[str]]
+    """Shows a prompt and gives what was typed; raises Interrupted and EOFError."""
+    say: Callable[[str], None]
+    """Prints one line."""
+    _pending: dict[int, _Pending] = field(default_factory=dict[int, _Pending])
+    _early: set[int] = field(default_factory=set[int])
+    """Questions that were asked before their event was read."""
 
     async def approve(self, wanted: ApprovalWanted) -> Approval:
         return await self._decided(wanted, Approval("no"))
@@ -148,13 +149,13 @@ class LinePerson:
     async def _approval(self, wanted: ApprovalWanted) -> Approval:
         """May this call run, and with which arguments?"""
         if wanted.fault:
-            self._say(f"! these arguments cannot be used: {visible_line(wanted.fault)}")
-        self._say(f"? may it run {visible_line(Call(wanted.name, wanted.arguments).signature())}")
+            self.say(f"! these arguments cannot be used: {visible_line(wanted.fault)}")
+        self.say(f"? may it run {visible_line(Call(wanted.name, wanted.arguments).signature())}")
         if wanted.rationale.strip():
-            self._say(f"  why: {visible_line(wanted.rationale)}")
-        self._say(f"  {visible_line(wanted.reason)}")
+            self.say(f"  why: {visible_line(wanted.rationale)}")
+        self.say(f"  {visible_line(wanted.reason)}")
         if wanted.price_nano:
-            self._say(f"  One use costs {dollars(wanted.price_nano)}.")
+            self.say(f"  One use costs {dollars(wanted.price_nano)}.")
         self._show_lines(wanted.changes)
         arguments: Mapping[str, Any] | None = wanted.arguments if wanted.fault else None
         while True:
@@ -170,15 +171,15 @@ class LinePerson:
             elif but := _NO_BUT.fullmatch(word):
                 return Approval("no", instead=but[1])
             else:
-                self._say("Type 1, 2, 3, e, n or d.")
+                self.say("Type 1, 2, 3, e, n or d.")
 
     async def _trust(self, wanted: TrustWanted) -> Trust:
         """May the model follow the instructions of this project?"""
         again = ", which has changed" if wanted.changed else ""
-        self._say(f"? may the model follow {visible_line(wanted.file)}{again}")
+        self.say(f"? may the model follow {visible_line(wanted.file)}{again}")
         self._show_lines(wanted.text)
         while (typed := await self._word(_TRUST, at_end="l")) not in _TRUSTS:
-            self._say("Type 1, n or l.")
+            self.say("Type 1, n or l.")
         return _TRUSTS[typed]
 
     async def _limit(self, hit: LimitHit) -> LimitChoice:
@@ -197,13 +198,13 @@ class LinePerson:
                     parse_amount(typed)
                     return LimitChoice("raise", typed)
             except UsageError as error:
-                self._say(visible_line(str(error)))
+                self.say(visible_line(str(error)))
 
     async def _cost(self, wanted: CostWanted) -> CostChoice:
         """May an expensive step go on?"""
         low, high, above = (dollars(nano) for nano in (wanted.low_nano, wanted.high_nano, wanted.threshold_nano))
-        self._say(f"? the next step with {visible_line(wanted.model)} costs from {low} to {high} at most")
-        self._say(f"  You are asked above {above}: [budget] ask_above in the settings.")
+        self.say(f"? the next step with {visible_line(wanted.model)} costs from {low} to {high} at most")
+        self.say(f"  You are asked above {above}: [budget] ask_above in the settings.")
         self._show_offers(wanted.offers)
         prompt = "[g] go on  [d] go on, don't ask again  [m] another model  [a] answer from what there is  [s] stop: "
         return CostChoice(*await self._choice(wanted.offers, prompt, _COST_WORDS, "g, d, m, a or s"))
@@ -218,7 +219,7 @@ class LinePerson:
             typed = await self._word(f"{numbers}{prompt}", at_end="s")
             kind = words["model"] if typed in by_number else words.get(typed)
             if kind is None:
-                self._say(f"Type {keys}, or a model's number.")
+                self.say(f"Type {keys}, or a model's number.")
             elif kind != "model":
                 return kind, ""
             elif name := by_number.get(typed) or await self._word(_WHICH, at_end="", lower=False):
@@ -227,18 +228,18 @@ class LinePerson:
     def _show_lines(self, text: str) -> None:
         lines = visible(text).splitlines()
         for line in lines[:_SHOWN_LINES]:
-            self._say(f"  {line}")
+            self.say(f"  {line}")
         if len(lines) > _SHOWN_LINES:
-            self._say(f"  … {counted(len(lines) - _SHOWN_LINES, 'more line')}")
+            self.say(f"  … {counted(len(lines) - _SHOWN_LINES, 'more line')}")
 
     async def _edited(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Arguments as typed; None when the person leaves them."""
-        self._say(f"  {visible_line(json.dumps(dict(arguments), ensure_ascii=False, default=str))}")
+        self.say(f"  {visible_line(json.dumps(dict(arguments), ensure_ascii=False, default=str))}")
         while typed := await self._word("Arguments as one line of JSON (empty keeps them): ", at_end="", lower=False):
             try:
                 return parse_arguments(typed)
             except UsageError as wrong:
-                self._say(visible_line(str(wrong)))
+                self.say(visible_line(str(wrong)))
         return None
 
     def _show_offers(self, offers: Sequence[ModelOffer]) -> None:
@@ -247,12 +248,12 @@ class LinePerson:
             where = "local" if offer.local else "remote"
             cost = "price unknown" if offer.most_nano is None else f"{dollars(offer.most_nano)} at most"
             size = amount(offer.most_tokens, "tokens")
-            self._say(f"  [{number}] {visible_line(offer.name)} ({where}): {cost}, {size} at most{fits}")
+            self.say(f"  [{number}] {visible_line(offer.name)} ({where}): {cost}, {size} at most{fits}")
 
     async def _word(self, prompt: str, *, at_end: str, lower: bool = True) -> str:
         """What was typed, trimmed; `at_end` when the input has ended."""
         try:
-            typed = (await self._read(prompt)).strip()
+            typed = (await self.read(prompt)).strip()
         except EOFError:
             return at_end
         return typed.lower() if lower else typed

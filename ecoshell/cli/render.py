@@ -116,13 +116,9 @@ class Printer:
         """Cells of a line."""
         return self._console.width
 
-    def line(self, text: str, style: str = "") -> None:
-        """Print one line, or several, of text that is already safe to show."""
-        self._console.print(Text(text, style=style))
-
-    def piece(self, text: str, style: str = "") -> None:
-        """Print text without ending the line."""
-        self._console.print(Text(text, style=style), end="")
+    def line(self, text: str, style: str = "", end: str = "\n") -> None:
+        """Print one line, or several, of text that is already safe to show; a piece of a line where it has no `end`."""
+        self._console.print(Text(text, style=style), end=end)
 
     def copy(self, text: str) -> bool:
         """Put a text on the clipboard through the terminal (OSC 52), also over ssh; False where there is none."""
@@ -168,10 +164,6 @@ class EventLines:
         """What a note has said last."""
         self._branching: Branching | None = None
         """The parallel plan that is under way."""
-
-    def question(self, text: str) -> None:
-        """Print a question of the past."""
-        self._printer.line(f"{self._signs.question} {visible(text)}", "bold")
 
     def show(self, event: Event) -> None:
         """Print what there is to say about an event, which may be nothing."""
@@ -231,12 +223,12 @@ class EventLines:
 
     def _arrive(self, event: TextArrived) -> None:
         """Print a piece, whose role it is first; nothing of a call, and of what is reasoned only that it is."""
-        write, signs = self._printer.piece, self._signs
+        write, signs = self._printer.line, self._signs
         if self._open and self._open != event.channel:
             self._end_reply()  # an answer after a thought, or either after what was reasoned
         if event.channel == "reasoning":
             if not self._open:
-                write(f"{signs.dot} {said_by(event.role)}thinking …", "dim")
+                write(f"{signs.dot} {said_by(event.role)}thinking …", "dim", end="")
                 self._open = event.channel
             self._reasoned.append(event.text)
             return
@@ -247,18 +239,18 @@ class EventLines:
             self._withheld = text.startswith(CALL_BEGINS)
             if self._withheld:
                 return
-            write(f"{signs.thought} {said_by(event.role)}")
+            write(f"{signs.thought} {said_by(event.role)}", end="")
             self._open = event.channel
             self._replies.append("")
         self._replies[-1] += text
-        write(visible(text))
+        write(visible(text), end="")
 
     def _end_reply(self) -> None:
         """Take it that the reply that arrives is over."""
         self._withheld = False
         if self._open:
             counted = f" {words_text(''.join(self._reasoned))}" if self._open == "reasoning" else ""
-            self._printer.piece(f"{counted}\n", "dim" if counted else "")
+            self._printer.line(counted, "dim" if counted else "")
             self._open = ""
 
     def _said(self, text: str) -> bool:

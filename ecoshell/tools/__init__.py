@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
+from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Message, Observation, ToolDocument
 
 LASTING: frozenset[Effect] = frozenset({"write", "execute"})
@@ -129,23 +130,25 @@ class Sample:
 
 
 class Caller(Protocol):
-    """Whoever made the call that runs, for a tool that has something to say or to ask before it ends."""
+    """Whoever made the call that runs, for a tool that has something to say or to ask before it ends.
+
+    A class derived of this hears nothing, and declines what it does not say otherwise.
+    """
 
     def progress(self, text: str) -> None:
         """Tell how far it has come."""
-        ...
 
     async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """What the person fills in, valid under the schema of an object; None where nobody does."""
-        ...
+        return None
 
     async def visit(self, server: str, message: str, address: str) -> bool:
         """Whether the person says that they open the address; it is opened by nobody else."""
-        ...
+        return False
 
     async def sample(self, server: str, messages: Sequence[Message], most: int, *, allowed: bool) -> Sample:
         """What the session's model writes, within the caps; with `allowed` nobody need be asked. Raises ToolError."""
-        ...
+        raise ToolError("Nobody writes for it now.")
 
 
 caller: ContextVar[Caller | None] = ContextVar("caller", default=None)

@@ -79,9 +79,9 @@ THEME: Command[Any] = Command(
     lambda app: sorted(name for name, theme in app.available_themes.items() if isinstance(theme, Look)),
 )
 CHAT_COMMANDS: "CommandTable[ChatApp]" = CommandTable(
-    [
-        Command("settings", "", "look at the settings and change them", _settings),
-        THEME,
-        Command("search", "", "search the transcript", _search),
-    ]
+    {
+        "settings": Command("settings", "", "look at the settings and change them", _settings),
+        "theme": THEME,
+        "search": Command("search", "", "search the transcript", _search),
+    }
 )

@@ -166,7 +166,7 @@ class ChatController:
             if told and not self.busy:
                 self._view.column.insert(event_blocks.plain(told))
             if told and first and not self.busy:
-                self._view.column.insert(requests_block(await self.shell.files()))
+                self._view.column.insert(requests_block(await self.shell.deps.workspace.files()))
 
     def begin_turn(self) -> None:
         """Be busy from now on, and not only from when what is sent has been taken up."""

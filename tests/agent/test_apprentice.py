@@ -110,7 +110,7 @@ async def test_a_turn_ends_without_waiting_for_the_apprentice(shadowed, home) ->
             asked.set()
             await asyncio.Event().wait()
 
-        apprentice._predict = never
+        apprentice._work = never
         events = await turn(shell, "read notes.txt")
         assert of(events, TurnFinished)[0].status == "answered"
         await asyncio.wait_for(asked.wait(), 30)

@@ -5,12 +5,16 @@ from contextlib import closing
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.agent.parallel import MOST, costs_text, input_size
+from ecoshell.agent.parallel import MOST, costs_text
+from ecoshell.agent.workspace import WorkspaceService
 from ecoshell.events import GraphPlanned
 from ecoshell.messages import Attachment, Footprint
 from ecoshell.paths import user_paths
 from ecoshell.planning.catp.costs import ProfiledRun, ProfileStore, cost_table
+from ecoshell.tools import ToolOptions
 from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.undo import UndoLog
+from ecoshell.tools.workspace import Workspace
 
 TWO = say('["count_text", ["<task>"], "count_text#2", ["<task>"]]')
 COUNT = say("", "count_text", path="notes.txt")
@@ -130,9 +134,12 @@ async def test_only_so_many_tools_are_spoken_of_the_likeliest_first(play):
     assert lines[0].startswith(f"- {likeliest}:")
 
 
-def test_the_largest_of_what_is_given_is_the_input():
-    given = (Attachment("a.txt", "x" * 10), Attachment("b.txt", "é" * 10))
-    assert input_size(given, 5) == 20
-    assert input_size(given, 50) == 50
-    assert input_size((), 0) == 0
-    assert input_size((), None) is None
+def test_the_largest_of_what_is_given_or_named_is_the_input(tmp_path):
+    for name, size in (("none.txt", 0), ("some.txt", 5), ("more.txt", 50)):
+        (tmp_path / name).write_text("x" * size)
+    ground, given = Workspace(tmp_path), (Attachment("a.txt", "x" * 10), Attachment("b.txt", "é" * 10))
+    size = WorkspaceService(ground, undo=UndoLog(tmp_path / "undo"), options=ToolOptions()).size_of_input
+    assert size("Count some.txt.", given) == 20
+    assert size("Count more.txt.", given) == 50
+    assert size("Count none.txt.", ()) == 0
+    assert size("Count them.", ()) is None

@@ -113,13 +113,14 @@ async def test_a_tools_price_waits_for_what_calls_hold_that_are_made_out_beside_
         buy = Probe("buy", price=25_000_000)
         add(shell, *(Probe(name, parameters=PATH) for name in NAMES[:3]), Probe("first", when_three_hold), buy)
         filled_by(shell, before)
-        require = shell.deps.budget.require
+        gate = shell.deps.budget.gate
+        require = gate.require
 
-        async def required(nano):
+        async def required(account, nano):
             asking.set()
-            await require(nano)
+            await require(account, nano)
 
-        monkeypatch.setattr(shell.deps.budget, "require", required)
+        monkeypatch.setattr(gate, "require", required)
         events = await turn(shell)
         (cap,) = await shell.deps.budget.caps()
     assert len(buy.runs) == 1

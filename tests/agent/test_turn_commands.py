@@ -52,7 +52,7 @@ async def test_files_to_mention_are_listed(play, home):
     async with play([]) as shell:
         (home / "docs").mkdir()
         (home / "docs" / "a.md").write_text("a")
-        assert await shell.files() == ["docs/", "docs/a.md", "notes.txt"]
+        assert await shell.mentionable() == ["docs/", "docs/a.md", "notes.txt"]
 
 
 async def test_a_command_runs_in_the_workspace_and_its_output_goes_along(play, monkeypatch):

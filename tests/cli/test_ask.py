@@ -10,7 +10,8 @@ import pytest
 
 from ecoshell.api import Agent, Outcome
 from ecoshell.cli import ask as piped
-from ecoshell.cli.ask import AnswerOnly, JsonLines, ask_once, follow, read_question
+from ecoshell.cli.ask import AnswerOnly, follow, print_line, read_question, run
+from ecoshell.cli.parser import build_parser
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
@@ -25,7 +26,6 @@ from ecoshell.events import (
     from_json,
 )
 from ecoshell.messages import Attachment, Usage
-from ecoshell.options import Options
 
 TURN: list[Event] = [
     StepStarted(1, "single", "m"),
@@ -80,9 +80,9 @@ def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes, *, ended: bool) -> int:
 
 async def told(events: list[Event], *, json: bool) -> Outcome:
     """Play the events to a report on standard output and error."""
-    agent, report = PlayedAgent(events), JsonLines() if json else AnswerOnly()
+    agent, report = PlayedAgent(events), print_line if json else AnswerOnly().show
     await follow(agent, "q", (), report=report, person=None)
-    report.end(agent.outcome)
+    report(agent.outcome.result())
     return agent.outcome
 
 
@@ -159,11 +159,11 @@ def test_a_cost_is_unknown_once_a_part_of_it_is() -> None:
 
 def test_an_empty_question_is_refused() -> None:
     with pytest.raises(UsageError, match="empty"):
-        ask_once(Options(), [" \n"], json=False)
+        run(build_parser().parse_args(["ask", " \n"]))
 
 
 def test_with_json_an_empty_question_ends_in_a_result_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask_once(Options(), [""], json=True) == 2
+    assert run(build_parser().parse_args(["ask", "", "--json"])) == 2
     error, result = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert error["kind"] == "UsageError"
     assert (result["type"], result["status"], result["session"]) == ("result", "error", None)

@@ -107,7 +107,7 @@ def asked(*events: Event) -> None:
     for event in events:
         outcome.see(event)
         report.show(event)
-    report.end(outcome)
+    report.show(outcome.result())
 
 
 def test_ask_prints_the_answer_alone_and_once(capsys: pytest.CaptureFixture[str]):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Literal
 
 from acp.schema import PermissionOption, PermissionOptionKind
@@ -51,16 +52,16 @@ class NobodyThere(Exception):
     """The editor cannot ask, or is gone."""
 
 
+@dataclass(slots=True, eq=False)
 class EditorPerson:
     """Asks by requests for permission, each once its event has been told, so that the editor knows what it is about.
 
     Where the editor cannot ask, it is as if nobody were there.
     """
 
-    def __init__(self) -> None:
-        self.ask: Ask | None = None
-        self._nobody = NonInteractive()
-        self._told: dict[int, asyncio.Event] = {}
+    ask: Ask | None = None
+    _nobody: NonInteractive = field(default_factory=NonInteractive)
+    _told: dict[int, asyncio.Event] = field(default_factory=dict[int, asyncio.Event])
 
     def told(self, event: Question) -> None:
         """Take note that the editor was told of this."""

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from acp import schema
@@ -70,27 +71,27 @@ _NODES: Mapping[NodeState, schema.PlanEntryStatus] = {"waiting": "pending", "run
 """How a node stands, for an editor; every other one has ended."""
 
 
+@dataclass(slots=True, eq=False)
 class Updates:
     """Turns the events of one session, in their order, into updates; text that was streamed is not told again whole."""
 
-    def __init__(self, catalog: Catalog, root: str) -> None:
-        """Files of tools are below the folder `root`."""
-        self._catalog = catalog
-        self._root = root
-        self._turn = 0
-        self._messages = 0
-        """Texts so far; each has an id of its own."""
-        self._open: tuple[str, str] = ("", "")
-        """The channel and the role of the text that is arriving."""
-        self._said: list[tuple[type[Chunk], str]] = []
-        """What was said in this step, a text each, and as what."""
-        self._withheld = False
-        """Whether what arrives spells a call."""
-        self._pending: dict[str, schema.ToolCallStatus] = {}
-        """Calls and questions that have not ended, and how each stands."""
-        self._asked: list[tuple[Question, str]] = []
-        """The questions of this turn that are no calls, with their ids."""
-        self._plan: Branching | None = None
+    catalog: Catalog
+    root: str
+    """The folder that files of tools are below."""
+    _turn: int = 0
+    _messages: int = 0
+    """Texts so far; each has an id of its own."""
+    _open: tuple[str, str] = ("", "")
+    """The channel and the role of the text that is arriving."""
+    _said: list[tuple[type[Chunk], str]] = field(default_factory=list[tuple[type[Chunk], str]])
+    """What was said in this step, a text each, and as what."""
+    _withheld: bool = False
+    """Whether what arrives spells a call."""
+    _pending: dict[str, schema.ToolCallStatus] = field(default_factory=dict[str, schema.ToolCallStatus])
+    """Calls and questions that have not ended, and how each stands."""
+    _asked: list[tuple[Question, str]] = field(default_factory=list[tuple[Question, str]])
+    """The questions of this turn that are no calls, with their ids."""
+    _plan: Branching | None = None
 
     def of(self, event: Event, *, past: bool = False) -> Sequence[Update]:
         """What to tell of an event, often nothing; of a `past` one also what the person said."""
@@ -270,7 +271,7 @@ class Updates:
                 return {"title": title, "kind": "read", "content": [_text(fenced(event.text))]}
             case CallStarted() | ApprovalWanted():
                 pass
-        tool = self._catalog.tool(event.name) if event.name in self._catalog else None
+        tool = self.catalog.tool(event.name) if event.name in self.catalog else None
         paths = () if tool is None else (name for name, what in subjects_of(tool).items() if what is Subject.PATH)
         named = (event.arguments[name] for name in paths if isinstance(event.arguments.get(name), str))
         card: dict[str, Any] = {
@@ -288,9 +289,9 @@ class Updates:
 
     def _kind(self, name: str) -> schema.ToolKind:
         """What sort of thing a tool does; of a server's, only whether it reads."""
-        if name not in self._catalog:
+        if name not in self.catalog:
             return "other"
-        tool = self._catalog.tool(name)
+        tool = self.catalog.tool(name)
         if tool.document.server:
             return "read" if not tool.effects - {"read"} else "other"
         if name in _SEARCHES:
@@ -301,7 +302,7 @@ class Updates:
         return "other"
 
     def _path(self, path: str) -> str:
-        return os.path.normpath(os.path.join(self._root, path))  # noqa: PTH118 - a path of any length, as it was written
+        return os.path.normpath(os.path.join(self.root, path))  # noqa: PTH118 - a path of any length, as it was written
 
     def _diffs(self, changes: str) -> list[Content]:
         """What changed in a file, a diff for each hunk; as text where it was cut."""

@@ -35,10 +35,10 @@ def run(args: argparse.Namespace) -> int:
 
     Raises SettingsError for what cannot be shown or written, and UsageError for what is no key.
     """
+    file = user_paths().settings_file
     match args.action:
         case "path":
-            file = str(user_paths().settings_file)
-            print_json({"file": file}) if args.json else print(file)
+            print_json({"file": str(file)}) if args.json else print(file)
             return 0
         case "check":
             return _check(as_json=args.json)
@@ -51,14 +51,10 @@ def run(args: argparse.Namespace) -> int:
         case "unset":
             return _write({_path(key): REMOVED for key in args.keys}, as_json=args.json)
         case _:
-            return _show(as_json=args.json)
-
-
-def _show(*, as_json: bool) -> int:
-    file = user_paths().settings_file
+            pass
     names = {path: name for name, path in variables().items()}
     rows = list(load_settings(file, os.environ).rows())
-    if as_json:
+    if args.json:
         records = [
             {"key": dotted(path), "value": _plain(value), "from": origin, "variable": names.get(path)}
             for path, value, origin in rows

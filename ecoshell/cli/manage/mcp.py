@@ -7,7 +7,7 @@ import re
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,11 +16,10 @@ from ecoshell.budget import counted
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import Parser, add_actions
 from ecoshell.errors import ToolError, UsageError
-from ecoshell.messages import Message
 from ecoshell.paths import user_paths
 from ecoshell.secrecy import begin, masked
 from ecoshell.settings.edit import REMOVED, write_settings
-from ecoshell.tools import Sample, caller
+from ecoshell.tools import Caller, caller
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.workspace import workspace_folder
 from ecoshell.untrusted import visible_line
@@ -88,12 +87,7 @@ def run(args: argparse.Namespace) -> int:
             if not provider.server.may_sign_in:
                 which = "Only servers with a url and no Authorization header are."
                 raise UsageError(f"{args.name} is not signed in to.", fix=which)
-
-            async def sign_in() -> None:
-                caller.set(Signs())  # for this connection alone
-                await provider.sign_in()
-
-            return _test(provider, sign_in, as_json=args.json)
+            return _test(provider, sign_in=True, as_json=args.json)
         case "remove":
             provider = _one(load_settings(user_paths()), args.name)
             write_settings(user_paths().settings_file, {(*_SERVERS, args.name): REMOVED})
@@ -216,17 +210,8 @@ def _taken_over(found: Any) -> Entry:
     return cast("Entry", json.loads(text))
 
 
-class Signs:
+class Signs(Caller):
     """The person who signs in: shown where, and their browser is opened there; whatever else is asked is declined."""
-
-    def progress(self, text: str) -> None:
-        pass
-
-    async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> None:
-        pass
-
-    async def sample(self, server: str, messages: Sequence[Message], most: int, *, allowed: bool) -> Sample:
-        raise ToolError("Nobody writes for it now.")
 
     async def visit(self, server: str, message: str, address: str) -> bool:
         if not address.startswith(("https://", "http://")):  # others start programs
@@ -236,11 +221,11 @@ class Signs:
         return True
 
 
-def _test(provider: McpServer, connect: Callable[[], Coroutine[Any, Any, None]] | None = None, *, as_json: bool) -> int:
-    """Connect, and show what the server has."""
+def _test(provider: McpServer, *, sign_in: bool = False, as_json: bool) -> int:
+    """Connect, or sign in, and show what the server has."""
     begin()
     started = time.monotonic()
-    error = asyncio.run(_connected(provider, connect or provider.connect))
+    error = asyncio.run(_connected(provider, sign_in=sign_in))
     seconds = time.monotonic() - started
     tools = () if error else provider.tools
     if as_json:
@@ -257,10 +242,14 @@ def _test(provider: McpServer, connect: Callable[[], Coroutine[Any, Any, None]] 
     return 1 if error else 0
 
 
-async def _connected(provider: McpServer, connect: Callable[[], Coroutine[Any, Any, None]]) -> str:
+async def _connected(provider: McpServer, *, sign_in: bool) -> str:
     """What went wrong; empty where nothing did."""
     try:
-        await connect()
+        if sign_in:
+            caller.set(Signs())  # for this connection alone
+            await provider.sign_in()
+        else:
+            await provider.connect()
     except ToolError as failure:
         return masked(failure.message)
     finally:

@@ -5,12 +5,13 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from ecoshell.assembly import load_settings, open_ledger
 from ecoshell.assembly.inventory import Inventory
-from ecoshell.budget import Price, plain
+from ecoshell.budget import plain
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json
 from ecoshell.errors import ModelMissing, UsageError
@@ -95,7 +96,7 @@ def _record(row: ModelRow) -> dict[str, object]:
         "address": row.address or None,
         "size_bytes": row.size_bytes,
         "context": row.context,
-        "price": None if row.price is None else dict(zip(_BUCKETS, _rates(row.price), strict=True)),
+        "price": {name: plain(getattr(row.price.rates, name)) for name in _BUCKETS} if row.price else None,
         "price_source": (row.price.source if row.price else None) or None,
         "ready": ready,
         "why": None if ready else why or unknown,
@@ -117,7 +118,7 @@ def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
             row.place or (row.provider if row.kind == "server" else ""),
             size(row.size_bytes),
             f"{row.context:,}" if row.context else "?",
-            *(_rates(row.price) if row.price else ("?",) * 3),
+            *(plain(getattr(row.price.rates, name)) if row.price else "?" for name in _BUCKETS),
         )
         for row in rows
     ]
@@ -125,10 +126,6 @@ def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
     for row in rows:
         if row.kind in ("embedded", "file") and row.missing:
             print(f"{row.name}: {row.missing}")
-
-
-def _rates(price: Price) -> tuple[str, str, str]:
-    return (plain(price.rates.input), plain(price.rates.cached_input), plain(price.rates.output))
 
 
 def _pull(repo: str, *, as_json: bool) -> int:
@@ -169,7 +166,7 @@ def pull_wanted(names: Sequence[str]) -> None:
 
 def _bring(hub: Hub, found: Pull) -> Path:
     print(f"{found.name.short}: {_described(found)}", file=sys.stderr)
-    line = _Progress(found)
+    line = _Progress(found, live=sys.stderr.isatty())
     try:
         return hub.pull(found, line.tell)
     except KeyboardInterrupt:
@@ -186,25 +183,25 @@ def _described(found: Pull) -> str:
     return visible_line(f"{files} · {size(found.size_bytes)} · licence {found.licence or 'not named'}")
 
 
+@dataclass(slots=True)
 class _Progress:
     """One line that changes on a terminal; elsewhere a line for every tenth."""
 
-    def __init__(self, pull: Pull) -> None:
-        self._pull = pull
-        self._live = sys.stderr.isatty()
-        self._told = 0.0
-        self._began: tuple[float, int] | None = None
-        self._open = False
+    pull: Pull
+    live: bool
+    told: float = 0.0
+    began: tuple[float, int] | None = None
+    open: bool = False
 
     def tell(self, file: HubFile, have: int) -> None:
         """Tell that this much of a file is there."""
-        before = self._pull.files[: self._pull.files.index(file)]
-        done, whole, now = sum(one.size_bytes for one in before) + have, self._pull.size_bytes, time.monotonic()
-        self._began = self._began or (now, done)
-        if self._live:
-            if now - self._told >= _TICK or have == file.size_bytes:
-                self._told, self._open = now, True
-                since, had = self._began
+        before = self.pull.files[: self.pull.files.index(file)]
+        done, whole, now = sum(one.size_bytes for one in before) + have, self.pull.size_bytes, time.monotonic()
+        self.began = self.began or (now, done)
+        if self.live:
+            if now - self.told >= _TICK or have == file.size_bytes:
+                self.told, self.open = now, True
+                since, had = self.began
                 more = " · checking its SHA-256" if have == file.size_bytes else ""
                 if not more and now - since >= 1 and done > had:  # how fast it comes, and how long it still takes
                     rate = (done - had) / (now - since)
@@ -212,12 +209,12 @@ class _Progress:
                     more = f" · {size(int(rate))}/s · {minutes}:{seconds:02d} left"
                 sys.stderr.write(f"\r\x1b[K{size(done)} of {size(whole)} · {100 * done // whole} %{more}")
                 sys.stderr.flush()
-        elif 100 * done // whole >= self._told + _STEP or done == whole:
-            self._told = 100 * done // whole
+        elif 100 * done // whole >= self.told + _STEP or done == whole:
+            self.told = 100 * done // whole
             print(f"{size(done)} of {size(whole)}", file=sys.stderr)
 
     def end(self) -> None:
         """Leave the line that changes."""
-        if self._open:
+        if self.open:
             sys.stderr.write("\n")
-            self._open = False
+            self.open = False

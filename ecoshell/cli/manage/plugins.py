@@ -131,7 +131,7 @@ def _record(plugin: Plugin) -> dict[str, Any]:
             "models": [*plugins.models()],
             "prices": [*plugins.prices()],
             "judges": [*plugins.judges(JUDGES)],
-            "slash_commands": [command.name for command in plugins.slash_commands(COMMANDS.names)],
+            "slash_commands": [command.name for command in plugins.slash_commands(COMMANDS.keys())],
             "cli_commands": [*plugins.commands(OURS)],
             "themes": [file.stem for folder in plugins.theme_folders() for file in sorted(folder.glob("*.toml"))],
         }

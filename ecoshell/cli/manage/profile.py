@@ -65,7 +65,17 @@ def run(args: argparse.Namespace) -> int:
     sources = sources_of(settings, user_paths(), Workspace(workspace_folder()), warn)
     tool = tool_named(args.tool, [tool for _, tool in sources])
     inputs = _inputs(args.inputs, tool.document, args.into, _given(args.set))
-    _require_leave(tool, inputs, rules_of(settings, Options(yes=args.yes), user_paths()))
+    rules = rules_of(settings, Options(yes=args.yes), user_paths())
+    name = tool.document.name
+    for file, _, arguments in inputs:  # a tool that may do more than read has all its runs allowed beforehand
+        judged = rules.judge(Call(name, dict(arguments)), tool)
+        if judged.verdict == "deny":
+            raise UsageError(f"The settings deny {name} on {file}: {judged.why}.", fix="See [approval] deny.")
+        if judged.always_asks:
+            raise UsageError(f"{name} is not run again and again on {file}. {judged.why}")
+        if judged.verdict == "ask":
+            effects = ", ".join(sorted(tool.effects)) or "nothing"
+            raise UsageError(f"{name} may {effects}, and would run again and again.", fix="Say --yes if it may.")
     rows = asyncio.run(_measure(tool, inputs, args.repeat))
     runs = [row.run for row in rows if not row.failed]
     if not runs:
@@ -73,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     profile = Profile.of(runs)
     assert profile is not None  # there are runs
     with closing(ProfileStore(user_paths().profiles_file)) as store:
-        store.replace(tool.document.name, datetime.now(UTC).isoformat(timespec="seconds"), runs)
+        store.replace(name, datetime.now(UTC).isoformat(timespec="seconds"), runs)
     if args.json:
         # prices are texts, in OpenCATP's units; sizes are bytes, memory is in MB of 2^20, unknown is null
         measured: list[dict[str, Any]] = []
@@ -83,9 +93,9 @@ def run(args: argparse.Namespace) -> int:
             measured.append({"input": row.name, **took, "price": price, "failed": row.failed or None})
         costs = zip(profile.levels, profile.vector.costs, profile.vector.measured, strict=True)
         levels = [{"size": centre, "price": f"{cost:.6e}", "measured": here} for centre, cost, here in costs]
-        print_json({"tool": tool.document.name, "repeat": args.repeat, "runs": measured, "levels": levels})
+        print_json({"tool": name, "repeat": args.repeat, "runs": measured, "levels": levels})
     else:
-        _print(tool.document.name, rows, profile)
+        _print(name, rows, profile)
     return 0
 
 
@@ -141,20 +151,6 @@ def _inputs(patterns: Iterable[str], document: ToolDocument, into: str, given: M
             raise UsageError(f"{file} cannot be read: {failure}.", fix=_FIX_INPUTS) from failure
         inputs.append((str(file), size, {**given, argument: value}))
     return sorted(inputs, key=lambda one: (one[1], one[0]))
-
-
-def _require_leave(tool: Tool, inputs: Sequence[Input], rules: Any) -> None:
-    """Raise UsageError for a tool that may do more than read, unless all its runs are allowed beforehand."""
-    name = tool.document.name
-    for file, _, arguments in inputs:
-        judged = rules.judge(Call(name, dict(arguments)), tool)
-        if judged.verdict == "deny":
-            raise UsageError(f"The settings deny {name} on {file}: {judged.why}.", fix="See [approval] deny.")
-        if judged.always_asks:
-            raise UsageError(f"{name} is not run again and again on {file}. {judged.why}")
-        if judged.verdict == "ask":
-            effects = ", ".join(sorted(tool.effects)) or "nothing"
-            raise UsageError(f"{name} may {effects}, and would run again and again.", fix="Say --yes if it may.")
 
 
 async def _measure(tool: Tool, inputs: Sequence[Input], repeat: int) -> list[Row]:

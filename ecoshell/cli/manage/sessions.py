@@ -17,7 +17,7 @@ from ecoshell.sessions.export import as_json, as_markdown, iso_time, write_new
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The actions and what they take."""
     add = add_actions(parser, default="list")
-    parser.set_defaults(limit=50)
+    parser.set_defaults(limit=50, file=None, format=None)
     add("list", "the last used first").add_argument("--limit", type=int, default=50, metavar="N", help="how many")
     add("show", "print a session").add_argument("id", help="the session's id, or its beginning")
     export = add("export", "write a session as a document")
@@ -38,11 +38,10 @@ def run(args: argparse.Namespace) -> int:
             return 0
         session = store.find(args.id)
         match args.action:
-            case "show":
-                sys.stdout.write(_document(store, session, "json" if args.json else "md"))
-            case "export":
-                wanted = args.format or ("json" if args.json or str(args.file).endswith(".json") else "md")
-                text = _document(store, session, wanted)
+            case "show" | "export":
+                as_said = "json" if args.json or str(args.file).endswith(".json") else "md"
+                write = as_json if (args.format or as_said) == "json" else as_markdown
+                text = write(store.events(session), store.info(session))
                 if args.file is None:
                     sys.stdout.write(text)
                 else:
@@ -56,7 +55,16 @@ def run(args: argparse.Namespace) -> int:
                 else:
                     print(f"Session {session} is now called {store.title(session)!r}.")
             case _:
-                _delete(store, session, args)
+                if session != args.id:
+                    whole = f"ecoshell sessions delete {session}"
+                    raise UsageError(f"Deleting needs the whole id of the session: {session}.", fix=whole)
+                title = store.title(session)
+                store.delete(session)
+                undo_log(user_paths()).forget(session)
+                if args.json:
+                    print_json({"deleted": session})
+                else:
+                    print(f"Session {session} ({title or 'no question yet'}) was deleted.")
     return 0
 
 
@@ -71,24 +79,6 @@ def _list(store: SessionStore, limit: int, *, as_json: bool) -> None:
     else:
         rows = [(one.id, one.updated_text, one.title or "(no question yet)", one.model) for one in sessions]
         print_table(("session", "last used", "title", "model"), rows)
-
-
-def _delete(store: SessionStore, session: str, args: argparse.Namespace) -> None:
-    if session != args.id:
-        whole = f"ecoshell sessions delete {session}"
-        raise UsageError(f"Deleting needs the whole id of the session: {session}.", fix=whole)
-    title = store.title(session)
-    store.delete(session)
-    undo_log(user_paths()).forget(session)
-    if args.json:
-        print_json({"deleted": session})
-    else:
-        print(f"Session {session} ({title or 'no question yet'}) was deleted.")
-
-
-def _document(store: SessionStore, session: str, wanted: str) -> str:
-    write = as_json if wanted == "json" else as_markdown
-    return write(store.events(session), store.info(session))
 
 
 def _record(session: SessionInfo) -> dict[str, str]:
