@@ -180,10 +180,13 @@ class Entry:
         """The row's own sum, line by line, as a person can check it."""
         if self.purpose == "tool":
             return (f"{self.tool}: {_usd(self.spent_nano)}",)
-        if self.usage is None:
-            return (f"{self.state}: the worst case is reserved", *self._worst_case())
-        if self.state == "unreported":
-            lines = ("no usage was reported, so under the caps the whole reservation counts", *self._worst_case())
+        if self.usage is None or self.state == "unreported":
+            lines = (f"at most {self.held_input:,} input, {self.held_output:,} output", _usd(self.held_nano))
+            if self.price is not None:
+                lines = self.price.arithmetic(self.price.worst_parts(self.held_input, self.held_output))
+            if self.usage is None:
+                return (f"{self.state}: the worst case is reserved", *lines)
+            lines = ("no usage was reported, so under the caps the whole reservation counts", *lines)
             if self.estimate is None:
                 return lines
             counts = f"{self.estimate.input:,} input sent, {self.estimate.output:,} output received"
@@ -197,11 +200,6 @@ class Entry:
         if self.overrun_nano or self.overrun_tokens:
             lines = (*lines, f"more than the {_usd(self.held_nano)} held, by {_usd(self.overrun_nano)}")
         return lines
-
-    def _worst_case(self) -> tuple[str, ...]:
-        if self.price is None:
-            return (f"at most {self.held_input:,} input, {self.held_output:,} output", _usd(self.held_nano))
-        return self.price.arithmetic(self.price.worst_parts(self.held_input, self.held_output))
 
 
 def _usd(nano: int | None) -> str:

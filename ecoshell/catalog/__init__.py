@@ -411,32 +411,6 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Both sides of one tool's decision: what waiting is expected to cost, and what carrying is expected to waste."""
-
-    candidate: Candidate
-    waiting: Decimal
-    carrying: Decimal
-
-    @property
-    def pays(self) -> bool:
-        """Whether the document by itself is expected to pay from the start."""
-        return self.waiting > self.carrying
-
-    def told(self, *, upfront: bool) -> str:
-        """The verdict for a person; `upfront` says what came of it."""
-        candidate = self.candidate
-        chance = f"{candidate.name}, needed with a chance of {candidate.chance:.0%}:"
-        if upfront and self.pays:
-            return f"{chance} document up front; going without would cost more than its {candidate.tokens} tokens."
-        if upfront:
-            return f"{chance} document up front: it saves a registration that one task in a few would pay for dearly."
-        if self.pays:
-            return f"{chance} name only, though its document would pay: names were asked for, or there is no room."
-        return f"{chance} name only; its {candidate.tokens} tokens would cost more than a registration step."
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """One way to begin: a presentation, the tools registered up front, and what the task is expected to cost.
 
@@ -445,6 +419,7 @@ class Plan:
 
     presentation: Presentation
     upfront: tuple[str, ...]
+    """Names whose documents are there from the start, in catalog order."""
     cost: Decimal
     dearest: Decimal = Decimal(0)
     described: bool = False
@@ -452,14 +427,6 @@ class Plan:
     """By which names were decided on; None where none was."""
     waiting: Decimal = Decimal(0)
     """What a needed tool is expected to cost that is left a name."""
-
-    def verdict(self, name: str) -> Verdict | None:
-        """Both sides of the decision on this tool; None where there was none."""
-        one = next((one for one in self.forecast.candidates if one.name == name), None) if self.forecast else None
-        if self.forecast is None or one is None:
-            return None
-        carrying = (1 - one.chance) * self.forecast.carry(one.tokens, self.forecast.work.calls)
-        return Verdict(one, one.chance * self.waiting, carrying)
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,19 +437,22 @@ class Decision:
     considered: tuple[Plan, ...]
     summary: str
 
-    @property
-    def presentation(self) -> Presentation:
-        return self.plan.presentation
-
-    @property
-    def upfront(self) -> tuple[str, ...]:
-        """Names whose documents are there from the start, in catalog order."""
-        return self.plan.upfront
-
     def why(self, name: str) -> str:
         """Why this tool's document is there from the start, or is not."""
-        found = self.plan.verdict(name)
-        return self.summary if found is None else found.told(upfront=name in self.upfront)
+        forecast = self.plan.forecast
+        one = next((one for one in forecast.candidates if one.name == name), None) if forecast else None
+        if forecast is None or one is None:
+            return self.summary
+        chance = f"{name}, needed with a chance of {one.chance:.0%}:"
+        # the document by itself pays where waiting is expected to cost more than carrying is expected to waste
+        pays = one.chance * self.plan.waiting > (1 - one.chance) * forecast.carry(one.tokens, forecast.work.calls)
+        if name not in self.plan.upfront:
+            if pays:
+                return f"{chance} name only, though its document would pay: names were asked for, or there is no room."
+            return f"{chance} name only; its {one.tokens} tokens would cost more than a registration step."
+        if pays:
+            return f"{chance} document up front; going without would cost more than its {one.tokens} tokens."
+        return f"{chance} document up front: it saves a registration that one task in a few would pay for dearly."
 
 
 def candidates_of(
