@@ -105,33 +105,29 @@ def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
     """
     if name in (EMBEDDED, BASE):
         return LocalFiles(embedded_path(), embedded_adapter() if name == EMBEDDED else None)
-    if is_embedded(name):
-        return _with_adapter(name, embedded_path(), name[len(EMBEDDED) :])
     if name.startswith(HUB):
         return LocalFiles(hub_file(hub_name(name), folder or user_paths().models_folder))
-    if not name.startswith(LOCAL):
+    if is_embedded(name):
+        base, rest = embedded_path(), name[len(EMBEDDED) :]
+    elif not name.startswith(LOCAL):
         return None
-    text = name.removeprefix(LOCAL)
-    whole = Path(text).expanduser()
-    parts = [(text[:place], text[place:]) for place, sign in enumerate(text) if sign == _PLUS]
-    if not parts or os.path.isfile(whole):  # noqa: PTH113
-        return LocalFiles(whole)
-    base, rest = max(parts, key=lambda part: _likelihood(*part))  # of equals the first
-    return _with_adapter(name, Path(base).expanduser(), rest) if any(_likelihood(base, rest)) else LocalFiles(whole)
-
-
-def _with_adapter(name: str, base: Path, rest: str) -> LocalFiles:
-    """`rest` is what follows the base: nothing, or a plus and a path."""
+    else:
+        text = name.removeprefix(LOCAL)
+        base, rest = Path(text).expanduser(), ""
+        places = [place for place, sign in enumerate(text) if sign == _PLUS]
+        if places and os.path.isfile(base):  # noqa: PTH113
+            places = []
+        likeliest = (False, False, False)
+        for place in places:
+            start, end = Path(text[:place]).expanduser(), text[place:]
+            found = os.path.isfile(start)  # noqa: PTH113
+            both = found and os.path.isfile(Path(end.removeprefix(_PLUS)).expanduser())  # noqa: PTH113
+            likely = (found, both, text[:place].lower().endswith(".gguf"))
+            if likely > likeliest:  # of equals the first
+                base, rest, likeliest = start, end, likely
     if rest == _PLUS:
         raise UsageError(f"{name} names no adapter after the +.", fix=f"Write {name}ADAPTER.gguf, or leave the + out.")
     return LocalFiles(base, Path(rest.removeprefix(_PLUS)).expanduser() if rest else None)
-
-
-def _likelihood(base: str, rest: str) -> tuple[bool, bool, bool]:
-    """How likely a part of a name is a base, and what follows it its adapter."""
-    found = os.path.isfile(Path(base).expanduser())  # noqa: PTH113
-    both = found and os.path.isfile(Path(rest.removeprefix(_PLUS)).expanduser())  # noqa: PTH113
-    return found, both, base.lower().endswith(".gguf")
 
 
 # -- places

@@ -32,7 +32,7 @@ from ecoshell.models.protocol import (
 )
 from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
 from ecoshell.models.servers import is_loopback, program_of
-from ecoshell.models.tokens import counter_for, helper_command, helper_environ
+from ecoshell.models.tokens import counter_for, helper_environ
 from ecoshell.secrecy import taken
 
 SILENCE = 120.0
@@ -82,7 +82,7 @@ class RemoteProcess:
         async with self._starting:
             if self._child is None or not self._child.alive:
                 process = await asyncio.create_subprocess_exec(
-                    *helper_command("ecoshell.models.remote_worker"),
+                    *(sys.executable, "-P", "-m", "ecoshell.models.remote_worker"),  # `-P`: not from the current folder
                     str(self._memory),
                     env=helper_environ(),
                     stdin=PIPE,

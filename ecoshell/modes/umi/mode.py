@@ -71,11 +71,6 @@ class Trio:
     caller: MeteredModel
     summarizer: MeteredModel
 
-    @classmethod
-    def of(cls, model: MeteredModel) -> "Trio":
-        """One model in all three roles."""
-        return cls(model, model, model)
-
 
 class Umi:
     """Three roles, of which the planner thinks each step."""

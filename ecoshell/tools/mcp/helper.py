@@ -99,8 +99,14 @@ def main() -> None:
         why = asyncio.run(Bridge(wire).serve(server))
     except MemoryError:
         why = "it sent more than there is room for"
-    finally:
-        _end_descendants()
+    finally:  # what the server has left behind: on Linux such processes become this one's children
+        own = Path(f"/proc/self/task/{os.getpid()}/children")
+        with contextlib.suppress(OSError):
+            while pids := [int(pid) for pid in own.read_text(encoding="ascii").split()]:
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                        os.kill(pid, signal.SIGKILL)
+                        os.waitpid(pid, 0)
     if why:
         wire.write(json.dumps({"ended": why}).encode() + b"\n")
         wire.flush()
@@ -615,17 +621,6 @@ def _words(failure: BaseException) -> str:
     if isinstance(failure, RuntimeError) and hasattr(wrong, "json_path"):  # jsonschema's, of structured content
         text = f"its result is not as its output schema says, {wrong.json_path}: {wrong.message}"
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"
-
-
-def _end_descendants() -> None:
-    """Kill what the server has left behind; on Linux, where such processes become this one's children."""
-    own = Path(f"/proc/self/task/{os.getpid()}/children")
-    with contextlib.suppress(OSError):
-        while pids := [int(pid) for pid in own.read_text(encoding="ascii").split()]:
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":
