@@ -93,12 +93,12 @@ class Plugin:
         return self._hooks[hook](**{name: offered[name] for name in wanted})
 
 
+@dataclass(eq=False)
 class Plugins:
     """What plugins add. One that fails, when it is imported or in a hook, is named to `warn` once and left out."""
 
-    def __init__(self, found: Sequence[Plugin], warn: Callable[[str], None]) -> None:
-        self._found = found
-        self._warn = warn
+    _found: Sequence[Plugin]
+    _warn: Callable[[str], None]
 
     def commands(self, taken: Collection[str]) -> "dict[str, tuple[str, Command]]":
         """The commands of all plugins by their names, each with its plugin's; none of them has a name that is taken."""

@@ -257,9 +257,20 @@ class Presentation:
         """
         upfront = [document for document in upfront if document.name not in self.declared]
         parts: list[str] = []
-        if not self.whole:
-            known = {*self.declared, *(document.name for document in upfront)}
-            parts.append(_listing([name for name in names if name not in known], large, about or {}, servers or {}))
+        if not self.whole:  # the names (EcoAct, "Tool name as informer")
+            known, about = {*self.declared, *(document.name for document in upfront)}, about or {}
+            lines: list[str] = []
+            for server, own in by_server([name for name in names if name not in known], servers or {}).items():
+                full = (f"{server}.{name}" if server else name for name in own)
+                pairs = zip(own, full, strict=True)
+                told = ", ".join(f"{name} ({about[one]})" if about.get(one) else name for name, one in pairs)
+                lines.append(f"{server}: {told}" if server else told)
+            head = "Tools to register (tool_search finds more)" if large else "Tools to register"
+            if lines[0]:
+                parts.append(f"{head}: {lines[0]}")
+            if len(lines) > 1:
+                parts.append("Of servers, as server.tool:" if lines[0] else f"{head}, as server.tool:")
+                parts += lines[1:]
         if self.as_text and upfront:
             documents = "\n".join(document.as_text() for document in upfront)
             parts.append(f"{'Tools' if self.whole else 'Registered already'}:\n{documents}")
@@ -305,22 +316,6 @@ def listed_parts(names: Iterable[str], servers: Mapping[str, str]) -> Iterator[s
         if server:
             yield f"\n{server}: "
         yield from (f", {name}" for name in own)
-
-
-def _listing(names: Sequence[str], large: bool, about: Mapping[str, str], servers: Mapping[str, str]) -> str:
-    """The names (EcoAct, "Tool name as informer")."""
-    lines: list[str] = []
-    for server, own in by_server(names, servers).items():
-        full = (f"{server}.{name}" if server else name for name in own)
-        told = (f"{name} ({about[one]})" if about.get(one) else name for name, one in zip(own, full, strict=True))
-        lines.append(f"{server}: {', '.join(told)}" if server else ", ".join(told))
-    if not any(lines):
-        return ""
-    head = "Tools to register (tool_search finds more)" if large else "Tools to register"
-    if len(lines) == 1:
-        return f"{head}: {lines[0]}"
-    alone = [f"{head}: {lines[0]}", "Of servers, as server.tool:"] if lines[0] else [f"{head}, as server.tool:"]
-    return "\n".join([*alone, *lines[1:]])
 
 
 TOKEN_WEIGHTS = Rates(Decimal(1), Decimal("0.1"), Decimal(1), Decimal(4), Decimal(4))

@@ -137,7 +137,7 @@ def model_files(folder: Path, environ: Mapping[str, str] | None = None) -> list[
     """The models there are, each once, those below the user's own folder first; reads some kilobytes of each file."""
     environ = os.environ if environ is None else environ
     found: dict[Path, ModelFile] = {}
-    for place in (_own(folder), _hub_cache(environ), _lm_studio(environ), _llama_cache(environ), _ollama(environ)):
+    for place in (_own(folder), _hub_cache(environ), _other_caches(environ), _ollama(environ)):
         for path, name, hub in place:
             real = path.resolve()
             if real not in found and (model := _model(path, name, hub)):
@@ -217,28 +217,23 @@ def _first(name: HubName, root: Path) -> str:
     return model_of(name, (file.relative_to(root).as_posix() for file in _files_below(root)))[0]
 
 
-def _lm_studio(environ: Mapping[str, str]) -> _Found:
+def _other_caches(environ: Mapping[str, str]) -> _Found:
+    """Of LM Studio, and then of llama.cpp."""
     home = _home(environ)
     homes = [home / ".lmstudio", home / ".cache" / "lm-studio"]
-    pointer = home / ".lmstudio-home-pointer"  # where the person moved it to
-    if told := _text(pointer).strip():
+    if told := _text(home / ".lmstudio-home-pointer").strip():  # where the person moved it to
         homes.insert(0, Path(told))
-    for one in homes:
-        for file in _gguf_below(one / "models"):
-            yield file, "LM Studio", None
-
-
-def _llama_cache(environ: Mapping[str, str]) -> _Found:
     if told := environ.get("LLAMA_CACHE"):
-        folder = Path(told)
+        cache = Path(told)
     elif sys.platform == "darwin":
-        folder = _home(environ) / "Library" / "Caches" / "llama.cpp"
+        cache = home / "Library" / "Caches" / "llama.cpp"
     elif sys.platform == "win32":
-        folder = Path(environ.get("LOCALAPPDATA") or _home(environ)) / "llama.cpp"
+        cache = Path(environ.get("LOCALAPPDATA") or home) / "llama.cpp"
     else:
-        folder = _cache_home(environ) / "llama.cpp"
-    for file in _gguf_below(folder):
-        yield file, "llama.cpp", None
+        cache = _cache_home(environ) / "llama.cpp"
+    for folder, place in (*((one / "models", "LM Studio") for one in homes), (cache, "llama.cpp")):
+        for file in _gguf_below(folder):
+            yield file, place, None
 
 
 def _ollama(environ: Mapping[str, str]) -> _Found:

@@ -125,9 +125,7 @@ class Single:
         return {"A": one, "B": other}.get(verdict(reply.text))
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
-        async def make(text: str) -> Request:
-            return await self._asking(view, text, want="text")
-
+        make = partial(self._asking, view, want="text")
         return drafted(await ask_for_draft(self._model, task, make, emit, role=self.role))
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:

@@ -36,6 +36,7 @@ import time
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -473,16 +474,16 @@ async def _stdio(server: Mapping[str, Any], flooded: Callable[[str], None]) -> A
         process.close()
 
 
+@dataclass(eq=False)
 class _WatchedStream:
     """What a server sends, shown to `see`; and when it ends, which the SDK tells only those who wait for an answer.
 
     The SDK leaves the stream once it has handled what came last, so no answer is lost whose server ends right after it.
     """
 
-    def __init__(self, stream: Any, see: Callable[[object], None], over: Callable[[], None]) -> None:
-        self._stream = stream
-        self._see = see
-        self._over = over
+    _stream: Any
+    _see: Callable[[object], None]
+    _over: Callable[[], None]
 
     async def __aenter__(self) -> "_WatchedStream":
         await self._stream.__aenter__()
