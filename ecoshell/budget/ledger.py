@@ -83,24 +83,6 @@ _ADDED = ("seconds", "estimate_nano", "estimate_input", "estimate_output")
 """Columns that later versions have added."""
 
 
-def _row(row: sqlite3.Row) -> CostRow:
-    spent, seconds = row["spent"], row["seconds"]
-    usage = Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"])
-    likely = replace(usage, input=row["likely_input"], output=row["likely_output"]) if row["estimates"] else None
-    return CostRow(
-        key=row["key"],
-        spent_nano=0 if spent is None and not row["unpriced"] else spent,
-        held_nano=row["held"],
-        usage=usage,
-        calls=row["calls"],
-        unpriced=row["unpriced"],
-        seconds=0.0 if seconds is None and not row["untimed"] else seconds,
-        untimed=row["untimed"],
-        estimate=likely,
-        estimate_nano=row["likely_nano"] if row["estimates_nano"] else None,
-    )
-
-
 State = Literal["held", "aside", "settled", "unreported", "released"]
 
 _VERSION = 4
@@ -546,8 +528,27 @@ class Ledger(Database):
         with self.reading() as db:
             columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
             sums = _SUMS.format(**{name: name if name in columns else "NULL" for name in _ADDED})
-            found = db.execute(f"SELECT {by} AS key, {turn} AS turn, {sums} WHERE {grouped}", {"session": session})
-            return [(row["turn"], _row(row)) for row in found]
+            query = f"SELECT {by} AS key, {turn} AS turn, {sums} WHERE {grouped}"
+            rows = db.execute(query, {"session": session}).fetchall()
+        found: list[tuple[int, CostRow]] = []
+        for row in rows:
+            spent, seconds = row["spent"], row["seconds"]
+            usage = Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"])
+            likely = replace(usage, input=row["likely_input"], output=row["likely_output"])
+            cost = CostRow(
+                key=row["key"],
+                spent_nano=0 if spent is None and not row["unpriced"] else spent,
+                held_nano=row["held"],
+                usage=usage,
+                calls=row["calls"],
+                unpriced=row["unpriced"],
+                seconds=0.0 if seconds is None and not row["untimed"] else seconds,
+                untimed=row["untimed"],
+                estimate=likely if row["estimates"] else None,
+                estimate_nano=row["likely_nano"] if row["estimates_nano"] else None,
+            )
+            found.append((row["turn"], cost))
+        return found
 
     def entry(self, entry: int) -> Entry:
         """One entry; raises UsageError when there is none with this number."""

@@ -54,7 +54,8 @@ def by_program(
     if not ours or done or not open_:
         return None
     last = steps[-1] if steps else None
-    if last is not None and _wrote(last):  # what imports it is run, unless that was tried before
+    if last is not None and last.call.name == _WRITE and last.observation.ok:
+        # what imports it is run, unless that was tried before
         written_before = any(same(step.call, last.call) for step in steps[:-1])
         trial = None if written_before else _trial(str(last.call.arguments.get("path", "")), view)
         return None if trial is None else Thought("", trial)
@@ -72,7 +73,7 @@ def by_program(
             # the file that was tried is asked for, where that is one, and else the program
             code = str(step.call.arguments.get("code"))
             sources = [one.name for one in view.attachments if one.name.endswith(".py") and _trial(one.name, view)]
-            tried = _wrote(step) or _tries(step) or any(_imports(name, code) for name in sources)
+            tried = _tries(step) or any(_imports(name, code) for name in sources)
             again = prompt("program_again")
             if tried and len(sources) == 1:
                 again = prompt("program_file").format(file=sources[0])
@@ -106,10 +107,6 @@ def program_in(reply: Reply, view: View) -> Call | None:
     elif defining:
         call = _trial(defining[0][0].name, view) or call
     return None if any(same(step.call, call) for step in view.path.steps) else call
-
-
-def _wrote(step: Step) -> bool:
-    return step.call.name == _WRITE and step.observation.ok
 
 
 def _tries(step: Step) -> bool:

@@ -162,7 +162,8 @@ class Bridge:
         async def heard(message: object) -> None:
             match message:
                 case ResourceUpdatedNotification():
-                    self._tell_update(message.params.uri)
+                    if (address := str(message.params.uri)) in self._read:
+                        self._write({"updated": address})
                 case _ if getattr(message, "method", "").endswith("/list_changed"):
                     self._stale.set()
                 case _:
@@ -220,10 +221,10 @@ class Bridge:
             ) as events:
                 self._stale.set()  # what changed before it listened is told by nobody
                 async for event in events:
-                    if isinstance(event, ResourceUpdated):
-                        self._tell_update(event.uri)
-                    else:
+                    if not isinstance(event, ResourceUpdated):
                         self._stale.set()
+                    elif (address := str(event.uri)) in self._read:
+                        self._write({"updated": address})
 
     async def _watch(self, address: str) -> None:
         """Have the server tell when a resource changes, where it can."""
@@ -239,10 +240,6 @@ class Bridge:
         else:
             with contextlib.suppress(Exception):  # it is read all the same
                 await self._client.subscribe_resource(address)  # pyright: ignore[reportDeprecated] - what they have
-
-    def _tell_update(self, address: object) -> None:
-        if str(address) in self._read:
-            self._write({"updated": str(address)})
 
     async def _take_orders(self) -> None:
         reader = asyncio.StreamReader(limit=1 << 26)
