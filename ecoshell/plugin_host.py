@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # not loaded where there is no plugin that gives such a thing
     from importlib.metadata import Distribution
 
     from ecoshell.agent.commands import Command as SlashCommand
+    from ecoshell.agent.commands import Printed
     from ecoshell.agent.shell import Shell
     from ecoshell.budget import Price
     from ecoshell.models import Model
@@ -91,12 +93,12 @@ class Plugin:
         return self._hooks[hook](**{name: offered[name] for name in wanted})
 
 
+@dataclass(eq=False)
 class Plugins:
     """What plugins add. One that fails, when it is imported or in a hook, is named to `warn` once and left out."""
 
-    def __init__(self, found: Sequence[Plugin], warn: Callable[[str], None]) -> None:
-        self._found = found
-        self._warn = warn
+    _found: Sequence[Plugin]
+    _warn: Callable[[str], None]
 
     def commands(self, taken: Collection[str]) -> "dict[str, tuple[str, Command]]":
         """The commands of all plugins by their names, each with its plugin's; none of them has a name that is taken."""
@@ -113,12 +115,15 @@ class Plugins:
     def strategies(self, taken: Collection[str]) -> "dict[str, StrategySpec]":
         """Strategies by name."""
         found: dict[str, tuple[str, StrategySpec]] = self._gathered("strategies", taken)
-        return {name: _blamed_strategy(*one) for name, one in found.items()}
+        return {
+            name: replace(spec, strategy=partial(_blamed_strategy, plugin, spec))
+            for name, (plugin, spec) in found.items()
+        }
 
     def models(self) -> "dict[str, Callable[[str, Price | None], Model]]":
         """What makes models, by the beginning of their names."""
         found: dict[str, tuple[str, Callable[[str, Price | None], Model]]] = self._gathered("models", _OURS)
-        return {prefix: _blamed_model(*one) for prefix, one in found.items()}
+        return {prefix: partial(_blamed_model, plugin, make) for prefix, (plugin, make) in found.items()}
 
     def prices(self) -> "dict[str, Price]":
         """Prices by the names of models."""
@@ -131,7 +136,10 @@ class Plugins:
     def slash_commands(self, taken: Collection[str]) -> "list[SlashCommand[Shell]]":
         """Commands of the chats."""
         found: dict[str, tuple[str, SlashCommand[Shell]]] = self._gathered("slash_commands", taken)
-        return [_blamed_command(*one) for one in found.values()]
+        return [
+            replace(one, run=partial(_blamed_command, plugin, one), choices=partial(_choices, one))
+            for plugin, one in found.values()
+        ]
 
     def theme_folders(self) -> list[Path]:
         """Folders of themes."""
@@ -346,44 +354,38 @@ class _Provider:
             return otherwise
 
 
-def _blamed_strategy(plugin: str, spec: "StrategySpec") -> "StrategySpec":
-    def strategy(question: str, max_steps: int) -> "Thinking":
-        with blaming(plugin):
-            return (yield from spec.strategy(question, max_steps))
-
-    return replace(spec, strategy=strategy)
+def _blamed_strategy(plugin: str, spec: "StrategySpec", question: str, max_steps: int) -> "Thinking":
+    with blaming(plugin):
+        return (yield from spec.strategy(question, max_steps))
 
 
-def _blamed_model(plugin: str, make: "Callable[[str, Price | None], Model]") -> "Callable[[str, Price | None], Model]":
-    def made(name: str, price: "Price | None") -> "Model":
-        from ecoshell.models import Model
+def _blamed_model(
+    plugin: str, make: "Callable[[str, Price | None], Model]", name: str, price: "Price | None"
+) -> "Model":
+    from ecoshell.models import Model
 
-        with blaming(plugin):
-            model = make(name, price)
-            if not isinstance(cast("object", model), Model):
-                raise TypeError(f"{model!r:.60} is no model")
-            return model
-
-    return made
+    with blaming(plugin):
+        model = make(name, price)
+        if not isinstance(cast("object", model), Model):
+            raise TypeError(f"{model!r:.60} is no model")
+        return model
 
 
-def _blamed_command(plugin: str, command: "SlashCommand[Shell]") -> "SlashCommand[Shell]":
+async def _blamed_command(plugin: str, command: "SlashCommand[Shell]", shell: "Shell", argument: str) -> "Printed":
     from ecoshell.agent.commands import Printed
 
-    async def run(shell: "Shell", argument: str) -> Printed:
-        with blaming(plugin):
-            printed = await command.run(shell, argument)
-            if not isinstance(cast("object", printed), Printed):
-                raise TypeError(f"/{command.name} gave {type(printed).__name__} in the place of Printed")
-            return printed
+    with blaming(plugin):
+        printed = await command.run(shell, argument)
+        if not isinstance(cast("object", printed), Printed):
+            raise TypeError(f"/{command.name} gave {type(printed).__name__} in the place of Printed")
+        return printed
 
-    def choices(shell: "Shell") -> Sequence[str]:
-        try:
-            return [str(one) for one in command.choices(shell)]
-        except Exception:  # noqa: BLE001 - a fence: what cannot be offered keeps nobody from typing
-            return []
 
-    return replace(command, run=run, choices=choices)
+def _choices(command: "SlashCommand[Shell]", shell: "Shell") -> Sequence[str]:
+    try:
+        return [str(one) for one in command.choices(shell)]
+    except Exception:  # noqa: BLE001 - a fence: what cannot be offered keeps nobody from typing
+        return []
 
 
 @contextmanager

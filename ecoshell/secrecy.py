@@ -113,11 +113,11 @@ def masked(value: T) -> T:
     return value
 
 
+@dataclasses.dataclass(eq=False)
 class MaskedStream:
     """A text that arrives in pieces: what could be the beginning of a key waits for what follows."""
 
-    def __init__(self) -> None:
-        self._waiting = ""
+    _waiting: str = ""
 
     def feed(self, piece: str) -> str:
         """What can be told by now."""

@@ -147,9 +147,9 @@ def make_offer(
     decision = decide(candidates, rates_of(models.price, work.base), work, policy)
     if _registers_by_itself(deps):
         decision = replace(decision, summary=_SMALL)
-    presentation = _presentation(deps, shown, decision, (*library.names, *decision.upfront))
+    presentation = _presentation(deps, shown, decision, (*library.names, *decision.plan.upfront))
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.shown, catalog.documents)), strict=True))
-    skills = tuple([Skill(name, sizes[name], "upfront") for name in decision.upfront])
+    skills = tuple([Skill(name, sizes[name], "upfront") for name in decision.plan.upfront])
     registered = library.including(skills)
     listed_only = [name for name in names if name not in registered.skills]
     untold = [name for name in names if name not in shown.names]
@@ -222,10 +222,10 @@ def _presentation(deps: Dependencies, shown: Shown, decision: Decision, register
     """The session's presentation, while the models can take it; one that shows everything while nothing is left."""
     before, complete = shown.presentation, deps.catalog.is_all(registered)
     if before is not None and before.name == "direct":
-        return before if deps.models.current.calls_undeclared else decision.presentation
+        return before if deps.models.current.calls_undeclared else decision.plan.presentation
     if before is not None and (complete or before not in (PLAIN, TEXT)):
         return before
     models = deps.models.current
     if deps.settings.presentation == "auto" and models.calls_undeclared and not models.registers_freely:
-        return presentation_of("direct", registered, registers=not complete) or decision.presentation
-    return decision.presentation
+        return presentation_of("direct", registered, registers=not complete) or decision.plan.presentation
+    return decision.plan.presentation

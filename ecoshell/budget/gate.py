@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -21,16 +21,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Sharing:
     """The line in which calls of one parallel plan wait for room, and what those hold that have found it."""
 
-    def __init__(self) -> None:
-        self._line = asyncio.Lock()
-        """The first in line tries, and waits; the others come after it, so that nobody is passed over for ever."""
-        self._held = set[int]()
-        """Entries of the ledger."""
-        self._freed = asyncio.Event()
-        """Set, and replaced by another, at the next end of a hold."""
+    _line: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """The first in line tries, and waits; the others come after it, so that nobody is passed over for ever."""
+    _held: set[int] = field(default_factory=set[int])
+    """Entries of the ledger."""
+    _freed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set, and replaced by another, at the next end of a hold."""
 
     async def fit(self, attempt: Callable[[], Awaitable[T]], last: Callable[[], Awaitable[T]] | None = None) -> T:
         """Do what raises LimitReached where there is no room as soon as there is; `last` where no call holds any."""

@@ -83,24 +83,6 @@ _ADDED = ("seconds", "estimate_nano", "estimate_input", "estimate_output")
 """Columns that later versions have added."""
 
 
-def _row(row: sqlite3.Row) -> CostRow:
-    spent, seconds = row["spent"], row["seconds"]
-    usage = Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"])
-    likely = replace(usage, input=row["likely_input"], output=row["likely_output"]) if row["estimates"] else None
-    return CostRow(
-        key=row["key"],
-        spent_nano=0 if spent is None and not row["unpriced"] else spent,
-        held_nano=row["held"],
-        usage=usage,
-        calls=row["calls"],
-        unpriced=row["unpriced"],
-        seconds=0.0 if seconds is None and not row["untimed"] else seconds,
-        untimed=row["untimed"],
-        estimate=likely,
-        estimate_nano=row["likely_nano"] if row["estimates_nano"] else None,
-    )
-
-
 State = Literal["held", "aside", "settled", "unreported", "released"]
 
 _VERSION = 4
@@ -180,10 +162,13 @@ class Entry:
         """The row's own sum, line by line, as a person can check it."""
         if self.purpose == "tool":
             return (f"{self.tool}: {_usd(self.spent_nano)}",)
-        if self.usage is None:
-            return (f"{self.state}: the worst case is reserved", *self._worst_case())
-        if self.state == "unreported":
-            lines = ("no usage was reported, so under the caps the whole reservation counts", *self._worst_case())
+        if self.usage is None or self.state == "unreported":
+            lines = (f"at most {self.held_input:,} input, {self.held_output:,} output", _usd(self.held_nano))
+            if self.price is not None:
+                lines = self.price.arithmetic(self.price.worst_parts(self.held_input, self.held_output))
+            if self.usage is None:
+                return (f"{self.state}: the worst case is reserved", *lines)
+            lines = ("no usage was reported, so under the caps the whole reservation counts", *lines)
             if self.estimate is None:
                 return lines
             counts = f"{self.estimate.input:,} input sent, {self.estimate.output:,} output received"
@@ -197,11 +182,6 @@ class Entry:
         if self.overrun_nano or self.overrun_tokens:
             lines = (*lines, f"more than the {_usd(self.held_nano)} held, by {_usd(self.overrun_nano)}")
         return lines
-
-    def _worst_case(self) -> tuple[str, ...]:
-        if self.price is None:
-            return (f"at most {self.held_input:,} input, {self.held_output:,} output", _usd(self.held_nano))
-        return self.price.arithmetic(self.price.worst_parts(self.held_input, self.held_output))
 
 
 def _usd(nano: int | None) -> str:
@@ -548,8 +528,27 @@ class Ledger(Database):
         with self.reading() as db:
             columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
             sums = _SUMS.format(**{name: name if name in columns else "NULL" for name in _ADDED})
-            found = db.execute(f"SELECT {by} AS key, {turn} AS turn, {sums} WHERE {grouped}", {"session": session})
-            return [(row["turn"], _row(row)) for row in found]
+            query = f"SELECT {by} AS key, {turn} AS turn, {sums} WHERE {grouped}"
+            rows = db.execute(query, {"session": session}).fetchall()
+        found: list[tuple[int, CostRow]] = []
+        for row in rows:
+            spent, seconds = row["spent"], row["seconds"]
+            usage = Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"])
+            likely = replace(usage, input=row["likely_input"], output=row["likely_output"])
+            cost = CostRow(
+                key=row["key"],
+                spent_nano=0 if spent is None and not row["unpriced"] else spent,
+                held_nano=row["held"],
+                usage=usage,
+                calls=row["calls"],
+                unpriced=row["unpriced"],
+                seconds=0.0 if seconds is None and not row["untimed"] else seconds,
+                untimed=row["untimed"],
+                estimate=likely if row["estimates"] else None,
+                estimate_nano=row["likely_nano"] if row["estimates_nano"] else None,
+            )
+            found.append((row["turn"], cost))
+        return found
 
     def entry(self, entry: int) -> Entry:
         """One entry; raises UsageError when there is none with this number."""

@@ -177,7 +177,9 @@ class TeamServer:
     def close(self) -> None:
         """Let the connection go."""
         with self._lock:
-            self._drop()
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
 
     def _granted(self, call: str, values: tuple[Any, ...]) -> Granted:
         told: Mapping[str, Any] = self._value(call, values)
@@ -209,7 +211,8 @@ class TeamServer:
         finally:
             cut.cancel()
             if connection.broken:
-                self._drop()
+                connection.close()
+                self._connection = None
 
     def _connect(self, *, create: bool = False) -> "psycopg.Connection[dict[str, Any]]":
         import psycopg
@@ -246,11 +249,6 @@ class TeamServer:
             raise
         self._connection = connection
         return connection
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     def _no_ledger(self) -> StoreError:
         database = urlsplit(self.address).path.strip("/") or "of this name"

@@ -257,9 +257,20 @@ class Presentation:
         """
         upfront = [document for document in upfront if document.name not in self.declared]
         parts: list[str] = []
-        if not self.whole:
-            known = {*self.declared, *(document.name for document in upfront)}
-            parts.append(_listing([name for name in names if name not in known], large, about or {}, servers or {}))
+        if not self.whole:  # the names (EcoAct, "Tool name as informer")
+            known, about = {*self.declared, *(document.name for document in upfront)}, about or {}
+            lines: list[str] = []
+            for server, own in by_server([name for name in names if name not in known], servers or {}).items():
+                full = (f"{server}.{name}" if server else name for name in own)
+                pairs = zip(own, full, strict=True)
+                told = ", ".join(f"{name} ({about[one]})" if about.get(one) else name for name, one in pairs)
+                lines.append(f"{server}: {told}" if server else told)
+            head = "Tools to register (tool_search finds more)" if large else "Tools to register"
+            if lines[0]:
+                parts.append(f"{head}: {lines[0]}")
+            if len(lines) > 1:
+                parts.append("Of servers, as server.tool:" if lines[0] else f"{head}, as server.tool:")
+                parts += lines[1:]
         if self.as_text and upfront:
             documents = "\n".join(document.as_text() for document in upfront)
             parts.append(f"{'Tools' if self.whole else 'Registered already'}:\n{documents}")
@@ -305,22 +316,6 @@ def listed_parts(names: Iterable[str], servers: Mapping[str, str]) -> Iterator[s
         if server:
             yield f"\n{server}: "
         yield from (f", {name}" for name in own)
-
-
-def _listing(names: Sequence[str], large: bool, about: Mapping[str, str], servers: Mapping[str, str]) -> str:
-    """The names (EcoAct, "Tool name as informer")."""
-    lines: list[str] = []
-    for server, own in by_server(names, servers).items():
-        full = (f"{server}.{name}" if server else name for name in own)
-        told = (f"{name} ({about[one]})" if about.get(one) else name for name, one in zip(own, full, strict=True))
-        lines.append(f"{server}: {', '.join(told)}" if server else ", ".join(told))
-    if not any(lines):
-        return ""
-    head = "Tools to register (tool_search finds more)" if large else "Tools to register"
-    if len(lines) == 1:
-        return f"{head}: {lines[0]}"
-    alone = [f"{head}: {lines[0]}", "Of servers, as server.tool:"] if lines[0] else [f"{head}, as server.tool:"]
-    return "\n".join([*alone, *lines[1:]])
 
 
 TOKEN_WEIGHTS = Rates(Decimal(1), Decimal("0.1"), Decimal(1), Decimal(4), Decimal(4))
@@ -411,32 +406,6 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Both sides of one tool's decision: what waiting is expected to cost, and what carrying is expected to waste."""
-
-    candidate: Candidate
-    waiting: Decimal
-    carrying: Decimal
-
-    @property
-    def pays(self) -> bool:
-        """Whether the document by itself is expected to pay from the start."""
-        return self.waiting > self.carrying
-
-    def told(self, *, upfront: bool) -> str:
-        """The verdict for a person; `upfront` says what came of it."""
-        candidate = self.candidate
-        chance = f"{candidate.name}, needed with a chance of {candidate.chance:.0%}:"
-        if upfront and self.pays:
-            return f"{chance} document up front; going without would cost more than its {candidate.tokens} tokens."
-        if upfront:
-            return f"{chance} document up front: it saves a registration that one task in a few would pay for dearly."
-        if self.pays:
-            return f"{chance} name only, though its document would pay: names were asked for, or there is no room."
-        return f"{chance} name only; its {candidate.tokens} tokens would cost more than a registration step."
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """One way to begin: a presentation, the tools registered up front, and what the task is expected to cost.
 
@@ -445,6 +414,7 @@ class Plan:
 
     presentation: Presentation
     upfront: tuple[str, ...]
+    """Names whose documents are there from the start, in catalog order."""
     cost: Decimal
     dearest: Decimal = Decimal(0)
     described: bool = False
@@ -452,14 +422,6 @@ class Plan:
     """By which names were decided on; None where none was."""
     waiting: Decimal = Decimal(0)
     """What a needed tool is expected to cost that is left a name."""
-
-    def verdict(self, name: str) -> Verdict | None:
-        """Both sides of the decision on this tool; None where there was none."""
-        one = next((one for one in self.forecast.candidates if one.name == name), None) if self.forecast else None
-        if self.forecast is None or one is None:
-            return None
-        carrying = (1 - one.chance) * self.forecast.carry(one.tokens, self.forecast.work.calls)
-        return Verdict(one, one.chance * self.waiting, carrying)
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,19 +432,22 @@ class Decision:
     considered: tuple[Plan, ...]
     summary: str
 
-    @property
-    def presentation(self) -> Presentation:
-        return self.plan.presentation
-
-    @property
-    def upfront(self) -> tuple[str, ...]:
-        """Names whose documents are there from the start, in catalog order."""
-        return self.plan.upfront
-
     def why(self, name: str) -> str:
         """Why this tool's document is there from the start, or is not."""
-        found = self.plan.verdict(name)
-        return self.summary if found is None else found.told(upfront=name in self.upfront)
+        forecast = self.plan.forecast
+        one = next((one for one in forecast.candidates if one.name == name), None) if forecast else None
+        if forecast is None or one is None:
+            return self.summary
+        chance = f"{name}, needed with a chance of {one.chance:.0%}:"
+        # the document by itself pays where waiting is expected to cost more than carrying is expected to waste
+        pays = one.chance * self.plan.waiting > (1 - one.chance) * forecast.carry(one.tokens, forecast.work.calls)
+        if name not in self.plan.upfront:
+            if pays:
+                return f"{chance} name only, though its document would pay: names were asked for, or there is no room."
+            return f"{chance} name only; its {one.tokens} tokens would cost more than a registration step."
+        if pays:
+            return f"{chance} document up front; going without would cost more than its {one.tokens} tokens."
+        return f"{chance} document up front: it saves a registration that one task in a few would pay for dearly."
 
 
 def candidates_of(

@@ -240,12 +240,14 @@ class ModelRow:
 
 def estimate(text: str) -> int:
     """Tokens of a text without a tokenizer: a quarter of its bytes, rounded up."""
-    return -(-_utf8(text) // 4)
+    return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
 def text_bound(text: str) -> int:
     """The most tokens a plain text can be."""
-    return len(text) if text.isascii() else max(_utf8(text), _utf8(unicodedata.normalize("NFKC", text)))
+    if text.isascii():
+        return len(text)
+    return max(len(form.encode("utf-8", "replace")) for form in (text, unicodedata.normalize("NFKC", text)))
 
 
 def json_bound(value: Mapping[str, Any]) -> int:
@@ -285,7 +287,3 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
     if tools:
         bound += PER_TOOL_ARRAY + PER_TOOL * len(tools) + sum(json_bound(tool.as_function()) for tool in tools)
     return bound
-
-
-def _utf8(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))

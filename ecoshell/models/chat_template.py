@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from importlib import import_module
@@ -234,11 +234,11 @@ class ChatTemplate:
         return self._controls[text]
 
 
+@dataclass(eq=False)
 class _Marks:
     """Texts that a template is not to see: marks stand for them while it renders."""
 
-    def __init__(self) -> None:
-        self._texts: list[str] = []
+    _texts: list[str] = field(default_factory=list[str])
 
     def mark(self, text: str) -> str:
         """A mark for a text; nothing for none, as templates ask whether there is any."""

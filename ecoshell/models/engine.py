@@ -119,12 +119,15 @@ class KVCache:
         """Whether the prompt and `room` more tokens would cost another owner the last prompt it was asked with."""
         others = [slot for slot in self._slots if slot.owner not in (None, owner) and self._is_latest(slot)]
         kept = {cell for slot in others for cell in slot.cells}
-        alike = max((_alike(slot.tokens, prompt) for slot in others if _adapter(slot) == owner.adapter), default=0)
+        alike = max(
+            (_alike(slot.tokens, prompt) for slot in others if slot.owner and slot.owner.adapter == owner.adapter),
+            default=0,
+        )
         return bool(others) and len(kept) + len(prompt) - alike + room > self._cells
 
     def take(self, owner: CacheOwner, prompt: Sequence[int]) -> CacheSlot:
         """A slot that holds as much of the prompt's beginning as is known under this adapter, but not all of it."""
-        known = [slot for slot in self._slots if slot.owner is not None and _adapter(slot) == owner.adapter]
+        known = [slot for slot in self._slots if slot.owner is not None and slot.owner.adapter == owner.adapter]
         alike = {slot.number: min(_alike(slot.tokens, prompt), len(prompt) - 1) for slot in known}
         own = max((slot for slot in known if slot.owner == owner), key=lambda slot: alike[slot.number], default=None)
         goes_on = own is not None and alike[own.number] * 2 >= len(own.tokens)
@@ -170,7 +173,7 @@ class KVCache:
     def clear(self, adapter: Path | None = None) -> None:
         """Clear all slots, or those that were computed under an adapter."""
         for slot in self._slots:
-            if adapter is None or _adapter(slot) == adapter:
+            if adapter is None or (slot.owner is not None and slot.owner.adapter == adapter):
                 self._clear(slot)
 
     def _is_latest(self, slot: CacheSlot) -> bool:
@@ -198,10 +201,6 @@ class KVCache:
             self._holders[cell] -= 1
             if not self._holders[cell]:
                 del self._holders[cell]
-
-
-def _adapter(slot: CacheSlot) -> Path | None:
-    return slot.owner.adapter if slot.owner else None
 
 
 def _alike(held: Sequence[int], prompt: Sequence[int]) -> int:

@@ -103,12 +103,12 @@ def literal(text: str) -> str:
     return f'"{escaped}"'
 
 
+@dataclass(eq=False)
 class _Writer:
     """Writes the expressions of one schema."""
 
-    def __init__(self, root: Node, notation: Notation) -> None:
-        self._root = root
-        self._notation = notation
+    _root: Node
+    _notation: Notation
 
     def arguments(self, node: Node) -> str:
         """The expression for the arguments themselves, which some notations write otherwise than objects in them."""

@@ -174,7 +174,8 @@ class LocalModel:
     def _generate(self, request: Request, progress: Progress, say: Callable[[Delta], None]) -> Reply:
         prompt, template = self._prompt(request), self._runtime.template()
         calls = template.form if request.tools else GENERIC  # the template was told of no others
-        tags = None if _is_bound(request) else template.reasoning_tags
+        # before an answer that has a grammar of its own, a few words, nothing is reasoned
+        tags = None if request.grammar or request.endings else template.reasoning_tags
         form = ReplyForm(calls, tags, inside=template.opens_reasoning and tags is not None, bounded=self._small)
         progress.check()
         reader, begun = self._read(prompt, request, form, progress, say, ())
@@ -233,7 +234,7 @@ class LocalModel:
             tokens = template.tokens(request.messages, request.tools)
         else:
             tokens = template.tokens(as_plain_messages(request))
-        if template.opens_reasoning and template.reasoning_tags and _is_bound(request):
+        if template.opens_reasoning and template.reasoning_tags and (request.grammar or request.endings):
             tokens += self._runtime.vocabulary().tokens(f"\n{template.reasoning_tags[1]}\n\n", special=True)
         return tokens
 
@@ -242,11 +243,6 @@ class LocalModel:
         prefix = vocabulary.tokens(request.prefix, start=True)
         pairs = zip(request.contexts, request.targets, strict=True)
         return prefix, [(vocabulary.tokens(context), vocabulary.tokens(target)) for context, target in pairs]
-
-
-def _is_bound(request: Request) -> bool:
-    """Whether the answer has a grammar of its own: a few words, before which nothing is reasoned."""
-    return bool(request.grammar or request.endings)
 
 
 async def _stopped(work: asyncio.Future[Any], progress: Progress) -> None:

@@ -105,33 +105,29 @@ def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
     """
     if name in (EMBEDDED, BASE):
         return LocalFiles(embedded_path(), embedded_adapter() if name == EMBEDDED else None)
-    if is_embedded(name):
-        return _with_adapter(name, embedded_path(), name[len(EMBEDDED) :])
     if name.startswith(HUB):
         return LocalFiles(hub_file(hub_name(name), folder or user_paths().models_folder))
-    if not name.startswith(LOCAL):
+    if is_embedded(name):
+        base, rest = embedded_path(), name[len(EMBEDDED) :]
+    elif not name.startswith(LOCAL):
         return None
-    text = name.removeprefix(LOCAL)
-    whole = Path(text).expanduser()
-    parts = [(text[:place], text[place:]) for place, sign in enumerate(text) if sign == _PLUS]
-    if not parts or os.path.isfile(whole):  # noqa: PTH113
-        return LocalFiles(whole)
-    base, rest = max(parts, key=lambda part: _likelihood(*part))  # of equals the first
-    return _with_adapter(name, Path(base).expanduser(), rest) if any(_likelihood(base, rest)) else LocalFiles(whole)
-
-
-def _with_adapter(name: str, base: Path, rest: str) -> LocalFiles:
-    """`rest` is what follows the base: nothing, or a plus and a path."""
+    else:
+        text = name.removeprefix(LOCAL)
+        base, rest = Path(text).expanduser(), ""
+        places = [place for place, sign in enumerate(text) if sign == _PLUS]
+        if places and os.path.isfile(base):  # noqa: PTH113
+            places = []
+        likeliest = (False, False, False)
+        for place in places:
+            start, end = Path(text[:place]).expanduser(), text[place:]
+            found = os.path.isfile(start)  # noqa: PTH113
+            both = found and os.path.isfile(Path(end.removeprefix(_PLUS)).expanduser())  # noqa: PTH113
+            likely = (found, both, text[:place].lower().endswith(".gguf"))
+            if likely > likeliest:  # of equals the first
+                base, rest, likeliest = start, end, likely
     if rest == _PLUS:
         raise UsageError(f"{name} names no adapter after the +.", fix=f"Write {name}ADAPTER.gguf, or leave the + out.")
     return LocalFiles(base, Path(rest.removeprefix(_PLUS)).expanduser() if rest else None)
-
-
-def _likelihood(base: str, rest: str) -> tuple[bool, bool, bool]:
-    """How likely a part of a name is a base, and what follows it its adapter."""
-    found = os.path.isfile(Path(base).expanduser())  # noqa: PTH113
-    both = found and os.path.isfile(Path(rest.removeprefix(_PLUS)).expanduser())  # noqa: PTH113
-    return found, both, base.lower().endswith(".gguf")
 
 
 # -- places
@@ -141,7 +137,7 @@ def model_files(folder: Path, environ: Mapping[str, str] | None = None) -> list[
     """The models there are, each once, those below the user's own folder first; reads some kilobytes of each file."""
     environ = os.environ if environ is None else environ
     found: dict[Path, ModelFile] = {}
-    for place in (_own(folder), _hub_cache(environ), _lm_studio(environ), _llama_cache(environ), _ollama(environ)):
+    for place in (_own(folder), _hub_cache(environ), _other_caches(environ), _ollama(environ)):
         for path, name, hub in place:
             real = path.resolve()
             if real not in found and (model := _model(path, name, hub)):
@@ -221,28 +217,23 @@ def _first(name: HubName, root: Path) -> str:
     return model_of(name, (file.relative_to(root).as_posix() for file in _files_below(root)))[0]
 
 
-def _lm_studio(environ: Mapping[str, str]) -> _Found:
+def _other_caches(environ: Mapping[str, str]) -> _Found:
+    """Of LM Studio, and then of llama.cpp."""
     home = _home(environ)
     homes = [home / ".lmstudio", home / ".cache" / "lm-studio"]
-    pointer = home / ".lmstudio-home-pointer"  # where the person moved it to
-    if told := _text(pointer).strip():
+    if told := _text(home / ".lmstudio-home-pointer").strip():  # where the person moved it to
         homes.insert(0, Path(told))
-    for one in homes:
-        for file in _gguf_below(one / "models"):
-            yield file, "LM Studio", None
-
-
-def _llama_cache(environ: Mapping[str, str]) -> _Found:
     if told := environ.get("LLAMA_CACHE"):
-        folder = Path(told)
+        cache = Path(told)
     elif sys.platform == "darwin":
-        folder = _home(environ) / "Library" / "Caches" / "llama.cpp"
+        cache = home / "Library" / "Caches" / "llama.cpp"
     elif sys.platform == "win32":
-        folder = Path(environ.get("LOCALAPPDATA") or _home(environ)) / "llama.cpp"
+        cache = Path(environ.get("LOCALAPPDATA") or home) / "llama.cpp"
     else:
-        folder = _cache_home(environ) / "llama.cpp"
-    for file in _gguf_below(folder):
-        yield file, "llama.cpp", None
+        cache = _cache_home(environ) / "llama.cpp"
+    for folder, place in (*((one / "models", "LM Studio") for one in homes), (cache, "llama.cpp")):
+        for file in _gguf_below(folder):
+            yield file, place, None
 
 
 def _ollama(environ: Mapping[str, str]) -> _Found:

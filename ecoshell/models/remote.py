@@ -32,7 +32,7 @@ from ecoshell.models.protocol import (
 )
 from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
 from ecoshell.models.servers import is_loopback, program_of
-from ecoshell.models.tokens import counter_for, helper_command, helper_environ
+from ecoshell.models.tokens import counter_for, helper_environ
 from ecoshell.secrecy import taken
 
 SILENCE = 120.0
@@ -82,7 +82,7 @@ class RemoteProcess:
         async with self._starting:
             if self._child is None or not self._child.alive:
                 process = await asyncio.create_subprocess_exec(
-                    *helper_command("ecoshell.models.remote_worker"),
+                    *(sys.executable, "-P", "-m", "ecoshell.models.remote_worker"),  # `-P`: not from the current folder
                     str(self._memory),
                     env=helper_environ(),
                     stdin=PIPE,
@@ -286,7 +286,7 @@ class RemoteModel:
 
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt; exact when the tokenizer is the model's own and no native tool array goes along."""
-        native = self._is_native(request)
+        native = self.traits.native_tools and bool(request.tools)
         messages = request.messages if native else as_plain_messages(request)
         texts = [message.text for message in messages]
         if native:
@@ -298,7 +298,7 @@ class RemoteModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Ask the provider; closing the iterator closes the connection."""
-        body, name = chat_body(request, native=self._is_native(request)), self.traits.name
+        body, name = chat_body(request, native=self.traits.native_tools and bool(request.tools)), self.traits.name
         if "claude" in name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai")):
             mark_for_cache(body, request)
         if self._base_url and not name.startswith(f"{self._provider}/"):
@@ -334,15 +334,12 @@ class RemoteModel:
         """Let the tokenizer go; the helper process serves other models too and is closed by whoever made it."""
         self._counter.close()
 
-    def _is_native(self, request: Request) -> bool:
-        return self.traits.native_tools and bool(request.tools)
-
     def _reply(self, record: Mapping[str, Any], request: Request) -> Reply:
         usage, counts = None, record["usage"]
         if counts and counts["input"] and all(type(count) is int and count >= 0 for count in counts.values()):
             usage = Usage(**counts)  # what no call can have is no report
         cut, text = record["finish"] == "length", record["text"]
-        if not self._is_native(request) or not record["calls"]:
+        if not (self.traits.native_tools and request.tools and record["calls"]):
             reasoning, text = without_reasoning(text)
             reply = parse_reply(text, request, usage, cut, spoken(text))
             return replace(reply, reasoning=record["reasoning"] or reasoning)

@@ -86,12 +86,12 @@ def main() -> None:
     asyncio.run(Worker(wire).serve(lines))
 
 
+@dataclass(eq=False)
 class Worker:
     """Runs any number of asks at once; one line of output belongs to one ask."""
 
-    def __init__(self, wire: BinaryIO) -> None:
-        self._wire = wire
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+    _wire: BinaryIO
+    _tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
 
     async def serve(self, lines: SimpleQueue[bytes]) -> None:
         """Do what the lines say, for ever."""

@@ -259,14 +259,15 @@ _HALF = re.compile("[\\ud800-\\udfff]")
 """Half of a pair of surrogates, which only together are a character."""
 
 
+@dataclass(eq=False)
 class AnswerText:
     """The answer in a call of `finish`, given out while its arguments, an object of JSON, are still being written.
 
     What is no JSON ends it.
     """
 
-    def __init__(self) -> None:
-        self._written = self._said = ""
+    _written: str = ""
+    _said: str = ""
 
     def feed(self, piece: str) -> str:
         """Take in a piece of the arguments; returns what it adds to the answer."""

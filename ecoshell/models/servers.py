@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -127,16 +127,16 @@ class Servers:
             return found
 
 
+@dataclass(eq=False)
 class Asking:
     """One server being asked what it has; what it has not told by the deadline stays unknown."""
 
-    def __init__(self, program: _Program, address: str, deadline: float) -> None:
-        self.base_url = address
-        self.deadline = deadline
-        self.found: list[Served] = []
-        self.off = False
-        """Whether nobody listens there, or somebody else; one that is slow may be asked again."""
-        self._program = program
+    _program: _Program
+    base_url: str
+    deadline: float
+    found: list[Served] = field(default_factory=list[Served])
+    off: bool = False
+    """Whether nobody listens there, or somebody else; one that is slow may be asked again."""
 
     def run(self) -> None:
         """Ask; never raises."""

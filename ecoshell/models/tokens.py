@@ -65,7 +65,7 @@ class TokenCounter:
             if self._process is not None or self._broken:
                 return
             process = self._process = subprocess.Popen(
-                [*helper_command("ecoshell.models.tokens"), self.name],
+                [sys.executable, "-P", "-m", "ecoshell.models.tokens", self.name],
                 env={**helper_environ(), "TIKTOKEN_CACHE_DIR": str(self._folder)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -137,11 +137,6 @@ def encoding_of(model: str) -> str | None:
     """The tiktoken encoding a model is known to use; None when its tokenizer is not one of OpenAI's, or not known."""
     bare = model.rpartition("/")[2].removeprefix("ft:")
     return next((name for name, starts in _EXACT.items() if bare.startswith(starts)), None)
-
-
-def helper_command(module: str) -> list[str]:
-    """The command that runs a module of this package; `-P` keeps the current folder off the import path."""
-    return [sys.executable, "-P", "-m", module]
 
 
 def helper_environ() -> dict[str, str]:

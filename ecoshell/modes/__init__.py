@@ -99,13 +99,15 @@ def ranking_request(view: View, one: Thought, other: Thought) -> Request:
     for step in view.path.steps:
         outcome = "" if step.observation.ok else "failed: "
         done.append(f"- {_cut(step.call.signature(), _SAID)}: {outcome}{_cut(step.observation.text, _RESULT)}")
-    asked = (
-        f"Task: {_cut(view.path.question, _QUESTION)}",
-        "Done so far:",
-        *(done or ["- nothing"]),
-        f"A: {_proposal(one)}",
-        f"B: {_proposal(other)}",
-    )
+    asked = [f"Task: {_cut(view.path.question, _QUESTION)}", "Done so far:", *(done or ["- nothing"])]
+    for letter, thought in (("A", one), ("B", other)):
+        call = thought.call
+        if call is None:
+            proposal = f"answer: {_cut(thought.rationale, _SAID)}"
+        else:
+            does = f"answer: {call.arguments.get('answer', '')}" if call.name == FINISH else call.signature()
+            proposal = _cut(f"{thought.rationale} → {does}" if thought.rationale else does, _SAID)
+        asked.append(f"{letter}: {proposal}")
     messages = (Message("system", prompt("rank")), Message("user", "\n".join(asked)))
     return Request(messages, want="text", max_tokens=_MAX_TOKENS, purpose="rank")
 
@@ -116,14 +118,6 @@ def verdict(said: str) -> str:
     if first:
         return first[1]
     return named.pop() if len(named) == 1 else ""
-
-
-def _proposal(thought: Thought) -> str:
-    call = thought.call
-    if call is None:
-        return f"answer: {_cut(thought.rationale, _SAID)}"
-    does = f"answer: {call.arguments.get('answer', '')}" if call.name == FINISH else call.signature()
-    return _cut(f"{thought.rationale} → {does}" if thought.rationale else does, _SAID)
 
 
 def _cut(text: str, most: int) -> str:

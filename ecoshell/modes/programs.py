@@ -7,7 +7,7 @@ is right.
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from ecoshell.agent.model_set import View
@@ -44,7 +44,8 @@ def by_program(
     holds no document of a tool and no earlier turn: what a weak model needs is the beginnings of the files.
     """
     steps = view.path.steps
-    if _RUN not in _usable(view) or view.closed or view.tried:
+    usable = {document.name for document in view.registered} - view.forbidden
+    if _RUN not in usable or view.closed or view.tried:
         return None
     ours = all(step.call.name in (_RUN, _WRITE) and not step.observation.refused for step in steps)
     done = any(step.call.name == _RUN and step.observation.ok for step in steps[:-1])
@@ -53,7 +54,8 @@ def by_program(
     if not ours or done or not open_:
         return None
     last = steps[-1] if steps else None
-    if last is not None and _wrote(last):  # what imports it is run, unless that was tried before
+    if last is not None and last.call.name == _WRITE and last.observation.ok:
+        # what imports it is run, unless that was tried before
         written_before = any(same(step.call, last.call) for step in steps[:-1])
         trial = None if written_before else _trial(str(last.call.arguments.get("path", "")), view)
         return None if trial is None else Thought("", trial)
@@ -71,7 +73,7 @@ def by_program(
             # the file that was tried is asked for, where that is one, and else the program
             code = str(step.call.arguments.get("code"))
             sources = [one.name for one in view.attachments if one.name.endswith(".py") and _trial(one.name, view)]
-            tried = _wrote(step) or _tries(step) or any(_imports(name, code) for name in sources)
+            tried = _tries(step) or any(_imports(name, code) for name in sources)
             again = prompt("program_again")
             if tried and len(sources) == 1:
                 again = prompt("program_file").format(file=sources[0])
@@ -82,7 +84,9 @@ def by_program(
 def program_in(reply: Reply, view: View) -> Call | None:
     """The program in a reply, as a call; None where there is none, and where it was run or written already.
 
-    One that defines what is there already is no program: then what tries that file is run, and says what is wrong.
+    One that defines all that a named file does, and does nothing else, is that file's new text: what comes after an
+    import of that very file is no part of it, and of several files it is one that would be changed. Where it defines
+    what is there already, what tries that file is run, and says what is wrong.
     """
     found = _PYTHON.search(reply.text)
     code = found[1].strip() if found else ""
@@ -91,25 +95,22 @@ def program_in(reply: Reply, view: View) -> Call | None:
     if not code:
         return None
     call = Call(_RUN, {"code": code})
-    if _WRITE in _usable(view) and (rewritten := _rewritten(code, view.attachments)):
-        file, text = rewritten
-        if _changes(file.text, text):
-            call = Call(_WRITE, {"path": file.name, "content": text})
-        else:
-            call = _trial(file.name, view) or call
+    defining: list[tuple[Attachment, str]] = []
+    for file in view.attachments if _WRITE in {document.name for document in view.registered} - view.forbidden else ():
+        defined = set(_DEFINED.findall(file.text))
+        if file.name.endswith(".py") and defined and not file.text.rpartition("\n")[2].startswith("[cut: "):
+            text = _definitions(code, PurePosixPath(file.name).stem)
+            if defined <= set(_DEFINED.findall(text)):
+                defining.append((file, text))
+    if changed := next((one for one in defining if _changes(one[0].text, one[1])), None):
+        call = Call(_WRITE, {"path": changed[0].name, "content": changed[1]})
+    elif defining:
+        call = _trial(defining[0][0].name, view) or call
     return None if any(same(step.call, call) for step in view.path.steps) else call
-
-
-def _wrote(step: Step) -> bool:
-    return step.call.name == _WRITE and step.observation.ok
 
 
 def _tries(step: Step) -> bool:
     return str(step.call.arguments.get("code", "")).startswith(_TRYING.partition("{")[0])
-
-
-def _usable(view: View) -> set[str]:
-    return {document.name for document in view.registered} - view.forbidden
 
 
 def _trial(name: str, view: View) -> Call | None:
@@ -124,21 +125,6 @@ def _trial(name: str, view: View) -> Call | None:
 def _imports(name: str, code: str) -> bool:
     """Whether a program imports the module that this file is."""
     return bool(re.search(rf"^(?:from|import) {re.escape(PurePosixPath(name).stem)}\b", code, re.MULTILINE))
-
-
-def _rewritten(code: str, files: Sequence[Attachment]) -> tuple[Attachment, str] | None:
-    """The file that a program defines anew, and its text: it defines all that the file does, and does nothing else.
-
-    What comes after an import of that very file is no part of it. Of several files it is one that would be changed.
-    """
-    found: list[tuple[Attachment, str]] = []
-    for file in files:
-        defined = set(_DEFINED.findall(file.text))
-        if file.name.endswith(".py") and defined and not file.text.rpartition("\n")[2].startswith("[cut: "):
-            text = _definitions(code, PurePosixPath(file.name).stem)
-            if defined <= set(_DEFINED.findall(text)):
-                found.append((file, text))
-    return next((one for one in found if _changes(one[0].text, one[1])), found[0] if found else None)
 
 
 def _changes(old: str, new: str) -> bool:

@@ -71,11 +71,6 @@ class Single:
         """Whether the model's calls are held to a grammar, as those of files on this machine are."""
         return self._model.traits.calls_undeclared
 
-    @property
-    def _weak(self) -> bool:
-        """Whether it is a model that calls on and on, however much it knows."""
-        return not is_trusted(self._model.traits)
-
     def foresee(self, view: View) -> Foreseen:
         step = self._request(view)
         conclusion = ForeseenCall(self._concluding(step, view), self._model, self.role)
@@ -99,8 +94,8 @@ class Single:
             ran = (one.observation for one in reversed(view.path.steps) if same(one.call, last.call))
             if known := next((seen.text.strip() for seen in ran if not seen.refused), ""):
                 return Thought(known)
-        # a weak model that asks again for what it had got knows no more to do, and is asked for the answer
-        if view.closed or (has_it and self._weak):
+        # a weak model, which calls on and on, knows no more to do where it asks for what it had got: it is to answer
+        if view.closed or (has_it and not is_trusted(self._model.traits)):
             step = replace(self._concluding(step, view), max_tokens=self._max_tokens)
         else:
             step = self._reminded(step, view)
@@ -130,9 +125,7 @@ class Single:
         return {"A": one, "B": other}.get(verdict(reply.text))
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
-        async def make(text: str) -> Request:
-            return await self._asking(view, text, want="text")
-
+        make = partial(self._asking, view, want="text")
         return drafted(await ask_for_draft(self._model, task, make, emit, role=self.role))
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
@@ -215,7 +208,7 @@ class Single:
         """
         last, steps = step.messages[-1], view.path.steps
         found = last.speaker == "tool" and steps and steps[-1].observation.ok
-        if not found or not self._weak or self._model.traits.trained:
+        if not found or is_trusted(self._model.traits) or self._model.traits.trained:
             return step
         text = f"{last.text}\n\n{with_question('enough', view.path.question)}"
         return replace(step, messages=(*step.messages[:-1], replace(last, text=text)))

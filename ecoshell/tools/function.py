@@ -69,6 +69,7 @@ class FunctionTool:
         self._function = function
         self._preview = preview
         self._document: ToolDocument | None = None
+        self._arguments: Arguments | None = None
         self.limits = limits or Limits()
         self.name = name or function.__name__
         self.effects: frozenset[Effect] = frozenset(effects)
@@ -116,14 +117,12 @@ class FunctionTool:
         return await in_thread(lambda: told(self.name, outcome, self.limits))
 
     def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if self._arguments is None:
+            self._arguments = Arguments(self._function, self.document.parameters)
         try:
             return self._arguments.check(arguments)
         except ToolError as error:
             raise ToolError(f"{self.name} was not run: {error}") from error
-
-    @cached_property
-    def _arguments(self) -> "Arguments":
-        return Arguments(self._function, self.document.parameters)
 
 
 class WorkerTool(FunctionTool):
@@ -133,10 +132,9 @@ class WorkerTool(FunctionTool):
     """
 
     async def _outcome(self, arguments: Mapping[str, Any]) -> Observation:
-        def work() -> tuple[Observation, float | None, float | None]:
-            return in_worker(_told, self.name, self._function, self._checked(arguments), self.limits)
-
-        found, start_mb, most_mb = await in_thread(work)
+        found, start_mb, most_mb = await in_thread(
+            lambda: in_worker(_told, self.name, self._function, self._checked(arguments), self.limits)
+        )
         worked(start_mb, most_mb)
         return found
 

@@ -313,10 +313,11 @@ def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting:
 
 def _auto(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult) -> Session:
     """A session as the shell decides it, question by question; it keeps its presentation."""
-    decision = first = decide_for(runs[0].query, pool, setting)
+    decision = decide_for(runs[0].query, pool, setting)
+    first = decision.plan
     session = setting.session(first.presentation, pool)
     result.chosen[first.presentation.name] += 1
-    about = {document.name: few_words(document) for document in pool} if first.plan.described else {}
+    about = {document.name: few_words(document) for document in pool} if first.described else {}
     kept = "grow" if first.presentation in (GROW, PLAIN) else "stable"
     for run in runs:
         if run is not runs[0]:
@@ -324,10 +325,10 @@ def _auto(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Se
             decision = decide_for(
                 run.query, pool, setting, presentation=kept, history=session.history, registered=there
             )
-        upfront = [document for document in pool if document.name in decision.upfront]
+        upfront = [document for document in pool if document.name in decision.plan.upfront]
         session.ask(run, upfront, about=about, wrong=_wrong(run, pool, session, setting))
         result.upfront += len(upfront)
-        result.upfront_used += len({*decision.upfront} & {*run.used})
+        result.upfront_used += len({*decision.plan.upfront} & {*run.used})
     return session
 
 

@@ -87,8 +87,8 @@ def test_the_decision_knows_nothing_of_what_the_run_did(runs: list[RecordedRun],
     pool = draw_pool([runs[0]], tools, 6, 0)
     (result,) = measure_pools([runs[0]], tools, (6,), SETTING)
     decision = decide_for(runs[0].query, pool, SETTING)
-    assert result.chosen == {decision.presentation.name: 1}
-    assert result.upfront == len(decision.upfront)
+    assert result.chosen == {decision.plan.presentation.name: 1}
+    assert result.upfront == len(decision.plan.upfront)
 
 
 def test_a_long_document_that_is_never_used_makes_registering_everything_dearer(

@@ -76,8 +76,8 @@ def test_a_likelier_tool_is_never_taken_out_of_the_context(
     changed = (*candidates[:place], likelier, *candidates[place + 1 :])
     for presentation in ("grow", "stable"):
         policy = Policy(presentation=presentation, whole=False)
-        if chosen.name in decide(candidates, prices, work, policy).upfront:
-            assert chosen.name in decide(changed, prices, work, policy).upfront
+        if chosen.name in decide(candidates, prices, work, policy).plan.upfront:
+            assert chosen.name in decide(changed, prices, work, policy).plan.upfront
 
 
 @settings(deadline=None)
@@ -85,7 +85,7 @@ def test_a_likelier_tool_is_never_taken_out_of_the_context(
 def test_a_tool_is_never_up_front_while_a_likelier_one_is_left_a_bare_name(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload, whole: bool, forgotten: str
 ) -> None:
-    upfront = decide(candidates, prices, work, Policy(whole=whole, forgotten=Decimal(forgotten))).upfront
+    upfront = decide(candidates, prices, work, Policy(whole=whole, forgotten=Decimal(forgotten))).plan.upfront
     shown = [one.chance for one in candidates if one.name in upfront]
     hidden = [one.chance for one in candidates if one.name not in upfront]
     assert not shown or not hidden or min(shown) > max(hidden)
@@ -96,7 +96,7 @@ def test_a_tool_is_never_up_front_while_a_likelier_one_is_left_a_bare_name(
 def test_a_likelier_tool_is_left_a_name_for_want_of_room_alone(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload, room: int
 ) -> None:
-    upfront = decide(candidates, prices, work, Policy(whole=False, room=room)).upfront
+    upfront = decide(candidates, prices, work, Policy(whole=False, room=room)).plan.upfront
     taken = sum(one.tokens for one in candidates if one.name in upfront)
     assert taken <= room
     least = min((one.chance for one in candidates if one.name in upfront), default=Decimal(2))
@@ -112,7 +112,7 @@ def test_the_more_often_hidden_tools_are_forgotten_the_more_documents_are_there(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload
 ) -> None:
     shown = [
-        len(decide(candidates, prices, work, Policy(presentation="stable", forgotten=Decimal(forgotten))).upfront)
+        len(decide(candidates, prices, work, Policy(presentation="stable", forgotten=Decimal(forgotten))).plan.upfront)
         for forgotten in ("0", "0.1", "0.5", "1")
     ]
     assert shown == sorted(shown)
@@ -129,46 +129,46 @@ def test_names_are_left_only_where_that_also_pays_with_bad_luck(
 
 def test_a_tool_that_is_nearly_certain_to_be_used_is_there_from_the_start() -> None:
     candidates = (*pool(30, chance="0.04"), Candidate("sure", 200, 5, Decimal("0.9")))
-    assert decide(candidates, UNCACHED, Workload()).upfront == ("sure",)
+    assert decide(candidates, UNCACHED, Workload()).plan.upfront == ("sure",)
 
 
 def test_a_short_document_is_no_reason_to_be_there_before_a_likelier_tool() -> None:
     others, short = pool(30, chance="0.04"), Candidate("short", 20, 5, Decimal("0.3"))
     likelier, equal = Candidate("long", 900, 5, Decimal("0.31")), Candidate("long", 900, 5, Decimal("0.3"))
-    assert decide((*others, short, likelier), CACHED, Workload()).upfront in ((), ("long",), ("short", "long"))
-    assert decide((*others, short, equal), CACHED, Workload()).upfront in ((), ("short", "long"))
-    assert decide((*others, short), CACHED, Workload()).upfront == ("short",)
+    assert decide((*others, short, likelier), CACHED, Workload()).plan.upfront in ((), ("long",), ("short", "long"))
+    assert decide((*others, short, equal), CACHED, Workload()).plan.upfront in ((), ("short", "long"))
+    assert decide((*others, short), CACHED, Workload()).plan.upfront == ("short",)
 
 
 def test_where_all_have_room_leaving_names_means_that_a_name_is_left() -> None:
     tools = tuple(Candidate(f"tool{n}", 100, 5, Decimal("0.3"), text_tokens=60) for n in range(10))
     decision = decide(tools, CACHED, Workload(), Policy(forgotten=Decimal("0.25"), native=True, little=100))
-    assert (decision.presentation, len(decision.upfront)) == (PLAIN, 10)
+    assert (decision.plan.presentation, len(decision.plan.upfront)) == (PLAIN, 10)
 
 
 def test_a_small_set_is_shown_whole_unless_names_save_a_clear_margin() -> None:
     few, many = pool(8, tokens=150, chance="0.2"), pool(8, tokens=900, chance="0.2")
-    assert len(decide(few, CACHED, Workload()).upfront) == 8
-    assert len(decide(many, CACHED, Workload()).upfront) == 0
+    assert len(decide(few, CACHED, Workload()).plan.upfront) == 8
+    assert len(decide(many, CACHED, Workload()).plan.upfront) == 0
     between = pool(9, tokens=133, chance="0.05")
-    assert len(decide(between, CACHED, Workload(), Policy(little=1200)).upfront) == 9
-    assert len(decide(between, CACHED, Workload(), Policy(little=1000)).upfront) == 0
+    assert len(decide(between, CACHED, Workload(), Policy(little=1200)).plan.upfront) == 9
+    assert len(decide(between, CACHED, Workload(), Policy(little=1000)).plan.upfront) == 0
 
 
 def test_a_model_that_does_badly_by_names_is_shown_documents() -> None:
     badly = Policy(forgotten=Decimal("0.25"))
     tools = (*pool(20, tokens=120, chance="0.05"), *(Candidate(f"likely{n}", 120, 5, Decimal("0.2")) for n in range(5)))
-    assert len(decide(tools, CACHED, Workload()).upfront) < 5
-    assert len(decide(tools, CACHED, Workload(), badly).upfront) >= 5
+    assert len(decide(tools, CACHED, Workload()).plan.upfront) < 5
+    assert len(decide(tools, CACHED, Workload(), badly).plan.upfront) >= 5
 
 
 def test_a_weak_model_has_everything_in_the_array_it_was_trained_on_where_that_has_room() -> None:
     tools = tuple(Candidate(f"tool{n}", 100, 5, Decimal("0.3"), text_tokens=60) for n in range(10))
     native = Policy(forgotten=Decimal("0.25"), native=True)
-    assert decide(tools, CACHED, Workload(), native).presentation is PLAIN
-    assert decide(tools, CACHED, Workload(), Policy(forgotten=Decimal("0.25"))).presentation is TEXT
+    assert decide(tools, CACHED, Workload(), native).plan.presentation is PLAIN
+    assert decide(tools, CACHED, Workload(), Policy(forgotten=Decimal("0.25"))).plan.presentation is TEXT
     tight = Policy(forgotten=Decimal("0.25"), native=True, room=700)
-    assert decide(tools, CACHED, Workload(), tight).presentation is TEXT
+    assert decide(tools, CACHED, Workload(), tight).plan.presentation is TEXT
 
 
 def test_names_come_with_a_few_words_where_these_cost_less_than_what_is_forgotten_without_them() -> None:
@@ -186,59 +186,59 @@ def test_names_come_with_a_few_words_where_these_cost_less_than_what_is_forgotte
 
 def test_few_tools_are_all_registered() -> None:
     decision = decide(pool(5, chance="0.5"), UNCACHED, Workload())
-    assert decision.presentation is TEXT
-    assert len(decision.upfront) == 5
+    assert decision.plan.presentation is TEXT
+    assert len(decision.plan.upfront) == 5
 
 
 def test_many_tools_are_known_by_name() -> None:
     decision = decide(pool(60, chance="0.04"), UNCACHED, Workload())
-    assert decision.presentation is GROW
-    assert decision.upfront == ()
-    assert decide(pool(60, chance="0.04"), CACHED, Workload()).presentation is STABLE
+    assert decision.plan.presentation is GROW
+    assert decision.plan.upfront == ()
+    assert decide(pool(60, chance="0.04"), CACHED, Workload()).plan.presentation is STABLE
 
 
 def test_the_array_is_kept_stable_where_a_cached_prefix_is_cheap() -> None:
     by_name = Policy(registration="names")
-    assert decide(pool(20), UNCACHED, Workload(), by_name).presentation is GROW
-    assert decide(pool(20), CACHED, Workload(), by_name).presentation is STABLE
+    assert decide(pool(20), UNCACHED, Workload(), by_name).plan.presentation is GROW
+    assert decide(pool(20), CACHED, Workload(), by_name).plan.presentation is STABLE
 
 
 def test_what_the_user_settled_is_done_at_any_price() -> None:
     everything = decide(pool(500), UNCACHED, Workload(), Policy(registration="all"))
-    assert (everything.presentation, len(everything.upfront)) == (PLAIN, 500)
+    assert (everything.plan.presentation, len(everything.plan.upfront)) == (PLAIN, 500)
     in_text = decide(pool(500), UNCACHED, Workload(), Policy(registration="all", presentation="stable"))
-    assert (in_text.presentation, len(in_text.upfront)) == (TEXT, 500)
+    assert (in_text.plan.presentation, len(in_text.plan.upfront)) == (TEXT, 500)
     compact = decide(pool(500), UNCACHED, Workload(), Policy(registration="all_text"))
-    assert (compact.presentation, len(compact.upfront)) == (TEXT, 500)
+    assert (compact.plan.presentation, len(compact.plan.upfront)) == (TEXT, 500)
     names = decide(pool(2, chance="0.9"), UNCACHED, Workload(), Policy(registration="names", presentation="stable"))
-    assert (names.presentation, names.upfront) == (STABLE, ())
+    assert (names.plan.presentation, names.plan.upfront) == (STABLE, ())
 
 
 def test_a_settled_presentation_is_kept_even_when_everything_is_registered() -> None:
     for settled, presentation in (("stable", TEXT), ("grow", PLAIN)):
         decision = decide(pool(3, chance="0.7"), UNCACHED, Workload(), Policy(presentation=settled))  # type: ignore[arg-type]
-        assert (decision.presentation, len(decision.upfront)) == (presentation, 3)
+        assert (decision.plan.presentation, len(decision.plan.upfront)) == (presentation, 3)
 
 
 def test_of_a_shortlist_registering_everything_is_no_choice() -> None:
     decision = decide(pool(3, chance="0.1"), UNCACHED, Workload(), Policy(whole=False))
-    assert decision.presentation not in (PLAIN, TEXT)
+    assert decision.plan.presentation not in (PLAIN, TEXT)
 
 
 def test_documents_that_do_not_fit_the_context_are_not_put_there() -> None:
     candidates = pool(10, tokens=300, chance="0.8")
     decision = decide(candidates, UNCACHED, Workload(), Policy(room=1000))
-    assert decision.presentation not in (PLAIN, TEXT)
-    assert len(decision.upfront) == 3
+    assert decision.plan.presentation not in (PLAIN, TEXT)
+    assert len(decision.plan.upfront) == 3
 
 
 def test_the_likeliest_documents_get_what_room_there_is() -> None:
     candidates = (*pool(10, tokens=300, chance="0.7"), Candidate("best", 300, 5, Decimal("0.9")))
-    assert decide(candidates, UNCACHED, Workload(), Policy(room=400)).upfront == ("best",)
+    assert decide(candidates, UNCACHED, Workload(), Policy(room=400)).plan.upfront == ("best",)
 
 
 def test_no_tools_at_all_are_no_reason_to_fail() -> None:
-    assert decide((), UNCACHED, Workload()).upfront == ()
+    assert decide((), UNCACHED, Workload()).plan.upfront == ()
 
 
 def test_a_free_or_unpriced_model_is_decided_by_tokens() -> None:

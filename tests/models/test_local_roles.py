@@ -128,7 +128,7 @@ async def test_the_trio_decodes_its_decision_and_its_call_under_grammars(said: t
     loaded = LocalModel(embedded_path(), options=EngineOptions(context=2048))
     model, path = Unmetered(loaded, *said), Path("What is in the file a.txt?", ())
     view = View(path, path.question, (), ("read_file",), (READ,), GROW)
-    mode = Umi(Trio.of(model), max_tokens=400, answer_tokens=10)  # type: ignore[arg-type]
+    mode = Umi(Trio(model, model, model), max_tokens=400, answer_tokens=10)  # type: ignore[arg-type]
     try:
         thought = await mode.think(view, lambda _: None)
     finally:
@@ -182,4 +182,4 @@ class Planning:
 
 
 def umi_of(model, *, max_tokens: int) -> Umi:
-    return Umi(Trio.of(model), max_tokens=max_tokens, answer_tokens=10)
+    return Umi(Trio(model, model, model), max_tokens=max_tokens, answer_tokens=10)

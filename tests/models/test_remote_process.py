@@ -22,7 +22,7 @@ from ecoshell.models import Reply, Request
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, _Child
 from ecoshell.models.remote_worker import Worker
-from ecoshell.models.tokens import helper_command, helper_environ
+from ecoshell.models.tokens import helper_environ
 
 on_one_loop = pytest.mark.asyncio(loop_scope="module")
 
@@ -170,7 +170,7 @@ def test_what_prints_in_the_helper_does_not_reach_the_wire():
 
 def test_the_helper_imports_nothing_from_the_folder_the_user_is_in(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('taken over')")
-    command = [*helper_command("ecoshell.models.tokens"), "no_such_encoding"]
+    command = [sys.executable, "-P", "-m", "ecoshell.models.tokens", "no_such_encoding"]
     result = subprocess.run(command, cwd=tmp_path, env=helper_environ(), capture_output=True, check=False)
     assert b"no_such_encoding" in result.stderr
     assert b"taken over" not in result.stderr

@@ -50,7 +50,7 @@ def view(path=PATH, **more):
 
 def play(*replies, **traits):
     model = StandIn(*(Reply(one) if isinstance(one, str) else one for one in replies), **traits)
-    return model, Umi(Trio.of(model), max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    return model, Umi(Trio(model, model, model), max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
 
 
 def quiet(event):

@@ -43,18 +43,17 @@ def decision(text: str) -> Decision:
     text = _OWN_NAME.sub("", text, count=1)
     foreign = _OTHERS.search(text)  # from where on the planner speaks for another role
     own = (text[: foreign.start()] if foreign else "").strip() or text
-    signs = list(_SIGN.finditer(own))
-    if signs:
-        return Decision(own[: signs[0].start()].strip(" \n*_`"), _first_in_order(signs))
-    before, _, last = own.rstrip().rpartition("\n")
-    alone = _WHOLE_LINE.match(last)
-    return Decision(before.strip(), _first_in_order([alone])) if alone else Decision(own.strip(), None)
-
-
-def _first_in_order(signs: "list[re.Match[str]]") -> Next:
+    if signs := list(_SIGN.finditer(own)):
+        rationale = own[: signs[0].start()].strip(" \n*_`")
+    else:
+        before, _, last = own.rstrip().rpartition("\n")
+        alone = _WHOLE_LINE.match(last)
+        if alone is None:
+            return Decision(own.strip(), None)
+        rationale, signs = before.strip(), [alone]
     if any(sign["give_up"] for sign in signs):
-        return "give up"
-    return "conclusion" if any(sign["conclusion"] for sign in signs) else "caller"
+        return Decision(rationale, "give up")
+    return Decision(rationale, "conclusion" if any(sign["conclusion"] for sign in signs) else "caller")
 
 
 _ACTION = re.compile(r"Action:[ \t]*[\"'`*]{0,3}([\w.:/-]+)[\"'`*,]{0,4}\s*Action[ _]Input:\s*", re.IGNORECASE)

@@ -71,11 +71,6 @@ class Trio:
     caller: MeteredModel
     summarizer: MeteredModel
 
-    @classmethod
-    def of(cls, model: MeteredModel) -> "Trio":
-        """One model in all three roles."""
-        return cls(model, model, model)
-
 
 class Umi:
     """Three roles, of which the planner thinks each step."""
@@ -152,11 +147,14 @@ class Umi:
         if kept is not None:
             return await self._carried_out(view, kept, emit)
         planner = self._models.planner
-
-        async def make(text: str) -> Request:
-            return await _fitted(planner, PLANNER, view, partial(self._planning, view, task=text))
-
-        found = drafted(await ask_for_draft(planner, task, make, emit, role=PLANNER))
+        reply = await ask_for_draft(
+            planner,
+            task,
+            lambda text: _fitted(planner, PLANNER, view, partial(self._planning, view, task=text)),
+            emit,
+            role=PLANNER,
+        )
+        found = drafted(reply)
         decided = None if isinstance(found, Thought) or "[" in found else decision(found)
         if decided is not None and decided.next in ("conclusion", "give up"):
             return await self._carried_out(view, decided, emit)

@@ -88,24 +88,24 @@ class SmallCaller:
         return reply.call, reply.fault
 
 
+@dataclass(frozen=True, slots=True)
 class SmallSummarizer:
     """Words a result where that can be checked, quotes it elsewhere, and talks where there is none."""
 
-    def __init__(self, model: MeteredModel, *, answer_tokens: int) -> None:
-        self._model = model
-        self._answer_tokens = answer_tokens
+    model: MeteredModel
+    answer_tokens: int
 
     def foresee(self, view: View) -> ForeseenCall:
         """An answer without results, which is the longest that is asked for."""
-        request = talking.request(view, self._model.traits.context, self._answer_tokens)
-        return ForeseenCall(request, self._model, SUMMARIZER)
+        request = talking.request(view, self.model.traits.context, self.answer_tokens)
+        return ForeseenCall(request, self.model, SUMMARIZER)
 
     async def answer(self, view: View, emit: Emit) -> str:
         """The answer from what the path has found."""
         seen = results(view.path.steps)
         if seen:
-            return await answering.answered(self._model, gist(view), seen, emit, role=SUMMARIZER)
-        return await talking.talked(self._model, view, emit, answer_tokens=self._answer_tokens, role=SUMMARIZER)
+            return await answering.answered(self.model, gist(view), seen, emit, role=SUMMARIZER)
+        return await talking.talked(self.model, view, emit, answer_tokens=self.answer_tokens, role=SUMMARIZER)
 
 
 @dataclass(frozen=True, slots=True)

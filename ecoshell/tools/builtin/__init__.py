@@ -5,7 +5,7 @@ from ecoshell.tools import Limits, Tool, ToolOptions
 from ecoshell.tools.builtin.calculate import calculate, convert_units, current_time
 from ecoshell.tools.builtin.commands import CommandTools
 from ecoshell.tools.builtin.fetch import FetchTool
-from ecoshell.tools.builtin.files import FileTools, JsonTool, SearchTools
+from ecoshell.tools.builtin.files import FileTools, SearchTools
 from ecoshell.tools.function import FunctionTool, WorkerTool
 from ecoshell.tools.workspace import Workspace
 
@@ -37,5 +37,5 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
         FunctionTool(current_time, effects=(), limits=quick),
         WorkerTool(convert_units, effects=(), limits=quick),
         FunctionTool(FetchTool(options).fetch_url, effects=("network",), limits=web),
-        WorkerTool(JsonTool(workspace, options).json_query, effects=_READ, limits=quick),
+        WorkerTool(search.json_query, effects=_READ, limits=quick),
     ]

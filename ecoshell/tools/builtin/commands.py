@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -209,12 +209,12 @@ The brackets: where nobody listens, the signal for that ends what is in them, an
 """
 
 
+@dataclass(eq=False)
 class Watchdog:
     """Knows which process groups run, and has them ended when this process is gone; starts at the first."""
 
-    def __init__(self) -> None:
-        self._groups: set[int] = set()
-        self._program: subprocess.Popen[bytes] | None = None
+    _groups: set[int] = field(default_factory=set[int])
+    _program: subprocess.Popen[bytes] | None = None
 
     def announced(self, command: Sequence[str], output: int) -> tuple[Sequence[str], int]:
         """A command that makes itself known to the watchdog, with the descriptor that is to be its standard output.
@@ -271,12 +271,12 @@ _NOT_RUN = (126, 127)
 """With these a shell ends that cannot run, or does not find, what it was told to."""
 
 
+@dataclass(eq=False)
 class CommandTools:
     """The program runners of one workspace; each public method is a tool."""
 
-    def __init__(self, workspace: Workspace, options: ToolOptions) -> None:
-        self._workspace = workspace
-        self._options = options
+    _workspace: Workspace
+    _options: ToolOptions
 
     async def run_command(self, command: Annotated[str, "Shell command line.", Subject.COMMAND]) -> Observation:
         """Run a shell command or program here (move, copy, delete, git, build, test) and show its output."""

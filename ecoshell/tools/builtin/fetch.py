@@ -60,11 +60,11 @@ class Page:
     reason: str
 
 
+@dataclass(eq=False)
 class FetchTool:
     """The reader of web pages."""
 
-    def __init__(self, options: ToolOptions) -> None:
-        self._options = options
+    _options: ToolOptions
 
     async def fetch_url(
         self, url: Annotated[str, "Address beginning with http:// or https://.", Subject.ADDRESS]

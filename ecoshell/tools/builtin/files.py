@@ -36,12 +36,12 @@ _COMPARING = 2.0
 FilePath = Annotated[str, "File, relative to the workspace.", Subject.PATH]
 
 
+@dataclass(eq=False)
 class FileTools:
     """The file tools of one workspace; each public method is a tool."""
 
-    def __init__(self, workspace: Workspace, options: ToolOptions) -> None:
-        self._workspace = workspace
-        self._options = options
+    _workspace: Workspace
+    _options: ToolOptions
 
     def list_files(
         self,
@@ -320,12 +320,12 @@ _SHORT = 1_500
 _REPEATED = 60
 
 
+@dataclass(eq=False)
 class SearchTools:
-    """Searching and counting in one workspace; each public method is a tool."""
+    """Searching, counting and querying in one workspace; each public method is a tool."""
 
-    def __init__(self, workspace: Workspace, options: ToolOptions) -> None:
-        self._workspace = workspace
-        self._options = options
+    _workspace: Workspace
+    _options: ToolOptions
 
     def search_text(
         self,
@@ -408,6 +408,39 @@ class SearchTools:
                     name = entry.path if folder == "." else f"{folder}/{entry.path}"
                     yield from _shown(name, data.decode(errors="replace"), pattern, typed)
 
+    def json_query(
+        self,
+        query: Annotated[str, "A JMESPath expression over the data."],
+        path: Annotated[str | None, "JSON file, relative to the workspace.", Subject.PATH] = None,
+        text: Annotated[str | None, "JSON text, if not a file."] = None,
+    ) -> str:
+        """Query JSON data: get a field, key or value out of a JSON file or text."""
+        if not path and not text:
+            raise ToolError("Give either `path` (a JSON file) or `text`.")
+        name, source = "The text", text or ""
+        if path:
+            file = self._workspace.read_text(path, self._options.file_bytes)
+            name, source = file.name, file.text
+        try:
+            data = json.loads(source.removeprefix("\ufeff"))
+        except json.JSONDecodeError as error:
+            raise ToolError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
+        except (RecursionError, ValueError) as error:  # nested too deeply, or a number of too many digits
+            raise ToolError(f"{name} cannot be read as JSON: {error}.") from error
+        if (found := _search(query, data)) is not None:
+            return json.dumps(found, ensure_ascii=False)
+        # the value of the only path that ends so, where it was asked for as if it stood at the top; else what there is
+        named = [
+            path for path in itertools.islice(_paths(data), _LOOKED_AT) if path.rpartition(".")[2] == query.strip()
+        ]
+        if len(named) == 1 and len(named[0]) <= _LONGEST_QUERY:
+            told = f"But {named[0]} is {json.dumps(_search(named[0], data), ensure_ascii=False)}"
+        else:
+            paths = list(itertools.islice(_paths(data), _OUTLINED + 1))
+            outline = [*paths[:_OUTLINED], *(["…"] if len(paths) > _OUTLINED else [])]
+            told = f"{name} holds {clip(', '.join(outline), _OUTLINE)[0]}"
+        return f"Nothing was found. {told}."
+
 
 def _shown(name: str, text: str, pattern: Any, typed: str) -> Iterator[str]:
     line, counted, last_end = 0, 0, -1
@@ -473,47 +506,6 @@ _OUTLINE = 500
 _LOOKED_AT = 10_000
 """Paths among which one is looked for that ends as the query does."""
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-
-
-class JsonTool:
-    """The JSON reader of one workspace."""
-
-    def __init__(self, workspace: Workspace, options: ToolOptions) -> None:
-        self._workspace = workspace
-        self._options = options
-
-    def json_query(
-        self,
-        query: Annotated[str, "A JMESPath expression over the data."],
-        path: Annotated[str | None, "JSON file, relative to the workspace.", Subject.PATH] = None,
-        text: Annotated[str | None, "JSON text, if not a file."] = None,
-    ) -> str:
-        """Query JSON data: get a field, key or value out of a JSON file or text."""
-        if not path and not text:
-            raise ToolError("Give either `path` (a JSON file) or `text`.")
-        name, source = "The text", text or ""
-        if path:
-            file = self._workspace.read_text(path, self._options.file_bytes)
-            name, source = file.name, file.text
-        try:
-            data = json.loads(source.removeprefix("\ufeff"))
-        except json.JSONDecodeError as error:
-            raise ToolError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
-        except (RecursionError, ValueError) as error:  # nested too deeply, or a number of too many digits
-            raise ToolError(f"{name} cannot be read as JSON: {error}.") from error
-        if (found := _search(query, data)) is not None:
-            return json.dumps(found, ensure_ascii=False)
-        # the value of the only path that ends so, where it was asked for as if it stood at the top; else what there is
-        named = [
-            path for path in itertools.islice(_paths(data), _LOOKED_AT) if path.rpartition(".")[2] == query.strip()
-        ]
-        if len(named) == 1 and len(named[0]) <= _LONGEST_QUERY:
-            told = f"But {named[0]} is {json.dumps(_search(named[0], data), ensure_ascii=False)}"
-        else:
-            paths = list(itertools.islice(_paths(data), _OUTLINED + 1))
-            outline = [*paths[:_OUTLINED], *(["…"] if len(paths) > _OUTLINED else [])]
-            told = f"{name} holds {clip(', '.join(outline), _OUTLINE)[0]}"
-        return f"Nothing was found. {told}."
 
 
 def _paths(data: Any) -> Iterator[str]:

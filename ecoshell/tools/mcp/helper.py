@@ -36,6 +36,7 @@ import time
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -99,8 +100,14 @@ def main() -> None:
         why = asyncio.run(Bridge(wire).serve(server))
     except MemoryError:
         why = "it sent more than there is room for"
-    finally:
-        _end_descendants()
+    finally:  # what the server has left behind: on Linux such processes become this one's children
+        own = Path(f"/proc/self/task/{os.getpid()}/children")
+        with contextlib.suppress(OSError):
+            while pids := [int(pid) for pid in own.read_text(encoding="ascii").split()]:
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                        os.kill(pid, signal.SIGKILL)
+                        os.waitpid(pid, 0)
     if why:
         wire.write(json.dumps({"ended": why}).encode() + b"\n")
         wire.flush()
@@ -155,7 +162,8 @@ class Bridge:
         async def heard(message: object) -> None:
             match message:
                 case ResourceUpdatedNotification():
-                    self._tell_update(message.params.uri)
+                    if (address := str(message.params.uri)) in self._read:
+                        self._write({"updated": address})
                 case _ if getattr(message, "method", "").endswith("/list_changed"):
                     self._stale.set()
                 case _:
@@ -213,10 +221,10 @@ class Bridge:
             ) as events:
                 self._stale.set()  # what changed before it listened is told by nobody
                 async for event in events:
-                    if isinstance(event, ResourceUpdated):
-                        self._tell_update(event.uri)
-                    else:
+                    if not isinstance(event, ResourceUpdated):
                         self._stale.set()
+                    elif (address := str(event.uri)) in self._read:
+                        self._write({"updated": address})
 
     async def _watch(self, address: str) -> None:
         """Have the server tell when a resource changes, where it can."""
@@ -232,10 +240,6 @@ class Bridge:
         else:
             with contextlib.suppress(Exception):  # it is read all the same
                 await self._client.subscribe_resource(address)  # pyright: ignore[reportDeprecated] - what they have
-
-    def _tell_update(self, address: object) -> None:
-        if str(address) in self._read:
-            self._write({"updated": str(address)})
 
     async def _take_orders(self) -> None:
         reader = asyncio.StreamReader(limit=1 << 26)
@@ -467,16 +471,16 @@ async def _stdio(server: Mapping[str, Any], flooded: Callable[[str], None]) -> A
         process.close()
 
 
+@dataclass(eq=False)
 class _WatchedStream:
     """What a server sends, shown to `see`; and when it ends, which the SDK tells only those who wait for an answer.
 
     The SDK leaves the stream once it has handled what came last, so no answer is lost whose server ends right after it.
     """
 
-    def __init__(self, stream: Any, see: Callable[[object], None], over: Callable[[], None]) -> None:
-        self._stream = stream
-        self._see = see
-        self._over = over
+    _stream: Any
+    _see: Callable[[object], None]
+    _over: Callable[[], None]
 
     async def __aenter__(self) -> "_WatchedStream":
         await self._stream.__aenter__()
@@ -615,17 +619,6 @@ def _words(failure: BaseException) -> str:
     if isinstance(failure, RuntimeError) and hasattr(wrong, "json_path"):  # jsonschema's, of structured content
         text = f"its result is not as its output schema says, {wrong.json_path}: {wrong.message}"
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"
-
-
-def _end_descendants() -> None:
-    """Kill what the server has left behind; on Linux, where such processes become this one's children."""
-    own = Path(f"/proc/self/task/{os.getpid()}/children")
-    with contextlib.suppress(OSError):
-        while pids := [int(pid) for pid in own.read_text(encoding="ascii").split()]:
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":

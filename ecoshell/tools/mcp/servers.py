@@ -205,13 +205,13 @@ def plain_schema(schema: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {}, **_Plain(root).of(root, 0)}
 
 
+@dataclass(eq=False)
 class _Plain:
     """Makes one schema plain; counts its nodes, and what it takes to look at them and to keep them."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
-        self._nodes = 0
-        self._room = _MOST_SCHEMA
+    _root: Mapping[str, Any]
+    _nodes: int = 0
+    _room: int = _MOST_SCHEMA
 
     def of(self, schema: Any, depth: int) -> Any:
         self._nodes += 1

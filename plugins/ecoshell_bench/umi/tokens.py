@@ -174,7 +174,7 @@ async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, session
     if mode == "single":
         playing = Single(metered, max_tokens=_ENDLESS, answer_tokens=_ENDLESS)
     else:
-        playing = Umi(Trio.of(metered), max_tokens=_ENDLESS, answer_tokens=_ENDLESS)
+        playing = Umi(Trio(metered, metered, metered), max_tokens=_ENDLESS, answer_tokens=_ENDLESS)
     for number in range(len(trajectory.steps)):
         model.number = number
         await playing.think(view_of(trajectory, number), emit)
