@@ -169,7 +169,9 @@ class Transcript(ScrollView, can_focus=True):
                 continue
             at = max(span.start, first)
             while at <= last and at in self.column.span(item):
-                parts += self.column.line(at).copied(start if at == first else 0, end if at == last else None)
+                line = self.column.line(at)
+                text = line.strip.text[max(start if at == first else 0, line.lead) : end if at == last else None]
+                parts += ["\n" if line.glue is None else line.glue, text.rstrip()]
                 at += 1
         return "".join(parts[1:]), "\n"
 
