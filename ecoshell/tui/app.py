@@ -27,8 +27,6 @@ from ecoshell.tui.themes import ThemedApp
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
-    from textual.command import Provider
-
     from ecoshell.agent import UserInterface
     from ecoshell.agent.shell import Shell
 
@@ -46,18 +44,12 @@ async def build_shell(options: Options, person: "UserInterface") -> "Shell":
     return await assembly.assemble(options, person)
 
 
-def _palette() -> "type[Provider]":
-    from ecoshell.tui.screens.palette import ChatCommands  # no first frame waits for it
-
-    return ChatCommands
-
-
 class ChatApp(ThemedApp[int]):
     """One chat over one shell; returns the exit status."""
 
     TITLE = "ecoshell"
     CSS_PATH = Path(__file__).with_name("chat.tcss")  # of the app: Textual does not read that of a default screen
-    COMMANDS = {_palette}  # noqa: RUF012 - declared so by Textual
+    COMMANDS = {lambda: import_module("ecoshell.tui.screens.palette").ChatCommands}  # noqa: RUF012 - declared so by Textual
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+p", "command_palette", "commands", priority=True),
         Binding("ctrl+q", "quit", "quit", priority=True),
@@ -88,18 +80,15 @@ class ChatApp(ThemedApp[int]):
 
     def on_mount(self) -> None:
         """Everything else comes after the first frame."""
-        self.call_after_refresh(self.after_first_frame)
+        self.call_after_refresh(lambda: self.run_worker(self.after_first_frame()))
 
-    def after_first_frame(self) -> None:
-        """Open the shell; until it is there, what is typed is kept."""
+    async def after_first_frame(self) -> None:
+        """Open the shell; until it is there, what is typed is kept. Say what is wrong with the themes."""
         gc.freeze()  # what is there by now stays: it need not be looked through for garbage again
         gc.set_threshold(*_GARBAGE)
         gc.enable()
         self.run_worker(self.chat.query_one(SideLayout).furnish())
-        self.run_worker(self._tell_of_themes())
         self.run_worker(self.open_shell())
-
-    async def _tell_of_themes(self) -> None:
         if complaints := (await self.learn_themes()).complaints:
             from ecoshell.tui.transcript import event_blocks  # no first frame waits for it
 
@@ -121,9 +110,6 @@ class ChatApp(ThemedApp[int]):
     async def action_transcript(self, action: str) -> None:
         """Do something of the transcript's own, wherever one is."""
         await self.chat.query_one(Transcript).run_action(action)
-
-    def action_prompt(self) -> None:
-        self.chat.query_one(Prompt).focus()
 
     def action_interrupt(self) -> None:
         """Close what is open over the chat; copy what is selected; stop the turn or clear the prompt; twice, quit."""

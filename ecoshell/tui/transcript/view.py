@@ -57,7 +57,7 @@ class Transcript(ScrollView, can_focus=True):
         Binding("end", "end", "Last line", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown,space", "page(1)", "Page down", show=False),
-        Binding("escape", "app.prompt", "prompt"),
+        Binding("escape", "app.focus('prompt')", "prompt"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"transcript--{tone}" for tone in TONES),
