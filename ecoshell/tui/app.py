@@ -80,15 +80,18 @@ class ChatApp(ThemedApp[int]):
 
     def on_mount(self) -> None:
         """Everything else comes after the first frame."""
-        self.call_after_refresh(lambda: self.run_worker(self.after_first_frame()))
+        self.call_after_refresh(self.after_first_frame)
 
-    async def after_first_frame(self) -> None:
-        """Open the shell; until it is there, what is typed is kept. Say what is wrong with the themes."""
+    def after_first_frame(self) -> None:
+        """Open the shell; until it is there, what is typed is kept."""
         gc.freeze()  # what is there by now stays: it need not be looked through for garbage again
         gc.set_threshold(*_GARBAGE)
         gc.enable()
         self.run_worker(self.chat.query_one(SideLayout).furnish())
+        self.run_worker(self._tell_of_themes())
         self.run_worker(self.open_shell())
+
+    async def _tell_of_themes(self) -> None:
         if complaints := (await self.learn_themes()).complaints:
             from ecoshell.tui.transcript import event_blocks  # no first frame waits for it
 
