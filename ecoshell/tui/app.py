@@ -27,8 +27,6 @@ from ecoshell.tui.themes import ThemedApp
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
-    from textual.command import Provider
-
     from ecoshell.agent import UserInterface
     from ecoshell.agent.shell import Shell
 
@@ -46,18 +44,12 @@ async def build_shell(options: Options, person: "UserInterface") -> "Shell":
     return await assembly.assemble(options, person)
 
 
-def _palette() -> "type[Provider]":
-    from ecoshell.tui.screens.palette import ChatCommands  # no first frame waits for it
-
-    return ChatCommands
-
-
 class ChatApp(ThemedApp[int]):
     """One chat over one shell; returns the exit status."""
 
     TITLE = "ecoshell"
     CSS_PATH = Path(__file__).with_name("chat.tcss")  # of the app: Textual does not read that of a default screen
-    COMMANDS = {_palette}  # noqa: RUF012 - declared so by Textual
+    COMMANDS = {lambda: import_module("ecoshell.tui.screens.palette").ChatCommands}  # noqa: RUF012 - declared so by Textual
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+p", "command_palette", "commands", priority=True),
         Binding("ctrl+q", "quit", "quit", priority=True),
@@ -121,9 +113,6 @@ class ChatApp(ThemedApp[int]):
     async def action_transcript(self, action: str) -> None:
         """Do something of the transcript's own, wherever one is."""
         await self.chat.query_one(Transcript).run_action(action)
-
-    def action_prompt(self) -> None:
-        self.chat.query_one(Prompt).focus()
 
     def action_interrupt(self) -> None:
         """Close what is open over the chat; copy what is selected; stop the turn or clear the prompt; twice, quit."""

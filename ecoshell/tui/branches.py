@@ -226,28 +226,29 @@ class Drawing:
         columns = self._columns[1]
         for at, label, reason in self._lines[start:stop]:
             rail = self._rails[at] if self._rails and columns.lanes else None
-            line: list[DrawnPiece] = []
-            room = width
-            pieces: Iterable[DrawnPiece] = self._node(label, rail, columns)
+            pieces: tuple[DrawnPiece, ...]
             if reason:
                 why = f"{' ' * _SIGN}└ {visible_line(reason)}"
                 pieces = ((f"{rail.below} " if rail else "", "muted"), (why, "error"))
+            else:
+                state, texts = self._branching.stands(label), self._texts[label]
+                mark = left(CRITICAL if label in self._critical else "", columns.mark)
+                name = left(fit_middle(texts.label, columns.name), columns.name)
+                waits = " " * _GAP + left(fit(texts.waits, columns.waits), columns.waits) if columns.waits else ""
+                figures = zip(texts.full if columns.full else texts.short, columns.figures, strict=False)
+                pieces = (
+                    (f"{rail.beside} " if rail else "", "muted"),
+                    (f"{left(SIGNS[state], _SIGN)}{left(state, columns.word)}", _TONES[state]),
+                    (mark, "warning"),
+                    (name, "text"),
+                    (waits, "muted"),
+                    ("".join(" " * _GAP + right(figure, cells) for figure, cells in figures), "muted"),
+                )
+            line: list[DrawnPiece] = []
+            room = width
             for text, tone in pieces:
                 shown = fit(text, room)
                 room -= cell_len(shown)
                 if shown:
                     line.append((shown, tone))
             yield tuple(line)
-
-    def _node(self, label: str, rail: Rail | None, columns: _Columns) -> Iterator[DrawnPiece]:
-        state, texts = self._branching.stands(label), self._texts[label]
-        if rail is not None:
-            yield f"{rail.beside} ", "muted"
-        yield f"{left(SIGNS[state], _SIGN)}{left(state, columns.word)}", _TONES[state]
-        if columns.mark:
-            yield left(CRITICAL if label in self._critical else "", columns.mark), "warning"
-        yield left(fit_middle(texts.label, columns.name), columns.name), "text"
-        if columns.waits:
-            yield " " * _GAP + left(fit(texts.waits, columns.waits), columns.waits), "muted"
-        figures = zip(texts.full if columns.full else texts.short, columns.figures, strict=False)
-        yield "".join(" " * _GAP + right(figure, cells) for figure, cells in figures), "muted"

@@ -28,7 +28,7 @@ from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.agent import Approval, CostChoice, LimitChoice, Trust
-    from ecoshell.agent.commands import CommandTable, Completion
+    from ecoshell.agent.commands import CommandTable
     from ecoshell.agent.shell import Shell
     from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
     from ecoshell.tui.app import ChatApp
@@ -50,9 +50,16 @@ def _own() -> "CommandTable[ChatApp]":
     return CHAT_COMMANDS
 
 
-def _hidden(key: str, action: str, name: str, words: str) -> Binding:
-    """A key that the palette and the help tell of, and the footer has no room for; it works in the prompt too."""
-    return Binding(key, action, name, show=False, tooltip=words, priority=True)
+_HIDDEN = (
+    ("f5", "run('/sessions')", "sessions", "go on with an earlier session"),
+    ("f6", "mode", "mode", "one model, or a planner, a caller and a summarizer"),
+    ("f7", "run('/model')", "models", "choose another model"),
+    ("f8", "run('/settings')", "settings", "look at the settings and change them"),
+    ("f9", "open", "panels", "hide the panels, or show them"),
+    ("ctrl+f", "app.transcript('search')", "search", "search the transcript"),
+    ("ctrl+o", "app.transcript('fold(True)')", "open the last fold", "open or fold the newest long output"),
+)
+"""Keys that the palette and the help tell of, and the footer has no room for; they work in the prompt too."""
 
 
 class ChatScreen(Screen[None]):
@@ -67,13 +74,7 @@ class ChatScreen(Screen[None]):
         Binding("f2", "open('tools')", "tools"),
         Binding("f3", "open('plan')", "plan"),
         Binding("f4", "open('cost')", "cost"),
-        _hidden("f5", "run('/sessions')", "sessions", "go on with an earlier session"),
-        _hidden("f6", "mode", "mode", "one model, or a planner, a caller and a summarizer"),
-        _hidden("f7", "run('/model')", "models", "choose another model"),
-        _hidden("f8", "run('/settings')", "settings", "look at the settings and change them"),
-        _hidden("f9", "open", "panels", "hide the panels, or show them"),
-        _hidden("ctrl+f", "app.transcript('search')", "search", "search the transcript"),
-        _hidden("ctrl+o", "app.transcript('fold(True)')", "open the last fold", "open or fold the newest long output"),
+        *(Binding(key, act, name, show=False, tooltip=words, priority=True) for key, act, name, words in _HIDDEN),
     ]
     HELP = "Type below; what happens is told above, and the panels beside it say what it costs."
     app: "ChatApp"
@@ -126,7 +127,8 @@ class ChatScreen(Screen[None]):
         self.query_one(Transcript).column.drop()
         controller, prompt = ChatController(shell, self.view), self.query_one(Prompt)
         await controller.begin()
-        prompt.completer, prompt.values, prompt.mentions.files = self._complete, shell.values, shell.mentionable
+        prompt.completer = lambda text: [*shell.complete(text), *_own().complete(self.app, text)]
+        prompt.values, prompt.mentions.files = shell.values, shell.mentionable
         self.run_worker(controller.watch())
         self.run_worker(controller.introduce(first=self._first))
         self.controller = controller
@@ -164,23 +166,23 @@ class ChatScreen(Screen[None]):
         if not text:
             bar.hint("Nothing was typed: ask a question, or type / for commands.")
         elif text in _LEAVING:
-            bar.take()
+            bar.prompt.take()
             self.app.call_later(self.app.action_quit)
         elif text.startswith("/") and _own().knows(text):
-            self._send(bar.take())
+            self._send(bar.prompt.take())
         elif self.controller is None and self._waiting is not None:
-            bar.queue = (*bar.queue, bar.take())
+            bar.queue = (*bar.queue, bar.prompt.take())
         elif self.controller is None:  # one question is kept until the shell is ready, and seen to wait
-            self._waiting = bar.take()
+            self._waiting = bar.prompt.take()
             self.view.wait(text, self._model)
             if self._failed:
                 self._failed = False
                 self.app.run_worker(self.app.open_shell())  # it may be possible now
         else:
             if self.controller.busy and not text.startswith("/"):
-                bar.queue = (*bar.queue, bar.take())
+                bar.queue = (*bar.queue, bar.prompt.take())
             else:
-                self._send(bar.take())
+                self._send(bar.prompt.take())
             for question in self.query_one(QuestionSpot).children:  # what is asked has the keys again
                 question.focus()
 
@@ -241,10 +243,6 @@ class ChatScreen(Screen[None]):
         elif printed.effect == "copy":
             self.app.copy_to_clipboard(printed.value)
 
-    def _complete(self, text: str) -> "list[Completion]":
-        shell = self.shell
-        return [*(shell.complete(text) if shell else ()), *_own().complete(self.app, text)]
-
     @property
     def overview(self) -> list[tuple[str, str]]:
         """Every slash command as it is typed, and what it does."""
@@ -304,8 +302,7 @@ class ChatScreen(Screen[None]):
 
     async def action_open(self, tab: str = "") -> None:
         """Open a tab of the panels; without one hide them all, or show them."""
-        layout = self.query_one(SideLayout)
-        await (layout.open(tab) if tab else layout.toggle())
+        await self.query_one(SideLayout).open(tab)
 
     # -- what the widgets want
 

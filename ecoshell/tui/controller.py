@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -128,21 +129,21 @@ class TranscriptController:
             gc.enable()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ChatController:
     """The conversation with one shell."""
 
-    def __init__(self, shell: "Shell", view: TranscriptController) -> None:
-        self.shell = shell
-        self.busy = False
-        self.warmed = False
-        """Whether the model was told to get ready."""
-        self._view = view
-        self._sent = asyncio.Lock()
-        """Held while a command runs: what was sent after it waits for it."""
-        self._marking = asyncio.Lock()
-        self._stale = asyncio.Event()
-        self.standing: Standing | None = None
-        """Where the shell stands, as it last said."""
+    shell: "Shell"
+    view: TranscriptController
+    busy: bool = False
+    warmed: bool = False
+    """Whether the model was told to get ready."""
+    standing: "Standing | None" = None
+    """Where the shell stands, as it last said."""
+    _sent: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a command runs: what was sent after it waits for it."""
+    _marking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _stale: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def stoppable(self) -> bool:
@@ -151,11 +152,11 @@ class ChatController:
 
     async def begin(self) -> None:
         """Tell what was said in this session before, and show where it stands."""
-        await self._view.recall(self.shell.past)
+        await self.view.recall(self.shell.past)
         await self.look()
         if (why := self.shell.read_only) is not None:
-            self._view.title.state = READ_ONLY
-            self._view.column.insert(event_blocks.error(ErrorHappened.of(why)))
+            self.view.title.state = READ_ONLY
+            self.view.column.insert(event_blocks.error(ErrorHappened.of(why)))
 
     async def introduce(self, *, first: bool = False) -> None:
         """Say in a new session which model answers, and how to get a better one; at the first start, what to ask."""
@@ -164,14 +165,14 @@ class ChatController:
                 return
             told = await self.shell.introduction()
             if told and not self.busy:
-                self._view.column.insert(event_blocks.plain(told))
+                self.view.column.insert(event_blocks.plain(told))
             if told and first and not self.busy:
-                self._view.column.insert(requests_block(await self.shell.deps.workspace.files()))
+                self.view.column.insert(requests_block(await self.shell.deps.workspace.files()))
 
     def begin_turn(self) -> None:
         """Be busy from now on, and not only from when what is sent has been taken up."""
         self.busy = True
-        self._view.work(True)
+        self.view.work(True)
 
     async def send(self, draft: Draft) -> bool:
         """One turn, from the question to its last event, or a command of the person's own, run in the workspace.
@@ -191,14 +192,14 @@ class ChatController:
                         kept = True
                         self._hear(event)
             except StoreError:
-                self._view.title.state = READ_ONLY if self.shell.read_only is not None else ""
+                self.view.title.state = READ_ONLY if self.shell.read_only is not None else ""
                 raise
             finally:
                 self.busy = False
-                self._view.work(False)
+                self.view.work(False)
         if not is_command:
             if kept:
-                self._view.title.state = ""
+                self.view.title.state = ""
             await self.look()
         return kept
 
@@ -206,12 +207,12 @@ class ChatController:
         """Run a slash command and show what it prints; None when it failed."""
         with self._fence():
             async with self._sent:
-                self._view.column.insert(event_blocks.question(line))
+                self.view.column.insert(event_blocks.question(line))
                 printed = await self.shell.command(line)
                 if printed.effect in ("clear", "session"):
-                    self._view.clear()
+                    self.view.clear()
                 if printed.text:
-                    self._view.column.insert(event_blocks.plain(printed.text))
+                    self.view.column.insert(event_blocks.plain(printed.text))
                 await (self.begin() if printed.effect == "session" else self.look())
                 return printed
         return None
@@ -220,7 +221,7 @@ class ChatController:
         """Keep the person's word on a call's result; the same word twice takes it back."""
         with self._fence():
             async with self._marking:
-                word = None if self._view.presenter.marks.get(call) is helpful else helpful
+                word = None if self.view.presenter.marks.get(call) is helpful else helpful
                 for event in await self.shell.mark(call.turn, call.id, call.name, word):
                     self._hear(event)
 
@@ -236,7 +237,7 @@ class ChatController:
         """Ask the shell where it stands, and show it."""
         with self._fence():
             self.standing = await self.shell.standing()
-            self._view.show(self.standing, self.standing.caps)
+            self.view.show(self.standing, self.standing.caps)
 
     async def watch(self) -> None:
         """Keep the panels up to date for as long as the screen is there; however much happens, one look at a time."""
@@ -251,11 +252,11 @@ class ChatController:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - the edge of the workers: a defect must not take the screen
-            self._view.column.insert(event_blocks.error(ErrorHappened.of(error)))
+            self.view.column.insert(event_blocks.error(ErrorHappened.of(error)))
 
     def _hear(self, event: Event) -> None:
-        self._view.hear(event)
+        self.view.hear(event)
         if isinstance(event, BudgetChanged) and self.standing is not None:
-            self._view.show(self.standing, event.caps)
+            self.view.show(self.standing, event.caps)
         elif isinstance(event, _CHANGES_THE_PANELS):
             self._stale.set()

@@ -67,7 +67,7 @@ class PromptApp(App[None]):
 
     def send(self, draft: Draft) -> None:
         """Take what is typed, as the chat does."""
-        assert draft == self.query_one(PromptBar).take()
+        assert draft == self.query_one(PromptBar).prompt.take()
         self.sent.append(draft)
 
     @property

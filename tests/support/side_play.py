@@ -82,7 +82,7 @@ class SideScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield TitleBar("opening embedded …")
         yield self.body
-        yield Input(placeholder="the prompt", compact=True)
+        yield Input(placeholder="the prompt", id="prompt", compact=True)
         yield Footer(show_command_palette=False, compact=True)
 
     async def on_mount(self) -> None:
@@ -101,7 +101,7 @@ class SideScreen(Screen[None]):
         await self.body.open(tab)
 
     async def action_side(self) -> None:
-        await self.body.toggle()
+        await self.body.open()
 
 
 class SideApp(ThemedApp[int]):
@@ -115,9 +115,6 @@ class SideApp(ThemedApp[int]):
 
     def get_default_screen(self) -> Screen[None]:
         return self.chat
-
-    def action_prompt(self) -> None:
-        self.chat.query_one(Input).focus()
 
     @on(ToolWanted)
     def note(self, wanted: ToolWanted) -> None:

@@ -247,9 +247,9 @@ def plan_lines(plan: PlanChanged | None, width: int) -> list[Line]:
     known = board(*((STARTED, PLANNED, plan) if plan else ()))
     if plan is None:
         return heading_lines(known, width)
-    panel = PlanPanel(known)
-    rows = [line for row in plan.rows for line in (panel.item_line(row, width), *panel.about(row, width))]
-    return [*heading_lines(known, width), Columns(plan, width).head, *rows]
+    panel, columns = PlanPanel(known), Columns(plan, width)
+    rows = [line for row in plan.rows for line in (columns.line(row), *panel.about(row, width))]
+    return [*heading_lines(known, width), columns.head, *rows]
 
 
 @given(st.integers(22, 120))

@@ -29,7 +29,7 @@ def painted(markdown: str, width: int = 60) -> str:
 
 def text_of(lines: Iterable[PaintedLine]) -> str:
     """What is copied of painted lines."""
-    return "".join([part for line in lines for part in line.copied()][1:])
+    return "".join([part for line in lines for part in ("\n" if line.glue is None else line.glue, line.text)][1:])
 
 
 def read(pieces: list[str]) -> list[Section]:

@@ -112,19 +112,13 @@ class PromptBar(Vertical):
     async def on_unmount(self) -> None:
         await self._draft.close()
 
-    def take(self) -> Draft:
-        """Empty the prompt and the draft with it; gives what was typed, as it is to be sent."""
-        draft = self.prompt.take()
-        self._draft.touch()
-        return draft
-
     def clear(self) -> bool:
         """Leave the search of the history, or empty the prompt; says whether there was anything to do."""
         if self.prompt.leave_search():
             return True
         if not self.prompt.text:
             return False
-        self.take()
+        self.prompt.take()
         return True
 
     @on(TextArea.Changed)

@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -207,17 +207,17 @@ class Names:
         return [name for _, name in found[:_MOST_NAMES]]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MentionSearch:
     """Finds the names for the mention of the moment, off the event loop; an older one's are never shown."""
 
-    def __init__(self, show: Callable[[Mention, list[str]], None]) -> None:
-        self.files: Files | None = None
-        """Gives the names; None before anybody can."""
-        self._show = show
-        self._wanted: Mention | None = None
-        self._names = Names(())
-        self._named_for: tuple[int, int] | None = None
-        self._task: asyncio.Task[None] | None = None
+    show: Callable[[Mention, list[str]], None]
+    files: Files | None = None
+    """Gives the names; None before anybody can."""
+    _wanted: Mention | None = None
+    _names: Names = field(default_factory=lambda: Names(()))
+    _named_for: tuple[int, int] | None = None
+    _task: asyncio.Task[None] | None = None
 
     def want(self, mention: Mention | None) -> None:
         """Find what this could name; None when nothing is being mentioned any more."""
@@ -244,4 +244,4 @@ class MentionSearch:
             found = await asyncio.to_thread(self._names.best, wanted.query)
             found_for = wanted
             if wanted == self._wanted:
-                self._show(wanted, found)
+                self.show(wanted, found)

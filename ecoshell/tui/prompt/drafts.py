@@ -46,6 +46,7 @@ class Draft:
     attachments: "tuple[Attachment, ...]" = ()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class DraftFile:
     """One draft on disk, kept while a person types: off the event loop, one write after the other.
 
@@ -54,22 +55,21 @@ class DraftFile:
     each attachment with their lengths in characters, and the parts follow one after the other.
     """
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self.current: Callable[[], Draft] | None = None
-        """Gives what is kept from now on."""
-        self.complain: Callable[[OSError], None] | None = None
-        """Told once, while a person types, why it is not kept."""
-        self._changed_at = 0.0
-        self._closing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+    file: Path
+    current: Callable[[], Draft] | None = None
+    """Gives what is kept from now on."""
+    complain: Callable[[OSError], None] | None = None
+    """Told once, while a person types, why it is not kept."""
+    _changed_at: float = 0.0
+    _closing: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
 
     def read(self) -> Draft:
         """The draft of the last time, or an empty one."""
-        if is_special(self._file):
+        if is_special(self.file):
             return Draft()
         try:
-            with self._file.open(encoding="utf-8", errors="replace", newline="") as source:
+            with self.file.open(encoding="utf-8", errors="replace", newline="") as source:
                 kept = source.read()
         except OSError:
             return Draft()
@@ -92,8 +92,8 @@ class DraftFile:
         """Keep the draft, whole or not at all; an empty one removes the file. Gives why it is not kept."""
         try:
             if draft.text.strip():
-                make_private(self._file.parent)
-                with replacement(self._file) as fresh:
+                make_private(self.file.parent)
+                with replacement(self.file) as fresh:
                     if draft.attachments:
                         parts = [{"name": "", "length": len(draft.text)}]
                         parts += [{"name": one.name, "length": len(one.text)} for one in draft.attachments]
@@ -102,7 +102,7 @@ class DraftFile:
                         for at in range(0, len(text), _SLICE):
                             fresh.write(text[at : at + _SLICE].encode(errors="backslashreplace"))
             else:
-                self._file.unlink(missing_ok=True)
+                self.file.unlink(missing_ok=True)
         except OSError as failure:
             return failure
         return None

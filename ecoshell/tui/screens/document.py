@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -69,10 +70,6 @@ class DocumentScreen(Overlay):
                 yield Static("", id="schema", markup=False)
             yield Footer(show_command_palette=False, compact=True)
 
-    def on_mount(self) -> None:
-        self.query_one(VerticalScroll).focus()
-        self.run_worker(self._read())
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to register what is not registered, and the other way round."""
         if action in ("switch", "schema") and self._tool_details is None:
@@ -89,7 +86,10 @@ class DocumentScreen(Overlay):
         if self.has_class("-schema"):
             self.call_after_refresh(self.query_one("#schema").scroll_visible, animate=False, top=True)
 
-    async def _read(self) -> None:
+    @work
+    async def on_mount(self) -> None:
+        """Read the tool's document and, after it, what the plan says of the tool."""
+        self.query_one(VerticalScroll).focus()
         try:
             self._tool_details = await self._shell.tool_details(self._tool)
         except EcoshellError as error:

@@ -4,12 +4,12 @@ All of it can be searched; how to copy is told below.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from textual.app import App
-from textual.binding import ActiveBinding, Binding, BindingType
+from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
@@ -56,7 +56,21 @@ def places(screen: Screen[Any]) -> list[Place]:
         if type(node) in seen or not type(node).__module__.startswith(_OURS):
             continue
         seen.add(type(node))
-        keys = tuple(_keys(node, app, active if node in here else None))
+        does: dict[tuple[str, str], tuple[list[str], bool]] = {}
+        """The keys for each thing that they do, its own and those it inherits, and whether they are ecoshell's."""
+        known: set[str] = set()
+        for base in type(node).__mro__:
+            for binding in Binding.make_bindings(vars(base).get("BINDINGS", ())):
+                if binding.key in known or not binding.description or binding.system:
+                    continue
+                known.add(binding.key)
+                # where the focus is, only those that work now
+                if node not in here or (binding.key in active and active[binding.key].node is node):
+                    what = binding.action, binding.description
+                    shown, _ = does.setdefault(what, ([], base.__module__.startswith(_OURS)))
+                    key = app.get_key_display(binding)
+                    shown += [key] if key not in shown else []
+        keys = tuple(Key(" ".join(shown), did[:1].lower() + did[1:], own) for (_, did), (shown, own) in does.items())
         words = next((vars(cls)["HELP"] for cls in type(node).__mro__ if "HELP" in vars(cls)), None)
         if keys or words:
             title = _WORDS.sub(" ", type(node).__name__).lower().removesuffix(" panel")
@@ -64,27 +78,6 @@ def places(screen: Screen[Any]) -> list[Place]:
                 title = "everywhere" if isinstance(node, App) else "this screen"
             found.append(Place(title, words or "", keys, node in here))
     return found
-
-
-def _keys(node: DOMNode, app: App[Any], active: Mapping[str, ActiveBinding] | None) -> Iterator[Key]:
-    """What a node's own keys and those it inherits do, a line for each thing with all the keys that do it.
-
-    `active` are the keys that work now, where the focus is in the node: others are left out then.
-    """
-    found: dict[tuple[str, str], tuple[list[str], bool]] = {}
-    seen: set[str] = set()
-    for base in type(node).__mro__:
-        for binding in Binding.make_bindings(vars(base).get("BINDINGS", ())):
-            if binding.key in seen or not binding.description or binding.system:
-                continue
-            seen.add(binding.key)
-            if active is None or (binding.key in active and active[binding.key].node is node):
-                what = binding.action, binding.description
-                keys, _ = found.setdefault(what, ([], base.__module__.startswith(_OURS)))
-                shown = app.get_key_display(binding)
-                keys += [shown] if shown not in keys else []
-    for (_, does), (keys, own) in found.items():
-        yield Key(" ".join(keys), does[:1].lower() + does[1:], own)
 
 
 _COPYING = Place(

@@ -11,7 +11,7 @@ from ecoshell.events.describe import duration
 from ecoshell.models.local_models import name_parts
 from ecoshell.tui.side.bars import cap_word, tightest
 from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar, ends, percent, row
-from ecoshell.tui.side.panel_state import PanelState, RoleUse, shares
+from ecoshell.tui.side.panel_state import RoleUse, shares
 from ecoshell.tui.text import amount, fit, fit_middle, left, model_name, money, right, tokens
 from ecoshell.untrusted import visible_line
 
@@ -40,8 +40,14 @@ class BudgetPanel(Panel):
 
     def lines(self, width: int) -> list[Line]:
         standing = self.state.standing
+        self.gist = ""
         if standing is None:
             return [(("known once the session is open", "muted"),)]
+        if self.folded:
+            self.gist = "no cap"
+            if (cap := tightest(self.state.caps)) is not None:
+                word = cap_word(cap)
+                self.gist = f"{amount(cap.left, cap.unit)} left{f' · {word}' if word else ''}"
         lines: list[Line] = []
         for cap in self.state.caps:  # what is left, a bar (full blocks are spent, half-toned ones held), the amounts
             word, used = cap_word(cap), percent(cap.spent + cap.held, cap.limit)
@@ -73,15 +79,6 @@ class BudgetPanel(Panel):
             row("so far", f"{spent} · {used} tok", width),
         ]
 
-    def gist(self) -> str:
-        if not self.folded or self.state.standing is None:
-            return ""
-        cap = tightest(self.state.caps)
-        if cap is None:
-            return "no cap"
-        word = cap_word(cap)
-        return f"{amount(cap.left, cap.unit)} left{f' · {word}' if word else ''}"
-
 
 class RolesPanel(Panel):
     """Every role with its model, adapter, calls, tokens, price, seconds and share."""
@@ -93,13 +90,12 @@ class RolesPanel(Panel):
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("t", "scope", "scope")]
 
-    def __init__(self, state: PanelState) -> None:
-        self.session = False
-        """Whether the numbers are those of the session."""
-        super().__init__(state)
+    session = False
+    """Whether the numbers are those of the session."""
 
     def lines(self, width: int) -> list[Line]:
         """Who has thought in the turn or in the session, and who will; who does now has a sign and a word."""
+        self.gist = f"{visible_line(self.state.thinking[0])} is thinking" if self.state.thinking else ""
         uses = self.state.uses(session=self.session)
         if not uses:
             return [(("nobody has thought yet", "muted"),)]
@@ -123,9 +119,6 @@ class RolesPanel(Panel):
             first, *others = drawn(use, model, adapter, share, width, thinks=thinks)
             lines += [(_WHO_THINKS if thinks else sign, *first), *others]
         return lines
-
-    def gist(self) -> str:
-        return f"{visible_line(self.state.thinking[0])} is thinking" if self.state.thinking else ""
 
     def action_scope(self) -> None:
         self.session = not self.session

@@ -225,8 +225,21 @@ class SideLayout(Horizontal):
     def beside(self) -> bool:
         return not self._narrow and not self.has_class("-hidden")
 
-    async def open(self, tab: str) -> None:
-        """Go to a tab of TABS, or back to the prompt from there: in the side where there is room, else in its place."""
+    async def open(self, tab: str = "") -> None:
+        """Go to a tab of TABS, or back to the prompt from there: in the side where there is room, else in its place.
+
+        Without one, hide the side or show it; on a narrow screen, go to the first tab or back.
+        """
+        if not tab and not self._narrow:
+            self.toggle_class("-hidden")
+            self._arrange()
+            if self.has_class("-hidden") and self._frame.has_focus_within:
+                await self.leave()
+            return
+        if not tab and self._tab:
+            await self.leave()
+            return
+        tab = tab or TABS[0][0]
         await self.furnish()
         panel = next(panel for panel in self.side.panels if _FIRST[tab] == panel.NAME)
         if panel.has_focus:
@@ -238,20 +251,10 @@ class SideLayout(Horizontal):
         self._arrange()
         panel.focus()
 
-    async def toggle(self) -> None:
-        """Hide the side or show it; on a narrow screen, the tab that was shown last."""
-        if self._narrow:
-            await (self.leave() if self._tab else self.open(TABS[0][0]))
-            return
-        self.toggle_class("-hidden")
-        self._arrange()
-        if self.has_class("-hidden") and self._frame.has_focus_within:
-            await self.leave()
-
     async def leave(self) -> None:
         """Go back to the prompt, and from a tab to the transcript."""
         self._show_tab("")
-        await self.run_action("app.prompt")
+        await self.run_action("app.focus('prompt')")
 
     on_panel_left = leave
 

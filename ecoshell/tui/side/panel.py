@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.events import Click, Key, Paste, Resize
+from textual.events import Click, Key, Paste
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -91,6 +91,8 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
         self.state = state
         self.title = ""
         """The title line, without looks."""
+        self.gist = ""
+        """What the title says beside the name: the panel in a word or two."""
         self._lines: list[Line] = []
         self._styles: dict[Tone | None, Style] = {}
         self._area = Size(0, 0)
@@ -98,25 +100,18 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
 
     @abstractmethod
     def lines(self, width: int) -> list[Line]:
-        """What the panel shows now, in lines of at most `width` cells."""
-
-    def gist(self) -> str:
-        """What the title says beside the name: the panel in a word or two."""
-        return ""
+        """What the panel shows now, in lines of at most `width` cells; sets `gist`."""
 
     @property
     def wanted(self) -> int:
         """Lines it takes to show everything, the title and a free line below included."""
         return 1 if self.folded else len(self._lines) + 2
 
-    def watch_folded(self) -> None:
-        self.show()
-
     def show(self) -> None:
         """Draw what is on the state now; nothing is done where that is what is shown already."""
-        self.show_title()
         self._area = self.scrollable_content_region.size
         lines = self.lines(self._area.width)
+        self.show_title()
         if lines == self._lines:
             return
         self._lines = lines
@@ -158,12 +153,14 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
         if event.y == 0:
             self.action_fold()
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         self.show()
+
+    watch_folded = on_resize
 
     def show_title(self) -> None:
         sign = "►" if self.folded else "▼"
-        gist = visible_line(self.gist())
+        gist = visible_line(self.gist)
         name, rest = f" {sign} {self.NAME.upper()} ", f" {gist} " if gist else ""
         if name + rest != self.title:
             self.title = name + rest
@@ -216,7 +213,7 @@ class ListPanel(Panel, Generic[Item]):
 
     @abstractmethod
     def above(self, width: int) -> list[Line]:
-        """What stands above the list; sets `around`."""
+        """What stands above the list; sets `around` and `gist`."""
 
     @abstractmethod
     def item_line(self, item: Item, width: int) -> Line:
@@ -301,11 +298,8 @@ class ListPanel(Panel, Generic[Item]):
     def action_open(self) -> None:
         self._typing = False
         self._draw()
-        self.ask_for(self.MORE)
-
-    def ask_for(self, what: Literal["schema", "why", "register", "unregister"]) -> None:
         if self.current:
-            self.post_message(ToolWanted(self.current, what))
+            self.post_message(ToolWanted(self.current, self.MORE))
 
     def action_leave(self) -> None:
         """Take the filter away; without one, go back to where the person came from."""
@@ -358,10 +352,10 @@ class ListPanel(Panel, Generic[Item]):
 
     def _draw(self, *, follow: bool = False) -> None:
         """Draw the list as it stands; with `follow`, or another size under the person's hand, the highlight in view."""
-        self.show_title()
         self._area = self.scrollable_content_region.size
         self.roomy = self._area.height >= _ROOMY_FROM
         self._lines = self.lines(self._area.width)
+        self.show_title()
         self._below = self.below(self._area.width)
         around = len(self._lines) + len(self._below)
         self._room = self._area.height - around

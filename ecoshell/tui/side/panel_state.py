@@ -149,7 +149,22 @@ class PanelState:
             case BudgetChanged():
                 self.caps = event.caps
             case StepStarted() | BudgetHeld() | BudgetSettled():
-                self._think(event)
+                thinker = (event.role, event.model)
+                adding_up = (self.roles, self.turn_roles) if self.running else (self.roles,)
+                for roles in adding_up:  # what is asked between two turns, as for a summary, is no turn's
+                    use = roles.setdefault(thinker, RoleUse(*thinker))
+                    if isinstance(event, BudgetSettled):
+                        seconds = use.seconds + event.seconds
+                        roles[thinker] = RoleUse(*thinker, use.calls + 1, use.taken.plus(event), seconds)
+                if isinstance(event, BudgetSettled):
+                    self._holds.pop(event.entry, None)
+                    self.thinking = self._held_by if self.thinking == thinker else self.thinking
+                elif isinstance(event, BudgetHeld):
+                    self.thinking = thinker
+                    self._holds[event.entry] = event
+                else:
+                    self.thinking = thinker
+                    self._holds.clear()  # a call that was turned away gave its hold back without a word
             case CallStarted():
                 self.thinking = self._held_by
             case ToolRegistered():
@@ -228,26 +243,6 @@ class PanelState:
         fresh = (row for row in self.standing.tools if not row.registered and row.name in self._registrations)
         registered = sum(self._registrations[row.name][0].tokens for row in fresh)
         return min(self.standing.context_tokens + registered, self.standing.everything_tokens)
-
-    def _think(self, event: StepStarted | BudgetHeld | BudgetSettled) -> None:
-        thinker = (event.role, event.model)
-        adding_up = (self.roles, self.turn_roles) if self.running else (self.roles,)
-        for roles in adding_up:  # what is asked between two turns, as for a summary, is no turn's
-            roles.setdefault(thinker, RoleUse(*thinker))
-        match event:
-            case StepStarted():
-                self.thinking = thinker
-                self._holds.clear()  # a call that was turned away gave its hold back without a word
-            case BudgetHeld():
-                self.thinking = thinker
-                self._holds[event.entry] = event
-            case BudgetSettled():
-                for roles in adding_up:
-                    use = roles[thinker]
-                    seconds = use.seconds + event.seconds
-                    roles[thinker] = RoleUse(*thinker, use.calls + 1, use.taken.plus(event), seconds)
-                self._holds.pop(event.entry, None)
-                self.thinking = self._held_by if self.thinking == thinker else self.thinking
 
     @property
     def _held_by(self) -> Thinker | None:

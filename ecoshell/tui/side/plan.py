@@ -206,10 +206,8 @@ class PlanPanel(ListPanel[PlanRow]):
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "why"), FILTER]
     MORE = "why"
-
-    def __init__(self, state: PanelState) -> None:
-        super().__init__(state)
-        self._laid_out: tuple[PlanChanged, int, Columns] | None = None
+    _columns: Columns
+    """Of the plan and at the width that were drawn last."""
 
     def known(self) -> Mapping[str, PlanRow]:
         """The rows of the plan; those of which nothing is known share a line while nothing is filtered."""
@@ -219,10 +217,19 @@ class PlanPanel(ListPanel[PlanRow]):
 
     def above(self, width: int) -> list[Line]:
         """A parallel plan, with as many lines for its nodes as there is room for, and what the plan has for tools."""
-        plan, branching = self.state.shown_plan, self.state.branching
+        standing, plan, branching = self.state.standing, self.state.shown_plan, self.state.branching
         lines = heading_lines(self.state, width)
         if plan is not None:
-            lines.append(self._columns(plan, width).head)
+            self._columns = Columns(plan, width)
+            lines.append(self._columns.head)
+            again = f"replanned {plan.number - 1}×" if plan.number > 1 else ""
+            branches = progress(branching) if branching and self.folded else ""
+            words = (f"{planned_share(plan)} planned" if self.folded else plan.mode, again, branches)
+            self.gist = " · ".join(word for word in words if word)
+        elif standing is not None and standing.plan == "off":
+            self.gist = "off"
+        else:
+            self.gist = "none yet" if standing is not None and self.folded else ""
         others = len(lines) + len(self.below(width))
         self.around = others + 2
         if branching is not None:
@@ -242,7 +249,7 @@ class PlanPanel(ListPanel[PlanRow]):
         return [*(((fit(line, width), "muted"),) for line, count in said if count), *super().below(width)]
 
     def item_line(self, item: PlanRow, width: int) -> Line:
-        return self._columns(self.state.shown_plan, width).line(item) if self.state.shown_plan else ()
+        return self._columns.line(item)
 
     def about(self, item: PlanRow, width: int) -> list[Line]:
         """Everything a row says, in three lines."""
@@ -254,27 +261,9 @@ class PlanPanel(ListPanel[PlanRow]):
             ((fit(f"{_cost(item, unit)}: {_SAID[item.why]}", width), "muted"),),
         ]
 
-    def gist(self) -> str:
-        standing, plan = self.state.standing, self.state.shown_plan
-        if standing is None:
-            return ""
-        if plan is None:
-            return "off" if standing.plan == "off" else "none yet" if self.folded else ""
-        again = f"replanned {plan.number - 1}×" if plan.number > 1 else ""
-        branching = self.state.branching
-        branches = progress(branching) if branching and self.folded else ""
-        words = [f"{planned_share(plan)} planned" if self.folded else plan.mode, again, branches]
-        return " · ".join(word for word in words if word)
-
     def action_open(self) -> None:
         """Ask for the arithmetic of the highlighted tool; without a plan, or while it is folded, fold or unfold."""
         if self.folded or not self.items:
             self.action_fold()
         else:
             super().action_open()
-
-    def _columns(self, plan: PlanChanged, width: int) -> Columns:
-        """The columns of this plan, set once for each plan and width."""
-        if self._laid_out is None or self._laid_out[:2] != (plan, width):
-            self._laid_out = (plan, width, Columns(plan, width))
-        return self._laid_out[2]

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import DescendantBlur, DescendantFocus
 from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
@@ -86,21 +85,14 @@ class SidePanels(Widget):
 
     def __init__(self, summary: SummaryLine, folded: Collection[str] = ()) -> None:
         """`summary` is the line that stands for the panels where they are not shown; `folded` names panels."""
-        super().__init__()
         self.state = PanelState()
+        self.panels = [kind(self.state) for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel)]
+        super().__init__(*self.panels)
+        self._default_layout = SharedHeight()
         self._summary = summary
         self._stale = False
-        self.panels = [kind(self.state) for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel)]
         for panel in self.panels:
             panel.folded = panel.NAME in folded
-        self._shared_height = SharedHeight()
-
-    def compose(self) -> ComposeResult:
-        yield from self.panels
-
-    @property
-    def layout(self) -> Layout:
-        return self._shared_height
 
     def hear(self, event: Event) -> None:
         """Take an event into account; the panels follow before the next frame, however many events come at once."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from ecoshell.events.describe import part_size
-from ecoshell.tui.side.panel import FILTER, Line, ListPanel, bar, percent, row
+from ecoshell.tui.side.panel import FILTER, Line, ListPanel, ToolWanted, bar, percent, row
 from ecoshell.tui.side.panel_state import ToolState
 from ecoshell.tui.text import fit, fit_middle, left, right, tokens
 from ecoshell.untrusted import visible_line
@@ -58,6 +58,8 @@ class ToolsPanel(ListPanel[ToolState]):
         standing = self.state.standing
         told = standing.context if standing else None
         self.around = _AROUND + len(told.parts if told else ()) + (0 if self.shown else 1)
+        registered = sum(tool.registered for tool in self.items.values())
+        self.gist = f"{registered} of {len(self.items)}" if standing else ""
         if standing is None:
             return [(("known once the session is open", "muted"),)]
         now, everything = self.state.context_tokens, standing.everything_tokens
@@ -94,12 +96,8 @@ class ToolsPanel(ListPanel[ToolState]):
         name = fit_middle(visible_line(item.name), width)
         return [((name, "tool"),), ((fit(f"{state} — {description}", width), "muted"),)]
 
-    def gist(self) -> str:
-        registered = sum(tool.registered for tool in self.items.values())
-        return f"{registered} of {len(self.items)}" if self.state.standing else ""
-
     def action_switch(self, wanted: str) -> None:
         """Ask for the highlighted tool to be registered or taken out, whichever it is not and is wanted."""
         tool = self.items.get(self.current)
         if tool is not None and wanted in ("either", "out" if tool.registered else "in"):
-            self.ask_for("unregister" if tool.registered else "register")
+            self.post_message(ToolWanted(tool.name, "unregister" if tool.registered else "register"))

@@ -160,20 +160,21 @@ class Spot(NamedTuple):
     offset: int
 
 
+@dataclass(eq=False, repr=False)
 class BlockColumn:
     """Blocks from top to bottom, finished ones above those that are open.
 
     Open blocks are known by their keys (streamed text has none) and become finished when they are settled.
     """
 
-    def __init__(self, changed: Callable[[bool, bool], None] = lambda whole, arrived: None) -> None:
-        """`changed` is told whether more may look different than the streamed text, and whether anything is new."""
-        self.items: list[BlockItem] = []
-        self._open: dict[str, BlockItem] = {}
-        self._heights = Heights()
-        self.painter = Painter(dict.fromkeys(TONES, Style()), 80)  # until there is a screen
-        self._painted = 0
-        self._changed = changed
+    _changed: Callable[[bool, bool], None] = lambda whole, arrived: None
+    """Told whether more may look different than the streamed text, and whether anything is new."""
+    items: list[BlockItem] = field(default_factory=list[BlockItem])
+    painter: Painter = field(default_factory=lambda: Painter(dict.fromkeys(TONES, Style()), 80))
+    """At first for a screen that nobody has."""
+    _open: dict[str, BlockItem] = field(default_factory=dict[str, BlockItem])
+    _heights: Heights = field(default_factory=Heights)
+    _painted: int = 0
 
     @property
     def height(self) -> int:

@@ -11,7 +11,7 @@ the answer grows. Textual's Markdown mounts a widget for each paragraph and pars
 import copy
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 
 from rich.cells import cell_len
@@ -164,22 +164,22 @@ class Table(Part):
                 yield Row((Piece("─┼─".join("─" * wide for wide in widths), "muted"),), hang, hang)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MarkdownReader:
     """Takes Markdown in any pieces; `indent` stands before each line of what it gives."""
 
-    def __init__(self, indent: str = "") -> None:
-        self._indent = indent
-        self._rest = ""
-        self._cut: str | None = None
-        """What is lost between the bits of the line that is being read, if it was cut off for its length."""
-        self._done: list[Section] = []
-        self._part: Part | None = None
-        self._quote = 0
-        self._items: list[tuple[int, int]] = []
-        """The open list items: where their signs stand, and how wide they are."""
-        self._blank = False
-        """Whether the line before was empty."""
-        self._begun = False
+    indent: str = ""
+    _rest: str = ""
+    _cut: str | None = None
+    """What is lost between the bits of the line that is being read, if it was cut off for its length."""
+    _done: list[Section] = field(default_factory=list[Section])
+    _part: Part | None = None
+    _quote: int = 0
+    _items: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """The open list items: where their signs stand, and how wide they are."""
+    _blank: bool = False
+    """Whether the line before was empty."""
+    _begun: bool = False
 
     def feed(self, text: str, *, last: bool = False) -> list[Section]:
         """Take a piece, and give the sections it has finished; after the last one, all that were open."""
@@ -307,7 +307,7 @@ class MarkdownReader:
         """Where a part with this indent stands; the list items it is not in are closed."""
         while self._items and indent <= self._items[-1][0]:
             self._items.pop()
-        before = self._indent + "▌ " * self._quote + " " * sum(width for _, width in self._items)
+        before = self.indent + "▌ " * self._quote + " " * sum(width for _, width in self._items)
         return Place(before, before, gap=self._begun)
 
     def _start(self, part: Part) -> None:

@@ -46,10 +46,6 @@ class PaintedLine(NamedTuple):
     def text(self) -> str:
         return self.strip.text[self.lead :].rstrip()
 
-    def copied(self, start: int = 0, end: int | None = None) -> tuple[str, str]:
-        """What goes before the line when it is copied, and its characters from one place up to another."""
-        return "\n" if self.glue is None else self.glue, self.strip.text[max(start, self.lead) : end].rstrip()
-
 
 class Painter:
     """Paints in one set of styles at one width."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ecoshell.events import (
     Answer,
@@ -48,25 +48,27 @@ _CHOSEN = re.compile(r"\S+ fits best\.")
 """What a mode that chooses tools step by step says of its choice."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class StreamPresenter:
     """The open end of a transcript. What is thought in one step is one block, with each reply on a line of its own."""
 
-    def __init__(self, column: BlockColumn) -> None:
-        self._column = column
-        self._begins = True
-        """Whether the next piece is the first of a reply."""
-        self._thinking = self._answering = False
-        """Whether a thought arrives, or an answer has begun to, that is not whole yet."""
-        self._thought: list[str] = []
-        """What has arrived of it."""
-        self._parted = ""
-        """The name of a thought's block, where the answer of the same reply stands below it already."""
-        self._thoughts = 0
-        """Thoughts that were parted so, so far."""
-        self._reasoned: list[str] = []
-        self._told = 0
-        """Pieces of it that are counted on the screen."""
-        self._reasons = ""
+    _column: BlockColumn
+    _begins: bool = True
+    """Whether the next piece is the first of a reply."""
+    _thinking: bool = False
+    """Whether a thought arrives that is not whole yet."""
+    _answering: bool = False
+    """Whether an answer has begun to arrive that is not whole yet."""
+    _thought: list[str] = field(default_factory=list[str])
+    """What has arrived of it."""
+    _parted: str = ""
+    """The name of a thought's block, where the answer of the same reply stands below it already."""
+    _thoughts: int = 0
+    """Thoughts that were parted so, so far."""
+    _reasoned: list[str] = field(default_factory=list[str])
+    _told: int = 0
+    """Pieces of it that are counted on the screen."""
+    _reasons: str = ""
 
     def hear(self, event: BudgetHeld | TextArrived | Reasoned | Rationale | StepProposed) -> None:
         """Show what arrives, and in its place what it came to."""

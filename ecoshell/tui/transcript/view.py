@@ -57,7 +57,7 @@ class Transcript(ScrollView, can_focus=True):
         Binding("end", "end", "Last line", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown,space", "page(1)", "Page down", show=False),
-        Binding("escape", "app.prompt", "prompt"),
+        Binding("escape", "app.focus('prompt')", "prompt"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"transcript--{tone}" for tone in TONES),
@@ -169,7 +169,9 @@ class Transcript(ScrollView, can_focus=True):
                 continue
             at = max(span.start, first)
             while at <= last and at in self.column.span(item):
-                parts += self.column.line(at).copied(start if at == first else 0, end if at == last else None)
+                line = self.column.line(at)
+                text = line.strip.text[max(start if at == first else 0, line.lead) : end if at == last else None]
+                parts += ["\n" if line.glue is None else line.glue, text.rstrip()]
                 at += 1
         return "".join(parts[1:]), "\n"
 
