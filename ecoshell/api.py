@@ -39,12 +39,11 @@ from ecoshell.events import (
     ToolRegistered,
     TurnFinished,
 )
-from ecoshell.messages import Attachment, Call, Effect, Usage
+from ecoshell.messages import Attachment, Call, Effect, Usage, visible_line
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.tools import Limits, Tool
 from ecoshell.tools.function import FunctionTool
-from ecoshell.untrusted import visible_line
 
 EXIT_STATUS: Mapping[Status, int] = {"answered": 0, "error": 1, "limit": 3, "gave_up": 4, "interrupted": 130}
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from ecoshell.errors import EcoshellError, ToolError, nearest
-from ecoshell.messages import META_TOOLS, Call, Observation, ToolDocument
+from ecoshell.messages import META_TOOLS, Call, Observation, ToolDocument, visible_line
 from ecoshell.paths import NO_ROOM, is_special
 from ecoshell.tools import Tool, ToolOptions, ToolProvider
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:  # not loaded where there is no plugin that gives such a thing
     from importlib.metadata import Distribution

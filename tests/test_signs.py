@@ -9,7 +9,7 @@ from rich.cells import cell_len
 import ecoshell
 
 _ROOT = Path(ecoshell.__file__).parent
-_ROOMS = ("agent", "cli", "tui", "sessions/export.py", "untrusted.py")
+_ROOMS = ("agent", "cli", "tui", "sessions/export.py", "messages.py")
 """What writes to a screen; other rooms name signs that they read."""
 _SHARED = frozenset(
     "‐–—‘’“”†‡•…‰‹›€™Ω←↑→↓↔↕∂∆∏∑−√∞∩∫≈≠≡≤≥■□▪▫▲►▼◄◊○●◘◙◦ΑΒΓΔΣΩαβγδεπσστ─│┌┐└┘├┤┬┴┼═║╒╓╔╕╖╗╘╙╚╛╜╝╞╟╠╡╢╣╤╥╦╧╨╩╪╫╬▀▄█▌▐░▒▓"
@@ -17,7 +17,7 @@ _SHARED = frozenset(
 """Windows Glyph List 4, as far as it has signs: DejaVu Sans Mono, Menlo and Consolas all have it."""
 _DRAWN = frozenset(map(chr, [*range(0x2500, 0x25A0)]))
 """Lines and blocks, which terminals draw themselves where a font has them not."""
-_DATA = {"untrusted.py": {"␛"}, "ask.py": {"\N{REPLACEMENT CHARACTER}"}}
+_DATA = {"messages.py": {"␛"}, "ask.py": {"\N{REPLACEMENT CHARACTER}"}}
 """Signs that stand for what somebody else wrote."""
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.untrusted import visible, visible_line
+from ecoshell.messages import visible, visible_line
 
 any_text = st.text(st.characters(exclude_categories=()))
 

@@ -44,7 +44,7 @@ from ecoshell.events import (
     ModelOffer,
     Notice,
 )
-from ecoshell.messages import Call, Effect, ToolDocument, Usage
+from ecoshell.messages import Call, Effect, ToolDocument, Usage, visible_line
 from ecoshell.models import Traits
 from ecoshell.options import ALL_ONE
 from ecoshell.secrecy import masked
@@ -52,7 +52,6 @@ from ecoshell.strategies import Step
 from ecoshell.tools import LASTING, Previewing, Subject, Tool, subjects_of
 from ecoshell.tools.running import in_thread
 from ecoshell.tools.workspace import why_not_plain
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.dependencies import Dependencies

@@ -17,7 +17,7 @@ from ecoshell.budget import SCOPES, Scope, about, counted, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError, likely
 from ecoshell.events import PlanChanged, PlanRow, TurnUndone, why_words
 from ecoshell.events.describe import context_line, describe, untried
-from ecoshell.messages import Effect
+from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
 from ecoshell.options import ALL_ONE, ROLES, SESSIONS, role_named
@@ -27,7 +27,6 @@ from ecoshell.sessions.mermaid import flowchart
 from ecoshell.sessions.plans import branchings
 from ecoshell.tools.builtin.files import RESTORABLE
 from ecoshell.tools.restore import Changed
-from ecoshell.untrusted import visible, visible_line
 
 COMMANDS: CommandTable[Shell] = CommandTable()
 _UNWRITTEN = "What happened last is not written down yet; it is lost when ecoshell ends before there is room."

@@ -21,7 +21,7 @@ from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, StoreError, UsageError
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import Call, Message, Observation
+from ecoshell.messages import Call, Message, Observation, visible_line
 from ecoshell.models import Request, ScoreRequest
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import Presentation, Registration, RoleModels
@@ -30,7 +30,6 @@ from ecoshell.planning.btp.experience import Experienced, ExperienceStore
 from ecoshell.sessions import EventLog
 from ecoshell.strategies import StrategySpec
 from ecoshell.tools.running import clip
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:  # loaded where something was profiled, or is judged
     from ecoshell.planning.catp.costs import CostTable

@@ -25,7 +25,7 @@ from ecoshell.budget.gate import sharing
 from ecoshell.catalog import Catalog
 from ecoshell.errors import BudgetError, ModelError
 from ecoshell.events import BudgetSettled, Emit, Event, GraphNode, GraphPlanned, NodeChanged, Notice, TextArrived
-from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call
+from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call, visible_line
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.catp.costs import CostTable
 from ecoshell.planning.catp.executor import NodeFailed, NodeRun, run_graph
@@ -36,7 +36,6 @@ from ecoshell.planning.catp.tpl import find_plan, render
 from ecoshell.planning.catp.types import Signature, signature
 from ecoshell.strategies import Draft, Drafted, Gathered, Path, Step, Thought
 from ecoshell.tools import LASTING
-from ecoshell.untrusted import visible_line
 
 MOST = 12
 """Tools whose costs are spoken of, the likeliest for the question first."""

@@ -14,10 +14,9 @@ from ecoshell.catalog import Catalog, CatalogNews
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import Attachment
+from ecoshell.messages import Attachment, visible_line
 from ecoshell.tools import ToolProvider
 from ecoshell.tools.running import clip
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:  # loaded where there is a server
     from ecoshell.tools.mcp.provider import McpServer

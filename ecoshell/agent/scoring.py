@@ -14,10 +14,10 @@ from ecoshell.agent.dependencies import Dependencies
 from ecoshell.budget import amount_text
 from ecoshell.errors import ToolError
 from ecoshell.events import CallFinished, Emit, Notice, PlanScored, Status
+from ecoshell.messages import visible_line
 from ecoshell.planning.catp.costs import worth
 from ecoshell.planning.catp.plan import longest_path
 from ecoshell.sessions.plans import Branching, PlannedTurn, PlannedTurns
-from ecoshell.untrusted import visible_line
 
 _FINISHED: frozenset[Status] = frozenset({"answered", "limit", "gave_up"})
 """How a turn ends whose plan is scored; a stop and an error say nothing of the plan."""

@@ -27,12 +27,11 @@ from ecoshell.events import (
     ToolUnregistered,
     TurnStarted,
 )
-from ecoshell.messages import Attachment, Call, Effect, Observation, ToolDocument
+from ecoshell.messages import Attachment, Call, Effect, Observation, ToolDocument, visible_line
 from ecoshell.models import ModelRow
 from ecoshell.secrecy import masked
 from ecoshell.sessions import SessionInfo, SessionStore
 from ecoshell.tools.running import in_thread
-from ecoshell.untrusted import visible_line
 from ecoshell.worker import warm_worker
 
 if TYPE_CHECKING:  # loaded with the first slash command

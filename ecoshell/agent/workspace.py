@@ -20,14 +20,13 @@ from ecoshell.agent.rules import ProjectRules
 from ecoshell.budget import counted
 from ecoshell.errors import StoreError, ToolError
 from ecoshell.events import ContextPart, ContextTold, Emit, Notice, TrustGiven, TrustWanted
-from ecoshell.messages import Attachment, Message, Observation
+from ecoshell.messages import Attachment, Message, Observation, visible, visible_line
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.secrecy import masked
 from ecoshell.tools import ToolOptions
 from ecoshell.tools.builtin.commands import CommandTools, passes
 from ecoshell.tools.workspace import CLOSED, UndoLog, Workspace, decoded, git, state_of, walk
-from ecoshell.untrusted import visible, visible_line
 
 FILE_BYTES = 100_000
 """Of one file; the rest is cut."""

@@ -19,8 +19,7 @@ from ecoshell.budget import counted
 from ecoshell.cli.parser import Interrupted, add_shared_options, hangups_interrupt, options_to_run, stopping
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished, to_json
-from ecoshell.messages import Attachment
-from ecoshell.untrusted import visible
+from ecoshell.messages import Attachment, visible
 
 NAME = "standard input"
 MOST = 16_000_000

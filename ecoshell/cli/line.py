@@ -28,10 +28,9 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
-from ecoshell.messages import Attachment
+from ecoshell.messages import Attachment, visible, visible_line
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
-from ecoshell.untrusted import visible, visible_line
 
 add_arguments = add_shared_options
 

@@ -20,10 +20,10 @@ from typing import Any, NoReturn
 
 from ecoshell import __version__
 from ecoshell.errors import EcoshellError, UsageError, likely
+from ecoshell.messages import visible
 from ecoshell.options import LATEST, ROLES, Options, RoleModels, role_named
 from ecoshell.paths import NO_ROOM
 from ecoshell.secrecy import masked
-from ecoshell.untrusted import visible
 
 _ROLE = "role_"
 """Begins the name under which a role's model is kept while the command line is read."""

@@ -22,8 +22,7 @@ from ecoshell.budget import counted, parse_amount
 from ecoshell.cli.parser import Interrupted
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, TrustWanted
-from ecoshell.messages import Call
-from ecoshell.untrusted import visible, visible_line
+from ecoshell.messages import Call, visible, visible_line
 
 _PATIENCE = 1.0
 """Seconds until a question is asked whose event is not read: the store may be locked, and the events wait for it."""

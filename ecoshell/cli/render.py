@@ -46,10 +46,10 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, plan_news, turn_sums, words_text
+from ecoshell.messages import visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing, headline
-from ecoshell.untrusted import visible, visible_line
 
 _DRAWN = 24
 """Lines of a parallel plan that are drawn."""

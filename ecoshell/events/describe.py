@@ -34,8 +34,7 @@ from ecoshell.events import (
     TurnUndone,
     why_words,
 )
-from ecoshell.messages import Call
-from ecoshell.untrusted import visible_line
+from ecoshell.messages import Call, visible_line
 
 ENDINGS: Mapping[Status, str] = {
     "answered": "answered",

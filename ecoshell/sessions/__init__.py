@@ -16,8 +16,8 @@ from typing import Literal
 from ecoshell.budget.database import Database
 from ecoshell.errors import UsageError
 from ecoshell.events import Event, TextArrived, TurnFinished, TurnStarted, from_json, to_json
+from ecoshell.messages import visible_line
 from ecoshell.options import ALL_ONE, ROLES, RoleModels
-from ecoshell.untrusted import visible_line
 
 VERSION = 1
 SCHEMA = """

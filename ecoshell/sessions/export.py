@@ -39,13 +39,12 @@ from ecoshell.events import (
     to_json,
 )
 from ecoshell.events.describe import back_to, describe, price_range, turn_sums
-from ecoshell.messages import Call
+from ecoshell.messages import Call, visible_line
 from ecoshell.paths import remedy
 from ecoshell.sessions import SessionInfo
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
 from ecoshell.sessions.mermaid import flowchart
 from ecoshell.sessions.plans import branchings
-from ecoshell.untrusted import visible_line
 
 Timed = tuple[float, Event]
 """When an event was written (seconds since 1970), and the event."""

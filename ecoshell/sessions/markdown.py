@@ -2,7 +2,7 @@
 
 import re
 
-from ecoshell.untrusted import visible, visible_line
+from ecoshell.messages import visible, visible_line
 
 _BACKTICKS = re.compile(r"`+")
 _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<rest>.*)")

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from ecoshell.budget import amount_text
 from ecoshell.events import GraphNode, NodeState
+from ecoshell.messages import visible_line
 from ecoshell.sessions.plans import Branching
-from ecoshell.untrusted import visible_line
 
 _LOOKS: dict[NodeState, str] = {
     "waiting": "fill:#f4f4f4,stroke:#999,color:#333",

@@ -18,10 +18,10 @@ from rich.cells import cell_len
 from ecoshell.budget import counted
 from ecoshell.events import GraphNode, NodeState
 from ecoshell.events.describe import duration, estimate
+from ecoshell.messages import visible_line
 from ecoshell.planning.catp.plan import TASK
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.text import fit, fit_middle, left, money, right
-from ecoshell.untrusted import visible_line
 
 Tone = Literal["muted", "text", "warning", "tool", "good", "error"]
 DrawnPiece = tuple[str, Tone]

@@ -27,6 +27,7 @@ from ecoshell.events import (
     TurnFinished,
 )
 from ecoshell.events.describe import price_range
+from ecoshell.messages import visible_line
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.prompt.prompt import SHELL
@@ -38,7 +39,6 @@ from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import CallRef
 from ecoshell.tui.transcript.presenter import EventPresenter
 from ecoshell.tui.transcript.view import Transcript
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.commands import Printed

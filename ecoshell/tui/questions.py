@@ -29,11 +29,11 @@ from ecoshell.agent import (
 from ecoshell.budget import Unit, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
+from ecoshell.messages import visible, visible_line
 from ecoshell.tui.keys import Field, KeysInOrder, act_at_once
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.text import amount, fit_middle, money, tokens
 from ecoshell.tui.transcript.blocks import folded
-from ecoshell.untrusted import visible, visible_line
 
 T = TypeVar("T")
 M = TypeVar("M", LimitChoice, CostChoice)

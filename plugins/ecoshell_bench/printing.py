@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, cast
 
-from ecoshell.untrusted import visible
+from ecoshell.messages import visible
 
 
 def show(text: str) -> None:

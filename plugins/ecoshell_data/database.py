@@ -14,10 +14,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import Observation
+from ecoshell.messages import Observation, visible_line
 from ecoshell.tools.running import clip, truncation_mark
 from ecoshell.tools.workspace import Workspace
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from ecoshell.errors import ToolError
-from ecoshell.untrusted import visible_line
+from ecoshell.messages import visible_line
 
 from .database import Found, is_number
 

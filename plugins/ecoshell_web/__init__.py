@@ -13,13 +13,12 @@ from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlencode, urlsplit
 
 from ecoshell.errors import ToolError, UsageError, nearest
-from ecoshell.messages import Effect, Observation
+from ecoshell.messages import Effect, Observation, visible_line
 from ecoshell.plugins import hookimpl
 from ecoshell.tools import Limits, Subject, ToolOptions
 from ecoshell.tools.builtin.fetch import HTML, FetchTool, Page
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import in_thread, truncation_mark
-from ecoshell.untrusted import visible_line
 from ecoshell.worker import in_worker
 
 from . import pages

@@ -6,9 +6,8 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import Observation
+from ecoshell.messages import Observation, visible, visible_line
 from ecoshell.tools.running import truncation_mark
-from ecoshell.untrusted import visible, visible_line
 
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _UNSEEN = ("script", "style", "template", "noscript")

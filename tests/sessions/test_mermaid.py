@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.events import GraphPlanned, NodeChanged, TurnStarted
+from ecoshell.messages import visible_line
 from ecoshell.sessions.export import as_markdown
 from ecoshell.sessions.mermaid import escaped, flowchart
 from ecoshell.sessions.plans import Branching, branchings
-from ecoshell.untrusted import visible_line
 
 NODE = re.compile(r'    n(\d+)\["(?P<label>(?:\* )?[\w#;]*)<br/>(?P<figures>[\w ·≈→$.?<]*)"\]:::(?P<state>[a-z]+)')
 EDGE = re.compile(r"    n(\d+) (-->|==>) n(\d+)")

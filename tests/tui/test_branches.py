@@ -10,9 +10,9 @@ from rich.cells import cell_len
 
 from ecoshell.agent.scoring import outcome
 from ecoshell.events import GraphPlanned, NodeChanged
+from ecoshell.messages import visible
 from ecoshell.sessions.plans import Branching, branchings
 from ecoshell.tui.branches import Drawing, headline
-from ecoshell.untrusted import visible
 
 WIDTHS = [24, 60, 80, 130]
 

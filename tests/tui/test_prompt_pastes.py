@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_play import LONG, PromptApp, until
 
-from ecoshell.messages import Attachment
+from ecoshell.messages import Attachment, visible
 from ecoshell.tui.prompt.drafts import Draft, Pastes, is_large, unified
-from ecoshell.untrusted import visible
 
 MARKER = "[paste-1 · 312 lines]"
 

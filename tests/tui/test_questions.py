@@ -10,9 +10,9 @@ from textual.widgets import Input, TextArea
 from tui_play import eventually
 
 from ecoshell.agent import Approval, CostChoice, LimitChoice
+from ecoshell.messages import visible
 from ecoshell.tui.keys import Field
 from ecoshell.tui.questions import ArgumentsEditor, Choices, Question
-from ecoshell.untrusted import visible
 
 WIDE, NARROW = (120, 36), (80, 24)
 

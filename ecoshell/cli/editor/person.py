@@ -20,7 +20,7 @@ from ecoshell.agent import (
 from ecoshell.agent.commands import amount, dollars
 from ecoshell.cli.editor.updates import Question
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
-from ecoshell.untrusted import visible_line
+from ecoshell.messages import visible_line
 
 Option = tuple[str, str, PermissionOptionKind]
 """What can be chosen: its id, its words, and what kind of answer it is."""

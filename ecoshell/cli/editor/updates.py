@@ -43,12 +43,11 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.events.describe import CALL_BEGINS, describe
-from ecoshell.messages import FINISH, Call, Effect
+from ecoshell.messages import FINISH, Call, Effect, visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.markdown import fenced
 from ecoshell.sessions.plans import Branching
 from ecoshell.tools import Subject, subjects_of
-from ecoshell.untrusted import visible, visible_line
 
 Chunk = schema.UserMessageChunk | schema.AgentMessageChunk | schema.AgentThoughtChunk
 Update = Chunk | schema.ToolCallStart | schema.ToolCallProgress | schema.AgentPlanUpdate

@@ -16,13 +16,12 @@ from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import GraphPlanned
-from ecoshell.messages import Usage
+from ecoshell.messages import Usage, visible_line
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.catp.costs import worth
 from ecoshell.sessions import SessionStore
 from ecoshell.sessions.plans import PlannedTurns
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.budget.leases import TeamLedger

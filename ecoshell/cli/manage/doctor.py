@@ -24,6 +24,7 @@ from ecoshell.assembly.inventory import Inventory
 from ecoshell.cli.manage.show import print_json
 from ecoshell.cli.parser import add_json
 from ecoshell.errors import EcoshellError, ModelMissing
+from ecoshell.messages import visible_line
 from ecoshell.models import size
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.keys import Keys
@@ -33,7 +34,6 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.secrecy import environ
 from ecoshell.settings import read_settings
 from ecoshell.settings.schema import Settings
-from ecoshell.untrusted import visible_line
 
 _LEAST_FREE = 200_000_000
 """Bytes on a disk below which sessions and copies of files may soon have no room."""

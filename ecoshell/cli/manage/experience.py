@@ -12,13 +12,13 @@ from ecoshell.budget import counted, nano_to_usd_text
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError
+from ecoshell.messages import visible, visible_line
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ATTEMPTS, USES, Attempt, Choice, Experienced, ExperienceStore, Kept, Use
 from ecoshell.planning.btp.interchange import from_lines, to_line
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, secret_variables
 from ecoshell.planning.classifier import save, train
 from ecoshell.sessions.export import write_new
-from ecoshell.untrusted import visible, visible_line
 
 _NONE_YET = "Nothing was experienced yet. Ask something that needs a tool, or import a file."
 _STILL_THERE = "Another shell uses the file: what is left of the text goes when that one ends, or at the next forget."

@@ -16,13 +16,13 @@ from ecoshell.budget import counted
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import Parser, add_actions
 from ecoshell.errors import ToolError, UsageError
+from ecoshell.messages import visible_line
 from ecoshell.paths import user_paths
 from ecoshell.secrecy import begin, masked
 from ecoshell.settings.edit import REMOVED, write_settings
 from ecoshell.tools import Caller, caller
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.workspace import workspace_folder
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.settings.schema import Settings

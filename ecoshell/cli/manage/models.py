@@ -15,6 +15,7 @@ from ecoshell.budget import plain
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json
 from ecoshell.errors import ModelMissing, UsageError
+from ecoshell.messages import visible_line
 from ecoshell.models import ModelRow, size
 from ecoshell.models.gguf import hub_name
 from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull
@@ -22,7 +23,6 @@ from ecoshell.models.llama import GET_LLAMA, LLAMA
 from ecoshell.models.local_models import hub_file
 from ecoshell.models.servers import PROVIDERS, Servers
 from ecoshell.paths import user_paths
-from ecoshell.untrusted import visible_line
 
 _BUCKETS = ("input", "cached_input", "output")
 _TICK = 0.2

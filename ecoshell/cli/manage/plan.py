@@ -11,8 +11,8 @@ from ecoshell.assembly.viewing import assemble_view, caps_of
 from ecoshell.cli.manage.show import print_json
 from ecoshell.cli.parser import add_shared_options, options_from
 from ecoshell.errors import UsageError
+from ecoshell.messages import visible
 from ecoshell.options import Options
-from ecoshell.untrusted import visible
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

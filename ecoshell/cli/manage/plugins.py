@@ -8,12 +8,12 @@ from typing import Any
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError, likely
+from ecoshell.messages import visible_line
 from ecoshell.paths import user_paths
 from ecoshell.plugin_host import HOOKS, Plugin, Plugins, find_for
 from ecoshell.tools import ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace, workspace_folder
-from ecoshell.untrusted import visible_line
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 _PROJECT = """\

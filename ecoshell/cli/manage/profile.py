@@ -16,7 +16,7 @@ from ecoshell.assembly import load_settings, rules_of, sources_of, tool_named
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json, warn
 from ecoshell.errors import ToolError, UsageError
-from ecoshell.messages import Call, Footprint, ToolDocument
+from ecoshell.messages import Call, Footprint, ToolDocument, visible_line
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.planning.catp.costs import Profile, ProfiledRun, ProfileStore
@@ -24,7 +24,6 @@ from ecoshell.planning.catp.types import FILE, signature
 from ecoshell.tools import Tool, limits_of
 from ecoshell.tools.running import contained
 from ecoshell.tools.workspace import Workspace, workspace_folder
-from ecoshell.untrusted import visible_line
 
 _MOST_INPUTS = 1_000
 _MOST_REPEATS = 1_000

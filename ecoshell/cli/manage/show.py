@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from ecoshell.untrusted import visible_line
+from ecoshell.messages import visible_line
 
 _UNWRAPPED = 10_000
 """Columns of a pipe or a file: nothing is wrapped there."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ecoshell.cli.manage.show import print_json
 from ecoshell.cli.parser import Parser, add_actions
 from ecoshell.errors import UsageError
-from ecoshell.untrusted import visible
+from ecoshell.messages import visible
 
 if TYPE_CHECKING:
     from ecoshell.training.trainer import Progress, Recipe, Tell

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from ecoshell.events import Emit
-from ecoshell.messages import META_TOOLS, Message
+from ecoshell.messages import META_TOOLS, Message, visible_line
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.stepwise import spans
 from ecoshell.modes.stepwise.referring import references
 from ecoshell.sessions.markdown import as_it_is, code, fenced, obeys
 from ecoshell.strategies import Step
-from ecoshell.untrusted import visible_line
 
 WORDED = 240
 """Characters up to which an observation is worded by the model; longer ones are quoted."""

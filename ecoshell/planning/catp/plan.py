@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from ecoshell.errors import UsageError
-from ecoshell.untrusted import visible_line
+from ecoshell.messages import visible_line
 
 TASK = "<task>"
 """The dependency on what the user gave."""

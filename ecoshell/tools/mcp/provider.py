@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import Effect, Message, Observation
+from ecoshell.messages import Effect, Message, Observation, visible_line
 from ecoshell.tools import Caller, Limits
 from ecoshell.tools.mcp.connection import Connection, Record
 from ecoshell.tools.mcp.servers import (
@@ -25,7 +25,6 @@ from ecoshell.tools.mcp.servers import (
     prompts_of,
     typable,
 )
-from ecoshell.untrusted import visible_line
 
 CONNECTING = 60.0
 """Seconds a server may take to answer at all; some are downloaded first."""

@@ -10,11 +10,11 @@ from textual.content import Content
 from textual.reactive import var
 from textual.widgets import Static, TextArea
 
+from ecoshell.messages import visible_line
 from ecoshell.tui.keys import Hint
 from ecoshell.tui.prompt.completion import CompletionList
 from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 from ecoshell.tui.prompt.prompt import Mode, Prompt
-from ecoshell.untrusted import visible_line
 
 _SPINNER = "|/-\\"
 _TURNS = 4

@@ -17,8 +17,8 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 from ecoshell.errors import EcoshellError
+from ecoshell.messages import visible_line
 from ecoshell.tui.fuzzy import best, places, score
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.commands import Completion

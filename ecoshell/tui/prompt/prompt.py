@@ -20,6 +20,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditHistory, EditResult, Location, Selection
 
 from ecoshell.errors import EcoshellError, UsageError
+from ecoshell.messages import visible
 from ecoshell.tui.keys import Hint, act_at_once
 from ecoshell.tui.prompt.completion import (
     Completer,
@@ -34,7 +35,6 @@ from ecoshell.tui.prompt.completion import (
     written,
 )
 from ecoshell.tui.prompt.drafts import Draft, History, Pastes, is_large, unified
-from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:
     from textual.app import App

@@ -13,10 +13,9 @@ from textual.content import Content
 from textual.widgets import Footer, Static
 
 from ecoshell.errors import EcoshellError
-from ecoshell.messages import Effect
+from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.tui.screens.picker import Overlay
 from ecoshell.tui.text import money
-from ecoshell.untrusted import visible, visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell, ToolDetails

@@ -12,9 +12,9 @@ from textual.content import Content, Span
 from textual.screen import Screen
 
 from ecoshell.errors import EcoshellError
+from ecoshell.messages import visible_line
 from ecoshell.tui.commands import OPENING, THEME
 from ecoshell.tui.fuzzy import best, places, score
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell

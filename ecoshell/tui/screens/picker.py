@@ -18,10 +18,10 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ecoshell.errors import EcoshellError
+from ecoshell.messages import visible, visible_line
 from ecoshell.tui.fuzzy import best, places
 from ecoshell.tui.keys import Field
 from ecoshell.tui.text import left, right
-from ecoshell.untrusted import visible, visible_line
 
 T = TypeVar("T")
 MOST = 120

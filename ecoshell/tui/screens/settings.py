@@ -12,13 +12,13 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from ecoshell.errors import EcoshellError, SettingsError
+from ecoshell.messages import visible_line
 from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.tui.screens.picker import Aside, ChoicePicker, Line, Picker, PickerColumn, PickerRow
 from ecoshell.tui.screens.pickers import ThemePicker
 from ecoshell.tui.themes import DEFAULT as DEFAULT_THEME
 from ecoshell.tui.themes import ThemedApp
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:  # pydantic comes with some of them
     from ecoshell.agent.shell import Shell

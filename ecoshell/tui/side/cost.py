@@ -8,12 +8,12 @@ from textual.binding import Binding, BindingType
 
 from ecoshell.budget import about, counted
 from ecoshell.events.describe import duration
+from ecoshell.messages import visible_line
 from ecoshell.models.local_models import name_parts
 from ecoshell.tui.side.bars import cap_word, tightest
 from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar, ends, percent, row
 from ecoshell.tui.side.panel_state import RoleUse, shares
 from ecoshell.tui.text import amount, fit, fit_middle, left, model_name, money, right, tokens
-from ecoshell.untrusted import visible_line
 
 _WORDS = 8
 _TONES: dict[str, Tone] = {"": "good", "near": "warning", "reached": "error"}

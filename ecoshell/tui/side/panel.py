@@ -17,11 +17,11 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ecoshell.messages import visible_line
 from ecoshell.tui.fuzzy import best
 from ecoshell.tui.keys import KeysInOrder
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import fit, left
-from ecoshell.untrusted import visible_line
 
 Tone = Literal["text", "strong", "muted", "tool", "good", "warning", "error", "marked"]
 TONES: tuple[Tone, ...] = get_args(Tone)

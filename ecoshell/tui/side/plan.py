@@ -11,12 +11,12 @@ from textual.binding import Binding, BindingType
 from ecoshell.budget import Unit, amount_text, counted
 from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.events.describe import planned_share, price_range, untried
+from ecoshell.messages import visible_line
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing
 from ecoshell.tui.side.panel import FILTER, Line, ListPanel, Piece, Tone, bar, ends, percent, row
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import amount, fit, fit_middle, left, right, tokens
-from ecoshell.untrusted import visible_line
 
 _WIDE_FROM, _COLUMNS_FROM = 76, 55
 """Columns from which on every number has a column of its own, and from which on amounts are written in full."""

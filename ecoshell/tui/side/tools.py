@@ -6,10 +6,10 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from ecoshell.events.describe import part_size
+from ecoshell.messages import visible_line
 from ecoshell.tui.side.panel import FILTER, Line, ListPanel, ToolWanted, bar, percent, row
 from ecoshell.tui.side.panel_state import ToolState
 from ecoshell.tui.text import fit, fit_middle, left, right, tokens
-from ecoshell.untrusted import visible_line
 
 _SIZE = 6
 _BY = {"user": "by you", "upfront": "up front", "agent": "agent"}

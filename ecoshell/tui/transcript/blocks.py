@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from ecoshell.budget import counted
-from ecoshell.untrusted import visible
+from ecoshell.messages import visible
 
 if TYPE_CHECKING:
     from ecoshell.tui.branches import Drawing

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.style import Style
 from textual.strip import Strip
 
+from ecoshell.messages import visible
 from ecoshell.tui.transcript.blocks import (
     LONGEST,
     TONES,
@@ -25,7 +26,6 @@ from ecoshell.tui.transcript.blocks import (
     sections_of,
 )
 from ecoshell.tui.transcript.painting import PaintedLine, Painter
-from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:
     from ecoshell.tui.transcript.markdown import MarkdownReader

@@ -36,13 +36,12 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.events.describe import ENDINGS, back_to, describe, duration, plan_news, refusal, turn_sums, words_text
-from ecoshell.messages import Attachment
+from ecoshell.messages import Attachment, visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing, headline
 from ecoshell.tui.text import amount, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, folded, row, rows_of
-from ecoshell.untrusted import visible, visible_line
 
 QUESTION_LINES = 12
 OBSERVATION_LINES = 4

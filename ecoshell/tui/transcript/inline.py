@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ecoshell.messages import visible
 from ecoshell.tui.transcript.blocks import Piece, Tone
-from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

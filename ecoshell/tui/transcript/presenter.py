@@ -32,12 +32,12 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.events.describe import describe, planned_share
+from ecoshell.messages import visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import Block, Body, CallRef, Piece, row, rows_of
 from ecoshell.tui.transcript.column import BlockColumn
-from ecoshell.untrusted import visible_line
 
 THINKING, WRITING = "◦", "…"
 """Signs of a thought and of an answer that are still arriving."""

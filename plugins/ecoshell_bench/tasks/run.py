@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ecoshell.assembly import load_settings
 from ecoshell.errors import ModelUnavailable, UsageError
+from ecoshell.messages import visible_line
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.tools.workspace import workspace_folder
-from ecoshell.untrusted import visible_line
 from ecoshell_bench.printing import note, show_record
 from ecoshell_bench.results import ResultsFile, read_results
 from ecoshell_bench.tasks.playing import LIMIT_REACHED, STOPS

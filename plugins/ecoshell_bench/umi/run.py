@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ecoshell.budget import amount_text
 from ecoshell.errors import UsageError
+from ecoshell.messages import visible_line
 from ecoshell.options import ALL_ONE
 from ecoshell.paths import user_paths
-from ecoshell.untrusted import visible_line
 from ecoshell_bench.printing import note, progress, show, show_record
 from ecoshell_bench.results import ResultsFile, known_sum
 from ecoshell_bench.umi.asking import Answered, Asked, ModelSetup, ask_all
