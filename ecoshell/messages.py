@@ -1,4 +1,4 @@
-"""The nouns that models, tools and strategies exchange, and how a terminal shows what they say: as data, never obeyed."""
+"""The nouns that models, tools and strategies exchange, and how a terminal shows what they say: as data alone."""
 
 import json
 import re
