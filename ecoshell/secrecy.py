@@ -117,7 +117,7 @@ def masked(value: T) -> T:
 class MaskedStream:
     """A text that arrives in pieces: what could be the beginning of a key waits for what follows."""
 
-    _waiting: str = ""
+    _waiting: str = dataclasses.field(default="", repr=False)
 
     def feed(self, piece: str) -> str:
         """What can be told by now."""

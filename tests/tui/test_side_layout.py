@@ -7,6 +7,8 @@ from itertools import product
 
 import pytest
 from side_play import READY, TWO_MODELS, SideApp, many_tools
+from textual.command import CommandPalette
+from textual.events import Key
 from textual.widgets import Input
 from tui_play import eventually
 
@@ -105,6 +107,19 @@ async def test_on_a_wide_screen_a_key_goes_to_the_panel_and_back_to_the_prompt(p
             await pilot.pause()
             assert in_prompt(app)
             assert shown(app, kind)
+
+
+async def test_a_palette_that_opens_as_a_panel_is_left_has_the_keys(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2")
+        await eventually(pilot, lambda: app.chat.query_one(ToolsPanel).has_focus)
+        for key in ("escape", "ctrl+p"):  # in one packet, as on a slow line
+            app.post_message(Key(key, None))
+        await eventually(pilot, lambda: isinstance(app.screen, CommandPalette) and app.chat.focused is not None)
+        await eventually(pilot, lambda: isinstance(app.chat.focused, Input))
+        await pilot.press("escape")
+        await eventually(pilot, lambda: app.screen is app.chat and in_prompt(app))
 
 
 async def test_the_side_is_hidden_and_shown_by_key(paths):

@@ -242,14 +242,20 @@ def test_below_the_list_everything_is_said_of_one_row():
     ]
 
 
+def test_rows_of_the_plan_are_drawn_for_the_width_that_is_asked_for():
+    panel = PlanPanel(board(STARTED, PLANNED))
+    for width in (80, 60, 30, 80):
+        assert panel.item_line(COUNT, width) == Columns(PLANNED, width).line(COUNT)
+
+
 def plan_lines(plan: PlanChanged | None, width: int) -> list[Line]:
     """Everything the plan panel may show at a width."""
     known = board(*((STARTED, PLANNED, plan) if plan else ()))
     if plan is None:
         return heading_lines(known, width)
-    panel, columns = PlanPanel(known), Columns(plan, width)
-    rows = [line for row in plan.rows for line in (columns.line(row), *panel.about(row, width))]
-    return [*heading_lines(known, width), columns.head, *rows]
+    panel = PlanPanel(known)
+    rows = [line for row in plan.rows for line in (panel.item_line(row, width), *panel.about(row, width))]
+    return [*heading_lines(known, width), Columns(plan, width).head, *rows]
 
 
 @given(st.integers(22, 120))

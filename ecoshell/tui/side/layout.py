@@ -254,7 +254,7 @@ class SideLayout(Horizontal):
     async def leave(self) -> None:
         """Go back to the prompt, and from a tab to the transcript."""
         self._show_tab("")
-        await self.run_action("app.focus('prompt')")
+        self.screen.query_one("#prompt").focus()  # of this screen, whatever lies over it
 
     on_panel_left = leave
 

@@ -61,7 +61,8 @@ class Columns:
         unit = plan.unit
         self._unit: Unit = unit
         self._enforced = plan.enforced
-        self._width = width
+        self.plan = plan
+        self.width = width
         value = _Column("value", 6, lambda row: f"{row.value:.2f}")
         cost = _Column("cost", 20, lambda row: _cost(row, unit))
         state = _Column("state", 12, lambda _: "")
@@ -95,7 +96,7 @@ class Columns:
             cells = "".join(right(one.written(row), one.width) for one in numbers)
             return (*start, (cells, "muted"), (right(word, last.width), tone))
         # as much as there is room for: the state is told first, then the uses, the value and the cost
-        room = self._width - 2 - self._name
+        room = self.width - 2 - self._name
         value = _short(f"{row.value:.2f}")
         cost, spread = (_short(_expected(part, self._unit).removesuffix(" tok")) for part in (row.cost, row.spread))
         spread = f"±{spread}" if row.spread else ""
@@ -206,8 +207,8 @@ class PlanPanel(ListPanel[PlanRow]):
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "why"), FILTER]
     MORE = "why"
-    _columns: Columns
-    """Of the plan and at the width that were drawn last."""
+    _columns: Columns | None = None
+    """Of the plan that was drawn last."""
 
     def known(self) -> Mapping[str, PlanRow]:
         """The rows of the plan; those of which nothing is known share a line while nothing is filtered."""
@@ -249,7 +250,12 @@ class PlanPanel(ListPanel[PlanRow]):
         return [*(((fit(line, width), "muted"),) for line, count in said if count), *super().below(width)]
 
     def item_line(self, item: PlanRow, width: int) -> Line:
-        return self._columns.line(item)
+        if (plan := self.state.shown_plan) is None:
+            return ()
+        columns = self._columns
+        if columns is None or columns.plan is not plan or columns.width != width:  # before the panel hears of its size
+            columns = self._columns = Columns(plan, width)
+        return columns.line(item)
 
     def about(self, item: PlanRow, width: int) -> list[Line]:
         """Everything a row says, in three lines."""
