@@ -338,12 +338,15 @@ class Shell:
         ran = CommandRan(command, seen.text, seen.ok, seen.truncated, seen.seconds)
         return await conversation.note(ran)
 
+    async def files(self) -> list[str]:
+        """Files and folders (these end in a slash) of the workspace, for completing a mention."""
+        return await self.deps.workspace.files()
+
     async def mentionable(self) -> list[str]:
-        """Files and folders (these end in a slash) of the workspace, for completing a mention; and the resources and
-        templates that servers have listed, as `server:address`."""
+        """The same, and the resources and templates that servers have listed, as `server:address`."""
         servers = self.deps.providers.servers.values()
         listed = ((one.name, address) for one in servers for address in (*one.lists.resources, *one.lists.templates))
-        return [*await self.deps.workspace.files(), *(f"{name}:{address}" for name, address in listed)]
+        return [*await self.files(), *(f"{name}:{address}" for name, address in listed)]
 
     async def stop(self) -> None:
         """Stop the turn that runs, or what runs in its place; a turn's stream still ends in TurnFinished."""

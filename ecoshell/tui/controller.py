@@ -167,7 +167,7 @@ class ChatController:
             if told and not self.busy:
                 self.view.column.insert(event_blocks.plain(told))
             if told and first and not self.busy:
-                self.view.column.insert(requests_block(await self.shell.deps.workspace.files()))
+                self.view.column.insert(requests_block(await self.shell.files()))
 
     def begin_turn(self) -> None:
         """Be busy from now on, and not only from when what is sent has been taken up."""
