@@ -45,6 +45,14 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.tools import Limits, Tool
 from ecoshell.tools.function import FunctionTool
 
+if TYPE_CHECKING:  # what builds an agent is imported once one is opened
+    from ecoshell.agent import UserInterface
+    from ecoshell.agent.shell import Shell
+    from ecoshell.models import Model
+    from ecoshell.settings.schema import Settings
+    from ecoshell.tools.workspace import Workspace
+
+
 EXIT_STATUS: Mapping[Status, int] = {"answered": 0, "error": 1, "limit": 3, "gave_up": 4, "interrupted": 130}
 
 
@@ -174,13 +182,6 @@ class Outcome:
             session=self.session,
         )
 
-
-if TYPE_CHECKING:  # what builds an agent is imported once one is opened
-    from ecoshell.agent import UserInterface
-    from ecoshell.agent.shell import Shell
-    from ecoshell.models import Model
-    from ecoshell.settings.schema import Settings
-    from ecoshell.tools.workspace import Workspace
 
 P = ParamSpec("P")
 R = TypeVar("R")

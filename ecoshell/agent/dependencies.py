@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # loaded where something was profiled, or is judged
     from ecoshell.planning.classifier import Classifier
     from ecoshell.planning.judging import Verdict
 
+# -- the judge
+
 JUDGES = ("rules", "classifier", "model")
 """Those that come with ecoshell; plugins may bring others."""
 JudgeFunction = Callable[[str, Call, Observation], bool | None]
@@ -138,6 +140,8 @@ async def _asked(model: MeteredModel, query: str, call: Call, observation: Obser
 def _beginning(text: str, characters: int) -> str:
     return clip(" ".join(text.split()), characters)[0]
 
+
+# -- what a person may change, and the parts
 
 PlanMode = Literal["off", "btp", "prompt", "btp+prompt"]
 """How turns are planned: not at all; so that calls may be refused; told to the model, the paper's +Prompt; or both."""

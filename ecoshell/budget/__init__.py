@@ -455,6 +455,8 @@ def limit_reached(cap: CapState, need: int) -> LimitReached:
     )
 
 
+# -- prices by model name
+
 _FILE_NAME = "model_prices_and_context_window_backup.json"
 _CHAT_MODES = frozenset({"chat", "completion", "responses"})
 _SELF_HOSTED = frozenset({"ollama", "ollama_chat", "lemonade", "lm_studio", "llamafile", "hosted_vllm"})

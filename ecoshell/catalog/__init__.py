@@ -318,6 +318,8 @@ def listed_parts(names: Iterable[str], servers: Mapping[str, str]) -> Iterator[s
         yield from (f", {name}" for name in own)
 
 
+# -- what a question starts with (SPEC §1)
+
 TOKEN_WEIGHTS = Rates(Decimal(1), Decimal("0.1"), Decimal(1), Decimal(4), Decimal(4))
 """Rates for a model that is free or of unknown price: a token read anew counts 1, one found in the cache a tenth of it,
 and one written 4, which is what the median model of litellm's price file asks."""

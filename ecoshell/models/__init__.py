@@ -238,6 +238,9 @@ class ModelRow:
         return {True: "has a key", False: "no key", None: "?"}[self.ready]
 
 
+# -- what a prompt weighs
+
+
 def estimate(text: str) -> int:
     """Tokens of a text without a tokenizer: a quarter of its bytes, rounded up."""
     return -(-len(text.encode("utf-8", "replace")) // 4)

@@ -1,7 +1,6 @@
 """The folder tools may touch, and the only way to its files; what they were before each turn; what git says of it."""
 
 import asyncio
-import contextlib
 import difflib
 import errno
 import fcntl
@@ -15,7 +14,7 @@ import stat
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -340,14 +339,14 @@ class Workspace:
         """A resolved path as it is shown: relative to the workspace."""
         return real.relative_to(self.root).as_posix()
 
-    @contextlib.contextmanager
+    @contextmanager
     def folder(self, path: str) -> Generator[tuple[int, str]]:
         """Open a folder: its descriptor and its shown name ("." for the workspace)."""
         real = self.resolve(path)
         with self._told(path), self._descend(real) as descriptor:
             yield descriptor, self.name(real)
 
-    @contextlib.contextmanager
+    @contextmanager
     def reading(self, path: str) -> Generator[tuple[BinaryIO, str]]:
         """Open a regular file to read bytes from; also yields its shown name."""
         real = self.resolve(path)
@@ -398,7 +397,7 @@ class Workspace:
         folders = tuple(map(self.name, above))  # which this makes
         with self._told(path), self._descend(real.parent, create=True) as parent:
             mode = held = None
-            with contextlib.suppress(FileNotFoundError):  # there is none yet
+            with suppress(FileNotFoundError):  # there is none yet
                 mode = stat.S_IMODE(self._require_regular(real, parent).st_mode)
                 if not os.access(real.name, os.W_OK, dir_fd=parent, effective_ids=True):
                     raise PermissionError(errno.EACCES, "it is read-only")
@@ -429,7 +428,7 @@ class Workspace:
     def remove(self, path: str, *, folder: bool = False) -> None:
         """Remove a file, or a folder if nothing is in it; what is not there need not be removed."""
         real = self.resolve(path)
-        with self._told(path), contextlib.suppress(FileNotFoundError), self._descend(real.parent) as parent:
+        with self._told(path), suppress(FileNotFoundError), self._descend(real.parent) as parent:
             if not folder:
                 os.unlink(real.name, dir_fd=parent)
                 return
@@ -450,7 +449,7 @@ class Workspace:
         What takes the place of a file is its owner's alone until it is complete.
         """
         temporary = f".{secrets.token_hex(8)}.part"
-        with contextlib.nullcontext() if self._undo is None else self._undo.writing(real.parent, temporary):
+        with nullcontext() if self._undo is None else self._undo.writing(real.parent, temporary):
             descriptor = os.open(temporary, _CREATE, 0o666 if mode is None else 0o600, dir_fd=parent)
             try:
                 with os.fdopen(descriptor, "wb") as file:
@@ -474,7 +473,7 @@ class Workspace:
             raise ToolError(f"{self.name(real)} is {kind}, not a file{hint}.")
         return found
 
-    @contextlib.contextmanager
+    @contextmanager
     def _descend(self, folder: Path, *, create: bool = False) -> Generator[int]:
         """The descriptor of a resolved folder, reached one component at a time without following links.
 
@@ -484,7 +483,7 @@ class Workspace:
         try:
             for part in () if folder == self.root.parent else folder.relative_to(self.root).parts:
                 if create:
-                    with contextlib.suppress(FileExistsError):
+                    with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=descriptor)
                 below = os.open(part, _DIRECTORY, dir_fd=descriptor)
                 os.close(descriptor)
@@ -493,7 +492,7 @@ class Workspace:
         finally:
             os.close(descriptor)
 
-    @contextlib.contextmanager
+    @contextmanager
     def _told(self, path: str) -> Generator[None]:
         """Turn what the system says into an observation; a missing file is told with the nearest names."""
         try:
@@ -517,7 +516,7 @@ class Workspace:
             if not room:
                 break
         near = [name for name in by_name if Path(name).stem == wanted]
-        with contextlib.suppress(ToolError):  # thousands of long names take long to compare
+        with suppress(ToolError):  # thousands of long names take long to compare
             near += in_worker(difflib.get_close_matches, wanted, list(by_name), seconds=_NEAREST_SECONDS)
         return [path for name in dict.fromkeys(near) for path in by_name[name]][:3]
 
@@ -603,7 +602,7 @@ _REASONS = {
 }
 
 
-@contextlib.contextmanager
+@contextmanager
 def _system_errors(path: str) -> Generator[None]:
     try:
         yield
@@ -654,7 +653,7 @@ async def git(root: Path, *arguments: str, seconds: float) -> str | None:
         return None
     finally:
         if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
     return os.fsdecode(output) if process.returncode == 0 else None

@@ -118,8 +118,10 @@ async def test_a_palette_that_opens_as_a_panel_is_left_has_the_keys(paths):
             app.post_message(Key(key, None))
         await eventually(pilot, lambda: isinstance(app.screen, CommandPalette) and app.chat.focused is not None)
         await eventually(pilot, lambda: isinstance(app.chat.focused, Input))
+        assert app.focused is not app.chat.focused
         await pilot.press("escape")
-        await eventually(pilot, lambda: app.screen is app.chat and in_prompt(app))
+        await eventually(pilot, lambda: app.screen is app.chat)
+        assert in_prompt(app)
 
 
 async def test_the_side_is_hidden_and_shown_by_key(paths):

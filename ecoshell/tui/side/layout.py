@@ -104,8 +104,10 @@ class TabRow(Widget):
     async def on_click(self, event: Click) -> None:
         layout = self.query_ancestor(SideLayout)
         chosen = next((name for end, name in self._spans if event.x < end), None)
-        if chosen is not None:
-            await (layout.open(chosen) if chosen not in ("", self.tab) else layout.leave())
+        if chosen in ("", self.tab):
+            layout.leave()
+        elif chosen is not None:
+            await layout.open(chosen)
 
 
 class Splitter(Widget):
@@ -234,16 +236,16 @@ class SideLayout(Horizontal):
             self.toggle_class("-hidden")
             self._arrange()
             if self.has_class("-hidden") and self._frame.has_focus_within:
-                await self.leave()
+                self.leave()
             return
         if not tab and self._tab:
-            await self.leave()
+            self.leave()
             return
         tab = tab or TABS[0][0]
         await self.furnish()
         panel = next(panel for panel in self.side.panels if _FIRST[tab] == panel.NAME)
         if panel.has_focus:
-            await self.leave()
+            self.leave()
             return
         panel.folded = False
         self._show_tab(tab)
@@ -251,7 +253,7 @@ class SideLayout(Horizontal):
         self._arrange()
         panel.focus()
 
-    async def leave(self) -> None:
+    def leave(self) -> None:
         """Go back to the prompt, and from a tab to the transcript."""
         self._show_tab("")
         self.screen.query_one("#prompt").focus()  # of this screen, whatever lies over it

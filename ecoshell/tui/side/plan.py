@@ -61,8 +61,7 @@ class Columns:
         unit = plan.unit
         self._unit: Unit = unit
         self._enforced = plan.enforced
-        self.plan = plan
-        self.width = width
+        self._width = width
         value = _Column("value", 6, lambda row: f"{row.value:.2f}")
         cost = _Column("cost", 20, lambda row: _cost(row, unit))
         state = _Column("state", 12, lambda _: "")
@@ -96,7 +95,7 @@ class Columns:
             cells = "".join(right(one.written(row), one.width) for one in numbers)
             return (*start, (cells, "muted"), (right(word, last.width), tone))
         # as much as there is room for: the state is told first, then the uses, the value and the cost
-        room = self.width - 2 - self._name
+        room = self._width - 2 - self._name
         value = _short(f"{row.value:.2f}")
         cost, spread = (_short(_expected(part, self._unit).removesuffix(" tok")) for part in (row.cost, row.spread))
         spread = f"±{spread}" if row.spread else ""
@@ -207,8 +206,7 @@ class PlanPanel(ListPanel[PlanRow]):
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "why"), FILTER]
     MORE = "why"
-    _columns: Columns | None = None
-    """Of the plan that was drawn last."""
+    _laid_out: tuple[PlanChanged, int, Columns] | None = None
 
     def known(self) -> Mapping[str, PlanRow]:
         """The rows of the plan; those of which nothing is known share a line while nothing is filtered."""
@@ -221,8 +219,7 @@ class PlanPanel(ListPanel[PlanRow]):
         standing, plan, branching = self.state.standing, self.state.shown_plan, self.state.branching
         lines = heading_lines(self.state, width)
         if plan is not None:
-            self._columns = Columns(plan, width)
-            lines.append(self._columns.head)
+            lines.append(self._columns(plan, width).head)
             again = f"replanned {plan.number - 1}×" if plan.number > 1 else ""
             branches = progress(branching) if branching and self.folded else ""
             words = (f"{planned_share(plan)} planned" if self.folded else plan.mode, again, branches)
@@ -250,12 +247,13 @@ class PlanPanel(ListPanel[PlanRow]):
         return [*(((fit(line, width), "muted"),) for line, count in said if count), *super().below(width)]
 
     def item_line(self, item: PlanRow, width: int) -> Line:
-        if (plan := self.state.shown_plan) is None:
-            return ()
-        columns = self._columns
-        if columns is None or columns.plan is not plan or columns.width != width:  # before the panel hears of its size
-            columns = self._columns = Columns(plan, width)
-        return columns.line(item)
+        return self._columns(self.state.shown_plan, width).line(item) if self.state.shown_plan else ()
+
+    def _columns(self, plan: PlanChanged, width: int) -> Columns:
+        """The columns of this plan, set once for each plan and width; rows are drawn before a new size is heard of."""
+        if self._laid_out is None or self._laid_out[:2] != (plan, width):
+            self._laid_out = (plan, width, Columns(plan, width))
+        return self._laid_out[2]
 
     def about(self, item: PlanRow, width: int) -> list[Line]:
         """Everything a row says, in three lines."""
