@@ -14,7 +14,7 @@ import pytest
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
 
-DAMAGED = int(os.environ.get("DAMAGED", "200"))
+DAMAGED = int(os.environ.get("DAMAGED", "64"))
 """Files of each kind; each kind of damage meets each command."""
 ODD = (None, "", "x", b"\xff\0", -1, 2**62, 1.5, float("inf"), "[[", "{}", '{"type": 5}', "9" * 5000, "[" * 3000)
 COMMANDS = (

@@ -61,7 +61,7 @@ def test_a_llama_built_for_the_matrix_unit_is_kept_from_it(
     assert asked == [extra]
 
 
-DAMAGED = int(os.environ.get("DAMAGED", "200"))
+DAMAGED = int(os.environ.get("DAMAGED", "64"))
 """Files, in eight kinds of damage."""
 
 

@@ -171,7 +171,7 @@ async def test_an_empty_page_is_said_to_be_empty(near: FetchTool, site: Site):
 @pytest.mark.parametrize("piece", ["<td>x", "<p>a,b", "<br>", "<a href=x>", "<div>", "&lt;", "<!--", "<"])
 async def test_a_page_that_takes_too_long_to_read_is_given_up(near: FetchTool, site: Site, piece: str):
     PAGES["/bomb"] = (200, {"Content-Type": "text/html"}, ("<table><tr>" + piece * 400_000).encode())
-    hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=3))
+    hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=1))
     try:
         assert isinstance((await asyncio.wait_for(hasty.fetch_url(site.url("/bomb")), 600)).text, str)
     except ToolError as error:
