@@ -39,6 +39,10 @@ _SUM = " => "
 _TYPOS = 0.06
 _TWO = 0.2
 """Shares of requests with a typo, and of those that ask for two things."""
+_REPOSITORIES = 0.4
+_FOLDERS = 0.25
+_REFUSED = 0.06
+"""Shares of workspaces that are repositories whatever is asked, of files in folders, and of refused calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +84,13 @@ class Task:
     """Programs that are run in the workspace first."""
     attachments: tuple[Attachment, ...] = ()
     """What goes along with the request."""
+    refused: bool = False
+    """Whether the person wants no call that has to be asked about."""
 
     @property
     def digest(self) -> str:
         """What tells the task from others."""
-        told = (self.request, sorted(self.files.items()), self.steps, self.setup)
+        told = (self.request, sorted(self.files.items()), self.steps, self.setup, self.refused)
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
@@ -116,12 +122,13 @@ def _looked(world: World, kind: str) -> Made:
         world.file(world.text(1, 2))
         world.file(world.text(1, 2))
         return only("list_files"), whole
-    text = world.text() if kind == "read" else world.text(5, 12)
+    ending, text = world.any_file() if kind == "read" and chance.random() < 0.6 else ("", world.text(1, 5))
     if kind == "line":
+        text = world.text(5, 12)
         number = chance.randint(1, len(text.splitlines()))
         world.about["n"] = str(number)
         lines = {"start_line": number, "end_line": number}
-    return only("read_file", path=world.file(text), **lines), whole
+    return only("read_file", path=world.file(text, ending), **lines), whole
 
 
 def _counted(world: World, kind: str) -> Made:
@@ -185,12 +192,12 @@ def _ran(world: World, kind: str) -> Made:
         return only("run_command", command="ls -S | head -1"), whole
     said = f"{world.word('nouns')} {chance.randint(10, 999)}"
     if chance.random() < 0.7:
-        script, command = world.name("py"), "python3"
+        script, command = f"{world.folder}{world.name('py')}", "python3"
         a, b = chance.randint(2, 99), chance.randint(2, 99)
         programs = (f'print("{said}")\n', f"print({a} * {b})\n", f"x = {a}\nprint('sum', x + {b})\n")
         world.files[script] = chance.choice(programs)
     else:
-        script, command = world.name("sh"), "sh"
+        script, command = f"{world.folder}{world.name('sh')}", "sh"
         world.files[script] = f"#!/bin/sh\necho {said}\n"
     world.about["script"] = script
     return only("run_command", command=f"{command} {script}"), whole
@@ -316,9 +323,18 @@ _ALIKE = {**worlds.ALIKE, **{kind: alike for _, alike, names in _KINDS for kind 
 """Kinds that are answered, and reasoned about, as others are."""
 _ALONE = worlds.ALONE | {"here", "largest", "missing", "list", "git_last", "git_message", "git_count", "git_commit"}
 """Kinds whose workspaces have nothing else in them."""
+_IN_FOLDERS = (
+    *("read", "value", "line", "lines", "words", "bytes", "occurs", "run", "field", "injected", "edit", "edit_read"),
+    *("column_sum", "column_max", "rows", "sum_if", "sum_all", "names_if", "top", "cell", "log_count", "log_of"),
+    *("json_path", "json_keys", "swap", "drop", "two_read", "two_words"),
+)
+"""Kinds whose file may stand in a folder."""
+_REFUSABLE = ("run_command", "run_python", "write_file", "edit_file")
+"""Tools of which a person may not want a call."""
 _OFTEN = {
     **dict.fromkeys(worlds.MAKERS, 1.2),
-    **dict.fromkeys(("read", "run", "search", "write", "edit", "edit_read"), 2),
+    **dict.fromkeys(("run", "search", "write", "edit", "edit_read", "swap"), 2),
+    "read": 3,
     **{"unserved": 3, "talk": 4, "value": 3, "repair": 3, "crash": 2},
 }
 """How often a kind is drawn, against one that is not named; worlds of their own are about half of all tasks."""
@@ -334,12 +350,26 @@ def generate(count: int, seed: int, split: Split = "train") -> Iterator[Task]:
     for number in range(count):
         chance = random.Random(f"{split} {seed} {number}")
         task = make(chance.choices(names, often)[0], World(chance, split))
-        if task.steps and chance.random() < _TWO:
+        while task.steps and task.kind.count("+") < 2 and chance.random() < _TWO:  # now and then it is three
             other = make(chance.choices(names, often)[0], World(chance, split, taken=task.files))
             plain = not other.setup and not task.setup and not {task.kind, other.kind} & worlds.ALONE
-            if other.steps and plain and other.kind != task.kind:
+            if other.steps and plain and other.kind not in task.kind.split("+"):
                 task = _both(task, other, chance)
+        if not any(program[0] == "git" for program in task.setup) and chance.random() < _REPOSITORIES:
+            task = replace(task, setup=(*task.setup, *World(chance, split).history()))
+        if chance.random() < _REFUSED:
+            task = _refused(task)
         yield task
+
+
+def _refused(task: Task) -> Task:
+    """The same, where the person does not want the first call that needs a word; what was not done is said."""
+    names = [step.call.name for step in task.steps]
+    at = next((at for at, name in enumerate(names) if name in _REFUSABLE), None)
+    if at is None or "+" in task.kind or task.way.startswith(_LANGUAGES):
+        return task
+    told = frames()["answers"]["refused"].format(tool=names[at])
+    return replace(task, steps=task.steps[: at + 1], answer=lambda _: told, refused=True)
 
 
 def _both(first: Task, second: Task, chance: random.Random) -> Task:
@@ -364,6 +394,8 @@ def make(kind: str, world: World) -> Task:
         request, answer = chance.choice(here([*frames()["talk"].items()], world.split))
         return Task(kind, request, _typed(request, world), _others(world), (), lambda _: answer)
     said, _, expression = chance.choice(here(frames()["ways"][kind], world.split)).partition(_SUM)
+    if kind in _IN_FOLDERS and chance.random() < _FOLDERS:
+        world.folder = f"{world.word('dirs')}/"
     calls, read = _MAKERS[kind](world, expression or kind)
     language, way = said.split(": ", 1) if said.startswith(_LANGUAGES) else ("", said)
     texts = frames()
@@ -380,7 +412,13 @@ def make(kind: str, world: World) -> Task:
 
 
 def _others(world: World) -> dict[str, str]:
-    return {world.name(): world.text(1, 3) for _ in range(world.chance.randint(0, 3))}
+    """Files that nothing is asked about, of any kind, some of them in folders."""
+    found: dict[str, str] = {}
+    for _ in range(world.chance.randint(0, 4)):
+        ending, text = world.any_file()
+        folder = f"{world.word('dirs')}/" if world.chance.random() < 0.3 else ""
+        found[f"{folder}{world.name(ending)}"] = text
+    return found
 
 
 def _typed(said: str, world: World) -> str:
@@ -465,9 +503,14 @@ class _Gold:
 _PLAIN = Options(mode="single")
 
 
-class _Allowing(NonInteractive):
+@dataclass(frozen=True, slots=True)
+class _Person(NonInteractive):
+    """Says the same to whatever is asked."""
+
+    refuses: bool
+
     async def approve(self, wanted: ApprovalWanted) -> Approval:
-        return Approval("once")
+        return Approval("no" if self.refuses else "once")
 
 
 async def play(
@@ -492,7 +535,7 @@ async def play(
         for program in task.setup:
             await asyncio.to_thread(subprocess.run, program, cwd=workspace, check=True, capture_output=True)
         here = replace(options, workspace=workspace, resume=past(home, workspace))
-        async with Agent(gold, tools=tools, home=home, user=_Allowing(), options=here) as agent:
+        async with Agent(gold, tools=tools, home=home, user=_Person(task.refused), options=here) as agent:
             with suppress(EcoshellError):
                 async for event in agent.stream(task.request, task.attachments):
                     if isinstance(event, CallFinished):

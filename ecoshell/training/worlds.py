@@ -31,6 +31,34 @@ _HELD_WORDS = 5
 _TRIES = 1000
 """Names that are drawn before one gets a number, because all others are taken."""
 _SETTINGS = {"ini": " = ", "yaml": ": ", "txt": ": ", "env": "=", "cfg": "="}
+_INVENTED = ("stems", "nouns", "people", "firms", "branches")
+"""Words that may be any, so that they are copied from the request and not known by heart."""
+_SYLLABLES = (
+    "ba",
+    "chi",
+    "dor",
+    "el",
+    "fu",
+    "gan",
+    "hei",
+    "jo",
+    "kri",
+    "lum",
+    "mo",
+    "nex",
+    "or",
+    "pi",
+    "qua",
+    "ri",
+    "stel",
+    "ta",
+    "ul",
+    "vi",
+    "wen",
+    "xa",
+    "yo",
+    "zel",
+)
 _NUMBERS = ("port", "timeout", "limit", "width", "speed", "level", "retries", "price")
 """Keys whose values are numbers."""
 
@@ -56,6 +84,8 @@ class World:
     about: dict[str, str] = field(default_factory=dict[str, str])
     files: dict[str, str] = field(default_factory=dict[str, str])
     setup: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    folder: str = ""
+    """What `file` puts before the names it makes, with a slash."""
 
     def words(self, name: str) -> list[Any]:
         """The words of a list that belong to the split."""
@@ -64,6 +94,9 @@ class World:
         return words[-kept:] if self.split == "held" else words[:-kept]
 
     def word(self, name: str) -> Any:
+        if name in _INVENTED and self.chance.random() < 0.25:
+            made = "".join(self.chance.choices(_SYLLABLES, k=self.chance.randint(2, 3)))
+            return made.capitalize() if name in ("people", "firms") else made
         return self.chance.choice(self.words(name))
 
     def name(self, ending: str = "") -> str:
@@ -71,7 +104,18 @@ class World:
         tries = 0
         while True:
             number = str(tries) if tries > _TRIES else ""
-            name = f"{self.word('stems')}{number}.{ending or self.word('endings')}"
+            stem, more = f"{self.word('stems')}{number}", self.word("nouns")
+            if ending not in ("py", "sh") and self.chance.random() < 0.4:
+                year = self.chance.randint(2015, 2030)
+                forms = (
+                    f"{stem}-{more}",
+                    f"{stem}_{more}",
+                    f"{year}-{stem}",
+                    f"{stem.upper()}",
+                    f"{stem}{more.capitalize()}",
+                )
+                stem = self.chance.choice((*forms, f"{stem}{self.chance.randint(1, 99)}", f"{stem}.{year}"))
+            name = f"{stem}.{ending or self.word('endings')}"
             if name not in self.files and name not in self.taken:
                 return name
             tries += 1
@@ -89,8 +133,38 @@ class World:
         return str(whole) if self.chance.random() < 0.7 else f"{whole}.{self.chance.randint(1, 99):02d}".rstrip("0")
 
     def file(self, text: str, ending: str = "", name: str = "file") -> str:
-        self.about[name] = made = self.name(ending)
+        self.about[name] = made = f"{self.folder}{self.name(ending)}"
         self.files[made] = text
+        return made
+
+    def any_file(self) -> tuple[str, str]:
+        """An ending, and what a file of that kind may hold."""
+        chance = self.chance
+        ending = chance.choice(("txt", "md", "py", "py", "sh", "csv", "json", "ini", "log"))
+        if ending == "py":
+            fault = self.word(chance.choice(("bugs", "crashes")))
+            return ending, chance.choice((fault["code"], f"print({self.sentence()!r})\n"))
+        key, value, more = self.word("keys"), self.word("nouns"), self.number()
+        return ending, {
+            "sh": f"#!/bin/sh\necho {value} {more}\n",
+            "csv": f"{key},amount\n" + "".join(f"{self.word('people')},{self.number()}\n" for _ in range(4)),
+            "json": json.dumps({key: value, "amount": more}, indent=chance.choice((None, 2))) + "\n",
+            "ini": f"[{self.word('sections')}]\n{key} = {value}\n",
+        }.get(ending) or self.text(1, 5)
+
+    def history(self) -> list[tuple[str, ...]]:
+        """What makes a repository of any workspace: most people work in one, whatever they ask."""
+        chance, author = self.chance, self.word("people")
+        who = ("-c", f"user.name={author}", "-c", f"user.email={author.lower()}@example.org")
+        message = f"{self.word('verbs')} the {self.word('nouns')}"
+        made: list[tuple[str, ...]] = [("git", "init", "-q", "-b", chance.choice(("main", "main", "master", "work")))]
+        if chance.random() < 0.85:
+            add = (
+                ("git", "add", ".")
+                if chance.random() < 0.6
+                else ("sh", "-c", "ls | head -1 | xargs -r -d '\\n' git add")
+            )
+            made += [add, ("git", *who, "commit", "-q", "--allow-empty", "-m", message)]
         return made
 
     def settings(self) -> tuple[str, str, str]:
@@ -187,6 +261,7 @@ def _table(world: World, kind: str) -> Made:
     file = f"{things}.{ending}"
     if file in world.taken or chance.random() < 0.5:
         file = world.name(ending)
+    file = f"{world.folder}{file}"
     within = f"['{things}']" if chance.random() < 0.5 else ""
     if as_json:
         text = "[" + ",\n".join(json.dumps(row) for row in rows) + "]"
@@ -301,6 +376,16 @@ def _edited(world: World, kind: str) -> Made:
     return [first, step("", "edit_file", path=file, old=line, new=line.replace(old, new))], nothing
 
 
+def _swapped(world: World, _: str) -> Made:
+    """A word that stands in a file once becomes another."""
+    old, new = world.chance.sample(world.words("nouns"), k=2)
+    lines = [line for line in world.text(2, 5).replace(old, "stone").splitlines() if new not in line]
+    lines.insert(world.chance.randint(0, len(lines)), f"{old}: ask {world.word('people')} {world.word('when')}")
+    text = "".join(f"{line}\n" for line in lines)
+    world.about |= {"old": old, "new": new}
+    return only("edit_file", path=world.file(text), old=old, new=new), nothing
+
+
 def _replace_all(world: World, _: str) -> Made:
     old, new = world.chance.sample(world.words("firms"), k=2)
     names = sorted(world.name() for _ in range(world.chance.randint(2, 3)))
@@ -362,6 +447,17 @@ def _lines(world: World, kind: str) -> Made:
     new = world.about["new"] = world.name("txt")
     command = {"join": f"cat {file} {other} > {new}", "sort": f"sort {file} > {new}"}[kind]
     return only("run_command", command=command), nothing
+
+
+def _two(world: World, kind: str) -> Made:
+    """The same of two files."""
+    names = [world.file(world.text(1, 9), name=name) for name in ("file", "other")]
+    if kind == "two_read":
+        calls = [step(f"I read {name}.", "read_file", path=name) for name in names]
+        return calls, lambda seen: {"first": seen[0].strip(), "result": seen[1].strip()}
+    calls = [step(f"I count {name}.", "count_text", path=name) for name in names]
+    pattern = rf"(\d+) {kind.removeprefix('two_')[:-1]}"
+    return calls, lambda seen: {"first": matched(pattern, seen[0]), "result": matched(pattern, seen[1])}
 
 
 # -- git
@@ -580,6 +676,8 @@ _KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
     (_edited, "edit", "edit edit_read"),
     (_edited, "change", "find_edit"),
     (_replace_all, "change", "replace_all"),
+    (_swapped, "edit", "swap"),
+    (_two, "read", "two_read two_lines two_words"),
     (_kept, "write", "keep_value keep_sum"),
     (_gather, "change", "gather"),
     (_lines, "change", "append drop"),
