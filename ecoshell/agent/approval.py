@@ -93,8 +93,10 @@ class Guess:
     """What was done before in the turn."""
     alike: Sequence[ToolDocument]
     """The tools that leave behind the same kind of thing as the one that is called."""
-    small: bool
-    """Whether the model is of the smallest, which word nothing: all of a call stands in the question or in results."""
+    exact: bool
+    """Whether all of a call stands in the question or in results, as that of the smallest models, which word nothing."""
+    refused: bool
+    """Whether nobody is asked about a call that is strange."""
 
     def strange(self, call: Call, tool: Tool, workspace: Path) -> str:
         """What of a call is not in the request; empty where nothing is, and for a tool that leaves nothing behind.
@@ -103,11 +105,11 @@ class Guess:
         """
         if not tool.effects & LASTING:
             return ""
-        wanted = verbs([tool.document] if self.small else self.alike)
+        wanted = verbs([tool.document] if self.exact else self.alike)
         if wanted.isdisjoint(re.findall(r"\w+", self.asked.lower())):
             return f"the request does not say so ({' or '.join(sorted(verbs([tool.document])))})"
         done = [step for step in self.steps if step.observation.ok]
-        if self.small:
+        if self.exact:
             source = [step.observation.text for step in done]
             values = _texts(call, call.arguments)
         else:
@@ -229,7 +231,7 @@ class Approvals:
         judged = await asyncio.to_thread(rules.judge, call, tool)
         if judged.verdict != "deny" and request.guess is not None:
             strange = await asyncio.to_thread(request.guess.strange, call, tool, rules.workspace)
-            if strange and request.guess.small:
+            if strange and request.guess.refused:
                 why = f"{strange}, and a model this small does no more than it was plainly told"
                 judged = Judgement("deny", why)
             elif strange:  # of a larger model's guess a person decides

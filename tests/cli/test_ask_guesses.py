@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from command_play import Command
 
-from ecoshell.agent.approval import TRUSTED_PARAMETERS
+from ecoshell.agent.approval import TRUSTED_PARAMETERS, Guess
+from ecoshell.messages import Call
 from ecoshell.models.gguf import parameters
+from ecoshell.tools.builtin import builtin_tools
+from ecoshell.tools.workspace import Workspace
 
 FILES = {
     "sales.csv": "item,price\napple,3\npear,2\nplum,5\n",
@@ -197,3 +200,23 @@ def test_the_embedded_model_is_below_the_size_that_is_trusted() -> None:
     from ecoshell.models.embedded import embedded_path
 
     assert parameters(embedded_path()) == 135_000_000 < TRUSTED_PARAMETERS
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "strange"),
+    [
+        ("todo.md", "hello", ""),
+        ("hello.md", "hello", "“hello.md” is neither"),
+        ("todo.md", "todo list", "“todo list” is"),
+    ],
+)
+def test_all_of_what_a_trained_model_writes_was_said_or_a_person_decides(
+    tmp_path: Path, path: str, content: str, strange: str
+) -> None:
+    """Such a model words nothing either; of others a new file's name may be their own."""
+    write = next(tool for tool in builtin_tools(Workspace(tmp_path)) if tool.document.name == "write_file")
+    call = Call("write_file", {"path": path, "content": content})
+    asked, alike = "write hello to todo.md", (write.document,)
+    told = Guess(asked, (), alike, exact=True, refused=False).strange(call, write, tmp_path)
+    assert (told[: len(strange)], bool(told)) == (strange, bool(strange))
+    assert Guess(asked, (), alike, exact=False, refused=False).strange(call, write, tmp_path) == ""
