@@ -94,7 +94,7 @@ class Guess:
     alike: Sequence[ToolDocument]
     """The tools that leave behind the same kind of thing as the one that is called."""
     exact: bool
-    """Whether all of a call stands in the question or in results, as that of the smallest models, which word nothing."""
+    """Whether all of a call is to stand in the question or in results: the smallest models word nothing."""
     refused: bool
     """Whether nobody is asked about a call that is strange."""
 
