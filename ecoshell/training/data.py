@@ -333,6 +333,7 @@ _REFUSABLE = ("run_command", "run_python", "write_file", "edit_file")
 """Tools of which a person may not want a call."""
 _OFTEN = {
     **dict.fromkeys(worlds.MAKERS, 1.2),
+    **{"shell_tells": 6, "shell_does": 5, "git_tells": 2.5, "git_does": 2},
     **dict.fromkeys(("run", "search", "write", "edit", "edit_read", "swap"), 2),
     "read": 3,
     **{"unserved": 3, "talk": 4, "value": 3, "repair": 3, "crash": 2},

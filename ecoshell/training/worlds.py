@@ -33,32 +33,6 @@ _TRIES = 1000
 _SETTINGS = {"ini": " = ", "yaml": ": ", "txt": ": ", "env": "=", "cfg": "="}
 _INVENTED = ("stems", "nouns", "people", "firms", "branches")
 """Words that may be any, so that they are copied from the request and not known by heart."""
-_SYLLABLES = (
-    "ba",
-    "chi",
-    "dor",
-    "el",
-    "fu",
-    "gan",
-    "hei",
-    "jo",
-    "kri",
-    "lum",
-    "mo",
-    "nex",
-    "or",
-    "pi",
-    "qua",
-    "ri",
-    "stel",
-    "ta",
-    "ul",
-    "vi",
-    "wen",
-    "xa",
-    "yo",
-    "zel",
-)
 _NUMBERS = ("port", "timeout", "limit", "width", "speed", "level", "retries", "price")
 """Keys whose values are numbers."""
 
@@ -95,7 +69,7 @@ class World:
 
     def word(self, name: str) -> Any:
         if name in _INVENTED and self.chance.random() < 0.25:
-            made = "".join(self.chance.choices(_SYLLABLES, k=self.chance.randint(2, 3)))
+            made = "".join(self.chance.choices(self.words("syllables"), k=self.chance.randint(2, 3)))
             return made.capitalize() if name in ("people", "firms") else made
         return self.chance.choice(self.words(name))
 
@@ -242,7 +216,14 @@ def _table(world: World, kind: str) -> Made:
     names = world.words(table["names"])
     names = chance.sample(names, k=min(chance.randint(5, 8), len(names)))
     groups = chance.sample(table["values"], k=min(3, len(table["values"])))
-    numbers = chance.sample(range(table["least"], table["most"]), k=len(names))
+    said = [column, column, *table["said"]]
+    if chance.random() < 0.35:  # a column may be called anything: it is read in the file
+        key, where = chance.sample(world.words("headers"), k=2)
+        column = world.word("measured")
+        said = [column]
+    whole_numbers = chance.sample(range(table["least"], table["most"]), k=len(names))
+    decimal = chance.random() < 0.4
+    numbers = [number + chance.randint(1, 99) / 100 for number in whole_numbers] if decimal else whole_numbers
     rows = [
         {key: one, where: chance.choice(groups), column: number} for one, number in zip(names, numbers, strict=True)
     ]
@@ -256,8 +237,8 @@ def _table(world: World, kind: str) -> Made:
         split = any(row[where] != most for row in rows)
         while split and sum(row[column] for row in rows[:least]) <= sum(row[column] for row in rows[least:]):
             rows[0][column] += 10
-    as_json = chance.random() < 0.3
-    ending = "json" if as_json else "csv"
+    form = chance.choice(("csv", "csv", "csv", "csv", "csv;", "json", "json", "jsonl"))
+    ending, as_json = form.removesuffix(";"), form == "json"
     file = f"{things}.{ending}"
     if file in world.taken or chance.random() < 0.5:
         file = world.name(ending)
@@ -267,19 +248,23 @@ def _table(world: World, kind: str) -> Made:
         text = "[" + ",\n".join(json.dumps(row) for row in rows) + "]"
         world.files[file] = f'{{"{things}": {text}}}\n' if within else f"{text}\n"
         read = f"import json\nrows = json.load(open('{file}')){within}"
+    elif form == "jsonl":
+        world.files[file] = "".join(f"{json.dumps(row)}\n" for row in rows)
+        read = f"import json\nrows = [json.loads(line) for line in open('{file}')]"
     else:
-        lines = (",".join(str(value) for value in row.values()) for row in rows)
-        world.files[file] = "".join(f"{line}\n" for line in (",".join(rows[0]), *lines))
-        read = f"import csv\nrows = list(csv.DictReader(open('{file}')))"
+        comma = ";" if form == "csv;" else ","
+        lines = (comma.join(str(value) for value in row.values()) for row in rows)
+        world.files[file] = "".join(f"{line}\n" for line in (comma.join(rows[0]), *lines))
+        how = "" if comma == "," else ", delimiter=';'"
+        read = f"import csv\nrows = list(csv.DictReader(open('{file}'){how}))"
     picked, ordered = chance.choice(rows), sorted(numbers)
     over, sign = world.word("overs")
     most, best = world.word("bests")
     made = {"file": file, "things": things, "key": key, "where": where, "column": column, "name": str(picked[key])}
-    made |= {"value": str(picked[where]), "n": str(chance.randint(ordered[1], ordered[-2])), "sign": sign}
-    made |= {"best": best, "over": over, "most": most}
+    made |= {"value": str(picked[where]), "n": str(chance.randint(int(ordered[1]), int(ordered[-2]))), "sign": sign}
+    made |= {"best": best, "over": over, "most": most, "num": "float" if decimal else "int"}
     program = frames()["programs"][kind].format(**made)
-    said = chance.choice((column, column, *table["said"]))
-    world.about |= {**made, "column": said}
+    world.about |= {**made, "column": chance.choice(said), "total": str(round(sum(row[column] for row in rows), 2))}
     return [
         step(f"I look at {file}.", "read_file", path=file),
         step("", "run_python", code=f"{read}\n{program}"),
@@ -408,8 +393,7 @@ def _kept(world: World, kind: str) -> Made:
         calls = [step(f"I read {file}.", "read_file", path=file)]
     else:
         (look, (_, program)), _read = _table(world, "sum_all")
-        numbers = re.findall(r"(?:,|: )(\d+)\b", world.files[world.about["file"]])
-        value = str(sum(map(int, numbers)))
+        value = world.about["total"]
         calls = [look, ("I add it up.", program)]
     new = world.about["new"] = world.name("txt")
     world.about["value"] = value
@@ -447,6 +431,51 @@ def _lines(world: World, kind: str) -> Made:
     new = world.about["new"] = world.name("txt")
     command = {"join": f"cat {file} {other} > {new}", "sort": f"sort {file} > {new}"}[kind]
     return only("run_command", command=command), nothing
+
+
+def _shell(world: World, command: str) -> Made:
+    """A command that the way has after an arrow, and a folder of files for it to work on."""
+    chance, about = world.chance, world.about
+    folder = about["dir"] = world.word("dirs")
+    ending = about["ending"] = chance.choice(("csv", "jpg", "pdf", "log", "txt"))
+    word = about["word"] = world.word("nouns")
+    for number in range(chance.randint(2, 5)):
+        name = f"{folder}/{world.name(ending if number % 2 else 'md')}"
+        world.files[name] = chance.choice(("", world.text(1, 3), f"{word} {world.sentence()}\n"))
+        world.setup.append(("touch", "-d", f"2024-01-{chance.randint(1, 28):02d}", name))
+    about["base"] = chance.choice(list(world.files)).rpartition("/")[2]
+    lines = [*world.text(4, 9).splitlines(), f"{word}: ask {world.word('people')}", "", world.sentence()]
+    chance.shuffle(lines)
+    lines += chance.sample(lines, k=2)
+    file = world.file("".join(f"{line}\n" for line in lines), "txt")
+    other = [line for line in lines if chance.random() < 0.8]
+    world.file("".join(f"{line}\n" for line in other), "txt", "other")
+    world.file(f"name,{world.word('columns')},city\nAnna,{world.number()},Oslo\n", "csv", "table")
+    about |= {"new": world.name("txt").removesuffix(".txt" * ("tar czf" in command)), "text": world.word("texts")}
+    about |= {
+        "n": str(chance.randint(2, 6)),
+        "column": str(chance.randint(1, 3)),
+        "newdir": f"{folder}_{world.word('nouns')}",
+    }
+    about["script"] = world.name("sh")
+    about["archive"] = world.name("tar")
+    if "{script}" in command:
+        world.files[about["script"]] = "#!/bin/sh\necho ok\n"
+    if "{archive}" in command:
+        world.setup.append(("tar", "cf", about["archive"], folder, file))
+    return only("run_command", command=command.format(**about)), whole
+
+
+def _git_shell(world: World, command: str) -> Made:
+    """The same in a repository, where something is changed and a branch is there to go to."""
+    commits = world.repository(4, 6)
+    _author, _message, file = commits[-1]
+    world.about |= {"file": file, "branch": world.word("branches"), "n": str(world.chance.randint(2, 4))}
+    world.about["tag"] = world.chance.choice(("v1", "v2.0", "release", world.word("nouns")))
+    world.setup.append(("git", "branch", world.about["branch"]))
+    if not {"checkout", "show"} & {*command.split()}:
+        world.setup.append(("sh", "-c", f"echo more >> {file}"))
+    return only("run_command", command=command.format(**world.about)), whole
 
 
 def _two(world: World, kind: str) -> Made:
@@ -677,6 +706,8 @@ _KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
     (_edited, "change", "find_edit"),
     (_replace_all, "change", "replace_all"),
     (_swapped, "edit", "swap"),
+    (_shell, "shell", "shell_tells shell_does"),
+    (_git_shell, "git", "git_tells git_does"),
     (_two, "read", "two_read two_lines two_words"),
     (_kept, "write", "keep_value keep_sum"),
     (_gather, "change", "gather"),

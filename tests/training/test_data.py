@@ -154,8 +154,10 @@ def test_a_world_of_its_own_is_served_and_fits_into_what_is_learned(kind: str, m
 def rows_of(task: data.Task) -> list[dict[str, str]]:
     (file,) = (step.call.arguments["path"] for step in task.steps if step.call.name == "read_file")
     if file.endswith("csv"):
-        return list(csv.DictReader(io.StringIO(task.files[file])))
-    held = json.loads(task.files[file])
+        comma = ";" if ";" in task.files[file] else ","
+        return list(csv.DictReader(io.StringIO(task.files[file]), delimiter=comma))
+    lines = task.files[file].splitlines() if file.endswith("jsonl") else []
+    held = [*map(json.loads, lines)] or json.loads(task.files[file])
     rows = held if isinstance(held, list) else next(iter(held.values()))
     return [{key: str(value) for key, value in row.items()} for row in rows]
 
@@ -167,13 +169,13 @@ def test_answers_about_tables_are_true(seed: int, model) -> None:
         task, seen, _ = shown(kind, model, seed)
         rows = rows_of(task)
         key, where, column = rows[0]
-        numbers = {row[key]: int(row[column]) for row in rows}
+        numbers = {row[key]: float(row[column]) if "." in row[column] else int(row[column]) for row in rows}
         groups = sorted({row[where] for row in rows})
         by_sum = {one: sum(numbers[row[key]] for row in rows if row[where] == one) for one in groups}
         by_count = {one: sum(row[where] == one for row in rows) for one in groups}
         expected = {
-            "sum_all": str(sum(numbers.values())),
-            "keep_sum": str(sum(numbers.values())),
+            "sum_all": str(round(sum(numbers.values()), 2)),
+            "keep_sum": str(round(sum(numbers.values()), 2)),
             "order": ", ".join(sorted(numbers, key=numbers.__getitem__, reverse=True)[:3]),
             "distinct": ", ".join(groups),
             "group": max(groups, key=by_sum.__getitem__),
