@@ -27,22 +27,35 @@ QUOTE = "[result]"
 
 
 class Quoting:
-    """A text as it comes, the last result of a request in the place of the first `QUOTE`."""
+    """A text as it comes, the last result of a request in the place of the first `QUOTE`, of several lines as code.
+
+    An answer is shown as Markdown, which would make a paragraph of a table or a program.
+    """
 
     def __init__(self, request: Request) -> None:
         results = (message.text.strip() for message in reversed(request.messages) if message.speaker == "tool")
         self._result = next(results, "")
-        self._waiting = ""
+        self._block = ""
+        if "\n" in self._result:
+            fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", self._result))])
+            self._block = f"{fence}\n{self._result}\n{fence}"
+        self._waiting, self._told = "", ""
         self._open = bool(self._result)
 
     def feed(self, piece: str) -> str:
         """What can be told by now: what may become the mark waits for what follows."""
-        if not self._open:
-            return piece
+        told = self._fed(piece) if self._open else self._after(piece)
+        self._told = told or self._told
+        return told
+
+    def _fed(self, piece: str) -> str:
         text, self._waiting = self._waiting + piece, ""
-        if QUOTE in text:
+        before, found, after = text.partition(QUOTE)
+        if found:
             self._open = False
-            return text.replace(QUOTE, self._result, 1)
+            told = before + self._block_after(before or self._told)
+            self._told = told
+            return told + self._after(after)
         begun = next((size for size in range(len(QUOTE) - 1, 0, -1) if text.endswith(QUOTE[:size])), 0)
         told, self._waiting = text[: len(text) - begun], text[len(text) - begun :]
         return told
@@ -52,9 +65,23 @@ class Quoting:
         text, self._waiting = self._waiting, ""
         return text
 
+    def _block_after(self, before: str) -> str:
+        if not self._block:
+            return self._result
+        return f"\n{self._block}" if before and not before.endswith("\n") else self._block
+
+    def _after(self, piece: str) -> str:
+        """What follows; after a code block on a line of its own."""
+        below = self._block and self._told.endswith(self._block) and piece and not piece.startswith("\n")
+        return f"\n{piece}" if below else piece
+
     def whole(self, text: str) -> str:
         """All of a text at once."""
-        return text.replace(QUOTE, self._result, 1) if self._result else text
+        before, found, after = text.partition(QUOTE) if self._result else (text, "", "")
+        if not found:
+            return text
+        below = "\n" if self._block and after and not after.startswith("\n") else ""
+        return f"{before}{self._block_after(before)}{below}{after}"
 
     def shortened(self, text: str) -> str:
         """What is to be said so that this text is told: the mark in the place where it has the last result."""

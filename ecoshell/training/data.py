@@ -370,7 +370,11 @@ def _refused(task: Task) -> Task:
     if at is None or "+" in task.kind or task.way.startswith(_LANGUAGES):
         return task
     told = frames()["answers"]["refused"].format(tool=names[at])
-    return replace(task, steps=task.steps[: at + 1], answer=lambda _: told, refused=True)
+
+    def answer(_: Sequence[str]) -> str:
+        return told
+
+    return replace(task, steps=task.steps[: at + 1], answer=answer, refused=True)
 
 
 def _both(first: Task, second: Task, chance: random.Random) -> Task:

@@ -103,7 +103,7 @@ async def test_a_trained_model_quotes_the_last_result_by_a_mark(cast, tmp_path, 
     )
     request = Request(asked, want="text", grammar='root ::= "It says: [result]!"', max_tokens=20)
     pieces = [piece async for piece in model.stream(request)]
-    told = "It says: Milk [result]\n and tea.!" if role else "It says: [result]!"
+    told = "It says: \n```\nMilk [result]\n and tea.\n```\n!" if role else "It says: [result]!"
     assert pieces[-1].text == "".join(piece.text for piece in pieces[:-1]) == told
 
 

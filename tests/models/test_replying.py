@@ -44,12 +44,28 @@ def said(*results: str) -> Request:
 def test_a_mark_in_pieces_is_the_last_result_once_and_nothing_else_is_lost(pieces, result):
     quoting, text = Quoting(said("first", result)), "".join(pieces)
     assert "".join(map(quoting.feed, pieces)) + quoting.end() == quoting.whole(text)
-    assert quoting.whole(text) == text.replace(QUOTE, result.strip() or QUOTE, 1)
+    if "\n" not in result.strip():
+        assert quoting.whole(text) == text.replace(QUOTE, result.strip() or QUOTE, 1)
+
+
+@pytest.mark.parametrize(
+    ("said_by_it", "told"),
+    [
+        ("a.csv says:\n[result]", "a.csv says:\n```\nx,y\n1,2\n```"),
+        ("It prints: [result]. Right?", "It prints: \n```\nx,y\n1,2\n```\n. Right?"),
+        ("[result]\nThat is all.", "```\nx,y\n1,2\n```\nThat is all."),
+    ],
+)
+def test_several_lines_are_told_as_a_block_of_code(said_by_it, told):
+    quoting = Quoting(said("x,y\n1,2\n"))
+    assert quoting.whole(said_by_it) == told
+    assert "".join(map(quoting.feed, said_by_it)) + quoting.end() == told
+    assert Quoting(said("a\n```\nb")).whole("[result]") == "````\na\n```\nb\n````"
 
 
 @given(st.text(max_size=20), st.text(max_size=5), st.text(max_size=20))
 def test_what_is_shortened_is_told_whole(before, result, after):
-    assume(QUOTE not in before + result + after)
+    assume(QUOTE not in before + result + after and "\n" not in result.strip())
     text, quoting = f"{before}{result.strip()}{after}", Quoting(said(result))
     assert quoting.whole(quoting.shortened(text)) == text
     assert (QUOTE in quoting.shortened(text)) is bool(result.strip())
