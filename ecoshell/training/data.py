@@ -12,6 +12,7 @@ import random
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -22,12 +23,14 @@ from typing import Any
 from ecoshell.agent import Approval, NonInteractive
 from ecoshell.api import Agent
 from ecoshell.errors import EcoshellError, UsageError
-from ecoshell.events import ApprovalWanted, CallFinished
+from ecoshell.events import ApprovalWanted, CallFinished, CallStarted
 from ecoshell.messages import TOOL_REGISTER, Attachment, Call, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request
 from ecoshell.models.local import LocalModel
 from ecoshell.models.replying import Quoting
 from ecoshell.options import Options
+from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
+from ecoshell.planning.catp.tpl import render
 from ecoshell.tools import Tool
 from ecoshell.training import worlds
 from ecoshell.training.worlds import Made, Split, World, frames, here, matched, nothing, only, step, whole
@@ -43,6 +46,8 @@ _REPOSITORIES = 0.4
 _FOLDERS = 0.25
 _REFUSED = 0.06
 """Shares of workspaces that are repositories whatever is asked, of files in folders, and of refused calls."""
+_DRAFTED = 0.1
+"""Share of tasks for which a plan is written first; five times as much where it has branches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +91,28 @@ class Task:
     """What goes along with the request."""
     refused: bool = False
     """Whether the person wants no call that has to be asked about."""
+    apart: tuple[int, ...] = ()
+    """How many steps each of several parts has that need nothing of each other; empty is one part."""
+    drafted: bool = False
+    """Whether a plan is written first, as the strategy `graph` has it."""
+
+    @property
+    def plan(self) -> GraphPlan:
+        """The plan of the steps: each waits for the one before it in its part."""
+        uses, nodes = Counter[str](), list[Node]()
+        for size in self.apart or (len(self.steps),):
+            waits: tuple[str, ...] = (TASK,)
+            for name in [one.call.name for one in self.steps[len(nodes) : len(nodes) + size]]:
+                uses[name] += 1
+                nodes.append(Node(name, waits, uses[name]))
+                waits = (nodes[-1].label,)
+        return GraphPlan(tuple(nodes))
 
     @property
     def digest(self) -> str:
         """What tells the task from others."""
         told = (self.request, sorted(self.files.items()), self.steps, self.setup, self.refused)
+        told = (*told, self.drafted) if self.drafted else told
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
@@ -329,6 +351,10 @@ _IN_FOLDERS = (
     *("json_path", "json_keys", "swap", "drop", "two_read", "two_words"),
 )
 """Kinds whose file may stand in a folder."""
+_SURPRISING = frozenset(
+    ("missing", "repair", "crash", "not_executable", "wrong_name", "wrong_value", "wrong_count", "wrong_delete")
+)
+"""Kinds whose later calls nobody could plan before the first one has failed."""
 _REFUSABLE = ("run_command", "run_python", "write_file", "edit_file")
 """Tools of which a person may not want a call."""
 _OFTEN = {
@@ -360,7 +386,9 @@ def generate(count: int, seed: int, split: Split = "train") -> Iterator[Task]:
             task = replace(task, setup=(*task.setup, *World(chance, split).history()))
         if chance.random() < _REFUSED:
             task = _refused(task)
-        yield task
+        plain = not task.refused and not {*task.kind.split("+")} & _SURPRISING
+        share = _DRAFTED * (5 if len(task.apart) > 1 else 1)
+        yield replace(task, drafted=plain and random.Random(f"graph {split} {seed} {number}").random() < share)
 
 
 def _refused(task: Task) -> Task:
@@ -389,6 +417,7 @@ def _both(first: Task, second: Task, chance: random.Random) -> Task:
         {**first.files, **second.files},
         (*first.steps, *second.steps),
         lambda seen: f"{first.answer(seen[:at])}\n{second.answer(seen[at:])}",
+        apart=(*(first.apart or (at,)), *(second.apart or (len(second.steps),))),
     )
 
 
@@ -412,7 +441,14 @@ def make(kind: str, world: World) -> Task:
     request = _typed(way.format(**about), world)
     files = {**others, **world.files}
     return Task(
-        kind, way, request, files, steps, lambda seen: form.format(**{**about, **read(seen)}), tuple(world.setup)
+        kind,
+        way,
+        request,
+        files,
+        steps,
+        lambda seen: form.format(**{**about, **read(seen)}),
+        tuple(world.setup),
+        apart=(1,) * len(steps) if kind in worlds.APART else (),
     )
 
 
@@ -469,8 +505,23 @@ class _Gold:
         self._local, self._task = local, task
         self._made = 0
         self.examples: list[Example] = []
-        self.seen: list[str] = []
-        """What the calls have returned; the shell's events tell it."""
+        self._returned: list[tuple[str, Mapping[str, Any], str]] = []
+
+    def returned(self, name: str, arguments: Mapping[str, Any], observation: str) -> None:
+        """What a call has returned; the shell's events tell it."""
+        self._returned.append((name, arguments, observation))
+
+    @property
+    def seen(self) -> list[str]:
+        """What the calls have returned, in the order of the steps; branches end in any order."""
+        if not self._task.drafted:
+            return [observation for *_, observation in self._returned]
+        left, found = [*self._returned], list[str]()
+        for call in [one.call for one in self._task.steps]:
+            at = next((at for at, one in enumerate(left) if one[:2] == (call.name, call.arguments)), None)
+            if at is not None:
+                found.append(left.pop(at)[2])
+        return found
 
     def size(self, request: Request) -> PromptSize:
         return self._local.size(request)
@@ -494,6 +545,11 @@ class _Gold:
 
     def _said(self, request: Request) -> tuple[str, Call | None]:
         steps, at = self._task.steps, len(self.seen)
+        if "plan ::=" in request.grammar:
+            return render(self._task.plan, "numbered") if steps else f"Answer: {self._task.answer([])}", None
+        if node := _OF_A_PLAN.search(request.task):
+            labels = [one.label for one in self._task.plan.nodes]
+            return "", steps[labels.index(node[1])].call
         if request.role == "planner":
             why, follows = (steps[at].rationale, "caller") if at < len(steps) else ("", "conclusion")
             return f"{why} Next: {follows}.".strip(), None
@@ -505,6 +561,8 @@ class _Gold:
         return "" if request.role == "caller" else why, call
 
 
+_OF_A_PLAN = re.compile(r"^It is (\S+) in the plan ", re.MULTILINE)
+"""How a node's call is asked for."""
 _PLAIN = Options(mode="single")
 
 
@@ -540,11 +598,16 @@ async def play(
         for program in task.setup:
             await asyncio.to_thread(subprocess.run, program, cwd=workspace, check=True, capture_output=True)
         here = replace(options, workspace=workspace, resume=past(home, workspace))
+        if task.drafted:
+            here = replace(here, strategy="graph")
+        called: dict[str, tuple[str, Mapping[str, Any]]] = {}
         async with Agent(gold, tools=tools, home=home, user=_Person(task.refused), options=here) as agent:
             with suppress(EcoshellError):
                 async for event in agent.stream(task.request, task.attachments):
+                    if isinstance(event, CallStarted):
+                        called[event.id] = (event.name, event.arguments)
                     if isinstance(event, CallFinished):
-                        gold.seen.append(event.observation)
+                        gold.returned(*called[event.id], event.observation)
             served = len(gold.seen) == len(task.steps) and agent.outcome.answer == task.answer(gold.seen)
     return gold.examples if served else []
 

@@ -727,5 +727,7 @@ MAKERS = {kind: make for make, _, names in _KINDS for kind in names.split()}
 """What makes up a world for a kind, given it and the kind; a story is given the expression of its way."""
 ALIKE = {kind: alike for _, alike, names in _KINDS for kind in names.split()}
 """The kind that a kind is answered, and reasoned about, as, where `frames.toml` has nothing of its own."""
+APART = frozenset(("two_read", "two_lines", "two_words"))
+"""Kinds whose calls need nothing of each other."""
 ALONE = frozenset(("find_edit", "replace_all", "gather", "wrong_name", "wrong_value", "wrong_count", "wrong_delete"))
 """Kinds that look at the whole folder, so that nothing else is in it and nothing else is asked for."""

@@ -247,6 +247,19 @@ def test_whether_a_workspace_is_a_repository_says_nothing_about_what_is_asked() 
 
 
 @local
+def test_a_plan_is_learned_with_the_calls_of_its_nodes(model) -> None:
+    drafted = [task for task in generate(600, 6) if task.drafted]  # most with branches
+    two = next(task for task in drafted if task.kind == "two_words")
+    plan, *_, last = [text(model, one.reply) for one in asyncio.run(play(two, model))]
+    assert plan == '[[1, "count_text", ["<task>"]], [2, "count_text", ["<task>"]]]<|im_end|>'
+    assert "words, " in last
+    chain = next(task for task in drafted if task.kind in ("sum_if", "names_if", "top", "cell", "group", "count_over"))
+    plan, *calls, _ = [text(model, one.reply) for one in asyncio.run(play(chain, model))]
+    assert plan == '[[1, "read_file", ["<task>"]], [2, "run_python", [1]]]<|im_end|>'
+    assert '"code"' in calls[-1]
+
+
+@local
 def test_an_order_in_a_file_is_not_followed(model) -> None:
     for kind in ("injected", "injected_text"):
         task, seen, answer = shown(kind, model)
