@@ -290,12 +290,12 @@ class ModelSet:
         """A small model that does not lead is told only what it needs; all others read names and documents."""
         if not self.players:
             return (self.model,)
-        return tuple([model for model in self.models if model is self.model or not model.traits.small])
+        return tuple([model for model in self.models if model is self.model or not model.traits.stepwise])
 
     @property
     def registers_freely(self) -> bool:
         """Whether registering takes no thought of its own: a small model is asked one small thing at a time anyway."""
-        return self.model.traits.small and len(self.models) == 1
+        return self.model.traits.stepwise and len(self.models) == 1
 
     @property
     def calls_undeclared(self) -> bool:
@@ -393,7 +393,8 @@ class ActiveModels:
         model, name = self.current.model, self.playing("single")
         if self.playing("umi") != name or not (model.traits.small and model.can_score):
             return ""
-        return f"{name} is asked one small thing at a time in either mode, so they are the same"
+        how = "plays all roles as one" if model.traits.trained else "is asked one small thing at a time"
+        return f"{name} {how} in either mode, so they are the same"
 
     def playing(self, mode: str) -> str:
         """The names of those who play in a mode: one, or those of the roles, joined by `+`, where they differ."""

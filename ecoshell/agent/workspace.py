@@ -273,7 +273,7 @@ class Environment:
         Nothing is told again that the session was told `before` in this workspace. Asks the person about instructions
         of the project that nothing was said of; never fails, and says what could not be read.
         """
-        if model.traits.small or (before is not None and before.workspace == str(self.workspace.root)):
+        if model.traits.stepwise or (before is not None and before.workspace == str(self.workspace.root)):
             return None
         told: list[str] = []
         parts: list[ContextPart] = []

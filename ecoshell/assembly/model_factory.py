@@ -294,4 +294,4 @@ def _in_role(name: str, role: RoleName) -> str:
 
 def _asked_stepwise(model: MeteredModel) -> bool:
     """Whether the model is too small for a protocol, and is asked one small thing at a time."""
-    return model.traits.small and model.can_score
+    return model.traits.stepwise and model.can_score

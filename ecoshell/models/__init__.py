@@ -36,11 +36,16 @@ class Traits:
     calls_undeclared: bool = False
     """Whether a call may name a tool that the array does not hold: its calls are read from what it writes."""
     small: bool = False
-    """Too small to follow a protocol: it is asked one small thing at a time (modes/stepwise)."""
+    """Of the smallest: it writes no summary, and words nothing that is done."""
     trained: bool = False
     """Whether it was trained on what the shell asks (`ecoshell train umi`), and needs no reminders."""
     parameters: int | None = None
     """How many weights it has."""
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether it follows no protocol, and is asked one small thing at a time (modes/stepwise)."""
+        return self.small and not self.trained
 
 
 @dataclass(frozen=True, slots=True)

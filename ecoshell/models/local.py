@@ -53,7 +53,7 @@ class LocalModel:
         self._name = name or (f"local:{path}+{adapter}" if adapter else f"local:{path}")
         self._options = options or EngineOptions()
         self._trained = adapter is not None and TRAINED_FOR in header(adapter)
-        self._small = size_of(path) < SMALL_BYTES and not self._trained
+        self._small = size_of(path) < SMALL_BYTES
         self._parameters = parameters(path)
         stat = path.stat()
         key = (stat.st_dev, stat.st_ino, stat.st_mtime_ns, self._options)  # a file that was replaced is another
@@ -176,7 +176,9 @@ class LocalModel:
         calls = template.form if request.tools else GENERIC  # the template was told of no others
         # before an answer that has a grammar of its own, a few words, nothing is reasoned
         tags = None if request.grammar or request.endings else template.reasoning_tags
-        form = ReplyForm(calls, tags, inside=template.opens_reasoning and tags is not None, bounded=self._small)
+        form = ReplyForm(
+            calls, tags, inside=template.opens_reasoning and tags is not None, bounded=self.traits.stepwise
+        )
         progress.check()
         reader, begun = self._read(prompt, request, form, progress, say, ())
         while reader.refused and len(begun) < REFUSED_BEGINNINGS:
@@ -200,7 +202,7 @@ class LocalModel:
         markers = {tokens[0] for tokens in cut if len(tokens) == 1}  # control tokens that are part of a reply's text
         text = getincrementaldecoder("utf-8")("replace")  # a character may span tokens
         sampling = recommended(vocabulary) if request.temperature is None else Sampling(request.temperature)
-        if self._small:
+        if self.traits.stepwise:
             sampling = replace(sampling, repeat_penalty=SMALL_REPEAT_PENALTY)
         chooser = Chooser(vocabulary, sampling, "" if reader.reasons else reader.held)
         chooser.never_first += never
