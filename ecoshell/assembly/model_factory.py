@@ -108,10 +108,12 @@ class ConfiguredModelFactory:
             if mode != "umi":
                 model = self._metered(name.strip(), there)
                 return ModelSet(model, self._mode(mode, model, model, model))
+            names = {role: (name if (own := roles.of(role)) is None else own).strip() for role in ROLES}
+            alone = len(set(names.values())) == 1
             for role in ROLES:
                 own = roles.of(role)
                 try:
-                    players[role] = self._metered(_in_role((name if own is None else own).strip(), role), there)
+                    players[role] = self._metered(_in_role(names[role], role, alone=alone), there)
                 except (ModelMissing, ModelBroken, UsageError) as error:
                     if own is None:
                         raise
@@ -153,10 +155,10 @@ class ConfiguredModelFactory:
             )
         temperature = None if agent.temperature == "auto" else agent.temperature  # None leaves it to the model
         most, answer = agent.max_output_tokens, agent.answer_tokens
-        if mode != "umi":
+        if mode != "umi" or (planner is caller is summarizer and planner.traits.trained == "single"):
             from ecoshell.modes.single import Single
 
-            return Single(planner, max_tokens=most, answer_tokens=answer, temperature=temperature)
+            return Single(planner, max_tokens=most, answer_tokens=answer, temperature=temperature, name=mode)
         from ecoshell.modes.umi import SmallCaller, SmallRoles, SmallSummarizer, Trio, Umi
 
         small = SmallRoles(
@@ -285,11 +287,11 @@ def extended(factory: type[ConfiguredModelFactory], plugins: Plugins) -> type[Co
     return Extended
 
 
-def _in_role(name: str, role: RoleName) -> str:
-    """What a model is called in a role: the embedded one has adapters for them."""
+def _in_role(name: str, role: RoleName, *, alone: bool = False) -> str:
+    """What a model is called in a role, which it may have `alone` with the others: the embedded one has adapters."""
     from ecoshell.models.embedded import NAME, embedded_as
 
-    return embedded_as(role) if name == NAME else name
+    return embedded_as(role, alone=alone) if name == NAME else name
 
 
 def _asked_stepwise(model: MeteredModel) -> bool:

@@ -37,8 +37,8 @@ class Traits:
     """Whether a call may name a tool that the array does not hold: its calls are read from what it writes."""
     small: bool = False
     """Of the smallest: it writes no summary, and words nothing that is done."""
-    trained: bool = False
-    """Whether it was trained on what the shell asks (`ecoshell train umi`), and needs no reminders."""
+    trained: str = ""
+    """The role in which it was trained on what the shell asks (`ecoshell train umi`), and needs no reminders."""
     parameters: int | None = None
     """How many weights it has."""
 

@@ -52,7 +52,7 @@ class LocalModel:
         self._adapter = adapter and adapter.resolve()
         self._name = name or (f"local:{path}+{adapter}" if adapter else f"local:{path}")
         self._options = options or EngineOptions()
-        self._trained = adapter is not None and TRAINED_FOR in header(adapter)
+        self._trained = "" if adapter is None else header(adapter).get(TRAINED_FOR, "")
         self._small = size_of(path) < SMALL_BYTES
         self._parameters = parameters(path)
         stat = path.stat()

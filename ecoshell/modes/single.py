@@ -49,16 +49,22 @@ ASIDE_SLACK = 1024
 class Single:
     """One model in every role."""
 
-    name = "single"
     role = SINGLE
 
     def __init__(
-        self, model: MeteredModel, *, max_tokens: int, answer_tokens: int, temperature: float | None = 0.0
+        self,
+        model: MeteredModel,
+        *,
+        max_tokens: int,
+        answer_tokens: int,
+        temperature: float | None = 0.0,
+        name: str = "single",
     ) -> None:
         """`max_tokens` bounds a step's output, `answer_tokens` that of the concluding answer.
 
-        `temperature` is that of steps and answers, as in `Request`.
+        `temperature` is that of steps and answers, as in `Request`; `name` is the mode's for which this one stands.
         """
+        self.name = name
         self._model = model
         self.model = model.traits.name
         self.aside: Hold | None = None

@@ -501,7 +501,7 @@ class _Gold:
     """A model that serves a task as it should be served, and keeps what it was asked; it reads as a local one does."""
 
     def __init__(self, local: LocalModel, task: Task) -> None:
-        self.traits = replace(local.traits, trained=True, name="gold")
+        self.traits = replace(local.traits, trained="gold", name="gold")
         self._local, self._task = local, task
         self._made = 0
         self.examples: list[Example] = []

@@ -162,7 +162,7 @@ async def test_a_weak_model_that_repeats_a_failure_may_call_another_tool(play):
 def trained(shell):
     """The shell, its scripted model one of few weights that was trained on what the shell asks."""
     model = weak(shell).deps.models.current.model._model
-    model.traits = replace(model.traits, trained=True)
+    model.traits = replace(model.traits, trained="single")
     return shell
 
 

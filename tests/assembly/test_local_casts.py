@@ -59,3 +59,25 @@ async def test_what_was_made_for_two_roles_is_let_go_where_the_third_cannot_be_c
     assert (shell.deps.models.current.model, model.loaded) == (model, True)
     await shell.aclose()
     assert not model.loaded
+
+
+async def test_an_adapter_for_one_model_plays_all_roles_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    shipped = tmp_path / "shipped"
+    shipped.mkdir()
+    make_adapter(shipped / "single.gguf", scale=0, role="single")
+    monkeypatch.setattr("ecoshell.models.embedded.ADAPTERS", shipped)
+    shell = await assemble(Options(model="embedded", mode="umi"))
+    models = shell.deps.models
+    assert (models.current.mode.name, type(models.current.mode).__name__) == ("umi", "Single")
+    assert models.current.model.traits.trained == "single"
+    assert "embedded plays all roles as one" in models.no_choice
+    await models.give(RoleModels(planner=f"script:{_script(tmp_path)}"))
+    others = {player.traits.name for player in models.current.models} - {models.current.model.traits.name}
+    assert others == {"embedded-base"}  # it wears no adapter that was made for something else
+    await shell.aclose()
+
+
+def _script(folder: Path) -> Path:
+    script = folder / "script.jsonl"
+    script.write_text('{"text": "done"}\n')
+    return script
