@@ -9,17 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from ecoshell.errors import UsageError
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.models.embedded import BASE
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.gguf import tensor_shapes
+from ecoshell.models.gguf import header, tensor_shapes
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import LOCAL, local_files
 from ecoshell.options import Options
+from ecoshell.paths import remedy
 from ecoshell.training import data, sessions, trainer
 from ecoshell.training.data import ROLES, Example
 from ecoshell.training.export import MODULES, architecture, write_adapter, write_base
@@ -99,6 +101,7 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     _require(found, made.get("sessions", ""))
     tell(Progress(args.tasks, args.tasks, stage="tasks"))
     states: dict[str, Mapping[str, Any]] = {}
+    figures: list[str] = []
     for name, roles, begins in _stages(args):
         learner = Adapter(base, args.rank, seed, found)
         if begins:
@@ -118,7 +121,36 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
         file = out / f"{name}.gguf"
         learner.export(file, role=name)
         made[name] = str(file)
+        counted, last = len(_of(found, roles)), rows[-1]
+        figures.append(
+            f"| {name} | {counted:,} | {last['step']:,} | {last['loss']:.3f} | {last.get('validation', 0):.3f} |"
+        )
+    card = out / "model-card.md"
+    try:
+        card.write_text(_card(args, recipe, base, figures, made.get("sessions", "")), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(
+            f"{card} cannot be written: {error.strerror}.", fix=remedy(error, "Choose another --out.")
+        ) from error
+    made["card"] = str(card)
     return made
+
+
+def _card(args: argparse.Namespace, recipe: Recipe, base: Path, figures: Sequence[str], sessions_told: str) -> str:
+    """What adapters were made of and how, as who gets them should know."""
+    told = header(base)
+    name, licence = told.get("general.name", base.name), told.get("general.license", "unknown")
+    shown = {
+        "name": name,
+        "base": f"{name} ({told.get('general.size_label', 'of unknown size')}, licence {licence})",
+        "rank": args.rank,
+        "alpha": args.rank * _STRENGTH,
+        "tasks": f"{args.tasks:,} tasks (seed {recipe.seed}, {args.held} more for validation)",
+        "sessions": f"\n{sessions_told} What stood in them may be said by the adapters." if sessions_told else "",
+        "recipe": f"{recipe.steps} steps of {recipe.batch} examples, AdamW, rate {recipe.rate:g} falling to a tenth",
+        "figures": "\n".join(figures),
+    }
+    return (files("ecoshell.training") / "model-card.md").read_text(encoding="utf-8").format(**shown)
 
 
 def _stages(args: argparse.Namespace) -> Iterator[Stage]:

@@ -163,3 +163,7 @@ def test_a_folder_is_trained_on_and_its_adapter_fits_it(folder, tmp_path, capsys
     assert main([*common, "--steps", "2", "--batch", "1", "--out", str(out)]) == 0
     made = json.loads(capsys.readouterr().out)
     check_adapter(Path(made["single"]), out / "tiny-model.gguf")
+    card = Path(made["card"]).read_text(encoding="utf-8")
+    assert "2 tasks (seed " in card
+    assert "| single | " in card
+    assert "{" not in card
