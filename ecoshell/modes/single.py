@@ -146,6 +146,9 @@ class Single:
         return call
 
     async def conclude(self, view: View, emit: Emit) -> str:
+        traits = self._model.traits
+        if traits.small and traits.trained:  # it was not shown how to, and would say something: the result is quoted
+            return ""
         most = None if self.aside is None else self.aside.prompt_tokens
         request = await self._fitted(self._concluding(self._request(view), view), most)
         reply = await self._model.ask(request, emit, role=self.role, aside=self.aside)

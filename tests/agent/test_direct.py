@@ -176,6 +176,18 @@ async def test_a_trained_model_that_calls_again_what_it_called_answers_with_the_
     assert len(asked) == 2
 
 
+async def test_a_small_trained_model_is_not_asked_to_conclude_and_what_was_found_is_quoted(play):
+    lines = [COUNT, say("", "count_text", path="gone.txt"), say("Five.")]
+    async with play(lines, registration="all", max_steps=2) as shell:
+        trained(shell)
+        model = shell.deps.models.current.model._model
+        model.traits = replace(model.traits, small=True)
+        events = await turn(shell, "How long is it?")
+    assert events[-1].status == "limit"
+    assert events[-1].answer.startswith("The last result, as it came from count_text:")
+    assert "notes.txt: 3 lines" in events[-1].answer
+
+
 @pytest.mark.parametrize("held", [weak, free, trained])
 async def test_only_a_weak_model_is_asked_at_each_result_whether_that_is_enough(play, held):
     async with play([COUNT, register("read_file"), say("3 lines."), say("Yes.")], registration="all") as shell:
