@@ -76,7 +76,7 @@ def workers_of(pid: int) -> set[int]:
     return {child for child in children if b"worker import serve" in Path(f"/proc/{child}/cmdline").read_bytes()}
 
 
-BOMBS = int(os.environ.get("BOMBS", "90"))
+BOMBS = int(os.environ.get("BOMBS", "100"))
 """Of three hundred calls that would take all time or memory, how many are made; most take their half second whole."""
 
 
