@@ -20,10 +20,9 @@ from ecoshell.models import Reply, Request
 from ecoshell.models.formats import GENERIC, CallFormat, call_json, decoded
 
 PROTOCOL = """You act by calling tools. To call one, write {"name": <name of the tool>, "arguments": <JSON object>} \
-and nothing after it. Its result comes back in the next message."""
-
-_MUST = "Every reply must end in a call."
-_MAY = "When no tool is needed, answer in plain text."
+and nothing after it. Its result comes back in the next message.
+When no tool is needed, answer in plain text."""
+"""The same whatever is wanted of a reply, which the last message says: so all that is asked begins alike."""
 _ALLOWED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")
 _CHOICE = {"call": "required", "either": "auto", "text": "none"}
@@ -43,7 +42,7 @@ def as_plain_messages(request: Request) -> list[Message]:
         opening = messages.pop(0).text
     if request.tools:
         documents = "\n".join(document.as_text() for document in request.tools)
-        told = f"{PROTOCOL}\n{_MUST if request.want == 'call' else _MAY}\n\nTools:\n{documents}"
+        told = f"{PROTOCOL}\n\nTools:\n{documents}"
         opening = f"{opening}\n\n{told}" if opening else told
     plain = [Message("system", opening)] if opening else []
     return plain + [as_plain(message) for message in messages]
