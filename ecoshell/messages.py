@@ -211,6 +211,14 @@ def visible_line(text: str, most: int | None = None) -> str:
     return line if most is None or len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
+def fenced(text: str, language: str = "") -> str:
+    """The text as a code block of Markdown, whose fence is longer than any in it."""
+    marks = "```"
+    while marks in text:
+        marks += "`"
+    return "\n".join((marks + language, text.removesuffix("\n"), marks))
+
+
 _KEPT = frozenset(b"\n\t")
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
 _MISLEADING = (

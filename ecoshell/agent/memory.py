@@ -26,7 +26,17 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Attachment, Call, Message, Observation
+from ecoshell.messages import (
+    FINISH,
+    META_TOOLS,
+    TOOL_CALL,
+    TOOL_REGISTER,
+    Attachment,
+    Call,
+    Message,
+    Observation,
+    fenced,
+)
 from ecoshell.strategies import Path, Step
 
 _QUESTION = "x" * 200
@@ -324,14 +334,6 @@ def asked_text(question: str, attachments: Sequence[Attachment] = (), commands: 
 def summary_messages(summary: str) -> tuple[Message, ...]:
     """What stands in the place of the turns that were compacted."""
     return (Message("user", f"What was said and done so far, in short:\n{summary}"), Message("assistant", "Noted."))
-
-
-def fenced(text: str) -> str:
-    """The text between marks that do not occur in it."""
-    marks = "```"
-    while marks in text:
-        marks += "`"
-    return f"{marks}\n{text}\n{marks}" if not text.endswith("\n") else f"{marks}\n{text}{marks}"
 
 
 def next_view(

@@ -15,12 +15,11 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from ecoshell.agent import NonInteractive, UserInterface
-from ecoshell.agent.memory import fenced
 from ecoshell.agent.rules import ProjectRules
 from ecoshell.budget import counted
 from ecoshell.errors import StoreError, ToolError
 from ecoshell.events import ContextPart, ContextTold, Emit, Notice, TrustGiven, TrustWanted
-from ecoshell.messages import Attachment, Message, Observation, visible, visible_line
+from ecoshell.messages import Attachment, Message, Observation, fenced, visible, visible_line
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.secrecy import masked

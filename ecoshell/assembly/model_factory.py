@@ -111,10 +111,10 @@ class ConfiguredModelFactory:
             names = {role: (name if (own := roles.of(role)) is None else own).strip() for role in ROLES}
             alone = len(set(names.values())) == 1
             for role in ROLES:
-                own = roles.of(role)
                 try:
                     players[role] = self._metered(_in_role(names[role], role, alone=alone), there)
                 except (ModelMissing, ModelBroken, UsageError) as error:
+                    own = roles.of(role)
                     if own is None:
                         raise
                     told = f"{own} cannot be the {role}. {error.message}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from ecoshell.messages import FINISH, Call, ToolDocument, Usage
+from ecoshell.messages import FINISH, Call, ToolDocument, Usage, fenced
 from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.formats import CallFormat, Head
 from ecoshell.models.grammar import ending_grammar
@@ -35,10 +35,7 @@ class Quoting:
     def __init__(self, request: Request) -> None:
         results = (message.text.strip() for message in reversed(request.messages) if message.speaker == "tool")
         self._result = next(results, "")
-        self._block = ""
-        if "\n" in self._result:
-            fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", self._result))])
-            self._block = f"{fence}\n{self._result}\n{fence}"
+        self._block = fenced(self._result) if "\n" in self._result else ""
         self._waiting, self._told = "", ""
         self._open = bool(self._result)
 

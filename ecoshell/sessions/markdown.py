@@ -2,6 +2,7 @@
 
 import re
 
+from ecoshell import messages
 from ecoshell.messages import visible, visible_line
 
 _BACKTICKS = re.compile(r"`+")
@@ -14,10 +15,8 @@ _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def fenced(text: str, language: str = "") -> str:
-    """The text as a code block whose fence is longer than any in it."""
-    shown = visible(text)
-    fence = "`" * max(3, _longest_run(shown) + 1)
-    return "\n".join((fence + language, shown.removesuffix("\n"), fence))
+    """The text, as it can be shown, as a code block."""
+    return messages.fenced(visible(text), language)
 
 
 def as_it_is(text: str) -> str:
@@ -61,9 +60,5 @@ def literal(text: str) -> str:
 def code(name: str) -> str:
     """A name as inline code."""
     shown = visible_line(name)
-    marks = "`" * (_longest_run(shown) + 1)
+    marks = "`" * (max(map(len, _BACKTICKS.findall(shown)), default=0) + 1)
     return f"{marks} {shown} {marks}" if len(marks) > 1 else f"`{shown}`"
-
-
-def _longest_run(text: str) -> int:
-    return max((len(run) for run in _BACKTICKS.findall(text)), default=0)
