@@ -510,7 +510,7 @@ def files(home):
 
 
 async def test_the_embedded_model_plans_three_branches_for_a_question_of_three_things(files, embedded_model):
-    shell = await assemble(Options(model="embedded", workspace=files, strategy="graph"))
+    shell = await assemble(Options(model="embedded-base", workspace=files, strategy="graph"))
     try:
         question = "count the words in a.txt and b.txt and tell me the current time"
         events = await turn(shell, question)

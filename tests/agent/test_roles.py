@@ -372,7 +372,7 @@ async def test_a_mixed_trio_of_a_remote_planner_and_local_others_works_under_one
     with hostile_server() as server:
         user_paths().settings_file.parent.mkdir(parents=True)
         remote = f'[models."openai/planner"]\nbase_url = "{server.openai}"\nprice = {{ input = 1, output = 4 }}\n'
-        roles = f'[modes.umi]\ncaller = "embedded"\nsummarizer = "{summarizer}"\n'
+        roles = f'[modes.umi]\ncaller = "embedded-base"\nsummarizer = "{summarizer}"\n'
         user_paths().settings_file.write_text(remote + roles)
         options = Options(model="openai/planner", mode="umi", workspace=home, budget="0.20", registration="names")
         shell = await assemble(options)
@@ -390,9 +390,9 @@ async def test_a_mixed_trio_of_a_remote_planner_and_local_others_works_under_one
     assert made.arguments["expression"] in ("17 * 23", "19 * 21")
     players = [(event.role, event.model) for event in of(events, BudgetSettled)]
     planner = ("planner", "openai/planner")
-    assert players == [planner, planner, ("caller", "embedded"), planner, ("summarizer", summarizer)]
+    assert players == [planner, planner, ("caller", "embedded-base"), planner, ("summarizer", summarizer)]
     assert by_role == {"planner": 3, "caller": 1, "summarizer": 1}
-    assert (by_model["embedded"].spent_nano, by_model[summarizer].spent_nano) == (0, 0)
+    assert (by_model["embedded-base"].spent_nano, by_model[summarizer].spent_nano) == (0, 0)
     assert cap.spent == by_model["openai/planner"].spent_nano == 3 * (70 * 1000 + 12 * 4000)
     assert (cap.spent <= cap.limit, cap.held) == (True, 0)
     asked = [json.dumps(body["messages"]) for body in server.asked]

@@ -21,6 +21,8 @@ FILES = {
     "notes.txt": "Project plan\nBudget: 4,200 euros\nTravel: 300 euros\nDeadline: 3 May\n",
 }
 EMBEDDED = pytest.mark.usefixtures("embedded_model")
+RULES = "embedded-base"
+"""The embedded model as it is without adapters, whose words are from rules."""
 
 
 class Ground:
@@ -86,10 +88,10 @@ def test_a_guess_of_the_embedded_model_changes_nothing(ground: Ground, question:
 
 @EMBEDDED
 def test_what_was_not_done_is_said_by_the_answer(ground: Ground) -> None:
-    status, answer, _ = ground.ask("delete hello.py", "--yes")
+    status, answer, _ = ground.ask("delete hello.py", "--yes", model=RULES)
     assert (status, ground.now) == (0, FILES)
     assert answer.startswith("Nothing was changed or run for “delete hello.py”.")
-    assert "Nothing was changed" not in ground.ask("show me todo.md", "--yes")[1]
+    assert "Nothing was changed" not in ground.ask("show me todo.md", "--yes", model=RULES)[1]
 
 
 @EMBEDDED
@@ -173,18 +175,18 @@ def test_less_is_written_over_a_file_only_by_force(ground: Ground, options: tupl
 
 @EMBEDDED
 def test_a_question_on_a_file_is_answered_from_it_and_so_is_what_follows(ground: Ground) -> None:
-    _, answer, events = ground.ask("What is the budget in notes.txt?")
+    _, answer, events = ground.ask("What is the budget in notes.txt?", model=RULES)
     assert "Budget: 4,200 euros" in answer
     session = events[-1]["session"]
-    answer = ground.ask("And how much is for travel?", "--resume", session)[1]
+    answer = ground.ask("And how much is for travel?", "--resume", session, model=RULES)[1]
     assert "Travel: 300 euros" in answer
     assert set("".join(sign if sign.isdigit() else " " for sign in answer).split()) <= {"4", "200", "300"}
-    assert "4,200" in ground.ask("What is the budget in @notes.txt?")[1]
+    assert "4,200" in ground.ask("What is the budget in @notes.txt?", model=RULES)[1]
 
 
 @EMBEDDED
 def test_a_file_that_is_not_there_is_not_made_up(ground: Ground) -> None:
-    status, answer, _ = ground.ask("What is the budget in plan.txt?")
+    status, answer, _ = ground.ask("What is the budget in plan.txt?", model=RULES)
     assert status == 4
     assert "plan.txt" in answer
 
@@ -192,7 +194,7 @@ def test_a_file_that_is_not_there_is_not_made_up(ground: Ground) -> None:
 @EMBEDDED
 @pytest.mark.parametrize("name", ["sales.csv", "src/app.py"])
 def test_what_is_quoted_stays_as_it_is(ground: Ground, name: str) -> None:
-    assert ground.ask(f"read {name}")[1] == f"```\n{FILES[name].rstrip()}\n```"
+    assert ground.ask(f"read {name}", model=RULES)[1] == f"```\n{FILES[name].rstrip()}\n```"
 
 
 @EMBEDDED

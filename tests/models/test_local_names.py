@@ -11,6 +11,7 @@ from ecoshell.models.local_models import LocalFiles, is_embedded, local_files, n
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(local_models, "embedded_path", lambda: Path("small.gguf"))
+    monkeypatch.setattr("ecoshell.models.embedded.ADAPTERS", tmp_path)
     for name in ("base.gguf", "adapter.gguf", "c++.gguf", "a+b.gguf", "base.gguf+whole.gguf", "x+y.gguf"):
         (tmp_path / name).touch()
 
