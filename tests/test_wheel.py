@@ -14,6 +14,7 @@ from ecoshell import __version__
 
 ROOT = Path(__file__).parent.parent
 DATA = (".md", ".tcss", ".jsonl", ".sql", ".toml")
+PACKAGED = (".py", ".gguf", *DATA)
 TYPED = "ecoshell/py.typed"
 PLUGINS = ("ecoshell_bench", "ecoshell_data", "ecoshell_git", "ecoshell_web")
 STRAY = (
@@ -92,11 +93,11 @@ def test_the_wheel_holds_the_package_its_plugins_their_data_and_the_themes_and_n
     metadata = {f"ecoshell-{__version__}.dist-info/{name}" for name in METADATA}
     assert {"ecoshell/_themes/dark.toml", "ecoshell/_themes/light.toml"} <= themes
     assert {"ecoshell/plugins.py", "ecoshell_bench/plugin.py", "ecoshell_git/__init__.py"} <= package
-    assert {Path(name).suffix for name in package} == {".py", ".typed", *DATA}
+    assert {Path(name).suffix for name in package} == {".typed", *PACKAGED}
     assert sorted(zipfile.ZipFile(wheel).namelist()) == sorted(package | themes | metadata)
 
 
-def packaged(sources, suffixes=(".py", *DATA)):
+def packaged(sources, suffixes=PACKAGED):
     """The modules, or the data, of the program and its plugins, by their places in the wheel."""
     wanted = {name.removeprefix("plugins/") for name in sources if name.startswith(("ecoshell/", "plugins/"))}
     there = {name for name in wanted if name.endswith(suffixes) and "/" in name}

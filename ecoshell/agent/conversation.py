@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ecoshell.agent.approval import SpendApproval
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
-from ecoshell.agent.memory import Memory, PastTurn, asked_text, next_view, opening_text
+from ecoshell.agent.memory import Memory, PastTurn, Shown, asked_text, next_view, opening_text
 from ecoshell.agent.model_set import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
 from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
@@ -375,12 +375,14 @@ class Conversation:
     async def _turn(self, asked: Asked, attempts: Attempts, emit: Emit, hearers: list[Emit]) -> Ended:
         """Everything between TurnStarted and what it came to; what is to hear of it is put to the hearers."""
         deps, memory = self._deps, self.memory
-        history = memory.messages
+        history, shown = memory.messages, memory.shown
+        if deps.models.current.model.traits.forgetful:  # each question is its first
+            history, shown = (), Shown(presentation=shown.presentation)
         self._spending.ending = None
         await attempts.begin()
         await deps.providers.follow(memory.library, emit)
-        seen, text = memory.shown.context, asked_text(asked.question, asked.attachments, asked.commands)
-        told_now = await deps.environment.read(deps.models.current.model, deps.user, emit, before=seen)
+        text = asked_text(asked.question, asked.attachments, asked.commands)
+        told_now = await deps.environment.read(deps.models.current.model, deps.user, emit, before=shown.context)
         context = "" if told_now is None else told_now.text
         told = (*history, Message("user", opening_text("", text, context=context)))
         plan = self.plan = await self._planned_for(
@@ -391,7 +393,7 @@ class Conversation:
         if plan.inputs.fault and plan.inputs.fault != self._fault:
             emit(Notice(plan.inputs.fault))
         self._fault = plan.inputs.fault
-        offer = await asyncio.to_thread(make_offer, plan, deps, library=memory.library, shown=memory.shown, told=told)
+        offer = await asyncio.to_thread(make_offer, plan, deps, library=memory.library, shown=shown, told=told)
         self.decision = offer.decision
         emit(offer.event())
         for skill in offer.upfront:

@@ -47,6 +47,11 @@ class Traits:
         """Whether it follows no protocol, and is asked one small thing at a time (modes/stepwise)."""
         return self.small and not self.trained
 
+    @property
+    def forgetful(self) -> bool:
+        """Whether it is told nothing of earlier turns: it was trained on single ones, and would quote their results."""
+        return self.small and bool(self.trained)
+
 
 @dataclass(frozen=True, slots=True)
 class PromptSize:

@@ -204,6 +204,21 @@ async def test_a_small_model_is_told_nothing_and_a_larger_one_that_follows_it_is
         assert opening(shell, 0, 1).startswith(FACTS)
 
 
+async def test_a_small_model_that_was_trained_on_single_turns_reads_each_question_as_its_first(play, tmp_path):
+    script = tmp_path / "small.jsonl"
+    script.write_text("".join(f"{json.dumps({'text': answer})}\n" for answer in ("one", "two")))
+    async with play(DONE) as shell:
+        small = Recorder(script)
+        small.traits = replace(small.traits, small=True, trained="single")
+        metered = MeteredModel(small, shell.deps.budget.gate, shell.deps.budget.account)
+        shell.deps.models.current = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
+        for question in ("Say one.", "Say two."):
+            assert told(await turn(shell, question))
+    first, second = ([message.text for message in request.messages] for request in small.requests)
+    assert first[-1].endswith("Say one.")
+    assert second == [text.replace("Say one.", "Say two.") for text in first]
+
+
 # -- AGENTS.md
 
 

@@ -161,7 +161,7 @@ async def test_a_resumed_session_thinks_as_it_did_unless_the_command_line_says_o
 
 
 async def test_the_embedded_model_answers_in_three_roles(home, embedded_model):
-    shell = await assemble(Options(model="embedded", mode="umi", workspace=home))
+    shell = await assemble(Options(model="embedded-base", mode="umi", workspace=home))
     try:
         events = await turn(shell)
     finally:

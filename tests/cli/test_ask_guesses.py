@@ -63,9 +63,10 @@ class Ground:
 
 @pytest.fixture
 def ground(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    monkeypatch.setattr(
-        "ecoshell.tools.builtin.files._SECONDS", 60.0
-    )  # what changes is shown, however busy the machine
+    # what changes is shown, however busy the machine
+    monkeypatch.setattr("ecoshell.tools.builtin.files._SECONDS", 60.0)
+    # what the embedded model is told of where it works has the folder's name in it, and what it says depends on that
+    monkeypatch.setenv("ECOSHELL_AGENT_CONTEXT", "off")
     return Ground(tmp_path, command)
 
 
@@ -96,7 +97,7 @@ def test_what_was_not_done_is_said_by_the_answer(ground: Ground) -> None:
 
 @EMBEDDED
 def test_the_embedded_model_writes_what_the_request_plainly_names(ground: Ground) -> None:
-    assert ground.ask('Write the text "Back at 3 pm" into a file called door.txt please.', "--yes")[0] == 0
+    assert ground.ask('Write the text "Back at 3 pm" into a file called door.txt please.', "--yes", model=RULES)[0] == 0
     assert ground.now == {**FILES, "door.txt": "Back at 3 pm"}
 
 
@@ -195,6 +196,18 @@ def test_a_file_that_is_not_there_is_not_made_up(ground: Ground) -> None:
 @pytest.mark.parametrize("name", ["sales.csv", "src/app.py"])
 def test_what_is_quoted_stays_as_it_is(ground: Ground, name: str) -> None:
     assert ground.ask(f"read {name}", model=RULES)[1] == f"```\n{FILES[name].rstrip()}\n```"
+
+
+@EMBEDDED
+def test_the_embedded_model_serves_plain_requests_one_after_the_other(ground: Ground) -> None:
+    """With the adapter that it is shipped with; the second is asked in the session of the first."""
+    _, answer, events = ground.ask("Which file mentions travel?")
+    assert "notes.txt" in answer
+    assert "sales.csv" not in answer
+    assert "391" in ground.ask("What is 17 * 23?", "--resume", events[-1]["session"])[1]
+    assert "4,200" in ground.ask("What is the budget in notes.txt?")[1]
+    assert f"```\n{FILES['sales.csv'].rstrip()}\n```" in ground.ask("read sales.csv")[1]
+    assert "Budget: 4,200 euros" in ground.ask("Was steht in notes.txt?")[1]
 
 
 @EMBEDDED
