@@ -80,7 +80,7 @@ def test_a_turn_teaches_what_was_called_and_answered_and_no_tool_runs_again(home
     assert answered == "Ada has it.<|im_end|>"
 
 
-def test_a_later_turn_is_asked_with_what_was_said_before(home, model) -> None:
+def test_a_later_turn_is_asked_as_the_first_as_a_small_model_is_in_use(home, model) -> None:
     told = {
         "what is in a?": [reads("a.txt"), {"text": "One line."}],
         "and in b?": [reads("b.txt"), {"text": "Another line."}],
@@ -91,9 +91,8 @@ def test_a_later_turn_is_asked_with_what_was_said_before(home, model) -> None:
     assert [one.role for one in found.examples[6:8]] == ["single", "single"]
     assert {one.role for one in found.examples} == {"single", "planner", "caller", "summarizer"}
     asked, called = texts(model, found.examples)[6]
-    assert (
-        asked.index("what is in a?") < asked.index("a line of a") < asked.index("One line.") < asked.index("and in b")
-    )
+    assert "and in b?" in asked
+    assert "what is in a?" not in asked
     assert '"b.txt"' in called
 
 
@@ -114,7 +113,6 @@ def test_secrets_are_marked_where_they_are_read_and_not_learned_where_they_are_s
     assert len(said) == 4
     assert all(KEY not in text for pair in said for text in pair)
     assert "my key is [redacted]" in said[0][0]
-    assert "It is [redacted]" in said[2][0]  # in the session so far
     assert taken(model, (Options(mode="single"),), keep).examples == found.examples
 
 

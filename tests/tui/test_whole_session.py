@@ -35,7 +35,7 @@ def test_ask_watch_set_a_cap_hit_it_choose_and_go_on_after_a_kill(open_chat: Ope
     terminal = open_chat("--model", NAME)
     terminal.wait(r"step by step ─ embedded")
     terminal.type("What is 17 * 23?\r")
-    terminal.wait(r"tools by name · plan: \d+ of \d+ tools · registered")
+    terminal.wait(r"tools by name, \d+ registered up front")
     terminal.wait(r"► +calculate\(.*17 \* 23")
     terminal.wait(r"√ .*391")
     terminal.wait(r"\$0 · \d+ steps?")

@@ -36,7 +36,7 @@ def welcome_block(version: str, *, first: bool) -> Block:
 def requests_block(files: Sequence[str]) -> Block:
     """Three requests that work in the folder with these files, also with the embedded model."""
     named = next((name for name in files if name.endswith(_TEXTS) and not set(name) & set("/ '\"")), "")
-    first = f"How many words are in {visible_line(named)}?" if named else "What time is it?"
+    first = f"How many words are in {visible_line(named)}?" if named else "What is 15% of 80?"
     requests = (first, "Which files are in this folder?" if files else "How many km are 26 miles?", "What is 17 * 23?")
     return Block(
         "",
