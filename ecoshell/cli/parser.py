@@ -378,8 +378,8 @@ class Interrupted(Exception):
 
 
 def hangups_interrupt() -> AbstractContextManager[None]:
-    """While it lasts, termination and a closed terminal raise KeyboardInterrupt, so that files are closed."""
-    return handling(dict.fromkeys(HANGUPS, interrupt))
+    """While it lasts, termination and a closed terminal do what Ctrl-C does: an event loop ends what was begun."""
+    return handling(dict.fromkeys(HANGUPS, _like_ctrl_c))
 
 
 @contextmanager
@@ -400,6 +400,12 @@ def stopping(stop: Callable[[], object]) -> Generator[None]:
 
     with handling(dict.fromkeys((signal.SIGINT, *HANGUPS), handle)):
         yield
+
+
+def _like_ctrl_c(number: int, frame: FrameType | None) -> None:
+    """Leave it to the handler of Ctrl-C: asyncio's cancels what runs, where an exception would hit any line."""
+    handler = signal.getsignal(signal.SIGINT)
+    (handler if callable(handler) else interrupt)(number, frame)
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -593,7 +593,7 @@ def test_at_the_end_everything_that_was_begun_ends(tmp_path, ending):
         raw.process.send_signal(signal.SIGTERM)
     else:
         raw.process.stdin.close()
-    raw.process.wait(LIMIT_S)
+    assert raw.process.wait(LIMIT_S) == (0 if ending == "the input ends" else 130)
     asyncio.run(_all_gone(tmp_path / "home"))
     assert processes_of(tmp_path / "home") == []
     (turn,) = started(tmp_path, session)

@@ -89,6 +89,8 @@ async def serve(options: Options) -> None:
         transport = _Lines(given, told)
         # `session/close` and `session/resume`, stable in the schema, are among what the SDK calls unstable
         await acp.run_agent(cast("acp.Agent", agent), transport, use_unstable_protocol=True)
+        if (task := asyncio.current_task()) and task.cancelling():  # which the SDK takes for an end of the input
+            raise asyncio.CancelledError
     finally:
         await agent.aclose()
 
