@@ -28,7 +28,7 @@ from ecoshell.paths import make_private, replacement, user_paths
 
 LLAMA = "llama_cpp"
 GET_LLAMA = 'Install it with: pip install "ecoshell[local]"'
-OPENMP_SETTING = "OMP_WAIT_POLICY"
+OPENMP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 _AMX = b"AMX_INT8 = 1"
 """How a llama.cpp built for Intel's matrix unit says so. GCC leaves out half of the unit's configuration, and the first
 prompt would end the process (llama.cpp pull request 26954); without the extra buffers the unit is not used."""
@@ -49,19 +49,19 @@ def llama_library() -> ModuleType:
             _complaints.append(text.decode("utf-8", "replace").strip().rstrip("."))
 
     with _loading:
-        # Threads are to sleep while they wait for one another, unless the user decided otherwise: by default they spin,
-        # which on cores that other programs use too slows generation down twentyfold. OpenMP reads the setting once, as
-        # it is loaded; afterwards it is taken back, so that commands run by tools do not inherit it.
-        undecided = OPENMP_SETTING not in os.environ
-        if undecided:
-            os.environ[OPENMP_SETTING] = "PASSIVE"
+        # Threads wait for one another some 400 times a token of a small model. Unless the user decided otherwise they
+        # spin for ten microseconds, then sleep: only sleeping writes half as fast on a free machine, and spinning on,
+        # as is usual, takes cores from other programs. OpenMP reads this once, as it is loaded; afterwards it is taken
+        # back, so that commands run by tools do not inherit it.
+        settings = {} if OPENMP.keys() & os.environ.keys() else OPENMP
+        os.environ.update(settings)
         try:
             library = import_module("llama_cpp.llama_cpp")
         except ImportError as error:
             raise ModelMissing("Local models need llama-cpp-python, which is not installed.", fix=GET_LLAMA) from error
         finally:
-            if undecided:
-                del os.environ[OPENMP_SETTING]
+            for name in settings:
+                del os.environ[name]
         callback = library.llama_log_callback(keep_complaint)
         _log_callbacks.append(callback)
         library.llama_log_set(callback, ctypes.c_void_p(0))
