@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecoshell.agent.approval import SpendApproval
@@ -374,17 +374,14 @@ class Conversation:
 
     async def _turn(self, asked: Asked, attempts: Attempts, emit: Emit, hearers: list[Emit]) -> Ended:
         """Everything between TurnStarted and what it came to; what is to hear of it is put to the hearers."""
-        deps, memory = self._deps, self.memory
-        history, shown = memory.messages, memory.shown
-        if deps.models.current.model.traits.forgetful:  # each question is its first
-            history, shown = (), Shown(presentation=shown.presentation)
+        deps = self._deps
         self._spending.ending = None
         await attempts.begin()
-        await deps.providers.follow(memory.library, emit)
-        text = asked_text(asked.question, asked.attachments, asked.commands)
-        told_now = await deps.environment.read(deps.models.current.model, deps.user, emit, before=shown.context)
+        await deps.providers.follow(self.memory.library, emit)
+        told_now = await deps.environment.read(
+            deps.models.current.model, deps.user, emit, before=self._remembered[1].context
+        )
         context = "" if told_now is None else told_now.text
-        told = (*history, Message("user", opening_text("", text, context=context)))
         plan = self.plan = await self._planned_for(
             asked.question, context=context
         )  # which hears of what comes meanwhile
@@ -393,33 +390,12 @@ class Conversation:
         if plan.inputs.fault and plan.inputs.fault != self._fault:
             emit(Notice(plan.inputs.fault))
         self._fault = plan.inputs.fault
-        offer = await asyncio.to_thread(make_offer, plan, deps, library=memory.library, shown=shown, told=told)
+        offer, turn_context = await self._beginning(asked, plan, context)
         self.decision = offer.decision
         emit(offer.event())
         for skill in offer.upfront:
             emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
-
-        costs = ""
-        if deps.strategy.branches:
-            from ecoshell.agent.parallel import costs_text  # only parallel plans are told costs
-
-            size = await asyncio.to_thread(deps.workspace.size_of_input, asked.question, asked.attachments)
-            costs = await asyncio.to_thread(lambda: costs_text(plan, deps.profiles.costs(), offer.names, size))
-        beginning = View(
-            path=Path(asked.question),
-            opening=opening_text(offer.listing, text, advice=offer.advice, context=context),
-            along=asked_text("", asked.attachments, asked.commands),
-            attachments=asked.attachments if deps.by_program else (),
-            contexts=memory.contexts,
-            history=history,
-            known=offer.listed,
-            registered=(),
-            presentation=offer.presentation,
-            large=offer.large,
-            searching=deps.strategy.searches,
-        )
-        turn_context = TurnContext(beginning, deps.catalog, base=memory.library, plan=plan, costs=costs)
-        await plan.settle(turn_context.view(beginning.path), offer.names)
+        await plan.settle(turn_context.view(turn_context.beginning.path), offer.names)
         plan.tell(emit, "the question")
         if plan.answer_only:
             emit(Notice(_ANSWER_ONLY))
@@ -439,6 +415,56 @@ class Conversation:
             plan.thinking.drop()  # what was thought last called for no use
         await attempts.end(ended.status)
         return ended
+
+    @property
+    def _remembered(self) -> tuple[tuple[Message, ...], Shown]:
+        """What the model is told of earlier turns, and what it has been shown."""
+        memory = self.memory
+        if self._deps.models.current.model.traits.forgetful:  # each question is its first
+            return (), Shown(presentation=memory.shown.presentation)
+        return memory.messages, memory.shown
+
+    async def _beginning(self, asked: Asked, plan: TurnPlan, context: str) -> tuple[ToolOffer, TurnContext]:
+        """What a turn offers and begins with, under its plan; `context` is what is told of where it works."""
+        deps, (history, shown) = self._deps, self._remembered
+        text = asked_text(asked.question, asked.attachments, asked.commands)
+        told = (*history, Message("user", opening_text("", text, context=context)))
+        library = self.memory.library
+        offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=shown, told=told)
+        costs = ""
+        if deps.strategy.branches:
+            from ecoshell.agent.parallel import costs_text  # only parallel plans are told costs
+
+            size = await asyncio.to_thread(deps.workspace.size_of_input, asked.question, asked.attachments)
+            costs = await asyncio.to_thread(lambda: costs_text(plan, deps.profiles.costs(), offer.names, size))
+        beginning = View(
+            path=Path(asked.question),
+            opening=opening_text(offer.listing, text, advice=offer.advice, context=context),
+            along=asked_text("", asked.attachments, asked.commands),
+            attachments=asked.attachments if deps.by_program else (),
+            contexts=self.memory.contexts,
+            history=history,
+            known=offer.listed,
+            registered=(),
+            presentation=offer.presentation,
+            large=offer.large,
+            searching=deps.strategy.searches,
+        )
+        base = library.including(offer.upfront)
+        return offer, TurnContext(beginning, deps.catalog, base=base, plan=plan, costs=costs)
+
+    async def read_ahead(self) -> None:
+        """Have models of this machine read what the next question is asked after, while it is typed."""
+        models = self._deps.models.current
+        if not any(model.traits.local for model in models.models):
+            return
+        plan = await self._planned_for("")
+        await plan.renew(for_offer=True)
+        _, turn_context = await self._beginning(Asked(""), plan, "")
+        view = turn_context.view(turn_context.beginning.path)
+        for call in models.mode.foresee(view).steps:
+            if call.model.traits.local:
+                await call.model.warm(replace(call.request, role=call.role))
 
     async def foresee(self, question: str, caps: Sequence[CapState] | None = None) -> TurnPlan:
         """The plan of a question that would come now, under these caps or those that stand; spends nothing."""

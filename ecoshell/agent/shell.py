@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -209,6 +209,8 @@ class Shell:
         self.workspace = workspace
         self._commands = commands
         self._conversation: Conversation | None = None
+        self._reading: asyncio.Task[None] | None = None
+        """Of what is read before it is asked for."""
         self._in_order = asyncio.Lock()
         self.past: Sequence[Event] = ()
         """The events of the session from before it was opened here, and what it goes on with."""
@@ -284,6 +286,15 @@ class Shell:
             for model in self.deps.models.current.models:
                 await model.warm()
 
+    def read_ahead(self) -> None:
+        """Begin to have models of this machine read what the next question comes after, while that is typed."""
+        if self.read_only is None and not self.conversation.busy:
+            self._reading = asyncio.create_task(self._read_ahead())
+
+    async def _read_ahead(self) -> None:
+        with suppress(EcoshellError):  # it will be told when it is asked
+            await self.conversation.read_ahead()
+
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
         """One turn; see Conversation.ask. Files and resources of servers that it mentions with `@` go along with it.
 
@@ -293,6 +304,8 @@ class Shell:
         if (unwritable := self.read_only) is not None:
             raise unwritable
         conversation = self.conversation
+        if self._reading is not None:
+            self._reading.cancel()
         if not question.strip():
             raise UsageError("The question is empty.", fix="Type what you would like to know or have done.")
         conversation.require_free()
@@ -485,6 +498,8 @@ class Shell:
         Raises StoreError, once all that is done, where something of the session could not be written and is lost.
         """
         unwritten = None
+        if self._reading is not None:
+            self._reading.cancel()
         if self._conversation is not None:
             await self._conversation.stop()
             unwritten = await self.write_down()

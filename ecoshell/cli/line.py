@@ -63,6 +63,7 @@ async def _chat(options: Options) -> int:
             history = KeptHistory(user_paths().history_file, line_shell.note)
             completer = SlashCompleter(shell.complete, shell.values)
             source.equip(history=history, completer=completer, toolbar=lambda: toolbar_text(line_shell.standing))
+            shell.read_ahead()
         return await line_shell.run()
     finally:
         await shell.aclose()

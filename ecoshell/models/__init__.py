@@ -132,8 +132,9 @@ class Reply:
 class Model(Protocol):
     """A model. `stream` yields deltas and, last, the reply; closing the iterator cancels the call between tokens.
 
-    One that is slow to load may also have `async warm()`, which begins to and returns at once, and `loaded`, whether
-    counting is quick by now; one that shares what others use, `discard()`, which lets go of that without waiting.
+    One that is slow to load may also have `async warm(ahead)`, which begins to and returns at once, and `loaded`,
+    whether counting is quick by now; `ahead` is a request that may come, or None. One that shares what others use may
+    have `discard()`, which lets go of that without waiting.
 
     Raises ModelMissing, ModelUnavailable or ModelBroken.
     """

@@ -283,6 +283,11 @@ class Engine:
             self._cache.extend(slot, [token])
         progress.cut = True
 
+    def read(self, prompt: Sequence[int], progress: Progress, owner: CacheOwner) -> None:
+        """Have a prompt read by the time it is wanted; what was read when it is cancelled stays. See `generate`."""
+        self._check_fits(len(prompt) + 1)
+        self._evaluate(prompt, ANSWER_ROOM, progress, owner)
+
     def score(self, prefix: Sequence[int], pairs: Sequence[Pair], progress: Progress, owner: CacheOwner) -> list[float]:
         """Natural-log probability of each pair's second part after `prefix` and the pair's first part.
 

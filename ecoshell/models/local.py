@@ -63,6 +63,8 @@ class LocalModel:
                 runtime = _running[key] = _Runtime(path, self._options)
             runtime.users[self._adapter] += 1
         self._runtime = runtime
+        self._ahead = Progress()
+        """Of what is read before it is asked for."""
         self._closed = False
 
     @property
@@ -88,9 +90,19 @@ class LocalModel:
         """Whether the tokenizer is at hand."""
         return self._runtime.loaded_vocabulary is not None
 
-    async def warm(self) -> None:
-        """Begin to load tokenizer and weights on the model's thread; a file that cannot be used says so when asked."""
-        loading = asyncio.get_running_loop().run_in_executor(self._runtime.worker, self._runtime.engine)
+    async def warm(self, ahead: Request | None = None) -> None:
+        """Begin to load tokenizer and weights on the model's thread; a file that cannot be used says so when asked.
+
+        What is expected to be asked is read then, until something is.
+        """
+        progress = self._ahead
+
+        def work() -> None:
+            engine = self._runtime.engine()
+            if ahead is not None:
+                engine.read(self._prompt(ahead), progress, CacheOwner(ahead.role, self._adapter))
+
+        loading = asyncio.get_running_loop().run_in_executor(self._runtime.worker, work)
         loading.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def size(self, request: Request) -> PromptSize:
@@ -129,6 +141,7 @@ class LocalModel:
             loop.call_soon_threadsafe(feed.put_nowait, replace(piece, usage=progress.usage()))
 
         progress.moved = lambda: say(Delta(""))
+        self._ahead.stop.set()
         work = loop.run_in_executor(self._runtime.worker, self._generate, request, progress, say)
         work.add_done_callback(lambda _: feed.put_nowait(None))
         try:
@@ -151,6 +164,7 @@ class LocalModel:
             logprobs = self._runtime.engine().score(prefix, pairs, progress, CacheOwner(request.role, self._adapter))
             return Scores(tuple(logprobs), progress.usage())
 
+        self._ahead.stop.set()
         work = asyncio.get_running_loop().run_in_executor(self._runtime.worker, on_thread)
         try:
             return await asyncio.shield(work)
@@ -167,6 +181,7 @@ class LocalModel:
         if self._closed:
             return None
         self._closed = True
+        self._ahead.stop.set()
         return self._runtime.worker.submit(self._runtime.leave, self._adapter)
 
     # -- on the model's thread

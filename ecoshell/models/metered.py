@@ -80,10 +80,13 @@ class MeteredModel:
         """Tokens of a plain text."""
         return self._model.count(text)
 
-    async def warm(self) -> None:
-        """Have a model that is slow to load begin to; returns at once."""
+    async def warm(self, ahead: Request | None = None) -> None:
+        """Have a model that is slow to load begin to, and one of this machine read what may be asked; returns at once.
+
+        Nothing is reserved: a model of this machine costs nothing, and counts what it has read when it is asked.
+        """
         if warm := getattr(self._model, "warm", None):
-            await warm()
+            await warm(ahead and replace(ahead, messages=masked(ahead.messages)))
 
     async def aclose(self) -> None:
         """Let the model go."""

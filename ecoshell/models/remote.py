@@ -274,7 +274,7 @@ class RemoteModel:
             raise ModelMissing(message, fix=self._keys.how_to_give(self._provider), billed=False, key=True)
         return key or _NO_KEY
 
-    async def warm(self) -> None:
+    async def warm(self, ahead: Request | None = None) -> None:
         """Have litellm, the tokenizer and what reads replies loaded by the time they are needed; returns at once."""
         self._counter.start()
         asyncio.get_running_loop().run_in_executor(None, load_readers)

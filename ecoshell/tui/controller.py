@@ -232,6 +232,7 @@ class ChatController:
             await self.shell.warm()
             for name in _ANSWERS_NEED:
                 await asyncio.to_thread(import_module, name)
+            self.shell.read_ahead()
 
     async def look(self) -> None:
         """Ask the shell where it stands, and show it."""

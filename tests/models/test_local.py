@@ -95,6 +95,22 @@ async def test_prompts_that_take_turns_each_keep_their_prefix(model):
         assert usage.cached == usage.input - 1
 
 
+async def test_what_may_be_asked_is_read_ahead_and_what_it_shares_with_what_is_asked_is_not_read_again(model):
+    begun = "Name three colours and say why each of them is a colour that people like. "
+    await model.warm(asking(begun))
+    await asyncio.get_running_loop().run_in_executor(model._runtime.worker, int)  # it has been read
+    usage = usage_of(await reply_of(model, asking(f"{begun} Then name a fourth.")))
+    assert 0 < usage.input - usage.cached < 16 < usage.cached
+
+
+async def test_a_question_does_not_wait_for_what_is_read_ahead(model):
+    long = "A long story of colours. " * 100
+    await model.warm(asking(long))
+    assert usage_of(await reply_of(model, asking("Name three colours."))).output > 0
+    rest = usage_of(await reply_of(model, asking(long)))
+    assert rest.input - rest.cached > rest.input / 2
+
+
 async def test_a_cached_prefix_does_not_change_the_answer(model):
     request = asking("Name three colours.")
     fresh = await reply_of(model, request)
@@ -331,3 +347,21 @@ def test_a_model_in_several_parts_is_as_large_as_all_of_them(tmp_path):
     alone = tmp_path / "alone.gguf"
     alone.write_bytes((tmp_path / "big-00002-of-00002.gguf").read_bytes()[:1000])
     assert LocalModel(alone).traits.small
+
+
+OPENMP = """
+import os
+from ecoshell.models.llama import OPENMP, llama_library
+llama_library()
+print({name: os.environ.get(name) for name in OPENMP})
+"""
+
+
+@pytest.mark.parametrize("given", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}])
+def test_how_threads_wait_is_set_for_llama_alone_and_a_users_choice_stays(given):
+    environ = {name: text for name, text in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    environ |= {"OMP_DISPLAY_ENV": "VERBOSE", **given}
+    done = subprocess.run([sys.executable, "-c", OPENMP], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str({"OMP_WAIT_POLICY": given.get("OMP_WAIT_POLICY"), "GOMP_SPINCOUNT": None})
+    if "GOMP_SPINCOUNT" in done.stderr:  # a llama.cpp that uses GNU's OpenMP
+        assert ("GOMP_SPINCOUNT = '1000'" in done.stderr) == (not given)

@@ -107,6 +107,7 @@ class FakeShell:
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     closed: bool = False
     warmed: int = 0
+    ahead: int = 0
     read_only: StoreError | None = None
     ran: list[str] = field(default_factory=list)
     marks: list[CallMarked] = field(default_factory=list)
@@ -153,6 +154,9 @@ class FakeShell:
 
     async def warm(self) -> None:
         self.warmed += 1
+
+    def read_ahead(self) -> None:
+        self.ahead += 1
 
     async def stop(self) -> None:
         self.stopped.set()

@@ -97,6 +97,18 @@ async def test_a_session_that_goes_on_tells_what_was_said_before_and_is_not_intr
         assert "tiny answers." not in seen(app)
 
 
+async def test_the_first_letter_loads_the_model_and_has_it_read_what_a_question_comes_after(make_app):
+    shell = FakeShell()
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, app)
+        assert (shell.warmed, shell.ahead) == (0, 0)
+        await pilot.press("h")
+        await eventually(pilot, lambda: shell.ahead)
+        await pilot.press("o", "w")
+        assert (shell.warmed, shell.ahead) == (1, 1)
+
+
 async def test_a_question_is_asked_and_its_events_are_told_in_order(make_app):
     shell = FakeShell()
     app = make_app(shell)

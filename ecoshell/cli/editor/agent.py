@@ -353,6 +353,7 @@ class EditorSession:
                 commands.append(schema.AvailableCommand(name=name, description=about, input=hint))
         kind = "available_commands_update"
         await self._tell([schema.AvailableCommandsUpdate(session_update=kind, available_commands=commands)])
+        self._shell.read_ahead()
 
     async def replay(self, *, briefly: bool = False) -> None:
         """Tell all that has happened in the session before, or `briefly` what it goes on with, which comes last."""
