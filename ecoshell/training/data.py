@@ -24,7 +24,7 @@ from ecoshell.agent import Approval, NonInteractive
 from ecoshell.api import Agent
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import ApprovalWanted, CallFinished, CallStarted
-from ecoshell.messages import TOOL_REGISTER, Attachment, Call, Usage
+from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Attachment, Call, ToolDocument, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request
 from ecoshell.models.local import LocalModel
 from ecoshell.models.replying import Quoting
@@ -505,6 +505,8 @@ class _Gold:
         self._local, self._task = local, task
         self._made = 0
         self.examples: list[Example] = []
+        self.documents: tuple[ToolDocument, ...] = ()
+        """Of the tools that it might call."""
         self._returned: list[tuple[str, Mapping[str, Any], str]] = []
 
     def returned(self, name: str, arguments: Mapping[str, Any], observation: str) -> None:
@@ -535,6 +537,7 @@ class _Gold:
                 break
             await asyncio.sleep(0)
         text, call = self._said(request)
+        self.documents = request.callable_now
         self._made += call is not None and call.name != TOOL_REGISTER
         said = text if call else Quoting(request).shortened(text)
         self.examples.append(Example(request.role, *self._local.exchange(request, said, call)))
@@ -592,6 +595,24 @@ async def play(
 
     `past` puts the session that the task goes on with into a home, for a workspace, and gives its id.
     """
+    gold = await _served(task, local, options, tools, past)
+    return gold.examples if gold else []
+
+
+async def observed(task: Task, local: LocalModel) -> tuple[tuple[ToolDocument, ...], list[str]] | None:
+    """The tools with which the shell serves the task, and what its calls return; None where it fails."""
+    gold = await _served(task, local, _PLAIN, ("?*",), lambda home, workspace: None)
+    return gold and (tuple([one for one in gold.documents if one.name not in META_TOOLS]), gold.seen)
+
+
+async def _served(
+    task: Task,
+    local: LocalModel,
+    options: Options,
+    tools: Sequence[Tool | str],
+    past: Callable[[Path, Path], str | None],
+) -> _Gold | None:
+    """The model that has served the task; None where it fails."""
     gold = _Gold(local, task)
     with tempfile.TemporaryDirectory() as folder:
         home, workspace = Path(folder) / "home", Path(folder) / "project"
@@ -613,7 +634,7 @@ async def play(
                     if isinstance(event, CallFinished):
                         gold.returned(*called[event.id], event.observation)
             served = len(gold.seen) == len(task.steps) and agent.outcome.answer == task.answer(gold.seen)
-    return gold.examples if served else []
+    return gold if served else None
 
 
 def examples(

@@ -509,6 +509,8 @@ def test_a_line_that_is_wrong_is_named_with_what_is_wrong(tmp_path, wrong, told)
         (("--tokens", "--data", "DATA", "--out", "x.jsonl"), "both modes are counted"),
         (("--tokens", "--data", "DATA", "--model", "nobody/knows"), "price of nobody/knows is not known"),
         (("--convert", "toolbench", "a", "b"), "'toolbench' cannot be converted"),
+        (("--convert", "generated", "many", "b"), "many is no number of tasks"),
+        (("--convert", "generated", "0", "b"), "0 is no number of tasks"),
     ],
 )
 def test_what_cannot_be_done_is_refused(data, arguments, told):
@@ -546,6 +548,26 @@ def test_conversations_become_trajectories_with_their_parameters_named(tmp_path,
     assert one.tools[0].parameters["properties"]["size"] == {"type": "number"}
     assert one.tools[0].parameters["type"] == "object"
     assert printed(capsys, "--data", tmp_path / "out.jsonl", "--model", "gold")["rouge_l"] == 100
+
+
+def test_tasks_that_training_holds_back_are_played_and_become_trajectories(tmp_path, capsys, embedded_model):
+    out = tmp_path / "held.jsonl"
+    assert bench("--convert", "generated", "6", out) == 0
+    found = read_trajectories(out)
+    steps = [step for one in found for step in one.steps if step.decision == "call"]
+    assert capsys.readouterr().out == f"{out}: {len(steps) + len(found)} steps of {len(found)} tasks.\n"
+    assert {"read_file", "run_command", "calculate"} < found[0].names
+    assert len(steps) > 3
+    assert all(step.thought and step.observation for step in steps)
+    assert printed(capsys, "--data", out, "--model", "gold")["argument_f1"] == 100
+
+
+def test_models_of_this_machine_are_shown_tools_as_the_shell_shows_them(tmp_path):
+    (one,) = read_trajectories(written(tmp_path / "one.jsonl", task("a")))
+    view = view_of(one, 0, direct=True)
+    assert view.presentation.name == "direct"
+    assert "forecast" not in view.opening
+    assert {"forecast", "clock"} < {tool.name for tool in view.presentation.array(view.registered)}
 
 
 @pytest.mark.parametrize("made", ["sort(open('a'))", "sort(", "sort('a', 'b')", "sort"])

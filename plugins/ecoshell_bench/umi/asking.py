@@ -19,7 +19,7 @@ from ecoshell.assembly import load_settings, open_ledger, roles_of
 from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.budget import SCOPES, Amount, parse_amount
 from ecoshell.budget.gate import Gate
-from ecoshell.catalog import PLAIN, Catalog
+from ecoshell.catalog import PLAIN, Catalog, presentation_of
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import CallBroken, ModelBroken, ToolError, UsageError
 from ecoshell.events import BudgetSettled, Event
@@ -147,8 +147,9 @@ class ModelUnderTest(ConfiguredModelFactory):
             self._ranker = Ranker(self._catalog.documents)
             self._task = trajectory
         who = self._setup
-        mode = (await asyncio.to_thread(lambda: self.make(who.model, who.mode, roles=who.roles))).mode
-        view, settled, started = view_of(trajectory, number), list[BudgetSettled](), time.monotonic()
+        models = await asyncio.to_thread(lambda: self.make(who.model, who.mode, roles=who.roles))
+        direct = models.calls_undeclared and not models.registers_freely
+        view, settled, started = view_of(trajectory, number, direct=direct), list[BudgetSettled](), time.monotonic()
 
         def emit(event: Event) -> None:
             if isinstance(event, BudgetSettled):
@@ -156,7 +157,7 @@ class ModelUnderTest(ConfiguredModelFactory):
 
         error = ""
         try:
-            prediction = predicted(await mode.think(view, emit), view.path)
+            prediction = predicted(await models.mode.think(view, emit), view.path)
         except CallBroken as broken:  # the decision was to call, and the call counts as it was written
             prediction, error = Prediction("call", broken.tool, broken.arguments), broken.message
         except ModelBroken as broken:
@@ -188,15 +189,19 @@ class ModelUnderTest(ConfiguredModelFactory):
         return self._made[name]
 
 
-def view_of(trajectory: Trajectory, number: int) -> View:
-    """What a mode sees before the step with this number: the reference's own steps, and every tool registered."""
+def view_of(trajectory: Trajectory, number: int, *, direct: bool = False) -> View:
+    """What a mode sees before the step with this number: the reference's own steps, and every tool registered.
+
+    With `direct` tools are put before it as they are before models on this machine.
+    """
     path = Path(trajectory.query)
     for place, step in enumerate(trajectory.steps[:number]):
         seen = Observation(step.observation, ok=not unwrapped(step.observation)[1])
         path = path.then(Step(step.thought, Call(step.tool, step.arguments, f"r{place}"), seen))
     names = tuple(tool.name for tool in trajectory.tools)
-    opening = opening_text(PLAIN.opening(names, trajectory.tools), trajectory.query)
-    return View(path, opening, (), names, trajectory.tools, PLAIN)
+    way = (presentation_of("direct", names, registers=False) if direct else None) or PLAIN
+    opening = opening_text(way.opening(names, trajectory.tools), trajectory.query)
+    return View(path, opening, (), names, trajectory.tools, way)
 
 
 def predicted(thought: Thought, path: Path) -> Prediction:

@@ -5,9 +5,11 @@ multi-turn ones of BFCL. Some of their tasks are held back for measuring; what l
 """
 
 import ast
+import asyncio
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -24,8 +26,9 @@ from ecoshell_bench.reading import Filled, Text, read_runs, read_tools
 Decision = Literal["call", "finish", "give_up"]
 Split = Literal["held", "rest", "all"]
 SPLITS: tuple[Split, ...] = get_args(Split)
-Kind = Literal["livemcp", "bfcl"]
-BESIDE: Mapping[Kind, str] = {"livemcp": "tools_flat.jsonl", "bfcl": "multi_turn_func_doc"}
+Kind = Literal["livemcp", "bfcl", "generated"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+_BESIDE = {"livemcp": "tools_flat.jsonl", "bfcl": "multi_turn_func_doc"}
 """Where a data set's tool documents are, beside its runs: a file, or a folder of files."""
 _JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
 """BFCL writes some types as Python calls them."""
@@ -122,11 +125,15 @@ def read_trajectories(path: Path, split: Split = "all") -> list[Trajectory]:
 
 
 def convert(kind: Kind, runs: Path, documents: Path | None, pool: int) -> list[Trajectory]:
-    """The trajectories of a file of recorded runs; raises UsageError, which names the line.
+    """The trajectories of a file of recorded runs, or of so many generated tasks; UsageError names the line.
 
     `pool` is the least number of tools that a task of LiveMCPBench has; a run of BFCL says which it had.
     """
-    place = documents or runs.parent / BESIDE[kind]
+    if kind == "generated":
+        if not str(runs).isdecimal() or int(str(runs)) == 0:
+            raise UsageError(f"{runs} is no number of tasks.", fix="Such as: --convert generated 100 held.jsonl")
+        return asyncio.run(_of_generated(int(str(runs))))
+    place = documents or runs.parent / _BESIDE[kind]
     return _of_livemcp(runs, place, pool) if kind == "livemcp" else _of_bfcl(runs, place)
 
 
@@ -160,6 +167,29 @@ def _of_livemcp(path: Path, documents: Path, pool: int) -> list[Trajectory]:
             steps.append(ReferenceStep(step.thought, "call", step.tool, given, step.observation))
         found.append(Trajectory(run.id, tools, run.query, (*steps, _FINISH), run.answer))
     return found
+
+
+async def _of_generated(count: int) -> list[Trajectory]:
+    """Of so many tasks that `train umi` holds back, those that have no attachment and no refused call."""
+    from ecoshell.models.embedded import embedded_path
+    from ecoshell.models.local import LocalModel
+    from ecoshell.training.data import generate, observed
+
+    found: dict[str, Trajectory] = {}
+    async with aclosing(LocalModel(embedded_path())) as local:
+        for task in generate(count, 0, "held"):
+            if task.attachments or task.refused:
+                continue
+            if (seen := await observed(replace(task, drafted=False), local)) is None:
+                continue
+            tools, returned = seen
+            steps = [
+                ReferenceStep(step.rationale, "call", step.call.name, dict(step.call.arguments), observation)
+                for step, observation in zip(task.steps, returned, strict=True)
+            ]
+            end = (*steps, _FINISH)
+            found[task.digest] = Trajectory(task.digest, tools, task.request, end, task.answer(returned))
+    return list(found.values())
 
 
 def _of_bfcl(path: Path, folder: Path) -> list[Trajectory]:

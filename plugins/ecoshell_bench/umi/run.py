@@ -18,7 +18,7 @@ from ecoshell_bench.printing import note, progress, show, show_record
 from ecoshell_bench.results import ResultsFile, known_sum
 from ecoshell_bench.umi.asking import Answered, Asked, ModelSetup, ask_all
 from ecoshell_bench.umi.metrics import as_record, gold, score_step, summarise
-from ecoshell_bench.umi.reference import BESIDE, convert, read_trajectories, write
+from ecoshell_bench.umi.reference import KINDS, convert, read_trajectories, write
 
 GOLD = "gold"
 
@@ -27,8 +27,8 @@ def run(args: argparse.Namespace) -> int:
     """Measure, count tokens, or convert; raises UsageError and EcoshellError."""
     if args.convert is not None:
         kind, runs, out = args.convert
-        if kind not in BESIDE:
-            raise UsageError(f"Runs of {kind!r} cannot be converted.", fix=f"Choose of {', '.join(BESIDE)}.")
+        if kind not in KINDS:
+            raise UsageError(f"Runs of {kind!r} cannot be converted.", fix=f"Choose of {', '.join(KINDS)}.")
         trajectories = convert(kind, Path(runs), args.documents, args.pool)
         write(trajectories, Path(out))
         steps = sum(len(one.steps) for one in trajectories)
