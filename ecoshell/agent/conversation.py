@@ -378,9 +378,7 @@ class Conversation:
         self._spending.ending = None
         await attempts.begin()
         await deps.providers.follow(self.memory.library, emit)
-        told_now = await deps.environment.read(
-            deps.models.current.model, deps.user, emit, before=self._remembered[1].context
-        )
+        told_now = await deps.environment.read(deps.models.current.model, deps.user, emit, before=self._shown.context)
         context = "" if told_now is None else told_now.text
         plan = self.plan = await self._planned_for(
             asked.question, context=context
@@ -417,20 +415,22 @@ class Conversation:
         return ended
 
     @property
-    def _remembered(self) -> tuple[tuple[Message, ...], Shown]:
-        """What the model is told of earlier turns, and what it has been shown."""
-        memory = self.memory
-        if self._deps.models.current.model.traits.forgetful:  # each question is its first
-            return (), Shown(presentation=memory.shown.presentation)
-        return memory.messages, memory.shown
+    def _shown(self) -> Shown:
+        """What the model has been shown before this question, which is the first to one that is told of no others."""
+        shown = self.memory.shown
+        return Shown(presentation=shown.presentation) if self._forgetful else shown
+
+    @property
+    def _forgetful(self) -> bool:
+        return self._deps.models.current.model.traits.forgetful
 
     async def _beginning(self, asked: Asked, plan: TurnPlan, context: str) -> tuple[ToolOffer, TurnContext]:
         """What a turn offers and begins with, under its plan; `context` is what is told of where it works."""
-        deps, (history, shown) = self._deps, self._remembered
+        deps, history = self._deps, () if self._forgetful else self.memory.messages
         text = asked_text(asked.question, asked.attachments, asked.commands)
         told = (*history, Message("user", opening_text("", text, context=context)))
         library = self.memory.library
-        offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=shown, told=told)
+        offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=self._shown, told=told)
         costs = ""
         if deps.strategy.branches:
             from ecoshell.agent.parallel import costs_text  # only parallel plans are told costs

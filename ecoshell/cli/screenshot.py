@@ -7,8 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from textual.widgets import TextArea
-
 from ecoshell.agent import UserInterface
 from ecoshell.assembly.viewing import assemble_view
 from ecoshell.cli.parser import options_from
@@ -17,6 +15,7 @@ from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.sessions.export import write_new
 from ecoshell.tui.app import ChatApp
+from ecoshell.tui.prompt.prompt import Prompt
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell
@@ -69,8 +68,7 @@ async def _picture(options: Options, size: tuple[int, int]) -> str:
             paths.draft_file = Path(folder) / "draft.txt"  # what was not sent yet is not for a picture
             app = ChatApp(options, build=build, paths=paths)
             async with app.run_test(size=size) as pilot:
-                for area in app.chat.query(TextArea):
-                    area.cursor_blink = False  # a picture does not depend on the moment it is taken
+                app.chat.query_one(Prompt).cursor_blink = False  # a picture does not depend on the moment it is taken
                 before = ""
                 for _ in range(_LOOKS):
                     await pilot.pause(_BETWEEN_LOOKS)

@@ -63,8 +63,6 @@ class LocalModel:
                 runtime = _running[key] = _Runtime(path, self._options)
             runtime.users[self._adapter] += 1
         self._runtime = runtime
-        self._ahead = Progress()
-        """Of what is read before it is asked for."""
         self._closed = False
 
     @property
@@ -93,9 +91,9 @@ class LocalModel:
     async def warm(self, ahead: Request | None = None) -> None:
         """Begin to load tokenizer and weights on the model's thread; a file that cannot be used says so when asked.
 
-        What is expected to be asked is read then, until something is.
+        What is expected to be asked is read then, until a model of the same file is asked anything.
         """
-        progress = self._ahead
+        progress = self._runtime.ahead
 
         def work() -> None:
             engine = self._runtime.engine()
@@ -141,7 +139,7 @@ class LocalModel:
             loop.call_soon_threadsafe(feed.put_nowait, replace(piece, usage=progress.usage()))
 
         progress.moved = lambda: say(Delta(""))
-        self._ahead.stop.set()
+        self._runtime.read_no_further()
         work = loop.run_in_executor(self._runtime.worker, self._generate, request, progress, say)
         work.add_done_callback(lambda _: feed.put_nowait(None))
         try:
@@ -164,7 +162,7 @@ class LocalModel:
             logprobs = self._runtime.engine().score(prefix, pairs, progress, CacheOwner(request.role, self._adapter))
             return Scores(tuple(logprobs), progress.usage())
 
-        self._ahead.stop.set()
+        self._runtime.read_no_further()
         work = asyncio.get_running_loop().run_in_executor(self._runtime.worker, on_thread)
         try:
             return await asyncio.shield(work)
@@ -181,7 +179,7 @@ class LocalModel:
         if self._closed:
             return None
         self._closed = True
-        self._ahead.stop.set()
+        self._runtime.read_no_further()
         return self._runtime.worker.submit(self._runtime.leave, self._adapter)
 
     # -- on the model's thread
@@ -293,6 +291,13 @@ class _Runtime:
         self.loaded_vocabulary: Vocabulary | None = None
         self.loaded_engine: Engine | None = None
         self._template: ChatTemplate | None = None
+        self.ahead = Progress()
+        """Of what is read before it is asked for."""
+
+    def read_no_further(self) -> None:
+        """Let what is asked go before what is read ahead."""
+        self.ahead.stop.set()
+        self.ahead = Progress()
 
     def vocabulary(self) -> Vocabulary:
         """The tokenizer, loaded when first needed."""

@@ -105,10 +105,17 @@ async def test_what_may_be_asked_is_read_ahead_and_what_it_shares_with_what_is_a
 
 async def test_a_question_does_not_wait_for_what_is_read_ahead(model):
     long = "A long story of colours. " * 100
+    other = LocalModel(embedded_path(), options=EngineOptions(context=2048))  # of another session, say
     await model.warm(asking(long))
-    assert usage_of(await reply_of(model, asking("Name three colours."))).output > 0
+    assert usage_of(await reply_of(other, asking("Name three colours."))).output > 0
+    await other.aclose()
     rest = usage_of(await reply_of(model, asking(long)))
     assert rest.input - rest.cached > rest.input / 2
+
+
+async def test_what_may_be_asked_next_is_read_ahead_after_an_answer_too(model):
+    await reply_of(model, asking("Name three colours."))
+    await test_what_may_be_asked_is_read_ahead_and_what_it_shares_with_what_is_asked_is_not_read_again(model)
 
 
 async def test_a_cached_prefix_does_not_change_the_answer(model):

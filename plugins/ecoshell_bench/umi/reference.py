@@ -1,7 +1,8 @@
 """Reference trajectories: what was decided at each step, with which tools, and what came back.
 
-They are read from a file of ecoshell's own form (docs/bench-umi.md), or made of recorded runs: LiveMCPBench's, and the
-multi-turn ones of BFCL. Some of their tasks are held back for measuring; what learns from trajectories takes the rest.
+They are read from a file of ecoshell's own form (docs/bench-umi.md), made of recorded runs (LiveMCPBench's, and the
+multi-turn ones of BFCL), or of generated tasks that the shell plays. Some of their tasks are held back for measuring;
+what learns from trajectories takes the rest.
 """
 
 import ast
