@@ -24,14 +24,14 @@ from ecoshell.agent import Approval, NonInteractive
 from ecoshell.api import Agent
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import ApprovalWanted, CallFinished, CallStarted
-from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Attachment, Call, ToolDocument, Usage
+from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Attachment, Call, Observation, ToolDocument, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request
 from ecoshell.models.local import LocalModel
 from ecoshell.models.replying import Quoting
 from ecoshell.options import Options
 from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.planning.catp.tpl import render
-from ecoshell.tools import Tool
+from ecoshell.tools import Limits, Tool
 from ecoshell.training import worlds
 from ecoshell.training.worlds import Made, Split, World, frames, here, matched, nothing, only, step, whole
 
@@ -573,6 +573,30 @@ _BEHIND = 10_000
 _PLAIN = Options(mode="single")
 
 
+_LONGEST = Limits(characters=10_000_000)
+"""What was returned is cut already."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """A tool that does nothing, and returns what it returned when the call was made."""
+
+    document: ToolDocument
+    waiting: list[tuple[Call, tuple[str, bool]]]
+    """The calls that are to come, and what they returned; all tools of a turn share it."""
+    effects = frozenset[Any]()
+    price_nano = 0
+    limits = _LONGEST
+
+    async def run(self, arguments: Mapping[str, Any]) -> Observation:
+        """What was returned then; a call that is not the next one was never made."""
+        call, (seen, ok) = self.waiting[0] if self.waiting else (Call(""), ("", False))
+        if call.name != self.document.name or call.arguments != arguments:
+            return Observation("This call was not made.", ok=False)
+        del self.waiting[0]
+        return Observation(seen, ok=ok)
+
+
 @dataclass(frozen=True, slots=True)
 class _Person(NonInteractive):
     """Says the same to whatever is asked."""
@@ -597,6 +621,25 @@ async def play(
     """
     gold = await _served(task, local, options, tools, past)
     return gold.examples if gold else []
+
+
+async def replayed(
+    task: Task,
+    observations: Sequence[tuple[str, bool]],
+    documents: Sequence[ToolDocument | str],
+    local: LocalModel,
+    options: Options,
+    *,
+    past: Callable[[Path, Path], str | None] = lambda home, workspace: None,
+) -> list[Example]:
+    """As `play`, with tools that run nothing: each call returns what it returned once, and whether that was well.
+
+    A pattern among the documents stands for tools of the shell.
+    """
+    waiting = [*zip((step.call for step in task.steps), observations, strict=True)]
+    tools = [one if isinstance(one, str) else _Recorded(one, waiting) for one in documents]
+    said = await play(task, local, options, tools=tools, past=past)
+    return [] if waiting else said
 
 
 async def observed(task: Task, local: LocalModel) -> tuple[tuple[ToolDocument, ...], list[str]] | None:

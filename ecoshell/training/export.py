@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.models.gguf import TRAINED_FOR, header
+from ecoshell.models.gguf import TRAINED_FOR, header, tensor_shapes
 from ecoshell.models.llama import Vocabulary
 from ecoshell.paths import remedy, replacement
 
@@ -35,6 +35,7 @@ _SAMPLES = (
     "def f(x):\n\treturn  x ** 2   # ok\n\n\n",
     "Grüße aus Köln – ¿qué tal? «déjà vu» 日本語 привет 👍🏽",
 )
+_WRITTEN = "Name a file that ecoshell train umi wrote for this base, with its --rank."
 _BLOCK = 32
 """Numbers that share a scale in Q8_0."""
 
@@ -74,6 +75,26 @@ def write_adapter(trained: Mapping[str, Any], base: Path, file: Path, *, alpha: 
                 narrow = numpy.ascontiguousarray(matrix, dtype=numpy.float16)
                 writer.add_tensor(f"blk.{layer}.{name}.weight.lora_{part}", narrow)
     _write(writer, file)
+
+
+def read_adapter(base: Path, file: Path, rank: int) -> dict[str, Any]:
+    """The matrices that `write_adapter` has written, as it takes them; raises UsageError where they are not such."""
+    gguf, shape = import_module("gguf"), architecture(base)
+    try:
+        tensors = {one.name: one.data.copy() for one in gguf.GGUFReader(file).tensors}
+    except (OSError, ValueError, IndexError) as error:
+        raise UsageError(f"{file} cannot be read as an adapter: {error}.", fix=_WRITTEN) from error
+    numbers, found = tensor_shapes(base), dict[str, Any]()
+    for layer in range(shape["layers"]):
+        for module, name in MODULES.items():
+            columns, rows = numbers[f"blk.{layer}.{name}.weight"]
+            for part, wanted in (("a", (rank, columns)), ("b", (rows, rank))):
+                matrix = tensors.get(f"blk.{layer}.{name}.weight.lora_{part}")
+                if matrix is None or matrix.shape != wanted:
+                    raise UsageError(f"{file} is no adapter of rank {rank} for {base.name}.", fix=_WRITTEN)
+                apart = part == "b" and name in shape
+                found[f"layers.{layer}.{module}.{part}"] = _half_apart(matrix, shape[name]) if apart else matrix
+    return found
 
 
 def write_base(folder: Path, file: Path) -> None:
@@ -187,3 +208,9 @@ def _side_by_side(matrix: Any, heads: int) -> Any:
     """Rows that transformers has half a head apart, as llama.cpp has them."""
     rows, columns = matrix.shape
     return matrix.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+
+
+def _half_apart(matrix: Any, heads: int) -> Any:
+    """Rows that llama.cpp has side by side, as transformers has them."""
+    rows, columns = matrix.shape
+    return matrix.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)

@@ -3,13 +3,32 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 
 from ecoshell.errors import UsageError
 
 T = TypeVar("T")
+
+
+def _says_something(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is empty")
+    return text
+
+
+def as_text(value: object) -> str:
+    """A text as it is, nothing as none, and what is not a text as the JSON it is."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+Filled = Annotated[str, AfterValidator(_says_something)]
+"""A text that says something."""
+Text = Annotated[str, BeforeValidator(as_text)]
+"""A text that may be empty or null; what is not a text is taken as the JSON it is."""
 
 
 def read_objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from ecoshell import secrecy
 from ecoshell.assembly import load_settings, open_store, sources_of
@@ -30,7 +30,7 @@ from ecoshell.events import (
     from_json,
     to_json,
 )
-from ecoshell.messages import Call, Observation, ToolDocument
+from ecoshell.messages import Call, ToolDocument
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import LOCAL
@@ -39,14 +39,11 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.planning.btp.redaction import redacted_value
 from ecoshell.secrecy import environ, masked
 from ecoshell.sessions import SessionStore
-from ecoshell.tools import Limits
 from ecoshell.tools.workspace import Workspace, workspace_folder
-from ecoshell.training.data import Example, Step, Task, play, played
+from ecoshell.training.data import Example, Step, Task, played, replayed
 
 _ALL = 1_000_000
 """Sessions, more than anybody has."""
-_LONGEST = Limits(characters=10_000_000)
-"""What was returned is cut already."""
 
 
 @dataclass(slots=True)
@@ -195,8 +192,6 @@ def _learnable(clean: Sequence[Event], before: Sequence[Event]) -> _Turn:
 async def _play(
     turn: _Turn, documents: Mapping[str, ToolDocument], local: LocalModel, options: Options
 ) -> list[Example]:
-    waiting = [*zip((step.call for step in turn.task.steps), turn.observations, strict=True)]
-
     def past(home: Path, workspace: Path) -> str | None:
         if not turn.past:
             return None
@@ -207,9 +202,8 @@ async def _play(
             store.append(session, events)
         return session
 
-    tools = [_Recorded(document, waiting) for document in documents.values()]
-    said = await play(turn.task, local, options, tools=tools, past=past)
-    return [] if waiting else said
+    seen = [(text, True) for text in turn.observations]
+    return await replayed(turn.task, seen, [*documents.values()], local, options, past=past)
 
 
 def _moved(event: Event, workspace: str) -> Event:
@@ -221,23 +215,3 @@ def _moved(event: Event, workspace: str) -> Event:
             return replace(event, roles=())
         case _:
             return event
-
-
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    """A tool that does nothing, and returns what it returned when the call was made."""
-
-    document: ToolDocument
-    waiting: list[tuple[Call, str]]
-    """The calls that are to come, and what they returned; all tools of a turn share it."""
-    effects = frozenset[Any]()
-    price_nano = 0
-    limits = _LONGEST
-
-    async def run(self, arguments: Mapping[str, Any]) -> Observation:
-        """What was returned then; a call that is not the next one was never made."""
-        call, seen = self.waiting[0] if self.waiting else (Call(""), "")
-        if call.name != self.document.name or call.arguments != arguments:
-            return Observation("This call was not made.", ok=False)
-        del self.waiting[0]
-        return Observation(seen)

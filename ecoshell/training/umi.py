@@ -15,16 +15,16 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.models.embedded import BASE
+from ecoshell.models.embedded import BASE, embedded_adapter
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.gguf import header, tensor_shapes
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import LOCAL, local_files
 from ecoshell.options import Options
 from ecoshell.paths import remedy
-from ecoshell.training import data, sessions, trainer
+from ecoshell.training import data, sessions, trainer, trajectories
 from ecoshell.training.data import ROLES, Example
-from ecoshell.training.export import MODULES, architecture, write_adapter, write_base
+from ecoshell.training.export import MODULES, architecture, read_adapter, write_adapter, write_base
 from ecoshell.training.trainer import Estimate, Progress, Recipe, Tell
 
 RECIPE = Recipe(steps=400, batch=16, rate=1.5e-3, tokens=1024, every=25)
@@ -51,6 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", default=EMBEDDED, metavar="NAME", help=bases)
     parser.add_argument("--tasks", type=int, default=_TASKS, metavar="N", help=f"to learn from (default: {_TASKS})")
     parser.add_argument("--from-sessions", action="store_true", help="learn from your own sessions, too; asks nobody")
+    recorded = "learn from the tasks of these files of trajectories that are not held back, too (docs/bench-umi.md)"
+    parser.add_argument("--trajectories", type=Path, nargs="+", default=(), metavar="FILE", help=recorded)
+    begun = "begin as an adapter of this base and rank is (embedded: the one it wears), not from nothing"
+    parser.add_argument("--begin", metavar="FILE", help=begun)
     parser.add_argument("--held", type=int, default=_HELD, metavar="N", help=f"to validate with (default: {_HELD})")
     parser.add_argument("--rank", type=int, choices=(2, 4, 8, 16), default=_RANK, help=f"(default: {_RANK})")
     parser.add_argument(
@@ -72,6 +76,8 @@ def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
             yours = sessions.taken(local, _played(args))
             found += yours.examples[:: max(1, args.tasks // _SAMPLE)]  # in proportion to the tasks
             note = yours.told()
+        if args.trajectories:
+            found += trajectories.taken(local, args.trajectories, _played(args), every=max(1, args.tasks // _SAMPLE))
         _require(found, note)
         learner, total = Adapter(base, args.rank, recipe.seed, found), Estimate(0, 0, 0.0, 0.0)
         for _, roles, _ in _stages(args):
@@ -98,16 +104,20 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
         found += yours.examples
         made["sessions"] = yours.told()
         tell(Progress(args.tasks, args.tasks, note=yours.told(), stage="tasks"))
+    if args.trajectories:
+        found += trajectories.taken(local, args.trajectories, ways, out / "trajectories.jsonl")
     _require(found, made.get("sessions", ""))
     tell(Progress(args.tasks, args.tasks, stage="tasks"))
     states: dict[str, Mapping[str, Any]] = {}
     figures: list[str] = []
     for name, roles, begins in _stages(args):
         learner = Adapter(base, args.rank, seed, found)
-        if begins:
-            with trainer.require().no_grad():
+        if begins or args.begin:
+            before = states[begins] if begins else _begun(args, base)
+            torch = trainer.require()
+            with torch.no_grad():
                 for part, value in learner.trained().items():
-                    value.copy_(states[begins][part])
+                    value.copy_(torch.as_tensor(before[part]))
         rows = trainer.train(
             learner,
             _of(found, roles),
@@ -136,9 +146,18 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     return made
 
 
+def _begun(args: argparse.Namespace, base: Path) -> Mapping[str, Any]:
+    """The matrices of the adapter that is begun with."""
+    file = embedded_adapter() if args.begin == EMBEDDED else Path(args.begin)
+    if file is None:
+        raise UsageError("The embedded model wears no adapter.", fix="Name a file, or leave out --begin.")
+    return read_adapter(base, file, args.rank)
+
+
 def _card(args: argparse.Namespace, recipe: Recipe, base: Path, figures: Sequence[str], sessions_told: str) -> str:
     """What adapters were made of and how, as who gets them should know."""
     told = header(base)
+    recorded = ", ".join(file.name for file in args.trajectories)
     name, licence = told.get("general.name", base.name), told.get("general.license", "unknown")
     shown = {
         "name": name,
@@ -146,6 +165,8 @@ def _card(args: argparse.Namespace, recipe: Recipe, base: Path, figures: Sequenc
         "rank": args.rank,
         "alpha": args.rank * _STRENGTH,
         "tasks": f"{args.tasks:,} tasks (seed {recipe.seed}, {args.held} more for validation)",
+        "recorded": f"\nBeside them trajectories that are not held back: {recorded}." if recorded else "",
+        "begun": Path(args.begin).name if args.begin else "nothing",
         "sessions": f"\n{sessions_told} What stood in them may be said by the adapters." if sessions_told else "",
         "recipe": f"{recipe.steps} steps of {recipe.batch} examples, AdamW, rate {recipe.rate:g} falling to a tenth",
         "figures": "\n".join(figures),
@@ -292,24 +313,25 @@ class Adapter:
 def _attend(module: Any, query: Any, key: Any, value: Any, _: Any, scaling: float, **__: Any) -> tuple[Any, None]:
     """Attention of the rows of a batch to themselves and to what all begin with, which is there once for all of them.
 
-    PyTorch's own takes a copy of the latter for each row, and twice as long on a CPU.
+    PyTorch's own takes a copy of the latter for each row, and twice as long on a CPU; without it, its own takes less.
     """
     torch = trainer.require()
     rows, heads, long, size = query.shape
     groups = key.shape[1]
     module.last = (key[0].detach(), value[0].detach())
+    if not (past := module.past):
+        attend = torch.nn.functional.scaled_dot_product_attention
+        seen = attend(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+        return seen.transpose(1, 2), None
     with torch.autocast(query.device.type, enabled=False):
         query = (query * scaling).reshape(rows, groups, -1, size)
         later = torch.ones(long, long, dtype=torch.bool, device=query.device).triu(1).repeat(heads // groups, 1)
         scores = (query @ key.transpose(-1, -2)).masked_fill(later, -torch.inf)
-        if past := module.past:
-            together = query.transpose(0, 1).reshape(groups, -1, size) @ past[0].transpose(-1, -2)
-            scores = torch.cat((together, scores.transpose(0, 1).reshape(groups, -1, long)), -1)
-            together, own = scores.softmax(-1).split((past[0].shape[1], long), -1)
-            seen = own.reshape(groups, rows, -1, long).transpose(0, 1) @ value
-            seen = seen + (together @ past[1]).reshape(groups, rows, -1, size).transpose(0, 1)
-        else:
-            seen = scores.softmax(-1) @ value
+        together = query.transpose(0, 1).reshape(groups, -1, size) @ past[0].transpose(-1, -2)
+        scores = torch.cat((together, scores.transpose(0, 1).reshape(groups, -1, long)), -1)
+        together, own = scores.softmax(-1).split((past[0].shape[1], long), -1)
+        seen = own.reshape(groups, rows, -1, long).transpose(0, 1) @ value
+        seen = seen + (together @ past[1]).reshape(groups, rows, -1, size).transpose(0, 1)
     return seen.reshape(rows, heads, long, size).transpose(1, 2), None
 
 

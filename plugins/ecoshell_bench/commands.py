@@ -152,7 +152,7 @@ def _add_umi(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     convert = "make trajectories of recorded runs: livemcp, bfcl; or of a number of generated tasks: generated"
     add("--convert", nargs=3, metavar=("KIND", "RUNS", "OUT"), help=convert)
     add("--documents", type=Path, metavar="PATH", help="the tools' schemas (default: beside the runs)")
-    add("--pool", type=number, default=20, metavar="N", help="tools of a LiveMCPBench task (default: 20)")
+    add("--pool", type=number, default=20, metavar="N", help="tools of a converted task (default: 20)")
     return umi
 
 

@@ -1,39 +1,20 @@
 """What the benchmarks read: JSON Lines, and recorded runs of agents in them. What is wrong is named with its line."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, BeforeValidator, StrictBool
+from pydantic import BeforeValidator, StrictBool
 
 from ecoshell.errors import UsageError
 from ecoshell.messages import ToolDocument
-from ecoshell.training.records import read_records
-
-
-def _says_something(text: str) -> str:
-    if not text.strip():
-        raise ValueError("it is empty")
-    return text
-
-
-def _as_text(value: object) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+from ecoshell.training.records import Filled, Text, as_text, read_records
 
 
 def _as_schema(value: object) -> object:
     return cast("object", value) if isinstance(value, dict) else {}
-
-
-Filled = Annotated[str, AfterValidator(_says_something)]
-"""A text that says something."""
-Text = Annotated[str, BeforeValidator(_as_text)]
-"""A text that may be empty or null; what is not a text is taken as the JSON it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +111,7 @@ def read_runs(path: Path, tools: Tools) -> list[RecordedRun]:
 
     def step(one: StepRecord) -> RecordedStep:
         known = tools.names.get((one.server, one.tool))
-        return RecordedStep(known, known or one.tool, one.thought, _as_text(one.args or {}), one.observation)
+        return RecordedStep(known, known or one.tool, one.thought, as_text(one.args or {}), one.observation)
 
     runs = [
         RecordedRun(run.id or place, run.query, tuple(map(step, run.steps)), run.final)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.paths import user_paths
+from ecoshell.training.trajectories import SPLITS, is_held, read_trajectories
 from ecoshell_bench.umi.asking import view_of
 from ecoshell_bench.umi.metrics import (
     METRICS,
@@ -21,7 +22,6 @@ from ecoshell_bench.umi.metrics import (
     score_step,
     summarise,
 )
-from ecoshell_bench.umi.reference import SPLITS, is_held, read_trajectories
 
 bench = partial(bench_play.bench, "umi")
 FORECAST = {
@@ -508,7 +508,7 @@ def test_a_line_that_is_wrong_is_named_with_what_is_wrong(tmp_path, wrong, told)
         (("--tokens", "--data", "DATA", "--mode", "umi"), "both modes are counted"),
         (("--tokens", "--data", "DATA", "--out", "x.jsonl"), "both modes are counted"),
         (("--tokens", "--data", "DATA", "--model", "nobody/knows"), "price of nobody/knows is not known"),
-        (("--convert", "toolbench", "a", "b"), "'toolbench' cannot be converted"),
+        (("--convert", "webshop", "a", "b"), "'webshop' cannot be converted"),
         (("--convert", "generated", "many", "b"), "many is no number of tasks"),
         (("--convert", "generated", "0", "b"), "0 is no number of tasks"),
     ],
@@ -548,6 +548,51 @@ def test_conversations_become_trajectories_with_their_parameters_named(tmp_path,
     assert one.tools[0].parameters["properties"]["size"] == {"type": "number"}
     assert one.tools[0].parameters["type"] == "object"
     assert printed(capsys, "--data", tmp_path / "out.jsonl", "--model", "gold")["rouge_l"] == 100
+
+
+def test_questions_of_one_call_become_trajectories_with_others_to_choose_from(tmp_path):
+    schema = {"type": "dict", "properties": {"n": {"type": "float"}, "unit": {"type": "any"}}}
+    named = [{"name": name, "description": f"Does {name}.", "parameters": schema} for name in ("halve", "twice", "add")]
+    rows = [
+        {"id": f"one-{at}", "question": [[{"role": "user", "content": f"Please {tool['name']} 4"}]], "function": [tool]}
+        for at, tool in enumerate(named)
+    ]
+    runs = tmp_path / "simple.jsonl"
+    runs.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "possible_answer").mkdir()
+    truth = [
+        {"id": row["id"], "ground_truth": [{row["function"][0]["name"]: {"n": [4, 4.0], "unit": ["", "m"]}}]}
+        for row in rows
+    ]
+    truth[1]["ground_truth"] *= 2  # two calls are no question of one
+    (tmp_path / "possible_answer" / runs.name).write_text("".join(f"{json.dumps(row)}\n" for row in truth))
+    assert bench("--convert", "bfcl", runs, tmp_path / "out.jsonl", "--pool", 2) == 0
+    first, last = read_trajectories(tmp_path / "out.jsonl")
+    assert (first.query, last.query) == ("Please halve 4", "Please add 4")
+    assert [(step.tool, step.arguments) for step in first.steps] == [("halve", {"n": 4})]
+    assert (len(first.tools), len(last.tools)) == (2, 2)
+    assert first.tools[0].parameters["properties"] == {"n": {"type": "number"}, "unit": {"type": "string"}}
+
+
+def test_documents_become_requests_for_their_tools_that_give_no_value_away(tmp_path):
+    said = 'This is the subfunction for tool "maps", you can use this tool.The description of this function is: "{}"'
+    parameters = {"type": "object", "properties": {"cityName": {"type": "string", "example_value": "Oslo"}}}
+    parameters["required"] = ["cityName"]
+    about = {"name": "height_for_maps", "description": said.format("Tells how high a city lies."), "category": "Maps"}
+    vague = {**about, "name": "health_for_maps", "description": said.format("Health")}
+    other = {**about, "name": "area_for_maps", "parameters": {"type": "object", "properties": {}, "required": []}}
+    tools = ({**about, "api": "cityHeight", "parameters": parameters}, {**vague, "parameters": parameters}, other)
+    catalog = tmp_path / "catalog.jsonl"
+    catalog.write_text("".join(f"{json.dumps(tool)}\n" for tool in tools))
+    assert bench("--convert", "toolbench", catalog, tmp_path / "out.jsonl", "--pool", 4) == 0
+    (one,) = read_trajectories(tmp_path / "out.jsonl")
+    assert [(step.tool, step.arguments) for step in one.steps] == [("height_for_maps", {"cityName": "Oslo"})]
+    assert "Oslo" in one.query
+    assert "city height" in one.query or "Tells how high a city lies" in one.query
+    assert "height_for_maps" in one.names
+    assert "area_for_maps" in one.names
+    assert "Oslo" not in repr(one.tools)
+    assert "subfunction" not in repr(one.tools)
 
 
 def test_tasks_that_training_holds_back_are_played_and_become_trajectories(tmp_path, capsys, embedded_model):

@@ -18,7 +18,8 @@ from ecoshell.messages import Message, ToolDocument, Usage
 from ecoshell.models import Request, estimate
 from ecoshell.modes import CALLER, PLANNER, SINGLE, SUMMARIZER
 from ecoshell.paths import user_paths
-from ecoshell_bench.umi.reference import ReferenceStep, Trajectory, convert
+from ecoshell.training.trajectories import ReferenceStep, Trajectory
+from ecoshell_bench.umi.reference import convert
 from ecoshell_bench.umi.tokens import RecordedModel, measures, replay, spending
 
 bench = partial(bench_play.bench, "umi", "--tokens")

@@ -14,7 +14,7 @@ from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import check_adapter, header
 from ecoshell.models.local import LocalModel
 from ecoshell.training.data import Example, joined
-from ecoshell.training.export import write_base
+from ecoshell.training.export import read_adapter, write_base
 from ecoshell.training.trainer import Recipe, train
 from ecoshell.training.umi import Adapter
 
@@ -65,6 +65,22 @@ def test_llama_cpp_with_the_adapter_says_what_pytorch_says(adapter, tmp_path) ->
     assert max(abs(one - other) for one, other in zip(theirs, base, strict=True)) > 2
     for one, other, target in zip(ours, theirs, TARGETS, strict=True):
         assert one == pytest.approx(other, abs=0.25 + 0.02 * abs(other)), target
+
+
+def test_an_adapter_that_was_written_is_read_as_it_was_learned(adapter, tmp_path) -> None:
+    file = tmp_path / "adapter.gguf"
+    adapter.export(file, role="single")
+    found = read_adapter(embedded_path(), file, 4)
+    assert found.keys() == adapter.trained().keys()
+    for name, value in adapter.trained().items():
+        assert torch.allclose(value, torch.tensor(found[name]).float(), atol=2e-3), name
+    with pytest.raises(UsageError, match="no adapter of rank 8"):
+        read_adapter(embedded_path(), file, 8)
+    with pytest.raises(UsageError, match="no adapter of rank 4"):
+        read_adapter(embedded_path(), embedded_path(), 4)
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
+    with pytest.raises(UsageError, match="cannot be read as an adapter"):
+        read_adapter(embedded_path(), tmp_path / "broken.gguf", 4)
 
 
 def test_an_adapter_is_small_and_keeps_to_its_base(adapter, tmp_path) -> None:
@@ -167,3 +183,32 @@ def test_a_folder_is_trained_on_and_its_adapter_fits_it(folder, tmp_path, capsys
     assert "2 tasks (seed " in card
     assert "| single | " in card
     assert "{" not in card
+
+
+def test_a_run_begins_as_the_adapter_that_is_named_and_learns_from_files_of_trajectories(
+    folder, tmp_path, capsys
+) -> None:
+    def made(out: str, *more: str) -> dict[str, str]:
+        numbers = ["--steps", "1", "--batch", "1", "--tasks", "2", "--held", "1", "--rank", "4"]
+        given = ["--base", str(folder), "--only", "single", *numbers, "--out", str(tmp_path / out), *more, "--json"]
+        assert main(["train", "umi", *given]) == 0, capsys.readouterr().err
+        return json.loads(capsys.readouterr().out)
+
+    document = {"name": "forecast", "description": "The weather.", "parameters": {"type": "object", "properties": {}}}
+    step = {"decision": "call", "tool": "forecast", "arguments": {}, "observation": "rain"}
+    task = {"id": "task-0", "tools": [document], "query": "Will it rain?", "steps": [step, {"decision": "finish"}]}
+    recorded = tmp_path / "recorded.jsonl"
+    recorded.write_text(f"{json.dumps(task)}\n")
+    first = made("first", "--rate", "0.05")
+    again = made("again", "--rate", "1e-9", "--begin", first["single"], "--trajectories", str(recorded))
+    base = tmp_path / "first" / "tiny-model.gguf"
+    matrices = [read_adapter(base, Path(one["single"]), 4) for one in (first, again)]
+    assert matrices[0].keys() == matrices[1].keys()
+    assert all((matrices[1][name] == value).all() for name, value in matrices[0].items())
+    assert any(value.any() for name, value in matrices[0].items() if name.endswith(".b"))
+    assert len((tmp_path / "again" / "trajectories.jsonl").read_text().splitlines()) == 1
+    card = Path(again["card"]).read_text(encoding="utf-8")
+    assert "recorded.jsonl" in card
+    assert "single.gguf" in card
+    with pytest.raises(AssertionError, match="no adapter of rank 4"):
+        made("other", "--begin", "embedded")

@@ -1,125 +1,37 @@
-"""Reference trajectories: what was decided at each step, with which tools, and what came back.
-
-They are read from a file of ecoshell's own form (docs/bench-umi.md), made of recorded runs (LiveMCPBench's, and the
-multi-turn ones of BFCL), or of generated tasks that the shell plays. Some of their tasks are held back for measuring;
-what learns from trajectories takes the rest.
+"""Reference trajectories, made of recorded runs (LiveMCPBench's and BFCL's), of tool documents (ToolBench's), or of
+generated tasks that the shell plays.
 """
 
 import ast
 import asyncio
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
-from pydantic import BeforeValidator
+from pydantic import TypeAdapter
 
 from ecoshell.errors import UsageError
-from ecoshell.messages import META_TOOLS, ToolDocument
+from ecoshell.messages import ToolDocument
 from ecoshell.sessions.export import write_new
-from ecoshell.training.records import read_objects, read_records
-from ecoshell_bench.reading import Filled, Text, read_runs, read_tools
+from ecoshell.training.records import checked, read_objects, read_records
+from ecoshell.training.trajectories import ReferenceStep, Trajectory
+from ecoshell_bench.reading import read_runs, read_tools
 
-Decision = Literal["call", "finish", "give_up"]
-Split = Literal["held", "rest", "all"]
-SPLITS: tuple[Split, ...] = get_args(Split)
-Kind = Literal["livemcp", "bfcl", "generated"]
+Kind = Literal["livemcp", "bfcl", "toolbench", "generated"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _BESIDE = {"livemcp": "tools_flat.jsonl", "bfcl": "multi_turn_func_doc"}
 """Where a data set's tool documents are, beside its runs: a file, or a folder of files."""
 _JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
 """BFCL writes some types as Python calls them."""
-_FIX = "docs/bench-umi.md says what each line holds; --convert makes such a file of recorded runs."
 _FIX_RUNS = "Give the data set's replay.jsonl, with its tool documents beside it or named by --documents."
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceStep:
-    """One step; tool, arguments and observation are empty where it ends the trajectory."""
-
-    thought: Text = ""
-    decision: Decision = "call"
-    tool: Text = ""
-    arguments: Annotated[dict[str, Any], BeforeValidator(lambda given: given or {})] = field(
-        default_factory=dict[str, Any]
-    )
-    observation: Text = ""
-
-    def __post_init__(self) -> None:
-        if self.decision != "call" and (self.tool or self.arguments):
-            raise ValueError(f"it ends the trajectory ({self.decision}) and calls a tool")
-
-    def as_record(self) -> dict[str, Any]:
-        """As it stands in a file."""
-        called = (self.tool, self.arguments, self.observation) if self.decision == "call" else (None,) * 3
-        named = dict(zip(("tool", "arguments", "observation"), called, strict=True))
-        return {"thought": self.thought, "decision": self.decision, **named}
-
-
 _FINISH = ReferenceStep(decision="finish")
-
-
-@dataclass(frozen=True, slots=True)
-class Trajectory:
-    """One task, from its question to its answer."""
-
-    id: Annotated[Filled, BeforeValidator(lambda given: str(given) if type(given) is int else given)]
-    tools: tuple[ToolDocument, ...]
-    query: Filled
-    steps: tuple[ReferenceStep, ...]
-    final: Text = ""
-
-    def __post_init__(self) -> None:
-        names = [tool.name for tool in self.tools]
-        for name in names:
-            if name in META_TOOLS or not name.strip() or names.count(name) > 1:
-                raise ValueError(f"{name!r} is no tool's name, the shell's own, or that of two tools")
-        if not self.steps:
-            raise ValueError("it has no steps")
-        for number, step in enumerate(self.steps, start=1):
-            if step.decision != "call" and number < len(self.steps):
-                raise ValueError(f"it goes on after step {number}, which is its end ({step.decision})")
-            if step.decision == "call" and step.tool not in names:
-                raise ValueError(f"step {number} calls {step.tool!r}, which is not among its tools")
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the tools it has."""
-        return frozenset(tool.name for tool in self.tools)
-
-    def as_record(self) -> dict[str, Any]:
-        """The line of a file that `read_trajectories` reads."""
-        tools = [{key: getattr(tool, key) for key in ("name", "description", "parameters")} for tool in self.tools]
-        steps = [step.as_record() for step in self.steps]
-        return {"id": self.id, "tools": tools, "query": self.query, "steps": steps, "final": self.final}
-
-
-def is_held(identity: str) -> bool:
-    """Whether the task with this id is held back: the first 64 bits of its SHA-256 divide by three.
-
-    A third is held: of the 240 steps that LiveMCPBench's recordings give, a fifth would leave fewer than a hundred.
-    """
-    digest = sha256(identity.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8], "big") % 3 == 0
-
-
-def read_trajectories(path: Path, split: Split = "all") -> list[Trajectory]:
-    """The trajectories of a file that are in a split: one object a line. Raises UsageError, which names the line."""
-    found: dict[str, Trajectory] = {}
-    for place, one in read_records(path, Trajectory, _FIX):
-        if one.id in found:
-            raise UsageError(f"{place}: an earlier line has the id {one.id!r} too.", fix="Give each line an id.")
-        found[one.id] = one
-    if not found:
-        raise UsageError(f"{path} has no trajectory.", fix=_FIX)
-    taken = [one for one in found.values() if split == "all" or is_held(one.id) == (split == "held")]
-    if not taken:
-        raise UsageError(f"No task of the file is in the split {split!r}.", fix="Leave out --split, or add tasks.")
-    return taken
 
 
 # Trajectories of recorded runs
@@ -134,6 +46,10 @@ def convert(kind: Kind, runs: Path, documents: Path | None, pool: int) -> list[T
         if not str(runs).isdecimal() or int(str(runs)) == 0:
             raise UsageError(f"{runs} is no number of tasks.", fix="Such as: --convert generated 100 held.jsonl")
         return asyncio.run(_of_generated(int(str(runs))))
+    if kind == "toolbench":
+        return [*_of_toolbench(runs, pool)]
+    if kind == "bfcl" and (runs.parent / "possible_answer" / runs.name).is_file():
+        return [*_of_bfcl_single(runs, pool)]
     place = documents or runs.parent / _BESIDE[kind]
     return _of_livemcp(runs, place, pool) if kind == "livemcp" else _of_bfcl(runs, place)
 
@@ -191,6 +107,100 @@ async def _of_generated(count: int) -> list[Trajectory]:
             end = (*steps, _FINISH)
             found[task.digest] = Trajectory(task.digest, tools, task.request, end, task.answer(returned))
     return list(found.values())
+
+
+_DESCRIBED = re.compile(r'description of this function is: "(.*)"$', re.DOTALL)
+"""What ToolBench says of a function, after what it says of all."""
+_ASKED = (
+    "{core}: {given}",
+    "{core}, {given}",
+    "{core} with {given}",
+    "I need this: {core}. Take {given}.",
+    "please do this for {given}: {core}",
+    "Can you {api} for {given}?",
+    "{api}, {given}",
+    "I would like to know: {core}. It is {given}.",
+    "For {given}: {core}.",
+    "{api} please. {given}",
+)
+"""Ways to ask for a tool of which there is only the document."""
+
+
+def _of_toolbench(path: Path, pool: int) -> Iterator[Trajectory]:
+    """A request for each tool whose parameters have examples, made of its document, and the call that serves it.
+
+    Half of the others to choose from are of its category. No document tells the examples.
+    """
+    catalog = {str(one.get("name")): one for _, one in read_objects(path)}
+    read = {one.name: one for _, one in read_records(path, ToolDocument, "Give ToolBench's catalog.jsonl.")}
+    documents = {name: _without_examples(document) for name, document in read.items()}
+    alike: dict[str, list[str]] = {}
+    for name, one in catalog.items():
+        alike.setdefault(str(one.get("category")), []).append(name)
+    for name, document in read.items():
+        chance = random.Random(name)
+        fields: Mapping[str, Any] = document.parameters.get("properties") or {}
+        wanted = [one for one in document.parameters.get("required") or () if one in fields]
+        values = {one: fields[one].get("example_value") for one in wanted}
+        core = documents[name].description.split(". ")[0].strip(" .")
+        plain = 3 <= len(core.split()) <= 25 and core.isascii()
+        if not wanted or not plain or any(value in ("", None) or len(str(value)) > 40 for value in values.values()):
+            continue
+        form = chance.choice(("{name} {value}", "{name}: {value}", "{value} as the {name}"))
+        told = [form.format(name=_words(one), value=value) for one, value in values.items()]
+        given = str(values[wanted[0]]) if len(wanted) == 1 and chance.random() < 0.5 else " and ".join(told)
+        api = _words(str(catalog[name].get("api") or name)).lower()
+        near = [one for one in alike[str(catalog[name].get("category"))] if one != name]
+        others = {*chance.sample(near, min(len(near), pool // 2)), *chance.sample([*documents], pool // 2)}
+        tools = tuple([documents[one] for one in documents if one == name or one in others])
+        query = chance.choice(_ASKED).format(core=core, given=given, api=api)
+        yield Trajectory(name, tools, query, (ReferenceStep(tool=name, arguments=values),))
+
+
+def _without_examples(document: ToolDocument) -> ToolDocument:
+    """A document that says what the function does, and not of which service it is part, and no values."""
+    said = _DESCRIBED.search(document.description)
+    fields: Mapping[str, Any] = document.parameters.get("properties") or {}
+    plain = {
+        name: {key: value for key, value in about.items() if key != "example_value"} for name, about in fields.items()
+    }
+    schema = {"type": "object", "properties": plain, "required": document.parameters.get("required") or []}
+    return replace(document, description=said[1].strip() if said else document.description, parameters=schema)
+
+
+def _words(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|[_\-/]+", " ", name).strip()
+
+
+def _of_bfcl_single(path: Path, pool: int) -> Iterator[Trajectory]:
+    """The questions of one turn that one call serves; what it returned is not known."""
+    answers = {one["id"]: one["ground_truth"] for _, one in read_objects(path.parent / "possible_answer" / path.name)}
+    read = [*read_objects(path)]
+    tools = [[_document(tool, place) for tool in record["function"]] for place, record in read]
+    known = {tool.name: tool for few in tools for tool in few}
+    for (_, record), few in zip(read, tools, strict=True):
+        own = {tool.name: tool for tool in few}
+        others = random.Random(record["id"]).sample(
+            [name for name in known if name not in own], max(0, pool - len(own))
+        )
+        calls: Sequence[Mapping[str, Any]] = answers[record["id"]]
+        if len(calls) != 1 or len(record["question"]) != 1:
+            continue
+        ((name, given),) = calls[0].items()
+        step = ReferenceStep(tool=name, arguments=_first(given))
+        shown = (*own.values(), *(known[one] for one in others))
+        yield Trajectory(record["id"], shown, record["question"][0][-1]["content"], (step,))
+
+
+def _document(record: Mapping[str, Any], place: str) -> ToolDocument:
+    tool = checked(TypeAdapter(ToolDocument), record, place, _FIX_RUNS)
+    return replace(tool, parameters=_schema(tool.parameters))
+
+
+def _first(accepted: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The first of the values that are right for each argument; one that may be left out is left out."""
+    plain = {name: values[0] for name, values in accepted.items() if "" not in values}
+    return {name: _first(value) if isinstance(value, dict) else value for name, value in plain.items()}
 
 
 def _of_bfcl(path: Path, folder: Path) -> list[Trajectory]:
