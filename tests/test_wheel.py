@@ -34,7 +34,7 @@ from pathlib import Path
 from ecoshell.modes import prompt
 from ecoshell.paths import user_paths
 from ecoshell.tui.themes import load_themes
-import ecoshell.modes.stepwise
+import ecoshell.modes.umi
 
 themes = load_themes(user_paths())
 assert {theme.name for theme in themes.all} >= {"dark", "light"}, themes

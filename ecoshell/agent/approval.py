@@ -95,8 +95,6 @@ class Guess:
     """The tools that leave behind the same kind of thing as the one that is called."""
     exact: bool
     """Whether all of a call is to stand in the question or in results: the smallest models word nothing."""
-    refused: bool
-    """Whether nobody is asked about a call that is strange."""
 
     def strange(self, call: Call, tool: Tool, workspace: Path) -> str:
         """What of a call is not in the request; empty where nothing is, and for a tool that leaves nothing behind.
@@ -231,10 +229,7 @@ class Approvals:
         judged = await asyncio.to_thread(rules.judge, call, tool)
         if judged.verdict != "deny" and request.guess is not None:
             strange = await asyncio.to_thread(request.guess.strange, call, tool, rules.workspace)
-            if strange and request.guess.refused:
-                why = f"{strange}, and a model this small does no more than it was plainly told"
-                judged = Judgement("deny", why)
-            elif strange:  # of a larger model's guess a person decides
+            if strange:
                 why = f"The model is too small to be trusted with it: {strange}."
                 judged = Judgement("ask", why, always_asks=True, instead=_DO_INSTEAD)
         if judged.verdict == "allow" and judged.git_command:

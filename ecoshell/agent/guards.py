@@ -229,7 +229,7 @@ class Approved(Guard):
         if lasting and not approvals.trusts(caller):
             tools = map(catalog.tool, catalog.names)
             alike = tuple(one.document for one in tools if one.effects & LASTING == lasting)
-            guess = Guess(context.path.question, context.path.steps, alike, caller.small, caller.stepwise)
+            guess = Guess(context.path.question, context.path.steps, alike, caller.small)
         request = ApprovalRequest(call, tool, catalog.document(call.name), context.rationale, self.searching, guess)
         ruling = await approvals.rule(request, context.emit)
         before, after = call.arguments, ruling.call.arguments

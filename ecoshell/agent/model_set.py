@@ -11,7 +11,7 @@ from ecoshell.catalog import Presentation
 from ecoshell.errors import PriceUnknown
 from ecoshell.events import Emit, ModeChosen
 from ecoshell.messages import Attachment, Call, Message, ToolDocument
-from ecoshell.models import ModelRow, Request, estimate, request_bound
+from ecoshell.models import ModelRow, Request, embedded, estimate, request_bound
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import ALL_ONE, ROLES, RoleModels, RoleName
 from ecoshell.planning.btp.evidence import CANDIDATES
@@ -274,33 +274,21 @@ class ModelSet:
 
     @property
     def context(self) -> int | None:
-        """The smallest context among those that read everything, as far as contexts are known."""
-        known = [model.traits.context for model in self._readers if model.traits.context is not None]
+        """The smallest context, as far as contexts are known."""
+        known = [model.traits.context for model in self.models if model.traits.context is not None]
         return min(known, default=None)
 
     @property
     def price(self) -> Price | None:
-        """The dearest price of a prompt among those that read everything; None where one is unknown."""
-        prices = [model.traits.price for model in self._readers]
+        """The dearest price of a prompt; None where one is unknown."""
+        prices = [model.traits.price for model in self.models]
         known = [price for price in prices if price is not None]
         return max(known, key=lambda price: price.worst(_PROMPT, 0)) if len(known) == len(prices) else None
 
     @property
-    def _readers(self) -> tuple[MeteredModel, ...]:
-        """A small model that does not lead is told only what it needs; all others read names and documents."""
-        if not self.players:
-            return (self.model,)
-        return tuple([model for model in self.models if model is self.model or not model.traits.stepwise])
-
-    @property
-    def registers_freely(self) -> bool:
-        """Whether registering takes no thought of its own: a small model is asked one small thing at a time anyway."""
-        return self.model.traits.stepwise and len(self.models) == 1
-
-    @property
     def calls_undeclared(self) -> bool:
-        """Whether all who read everything may call a tool that their array does not hold."""
-        return all(model.traits.calls_undeclared for model in self._readers)
+        """Whether all may call a tool that their array does not hold."""
+        return all(model.traits.calls_undeclared for model in self.models)
 
     @property
     def exact(self) -> bool:
@@ -389,12 +377,13 @@ class ActiveModels:
 
     @property
     def no_choice(self) -> str:
-        """Why it does not matter which mode thinks, as with a small model in all roles; empty where it does."""
-        model, name = self.current.model, self.playing("single")
-        if self.playing("umi") != name or not (model.traits.small and model.can_score):
+        """Why it does not matter which mode thinks: one adapter in all roles; empty where it does."""
+        name = self.playing("single")
+        if self.playing("umi") != name or self.current.model.traits.trained != "single":
             return ""
-        how = "plays all roles as one" if model.traits.trained else "is asked one small thing at a time"
-        return f"{name} {how} in either mode, so they are the same"
+        if name == embedded.NAME and embedded.embedded_as("planner") != name:  # roles have their own
+            return ""
+        return f"{name} plays all roles as one in either mode, so they are the same"
 
     def playing(self, mode: str) -> str:
         """The names of those who play in a mode: one, or those of the roles, joined by `+`, where they differ."""

@@ -49,7 +49,6 @@ _TOKENS = 1_000
 _FORGOTTEN_LOCALLY = Decimal("0.25")
 """What `FORGOTTEN` is taken to be of a model on this machine: most are small, and call what they see."""
 _CHARACTERS_PER_TOKEN = 4
-_SMALL = "Names only: a small model is asked one thing at a time, so registering costs it nothing more."
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +144,6 @@ def make_offer(
     candidates = candidates_of(unregistered, plan.inputs.chances, models.sizes)
     policy = _policy(plan, deps, shown, whole=whole)
     decision = decide(candidates, rates_of(models.price, work.base), work, policy)
-    if _registers_by_itself(deps):
-        decision = replace(decision, summary=_SMALL)
     presentation = _presentation(deps, shown, decision, (*library.names, *decision.plan.upfront))
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.shown, catalog.documents)), strict=True))
     skills = tuple([Skill(name, sizes[name], "upfront") for name in decision.plan.upfront])
@@ -202,7 +199,7 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     elif shown.presentation == GROW:
         presentation = "grow"
     return Policy(
-        "names" if _registers_by_itself(deps) else deps.settings.registration,
+        deps.settings.registration,
         presentation,
         whole,
         min(rooms),
@@ -213,11 +210,6 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     )
 
 
-def _registers_by_itself(deps: Dependencies) -> bool:
-    """Whether names alone are offered because registering costs nothing."""
-    return deps.models.current.registers_freely and deps.settings.registration == "auto"
-
-
 def _presentation(deps: Dependencies, shown: Shown, decision: Decision, registered: Sequence[str]) -> Presentation:
     """The session's presentation, while the models can take it; one that shows everything while nothing is left."""
     before, complete = shown.presentation, deps.catalog.is_all(registered)
@@ -226,6 +218,6 @@ def _presentation(deps: Dependencies, shown: Shown, decision: Decision, register
     if before is not None and (complete or before not in (PLAIN, TEXT)):
         return before
     models = deps.models.current
-    if deps.settings.presentation == "auto" and models.calls_undeclared and not models.registers_freely:
+    if deps.settings.presentation == "auto" and models.calls_undeclared:
         return presentation_of("direct", registered, registers=not complete) or decision.plan.presentation
     return decision.plan.presentation

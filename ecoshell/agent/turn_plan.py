@@ -132,10 +132,7 @@ class PlanSnapshot:
         costs_money = self.tools.priced or any(price is not None and price.worst(1, 1) for price in prices)
         usual: Unit = "usd" if costs_money else "tokens"  # to speak in without a cap
         units: tuple[Unit, ...] = (*remaining,) or (usual,)
-        costs = {
-            unit: self.tools.expected(unit, guess, hour_nano=self.hour_nano, freely=self.models.registers_freely)
-            for unit in units
-        }
+        costs = {unit: self.tools.expected(unit, guess, hour_nano=self.hour_nano) for unit in units}
         beyond = {
             name
             for unit, found in remaining.items()
@@ -202,8 +199,6 @@ class ThinkingCost:
     again, as long as a use can come of it: a thought that turned out to call for none was paid for nothing.
     """
 
-    registers_freely: bool
-    """Registering takes no thought of its own, so what was thought goes on to the call."""
     taken: StepCost = field(default_factory=StepCost)
     """All that was thought since the last call: what the next one comes to have cost."""
     ahead: StepCost = field(default_factory=StepCost)
@@ -229,7 +224,7 @@ class ThinkingCost:
                 self.drop()
             case BranchLeft():
                 self.drop()
-            case ToolRegistered() if event.by == "agent" and not self.registers_freely:
+            case ToolRegistered() if event.by == "agent":
                 self.taken = StepCost()
                 self.drop()
             case _:
@@ -262,7 +257,7 @@ class TurnPlan:
         self._task = TaskPlan([], threshold=settings.threshold, strict=settings.strict, earned=settings.earned)
         registered = (tool.name for tool in inputs.view.registered)
         self._tools = ToolCosts(deps.catalog, inputs.evidence, registered, resources=deps.profiles.resources)
-        self.thinking = ThinkingCost(registers_freely=deps.models.current.registers_freely)
+        self.thinking = ThinkingCost()
         self._known: set[str] = set()
         """The tools that the model can name."""
         self._told_forbidden: dict[str, frozenset[str]] = {}

@@ -147,16 +147,6 @@ def _beginning(workspace: Workspace, path: str, room: int) -> tuple[str, str]:
     return f"{head.text}\n[cut: {part}]", part
 
 
-def without_marks(question: str) -> str:
-    """The question as it would be said without mentions: `@notes.txt` is `notes.txt`."""
-    parts: list[str] = []
-    at = 0
-    for match in _MENTION.finditer(without_code(question)):
-        parts.append(question[at : match.start()])
-        at = match.start() + 1
-    return "".join((*parts, question[at:]))
-
-
 def without_code(question: str) -> str:
     """The question with blanks in the place of code, where an `@` begins a decorator and no mention."""
     return _CODE.sub(lambda code: " " * len(code.group()), question)
@@ -267,12 +257,12 @@ class Environment:
     async def read(
         self, model: MeteredModel, person: UserInterface, emit: Emit, *, before: ContextTold | None = None
     ) -> ContextTold | None:
-        """What there is to tell now, for this model, and told; None when there is nothing, and for small models.
+        """What there is to tell now, for this model, and told; None when there is nothing.
 
         Nothing is told again that the session was told `before` in this workspace. Asks the person about instructions
         of the project that nothing was said of; never fails, and says what could not be read.
         """
-        if model.traits.stepwise or (before is not None and before.workspace == str(self.workspace.root)):
+        if before is not None and before.workspace == str(self.workspace.root):
             return None
         told: list[str] = []
         parts: list[ContextPart] = []

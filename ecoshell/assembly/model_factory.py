@@ -7,21 +7,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.approval import is_trusted
 from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.model_set import Mode, ModelSet
 from ecoshell.assembly import base_url, price_book
 from ecoshell.budget import Price, Rates
-from ecoshell.catalog import Catalog
-from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.models import Model, ModelRow
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes import ONE_FOR_ALL, THREE
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
 from ecoshell.paths import Paths
 from ecoshell.plugin_host import Plugins
-from ecoshell.tools import LASTING
 
 if TYPE_CHECKING:  # loaded with the first model, or the first question, that needs it
     from ecoshell.agent.apprentice import Apprentice
@@ -46,14 +41,10 @@ class ConfiguredModelFactory:
         settings: "Settings",
         options: Options,
         *,
-        catalog: Catalog,
-        ranker: Ranker,
         session_budget: SessionBudget,
         paths: Paths,
     ) -> None:
         self._settings = settings
-        self._catalog = catalog
-        self._ranker = ranker
         self._session_budget = session_budget
         self._models_folder = paths.models_folder
         self._experience_file = paths.experience_file
@@ -109,10 +100,9 @@ class ConfiguredModelFactory:
                 model = self._metered(name.strip(), there)
                 return ModelSet(model, self._mode(mode, model, model, model))
             names = {role: (name if (own := roles.of(role)) is None else own).strip() for role in ROLES}
-            alone = len(set(names.values())) == 1
             for role in ROLES:
                 try:
-                    players[role] = self._metered(_in_role(names[role], role, alone=alone), there)
+                    players[role] = self._metered(_in_role(names[role], role), there)
                 except (ModelMissing, ModelBroken, UsageError) as error:
                     own = roles.of(role)
                     if own is None:
@@ -138,35 +128,18 @@ class ConfiguredModelFactory:
         return there[name]
 
     def _mode(self, mode: str, planner: MeteredModel, caller: MeteredModel, summarizer: MeteredModel) -> Mode:
-        """Who thinks: one too small for a protocol is asked one small thing at a time, in whatever role it has."""
-        agent, rank, document = self._settings.agent, self._ranker.rank, self._catalog.document
-        if planner is caller is summarizer and _asked_stepwise(planner):
-            from ecoshell.modes.stepwise import Stepwise
-
-            given = self._settings.models.get(planner.traits.name)
-            trusted = is_trusted(planner.traits, given.trusted if given else None)
-            return Stepwise(
-                planner,
-                rank=rank,
-                document=document,
-                guarded=lambda name: not trusted and bool(self._catalog.tool(name).effects & LASTING),
-                answer_tokens=agent.answer_tokens,
-                roles=THREE if mode == "umi" else ONE_FOR_ALL,
-            )
+        """Who thinks: one model, three, or one that was trained as one and has all three roles."""
+        agent = self._settings.agent
         temperature = None if agent.temperature == "auto" else agent.temperature  # None leaves it to the model
         most, answer = agent.max_output_tokens, agent.answer_tokens
         if mode != "umi" or (planner is caller is summarizer and planner.traits.trained == "single"):
             from ecoshell.modes.single import Single
 
             return Single(planner, max_tokens=most, answer_tokens=answer, temperature=temperature, name=mode)
-        from ecoshell.modes.umi import SmallCaller, SmallRoles, SmallSummarizer, Trio, Umi
+        from ecoshell.modes.umi import Trio, Umi
 
-        small = SmallRoles(
-            caller=SmallCaller(caller, rank=rank, document=document) if _asked_stepwise(caller) else None,
-            summarizer=SmallSummarizer(summarizer, answer_tokens=answer) if _asked_stepwise(summarizer) else None,
-        )
         trio = Trio(planner, caller, summarizer)
-        return Umi(trio, max_tokens=most, answer_tokens=answer, temperature=temperature, small=small)
+        return Umi(trio, max_tokens=most, answer_tokens=answer, temperature=temperature)
 
     def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
         """Every model that could be chosen, its price as told for this run; may block."""
@@ -287,13 +260,8 @@ def extended(factory: type[ConfiguredModelFactory], plugins: Plugins) -> type[Co
     return Extended
 
 
-def _in_role(name: str, role: RoleName, *, alone: bool = False) -> str:
-    """What a model is called in a role, which it may have `alone` with the others: the embedded one has adapters."""
+def _in_role(name: str, role: RoleName) -> str:
+    """What a model is called in a role: the embedded one may have an adapter for it."""
     from ecoshell.models.embedded import NAME, embedded_as
 
-    return embedded_as(role, alone=alone) if name == NAME else name
-
-
-def _asked_stepwise(model: MeteredModel) -> bool:
-    """Whether the model is too small for a protocol, and is asked one small thing at a time."""
-    return model.traits.stepwise and model.can_score
+    return embedded_as(role) if name == NAME else name

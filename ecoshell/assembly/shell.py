@@ -202,7 +202,7 @@ def build(
         named = options.roles != ALL_ONE and settings.agent.mode == "single"
         with _telling(complaints):
             models = ActiveModels(
-                factory(settings, options, catalog=catalog, ranker=ranker, session_budget=budget, paths=paths),
+                factory(settings, options, session_budget=budget, paths=paths),
                 options.model or settings.model,
                 mode=options.mode or ("umi" if named else settings.agent.mode),
                 roles=roles_of(settings, options),

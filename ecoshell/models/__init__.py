@@ -43,11 +43,6 @@ class Traits:
     """How many weights it has."""
 
     @property
-    def stepwise(self) -> bool:
-        """Whether it follows no protocol, and is asked one small thing at a time (modes/stepwise)."""
-        return self.small and not self.trained
-
-    @property
     def forgetful(self) -> bool:
         """Whether it is told nothing of earlier turns: it was trained on single ones, and would quote their results."""
         return self.small and bool(self.trained)

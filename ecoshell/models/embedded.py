@@ -4,7 +4,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ecoshell.errors import ModelMissing
-from ecoshell.options import ROLES
 
 NAME = "embedded"
 """What the model is called in options and settings."""
@@ -36,12 +35,7 @@ def embedded_adapter(role: str = "single") -> Path | None:
     return file if file.is_file() else None
 
 
-def embedded_as(role: str, *, alone: bool = False) -> str:
-    """What the embedded model is called as one of several roles: it wears the role's own adapter, or none.
-
-    Where it has all roles `alone`, and none has an adapter, it plays them as one.
-    """
-    if embedded_adapter() is None or (alone and not any(map(embedded_adapter, ROLES))):
-        return NAME
+def embedded_as(role: str) -> str:
+    """What the embedded model is called as one of several roles: it wears the role's own adapter where it has one."""
     own = embedded_adapter(role)
-    return BASE if own is None else f"{NAME}+{own}"
+    return NAME if own is None else f"{NAME}+{own}"

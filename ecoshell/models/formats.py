@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Literal, NoReturn, cast
 
 from ecoshell.messages import Call, ToolDocument
-from ecoshell.models.grammar import JSON, LOOSE, PYTHON, Notation, arguments_rule, literal, rules
+from ecoshell.models.grammar import LOOSE, PYTHON, Notation, arguments_rule, literal, rules
 
 Syntax = Literal["json", "named", "python", "braces"]
 """`{"name": "f", "arguments": {…}}`, `f[ARGS]{…}`, `f(a=1)`, or `call:f{a:1}`."""
@@ -121,11 +121,9 @@ class CallFormat:
 
     # -- grammars
 
-    def grammar(self, documents: Sequence[ToolDocument], *, marked: bool, once: bool, bounded: bool = False) -> str:
+    def grammar(self, documents: Sequence[ToolDocument], *, marked: bool, once: bool) -> str:
         """The grammar of calls to any of the documents, from the end of the marker on if that is `marked` already."""
-        # a small model, which rambles, is left no white space
-        notation = JSON if bounded and self.notation is LOOSE else self.notation
-        calls: list[str] = []
+        notation, calls = self.notation, list[str]()
         for document in documents:
             arguments = arguments_rule(document.parameters, notation)
             name = json.dumps(document.name, ensure_ascii=False)
@@ -149,17 +147,16 @@ class CallFormat:
             root.append(f"({_sign(self.between, notation)} call)*")
         if self.end:
             root.append(_sign(self.end, notation, last=True))
-        return f"root ::= {' '.join(root)}\ncall ::= {' | '.join(calls)}{rules(notation, bounded=bounded)}"
+        return f"root ::= {' '.join(root)}\ncall ::= {' | '.join(calls)}{rules(notation)}"
 
-    def rest(self, document: ToolDocument, *, bounded: bool = False) -> str:
+    def rest(self, document: ToolDocument) -> str:
         """The grammar of what follows the head of a call of this tool that no marker began."""
         if self.syntax == "python":
             arguments = arguments_rule(document.parameters, self.notation)
             arguments = '")"' if arguments == '"()"' else arguments.replace('("("', "(", 1)  # the head has the bracket
-            return f'root ::= {arguments} "]"{rules(self.notation, bounded=bounded)}'
-        notation = JSON if bounded else LOOSE
-        closing = notation.sign("}", before=True, after=False)
-        return f"root ::= {arguments_rule(document.parameters, notation)} {closing}{rules(notation, bounded=bounded)}"
+            return f'root ::= {arguments} "]"{rules(self.notation)}'
+        closing = LOOSE.sign("}", before=True, after=False)
+        return f"root ::= {arguments_rule(document.parameters, LOOSE)} {closing}{rules(LOOSE)}"
 
     # -- reading
 

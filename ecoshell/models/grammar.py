@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-MAX_STRING = 600
-"""Characters of a text argument of a small model, which rambles; others are bounded by `max_tokens` alone."""
 MAX_ANSWER = 4000
 """Characters of a plain-text reply where a plan may come instead."""
 MAX_LEAD = 320
@@ -50,10 +48,9 @@ PYTHON = Notation(argument="{}=", constants=("True", "False", "None"), brackets=
 _KINDS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
-def rules(notation: Notation = JSON, *, bounded: bool = False) -> str:
-    """The rules that `arguments_rule` refers to; `bounded` keeps texts and lists short."""
+def rules(notation: Notation = JSON) -> str:
+    """The rules that `arguments_rule` refers to."""
     comma, (true, false, null) = notation.sign(notation.comma), map(literal, notation.constants)
-    texts, items = (f"{{0,{MAX_STRING}}}", f"{{0,{MAX_ITEMS}}}") if bounded else ("*", "*")
     quote = literal(notation.quote)
     char = r'[^"\\\x00-\x1f\x7f] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])'
     if notation.quote != '"':
@@ -67,13 +64,13 @@ def rules(notation: Notation = JSON, *, bounded: bool = False) -> str:
     space = '\nws ::= (" " | "\\n" [ ]{0,16})?' if notation.space else ""
     return rf"""
 char ::= {char}
-string ::= {quote} char{texts} {quote}
+string ::= {quote} char* {quote}
 integer ::= "-"? ("0" | [1-9] [0-9]{{0,15}})
 number ::= integer ("." [0-9]{{1,8}})? ([eE] [-+]? [0-9]{{1,2}})?
 boolean ::= {true} | {false}
 null ::= {null}
-array ::= {listed} (value ({comma} value){items})? {ended}
-object ::= {opened} ({entry} ({comma} {entry}){items})? {closed}
+array ::= {listed} (value ({comma} value)*)? {ended}
+object ::= {opened} ({entry} ({comma} {entry})*)? {closed}
 value ::= string | number | boolean | null | array | object{space}
 """
 

@@ -95,8 +95,6 @@ class ReplyForm:
     """What stands around reasoning; None where the family does not reason."""
     inside: bool = False
     """Whether the prompt ends inside reasoning already."""
-    bounded: bool = False
-    """Whether texts in calls are kept short, as small models ramble."""
     elsewhere: bool = False
     """Whether the model runs elsewhere, where nothing can hold it."""
 
@@ -108,7 +106,6 @@ class ReplyReader:
         self._request = request
         self._calls = form.calls
         self._tags = form.tags if request.want != "call" or form.inside or form.elsewhere else None
-        self._bounded = form.bounded
         self._elsewhere = form.elsewhere
         self._names = frozenset(document.name for document in request.callable_now)
         self._text = self._reasoning = ""
@@ -148,7 +145,7 @@ class ReplyReader:
         if request.endings:
             return ending_grammar(request.endings, request.max_tokens)
         if request.want == "call" and request.callable_now:
-            return calls_grammar(request.callable_now, self._calls, marked=False, once=True, bounded=self._bounded)
+            return calls_grammar(request.callable_now, self._calls, marked=False, once=True)
         return ""
 
     def feed(self, piece: str, chooser: "Chooser | None" = None) -> list[Delta]:
@@ -228,10 +225,10 @@ class ReplyReader:
                 pass
             elif not head.tool:
                 documents = self._request.callable_now
-                grammar = calls_grammar(documents, self._calls, marked=True, once=False, bounded=self._bounded)
+                grammar = calls_grammar(documents, self._calls, marked=True, once=False)
                 chooser.hold_to(grammar, self._text[head.end :])
             elif document is not None:
-                chooser.hold_to(self._calls.rest(document, bounded=self._bounded), self._text[head.end :])
+                chooser.hold_to(self._calls.rest(document), self._text[head.end :])
             else:  # there is no such tool, and the rest is not waited for
                 self._unknown, self.over = head.tool, True
             shown += self._finishing(self._text[head.end :])
@@ -267,15 +264,13 @@ _grammars: dict[tuple[object, ...], str] = {}
 _GRAMMARS_KEPT = 64
 
 
-def calls_grammar(
-    documents: Sequence[ToolDocument], form: CallFormat, *, marked: bool, once: bool, bounded: bool
-) -> str:
+def calls_grammar(documents: Sequence[ToolDocument], form: CallFormat, *, marked: bool, once: bool) -> str:
     """The grammar of calls to these documents, kept, as it is asked for at every step."""
-    key = (form.name, marked, once, bounded, *(document.as_text() for document in documents))
+    key = (form.name, marked, once, *(document.as_text() for document in documents))
     if key not in _grammars:
         if len(_grammars) >= _GRAMMARS_KEPT:
             _grammars.clear()
-        _grammars[key] = form.grammar(documents, marked=marked, once=once, bounded=bounded)
+        _grammars[key] = form.grammar(documents, marked=marked, once=once)
     return _grammars[key]
 
 

@@ -1,12 +1,11 @@
-"""Modes: who thinks. One model (single), three roles (umi), or a small one step by step; here is how each is asked."""
+"""Modes: who thinks. One model (single) or three roles (umi); here is how each is asked."""
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from ecoshell.agent.memory import fit
 from ecoshell.agent.model_set import DraftTask, FillTask, View
@@ -22,19 +21,6 @@ SINGLE = "single"
 PLANNER = "planner"
 CALLER = "caller"
 SUMMARIZER = "summarizer"
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """Who is said to do what; the ledger and the events name it."""
-
-    planning: str = SINGLE
-    calling: str = SINGLE
-    answering: str = SINGLE
-
-
-ONE_FOR_ALL = Roles()
-THREE = Roles(PLANNER, CALLER, SUMMARIZER)
 
 
 UNUSABLE = "That call could not be used: {} Make one that can be used."
@@ -282,19 +268,6 @@ def fill_text(task: FillTask) -> str:
     if task.calls:
         lines.append(f"Called already: {'; '.join(call.signature() for call in task.calls)}.")
     return "\n".join(lines)
-
-
-def call_in_question(task: FillTask, question: str) -> Call | None:
-    """The call that leaves no choice: one argument that can only be copied, and the question names one for each use."""
-    properties: Mapping[str, Any] = task.document.parameters.get("properties") or {}
-    required = task.document.parameters.get("required") or ()
-    if task.given or len(properties) != 1 or not set(properties) <= set(required):
-        return None
-    from ecoshell.modes.stepwise import arguments  # another mode, which is not loaded for anything else
-
-    (name,) = properties
-    found = arguments.copied(task.document, name, question)
-    return Call(task.document.name, {name: found[task.use - 1]}) if len(found) == task.uses else None
 
 
 async def filled(

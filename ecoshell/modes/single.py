@@ -23,7 +23,6 @@ from ecoshell.modes import (
     UNUSABLE,
     ask_for_draft,
     broken_call,
-    call_in_question,
     callable_documents,
     drafted,
     fill_text,
@@ -135,9 +134,6 @@ class Single:
         return drafted(await ask_for_draft(self._model, task, make, emit, role=self.role))
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
-        call = call_in_question(task, view.path.question)
-        if call is not None:
-            return call
         request = await self._asking(view, fill_text(task), want="call")
         ask = partial(self._model.ask, emit=emit, role=self.role)
         call, fault = await filled(request, task.document, ask, lambda reply, _: (reply.call, reply.fault))

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from ecoshell.agent.workspace import attach, without_marks
+from ecoshell.agent.workspace import attach
 from ecoshell.messages import Attachment
 from ecoshell.tools.workspace import Workspace
 
@@ -119,8 +119,3 @@ def test_a_folder_is_listed_with_what_is_below_and_says_what_it_leaves_out(works
     assert attach(workspace, "@docs/").attachments[0].text == "a.md\ndeep/\ndeep/b.md\ndeep/deeper/"
     monkeypatch.setattr("ecoshell.agent.workspace._LISTED", 2)
     assert attach(workspace, "@docs/").attachments[0].text.endswith("[there is more]")
-
-
-def test_a_question_can_be_said_without_the_marks_and_code_keeps_its_own():
-    question = 'see @notes.txt, @"my notes.txt" and me@notes.txt; `@property` stays'
-    assert without_marks(question) == 'see notes.txt, "my notes.txt" and me@notes.txt; `@property` stays'

@@ -143,7 +143,7 @@ async def test_a_change_that_was_taken_back_before_it_was_told_is_none(play):
 
 
 def test_what_a_turn_has_spent_is_its_calls_and_its_tools():
-    thinking = ThinkingCost(registers_freely=False)
+    thinking = ThinkingCost()
     thinking.see(BudgetSettled(1, "single", "m", 700, Usage(60, 40), reported=True, seconds=2.0))
     thinking.see(CallFinished("c1", "slow", True, "", False, 0.1, spent_nano=50))
     assert (thinking.spent.amount("usd"), thinking.spent.amount("tokens")) == (750, 100)

@@ -126,8 +126,8 @@ async def test_what_a_plan_takes_to_be_set_aside_for_the_answer_is_what_is_set_a
     assert after.reserved == first.reserved
 
 
-def told(*events, freely=False):
-    forethought = ThinkingCost(registers_freely=freely)
+def told(*events):
+    forethought = ThinkingCost()
     for event in events:
         forethought.see(event)
     return forethought
@@ -159,10 +159,9 @@ def test_a_branch_that_is_left_takes_what_was_thought_on_it_along():
     assert left.ahead == StepCost()
 
 
-@pytest.mark.parametrize(("freely", "tokens"), [(False, 0), (True, 100)])
-def test_thinking_of_a_registration_pays_for_the_call_only_where_registering_takes_no_thought(freely, tokens):
-    registered = told(SETTLED, ToolRegistered("alpha", 10, True, 1, "agent"), freely=freely)
-    assert (registered.ahead.tokens, registered.taken.tokens) == (tokens, tokens)
+def test_thinking_of_a_registration_pays_for_no_call():
+    registered = told(SETTLED, ToolRegistered("alpha", 10, True, 1, "agent"))
+    assert (registered.ahead.tokens, registered.taken.tokens) == (0, 0)
 
 
 def test_what_a_person_registers_takes_nothing_of_what_was_thought():

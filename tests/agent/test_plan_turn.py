@@ -454,7 +454,7 @@ async def test_an_experience_that_is_removed_in_use_ends_no_turn(play):
 
 
 async def test_with_the_embedded_model_the_plan_follows_from_planned_to_used_to_forbidden(home, embedded_model):
-    shell = await assemble(Options(model="embedded-base", workspace=home, budget="1700tok"))
+    shell = await assemble(Options(model="embedded", workspace=home, budget="9000tok"))
     try:
         events = await turn(shell, "How many lines has notes.txt and what is 17 * 23?")
     finally:

@@ -372,30 +372,30 @@ async def test_a_mixed_trio_of_a_remote_planner_and_local_others_works_under_one
     with hostile_server() as server:
         user_paths().settings_file.parent.mkdir(parents=True)
         remote = f'[models."openai/planner"]\nbase_url = "{server.openai}"\nprice = {{ input = 1, output = 4 }}\n'
-        roles = f'[modes.umi]\ncaller = "embedded-base"\nsummarizer = "{summarizer}"\n'
+        roles = f'[modes.umi]\ncaller = "embedded"\nsummarizer = "{summarizer}"\n'
         user_paths().settings_file.write_text(remote + roles)
-        options = Options(model="openai/planner", mode="umi", workspace=home, budget="0.20", registration="names")
+        options = Options(model="openai/planner", mode="umi", workspace=home, budget="0.20")
         shell = await assemble(options)
         try:
-            events = await turn(shell, "What is 17 * 23, or else 19 * 21?")
+            events = await turn(shell, "What is 17 * 23?")
             (cap,) = await shell.deps.budget.caps()
             by_role = {row.key: row.calls for row in shell.ledger.rows("role")}
             by_model = {row.key: row for row in shell.ledger.rows("model")}
         finally:
             await shell.aclose()
     assert (events[-1].status, events[-1].answer) == ("answered", "17 * 23 is 391.")
-    assert [event.name for event in of(events, ToolRegistered)] == ["calculate"]
+    assert "calculate" in [event.name for event in of(events, ToolRegistered)]
     made = of(events, CallStarted)[-1]
     assert (made.name, made.role) == ("calculate", "caller")
-    assert made.arguments["expression"] in ("17 * 23", "19 * 21")
+    assert made.arguments == {"expression": "17 * 23"}
     players = [(event.role, event.model) for event in of(events, BudgetSettled)]
     planner = ("planner", "openai/planner")
-    assert players == [planner, planner, ("caller", "embedded-base"), planner, ("summarizer", summarizer)]
-    assert by_role == {"planner": 3, "caller": 1, "summarizer": 1}
-    assert (by_model["embedded-base"].spent_nano, by_model[summarizer].spent_nano) == (0, 0)
-    assert cap.spent == by_model["openai/planner"].spent_nano == 3 * (70 * 1000 + 12 * 4000)
+    assert players == [planner, ("caller", "embedded"), planner, ("summarizer", summarizer)]
+    assert by_role == {"planner": 2, "caller": 1, "summarizer": 1}
+    assert (by_model["embedded"].spent_nano, by_model[summarizer].spent_nano) == (0, 0)
+    assert cap.spent == by_model["openai/planner"].spent_nano == 2 * (70 * 1000 + 12 * 4000)
     assert (cap.spent <= cap.limit, cap.held) == (True, 0)
     asked = [json.dumps(body["messages"]) for body in server.asked]
-    assert len(asked) == 3
+    assert len(asked) == 2
     assert all("You are the planner" in text for text in asked)
     assert not any("You are the caller" in text or "You are the summarizer" in text for text in asked)

@@ -7,7 +7,6 @@ from agent_play import every_pair, finish, of, register, say, turn
 
 from ecoshell.agent import LimitChoice
 from ecoshell.agent.memory import Memory
-from ecoshell.assembly.shell import assemble
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
@@ -20,7 +19,6 @@ from ecoshell.events import (
     TextArrived,
     ToolRegistered,
 )
-from ecoshell.options import Options
 
 PRICE = (Decimal(1), Decimal(4))
 COUNT = say("", "count_text", path="notes.txt")
@@ -158,13 +156,3 @@ async def test_a_resumed_session_thinks_as_it_did_unless_the_command_line_says_o
         assert (again.deps.settings.strategy, again.deps.models.mode) == ("react", "umi")
     async with play([], resume=session, mode="single", strategy="tot") as again:
         assert (again.session, again.deps.settings.strategy, again.deps.models.mode) == (session, "tot", "single")
-
-
-async def test_the_embedded_model_answers_in_three_roles(home, embedded_model):
-    shell = await assemble(Options(model="embedded-base", mode="umi", workspace=home))
-    try:
-        events = await turn(shell)
-    finally:
-        await shell.aclose()
-    assert "3 lines" in events[-1].answer
-    assert {event.role for event in of(events, BudgetSettled)} == {"planner", "summarizer"}

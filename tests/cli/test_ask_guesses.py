@@ -21,8 +21,6 @@ FILES = {
     "notes.txt": "Project plan\nBudget: 4,200 euros\nTravel: 300 euros\nDeadline: 3 May\n",
 }
 EMBEDDED = pytest.mark.usefixtures("embedded_model")
-RULES = "embedded-base"
-"""The embedded model as it is without adapters, whose words are from rules."""
 
 
 class Ground:
@@ -85,20 +83,6 @@ def test_a_guess_of_the_embedded_model_changes_nothing(ground: Ground, question:
     assert answer
     ran = {event["name"] for event in events if event["type"] == "call_finished" and not event["refused"]}
     assert not ran & {"write_file", "edit_file", "run_command", "run_python"}
-
-
-@EMBEDDED
-def test_what_was_not_done_is_said_by_the_answer(ground: Ground) -> None:
-    status, answer, _ = ground.ask("delete hello.py", "--yes", model=RULES)
-    assert (status, ground.now) == (0, FILES)
-    assert answer.startswith("Nothing was changed or run for “delete hello.py”.")
-    assert "Nothing was changed" not in ground.ask("show me todo.md", "--yes", model=RULES)[1]
-
-
-@EMBEDDED
-def test_the_embedded_model_writes_what_the_request_plainly_names(ground: Ground) -> None:
-    assert ground.ask('Write the text "Back at 3 pm" into a file called door.txt please.', "--yes", model=RULES)[0] == 0
-    assert ground.now == {**FILES, "door.txt": "Back at 3 pm"}
 
 
 @EMBEDDED
@@ -175,27 +159,16 @@ def test_less_is_written_over_a_file_only_by_force(ground: Ground, options: tupl
 
 
 @EMBEDDED
-def test_a_question_on_a_file_is_answered_from_it_and_so_is_what_follows(ground: Ground) -> None:
-    _, answer, events = ground.ask("What is the budget in notes.txt?", model=RULES)
-    assert "Budget: 4,200 euros" in answer
-    session = events[-1]["session"]
-    answer = ground.ask("And how much is for travel?", "--resume", session, model=RULES)[1]
-    assert "Travel: 300 euros" in answer
-    assert set("".join(sign if sign.isdigit() else " " for sign in answer).split()) <= {"4", "200", "300"}
-    assert "4,200" in ground.ask("What is the budget in @notes.txt?", model=RULES)[1]
-
-
-@EMBEDDED
 def test_a_file_that_is_not_there_is_not_made_up(ground: Ground) -> None:
-    status, answer, _ = ground.ask("What is the budget in plan.txt?", model=RULES)
-    assert status == 4
-    assert "plan.txt" in answer
+    _, answer, _ = ground.ask("What is the budget in plan.txt?")
+    assert "plan.txt: there is no such file" in answer
+    assert not any(sign.isdigit() for sign in answer)
 
 
 @EMBEDDED
 @pytest.mark.parametrize("name", ["sales.csv", "src/app.py"])
 def test_what_is_quoted_stays_as_it_is(ground: Ground, name: str) -> None:
-    assert ground.ask(f"read {name}", model=RULES)[1] == f"```\n{FILES[name].rstrip()}\n```"
+    assert ground.ask(f"read {name}")[1].endswith(f"```\n{FILES[name].rstrip()}\n```")
 
 
 @EMBEDDED
@@ -232,6 +205,6 @@ def test_all_of_what_a_trained_model_writes_was_said_or_a_person_decides(
     write = next(tool for tool in builtin_tools(Workspace(tmp_path)) if tool.document.name == "write_file")
     call = Call("write_file", {"path": path, "content": content})
     asked, alike = "write hello to todo.md", (write.document,)
-    told = Guess(asked, (), alike, exact=True, refused=False).strange(call, write, tmp_path)
+    told = Guess(asked, (), alike, exact=True).strange(call, write, tmp_path)
     assert (told[: len(strange)], bool(told)) == (strange, bool(strange))
-    assert Guess(asked, (), alike, exact=False, refused=False).strange(call, write, tmp_path) == ""
+    assert Guess(asked, (), alike, exact=False).strange(call, write, tmp_path) == ""

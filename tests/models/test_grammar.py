@@ -80,7 +80,7 @@ def compiles(vocabulary: Vocabulary, text: str) -> bool:
 
 
 def call_grammar(documents: list[ToolDocument]) -> str:
-    return GENERIC.grammar(documents, marked=False, once=True, bounded=True)
+    return GENERIC.grammar(documents, marked=False, once=True)
 
 
 def document(name: str, parameters: dict) -> ToolDocument:
@@ -95,8 +95,8 @@ def test_what_is_not_a_grammar_is_refused(vocabulary):
 def test_every_odd_schema_has_a_grammar_that_compiles_in_every_format(vocabulary, form):
     for name, schema in ODD_SCHEMAS.items():
         tool = document(name, schema)
-        for marked, once, bounded in ((True, False, True), (False, True, False)):
-            assert compiles(vocabulary, form.grammar([tool], marked=marked, once=once, bounded=bounded)), name
+        for marked, once in ((True, False), (False, True)):
+            assert compiles(vocabulary, form.grammar([tool], marked=marked, once=once)), name
         assert compiles(vocabulary, form.rest(tool)), name
 
 
@@ -141,7 +141,6 @@ def accepts(vocabulary: Vocabulary, text: str, said: str) -> bool:
         ({"path": "", "mode": "lines", "limit": 1.5}, False),
         ({"path": "", "mode": "lines", "limit": 1, "tags": ["x", "y", "z"]}, False),
         ({"path": "", "mode": "lines", "limit": 1, "other": 1}, False),
-        ({"path": "x" * 601, "mode": "lines", "limit": 1}, False),
     ],
 )
 def test_the_grammar_passes_what_fits_the_schema_and_nothing_else(vocabulary, arguments, passes):
@@ -162,12 +161,6 @@ def test_a_grammar_of_calls_passes_no_plain_text_and_no_other_tool(vocabulary):
     tools = [document("t", {})]
     assert not accepts(vocabulary, call_grammar(tools), "Hello there.")
     assert not accepts(vocabulary, call_grammar(tools), '{"name": "other", "arguments": {}}')
-
-
-def test_only_the_texts_of_small_models_are_kept_short(vocabulary):
-    tool, long = document("scan", SAMPLED), Call("scan", {"path": "x" * 700, "mode": "lines", "limit": 1})
-    assert not accepts(vocabulary, GENERIC.grammar([tool], marked=False, once=True, bounded=True), call_text(long))
-    assert accepts(vocabulary, GENERIC.grammar([tool], marked=False, once=True), call_text(long))
 
 
 async def test_what_a_hot_model_samples_under_the_grammar_fits_the_schema():

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from ecoshell.agent.model_set import DraftTask, FillTask
-from ecoshell.messages import Call, Message, Observation, ToolDocument
+from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models import Reply, Request
-from ecoshell.modes import ask_for_draft, call_in_question, draft_text, drafted, fill_text
+from ecoshell.modes import ask_for_draft, draft_text, drafted, fill_text
 from ecoshell.planning.catp.tpl import parse
-from ecoshell.strategies import Step, Thought
+from ecoshell.strategies import Thought
 
 
 def document(*required, **properties):
@@ -62,28 +62,6 @@ def test_a_call_is_asked_for_with_its_place_in_the_plan_and_the_calls_beside_it(
     assert "use 2 of 2" in told
     assert 'Called already: count_text(path="a").' in told
     assert "use 1" not in fill_text(FillTask("count_text", COUNT, "the plan"))
-
-
-@pytest.mark.parametrize(("use", "path"), [(1, "a.txt"), (2, "b.txt")])
-def test_a_path_that_the_question_names_for_each_use_is_taken_from_it(use, path):
-    task = FillTask("count_text", COUNT, "", use=use, uses=2)
-    assert call_in_question(task, "Count a.txt and b.txt.") == Call("count_text", {"path": path})
-
-
-@pytest.mark.parametrize(
-    ("tool", "question", "more"),
-    [
-        (COUNT, "Count a.txt, b.txt and c.txt.", {}),
-        (COUNT, "Count a.txt.", {}),
-        (COUNT, "Count a.txt and b.txt.", {"given": (Step("", Call("x"), Observation("y")),)}),
-        (document("path", path=PATH, tone={"type": "string"}), "Count a.txt and b.txt.", {}),
-        (document(path=PATH), "Count a.txt and b.txt.", {}),
-        (document("text", text={"type": "string"}), "Count 'a' and 'b'.", {}),
-        (document("expression", expression={"type": "string"}), "What is 1 + 1 and 2 + 2?", {}),
-    ],
-)
-def test_what_leaves_a_choice_is_for_the_model(tool, question, more):
-    assert call_in_question(FillTask("count_text", tool, "", uses=2, **more), question) is None
 
 
 async def test_the_grammar_of_a_plan_is_made_beside_the_loop():

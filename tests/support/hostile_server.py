@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_as_planner(self, body: dict[str, Any]) -> None:
         """Decides as the planner of a trio would: one product is to be worked out, then it is enough."""
         done = "caller: Action: calculate" in json.dumps(body["messages"])
-        thought = "Either 17 * 23 or 19 * 21 is to be worked out with calculate."
+        thought = "17 * 23 is to be worked out with calculate."
         self._stream_texts("That is enough. Next: conclusion." if done else f"{thought} Next: caller.")
         self._end(usage=GOOD_USAGE)
 

@@ -67,7 +67,6 @@ def test_the_embedded_model_wears_what_it_is_shipped_with_unless_its_base_is_nam
     assert local_files("embedded").adapter == tmp_path / "single.gguf"
     assert local_files("embedded-base").adapter is None
     assert is_embedded("embedded-base")
-    assert embedded.embedded_as("planner", alone=True) == "embedded"
-    assert embedded.embedded_as("planner") == "embedded-base"  # a role that has no adapter is not played by another's
+    assert embedded.embedded_as("planner") == "embedded"
     (tmp_path / "planner.gguf").write_bytes(b"")
     assert embedded.embedded_as("planner") == f"embedded+{tmp_path / 'planner.gguf'}"

@@ -79,7 +79,7 @@ async def test_a_key_opens_a_screen_from_the_prompt_and_ctrl_c_closes_it(make_ap
         assert app.chat.query_one(Prompt).text == "a"
 
 
-@pytest.mark.parametrize(("now", "next_one"), [("single", "umi"), ("stepwise", "umi"), ("umi", "single")])
+@pytest.mark.parametrize(("now", "next_one"), [("single", "umi"), ("umi", "single")])
 async def test_f6_changes_between_one_model_and_three_roles(make_app, shell, now, next_one):
     shell.state = replace(shell.state, mode=now)
     app = make_app(shell)

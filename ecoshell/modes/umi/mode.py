@@ -27,7 +27,6 @@ from ecoshell.modes import (
     Messages,
     ask_for_draft,
     broken_call,
-    call_in_question,
     callable_documents,
     drafted,
     fill_text,
@@ -42,8 +41,6 @@ from ecoshell.modes import (
     verdict,
     with_question,
 )
-from ecoshell.modes.stepwise import answering
-from ecoshell.modes.stepwise.looking import results
 from ecoshell.modes.umi.history import (
     ENDINGS,
     TASK_GAP,
@@ -55,7 +52,6 @@ from ecoshell.modes.umi.history import (
     planned,
     with_task,
 )
-from ecoshell.modes.umi.small import NONE_SMALL, SmallRoles
 from ecoshell.strategies import Path, Thought, Tried
 
 ASIDE_SLACK = 1024
@@ -85,17 +81,14 @@ class Umi:
         max_tokens: int,
         answer_tokens: int,
         temperature: float | None = 0.0,
-        small: SmallRoles = NONE_SMALL,
     ) -> None:
         """`max_tokens` bounds what the planner and the caller write, `answer_tokens` the summarizer's answer.
 
-        `temperature` is that of all three, as in `Request`; `small` are those of the trio that are asked one small
-        thing at a time, and always at 0.
+        `temperature` is that of all three, as in `Request`.
         """
         self._models = models
         self.model = models.planner.traits.name
         self.aside: Hold | None = None
-        self._small = small
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
         self._temperature = temperature
@@ -104,24 +97,16 @@ class Umi:
         self._system = Message("system", prompt("umi/roles"))
 
     def foresee(self, view: View) -> Foreseen:
-        said, aside = _said(view), None
-        if self._small.summarizer is not None:  # whose answer is set aside for nothing, as at a limit it quotes
-            answering = self._small.summarizer.foresee(view)
-        else:
-            asked = self._answering(view, said, closing=with_question("conclude", view.path.question))
-            aside = answering = ForeseenCall(asked, self._models.summarizer, SUMMARIZER)
+        said = _said(view)
+        asked = self._answering(view, said, closing=with_question("conclude", view.path.question))
+        answering = ForeseenCall(asked, self._models.summarizer, SUMMARIZER)
         if view.closed:
-            return Foreseen((answering,), aside, ASIDE_SLACK)
+            return Foreseen((answering,), answering, ASIDE_SLACK)
         planning = ForeseenCall(self._planning(view, said), self._models.planner, PLANNER)
-        if self._small.caller is not None:
-            calling = self._small.caller.foresee(view)
-        else:
-            calling = (ForeseenCall(self._calling(view, "", said), self._models.caller, CALLER),)
-        return Foreseen((planning, *calling), aside, ASIDE_SLACK, ending=(planning, answering))
+        calling = ForeseenCall(self._calling(view, "", said), self._models.caller, CALLER)
+        return Foreseen((planning, calling), answering, ASIDE_SLACK, ending=(planning, answering))
 
     async def set_aside(self, view: View) -> None:
-        if self._small.summarizer is not None:
-            return
         request = await self._concluding(view)
         self.aside = await self._models.summarizer.set_aside(request, role=SUMMARIZER, slack=ASIDE_SLACK)
 
@@ -133,8 +118,7 @@ class Umi:
 
     async def think(self, view: View, emit: Emit) -> Thought:
         if view.closed:  # nothing may be called any more, so what is left is the answer
-            small = self._small.summarizer
-            return _concluded(await (self.conclude(view, emit) if small is None else small.answer(view, emit)))
+            return _concluded(await self.conclude(view, emit))
         decided = self._kept(view) or await self._plan(view, emit)
         return decided if isinstance(decided, Thought) else await self._carried_out(view, decided, emit)
 
@@ -161,22 +145,14 @@ class Umi:
         return found
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
-        call = call_in_question(task, view.path.question)
-        if call is not None:
-            return call
         model = self._models.caller
-        if self._small.caller is not None:
-            call, fault = await self._small.caller.fill(view, task, emit)
-        else:
-            request = await _fitted(model, CALLER, view, partial(self._calling, view, task))
-            call, fault = await filled(request, task.document, partial(model.ask, emit=emit, role=CALLER), _made)
+        request = await _fitted(model, CALLER, view, partial(self._calling, view, task))
+        call, fault = await filled(request, task.document, partial(model.ask, emit=emit, role=CALLER), _made)
         if call is None or fault:
             raise broken_call(model, f"for {task.document.name}: {fault}")
         return call
 
     async def conclude(self, view: View, emit: Emit) -> str:
-        if self._small.summarizer is not None:
-            return answering.quotation(results(view.path.steps))
         most = None if self.aside is None else self.aside.prompt_tokens
         return await self._answered(await self._concluding(view, most), emit)
 
@@ -187,13 +163,9 @@ class Umi:
             if decided.next == "conclusion" and decided.rationale:
                 emit(Rationale(decided.rationale, PLANNER))  # it comes before the answer that is written because of it
         if decided.next == "conclusion":
-            if self._small.summarizer is not None:
-                answer = await self._small.summarizer.answer(view, emit)
-            else:
-                make = partial(self._answering, view, ending=(planned(decided.rationale, "conclusion"),))
-                request = await _fitted(self._models.summarizer, SUMMARIZER, view, make)
-                answer = await self._answered(request, emit)
-            thought = _concluded(answer, decided.rationale)
+            make = partial(self._answering, view, ending=(planned(decided.rationale, "conclusion"),))
+            request = await _fitted(self._models.summarizer, SUMMARIZER, view, make)
+            thought = _concluded(await self._answered(request, emit), decided.rationale)
         elif decided.next == "give up":
             thought = _given_up(decided.rationale or "The planner gave up and did not say why.")
         else:
@@ -230,22 +202,17 @@ class Umi:
             return _given_up(f"There is no tool to call. {rationale}".strip())
         if decided.next is None:
             emit(Notice(f"{_UNDECIDED} The caller makes what it can of it."))
-        attempt, more = None, ()
-        if self._small.caller is not None:
-            call, fault = await self._small.caller.call(view, rationale, emit)
-        else:
-            request = await _fitted(model, CALLER, view, partial(self._calling, view, rationale))
-            reply = await model.ask(request, emit, role=CALLER)
+        request = await _fitted(model, CALLER, view, partial(self._calling, view, rationale))
+        reply = await model.ask(request, emit, role=CALLER)
+        call, fault = _made(reply, request)
+        if call is None:
+            reply = await model.ask(repair_request(request, reply, UNUSABLE.format(fault)), emit, role=CALLER)
             call, fault = _made(reply, request)
-            if call is None:
-                reply = await model.ask(repair_request(request, reply, UNUSABLE.format(fault)), emit, role=CALLER)
-                call, fault = _made(reply, request)
-            tell_if_cut(reply, emit)
-            attempt, more = reply.attempt or action_in(reply.text), thought_of(reply).more
+        tell_if_cut(reply, emit)
         if call is not None:
-            return Thought(rationale, call, by=CALLER, more=more)
+            return Thought(rationale, call, by=CALLER, more=thought_of(reply).more)
         if decided.next is not None:
-            raise broken_call(model, fault, attempt)
+            raise broken_call(model, fault, reply.attempt or action_in(reply.text))
         return _given_up(f"{_UNDECIDED} {rationale}".strip())
 
     async def _answered(self, request: Request, emit: Emit) -> str:

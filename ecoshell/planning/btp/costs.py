@@ -150,11 +150,10 @@ class ToolCosts:
         if thought.nano is not None:
             self._nano = with_sample(self._nano, thought.nano)
 
-    def expected(self, unit: Unit, guess: StepCost, *, hour_nano: int, freely: bool) -> dict[str, Expected]:
+    def expected(self, unit: Unit, guess: StepCost, *, hour_nano: int) -> dict[str, Expected]:
         """What one use costs, with the step that registers the tool where this is still to come.
 
-        `guess` is what a step is estimated to take, until the turn has seen some; `freely` says that registering takes
-        no step.
+        `guess` is what a step is estimated to take, until the turn has seen some.
         """
         # the mean of this turn's steps, else of all uses with this model, else the guess
         tokens = self._tokens if self._tokens.count else self._usual_tokens
@@ -163,7 +162,7 @@ class ToolCosts:
             math.ceil(nano.mean) if nano.count else guess.nano,
             math.ceil(tokens.mean) if tokens.count else guess.tokens,
         )
-        registering = 0 if freely else step.tokens if unit == "tokens" else step.nano or 0
+        registering = step.tokens if unit == "tokens" else step.nano or 0
         free = expected_cost(NO_EVIDENCE, 0, step, unit, hour_nano=hour_nano)  # as most new tools are
         costs: dict[str, Expected] = {}
         for name, declared in self._catalog.prices.items():

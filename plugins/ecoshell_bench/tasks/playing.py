@@ -14,8 +14,6 @@ from ecoshell.assembly.model_factory import ConfiguredModelFactory, lending
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
-from ecoshell.catalog import Catalog
-from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError
 from ecoshell.events import (
     ApprovalWanted,
@@ -60,8 +58,6 @@ class Models(ConfiguredModelFactory):
         super().__init__(
             settings,
             options,
-            catalog=Catalog(()),
-            ranker=Ranker(()),
             session_budget=SessionBudget(Gate(ledger)),
             paths=user_paths(),
         )

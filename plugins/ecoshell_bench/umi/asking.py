@@ -6,10 +6,9 @@ would see there with every tool of the task registered. Nothing that it calls is
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import aclosing, closing
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
 from ecoshell.agent.dependencies import SessionBudget
@@ -19,11 +18,10 @@ from ecoshell.assembly import load_settings, open_ledger, roles_of
 from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.budget import SCOPES, Amount, parse_amount
 from ecoshell.budget.gate import Gate
-from ecoshell.catalog import PLAIN, Catalog, presentation_of
-from ecoshell.catalog.search import Ranker
-from ecoshell.errors import CallBroken, ModelBroken, ToolError, UsageError
+from ecoshell.catalog import PLAIN, presentation_of
+from ecoshell.errors import CallBroken, ModelBroken, UsageError
 from ecoshell.events import BudgetSettled, Event
-from ecoshell.messages import Call, Effect, Observation, ToolDocument, Usage
+from ecoshell.messages import Call, Observation, Usage
 from ecoshell.models import Model
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels
 from ecoshell.paths import user_paths
@@ -113,14 +111,11 @@ class ModelUnderTest(ConfiguredModelFactory):
         super().__init__(
             settings,
             Options(model=setup.model),
-            catalog=Catalog(()),
-            ranker=Ranker(()),
             session_budget=session_budget,
             paths=user_paths(),
         )
         self._setup = setup
         self._made: dict[str, Model] = {}
-        self._task: Trajectory | None = None
         self._session = f"bench-{uuid4().hex[:12]}"
         self._turn = 0
 
@@ -142,14 +137,10 @@ class ModelUnderTest(ConfiguredModelFactory):
         trajectory, number = asked
         self._turn += 1
         self._session_budget.enter(self._session, self._turn)
-        if trajectory is not self._task:
-            self._catalog = Catalog(_Described(tool) for tool in trajectory.tools)
-            self._ranker = Ranker(self._catalog.documents)
-            self._task = trajectory
         who = self._setup
         models = await asyncio.to_thread(lambda: self.make(who.model, who.mode, roles=who.roles))
-        direct = models.calls_undeclared and not models.registers_freely
-        view, settled, started = view_of(trajectory, number, direct=direct), list[BudgetSettled](), time.monotonic()
+        view, settled = view_of(trajectory, number, direct=models.calls_undeclared), list[BudgetSettled]()
+        started = time.monotonic()
 
         def emit(event: Event) -> None:
             if isinstance(event, BudgetSettled):
@@ -215,17 +206,3 @@ def predicted(thought: Thought, path: Path) -> Prediction:
     if thought.call is None and not end.answer.strip():
         raise ModelBroken("The model gave an empty answer.")
     return Prediction("finish", answer=end.answer)
-
-
-class _Described:
-    """A tool of which there is only the document."""
-
-    effects: frozenset[Effect] = frozenset()
-    price_nano = 0
-
-    def __init__(self, document: ToolDocument) -> None:
-        self.document = document
-
-    async def run(self, arguments: Mapping[str, Any]) -> Observation:
-        """Refuse: no reference step is carried out again."""
-        raise ToolError(f"{self.document.name} is not carried out here")

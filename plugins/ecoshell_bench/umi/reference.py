@@ -164,7 +164,11 @@ def _without_examples(document: ToolDocument) -> ToolDocument:
     plain = {
         name: {key: value for key, value in about.items() if key != "example_value"} for name, about in fields.items()
     }
-    schema = {"type": "object", "properties": plain, "required": document.parameters.get("required") or []}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": plain,
+        "required": document.parameters.get("required") or [],
+    }
     return replace(document, description=said[1].strip() if said else document.description, parameters=schema)
 
 
@@ -200,7 +204,10 @@ def _document(record: Mapping[str, Any], place: str) -> ToolDocument:
 def _first(accepted: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """The first of the values that are right for each argument; one that may be left out is left out."""
     plain = {name: values[0] for name, values in accepted.items() if "" not in values}
-    return {name: _first(value) if isinstance(value, dict) else value for name, value in plain.items()}
+    return {
+        name: _first(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
+        for name, value in plain.items()
+    }
 
 
 def _of_bfcl(path: Path, folder: Path) -> list[Trajectory]:
