@@ -188,22 +188,6 @@ async def test_a_setting_switches_it_off(play, monkeypatch):
         assert opening(shell) == "Hello?"
 
 
-async def test_a_small_model_is_told_nothing_and_a_larger_one_that_follows_it_is(play, tmp_path):
-    async with play(DONE) as shell:
-        large = shell.deps.models.current
-        script = tmp_path / "small.jsonl"
-        script.write_text(json.dumps(finish("small")) + "\n")
-
-        small = Recorder(script)
-        small.traits = replace(small.traits, small=True)
-        metered = MeteredModel(small, shell.deps.budget.gate, shell.deps.budget.account)
-        shell.deps.models.current = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
-        assert not of(await turn(shell), ContextTold)
-        shell.deps.models.current = large
-        assert told(await turn(shell, "And now?"))
-        assert opening(shell, 0, 1).startswith(FACTS)
-
-
 async def test_a_small_model_that_was_trained_on_single_turns_reads_each_question_as_its_first(play, tmp_path):
     script = tmp_path / "small.jsonl"
     script.write_text("".join(f"{json.dumps({'text': answer})}\n" for answer in ("one", "two")))

@@ -55,8 +55,8 @@ def test_what_time_and_memory_are_worth_counts_into_the_cost_of_a_use_in_dollars
     catalog = Catalog([FunctionTool(look, effects=(), price_nano=7)])
     costs = ToolCosts(catalog, {}, ["look"], resources={"look": 500, "gone": 9})
     step = StepCost(nano=100, tokens=20)
-    assert costs.expected("usd", step, hour_nano=0, freely=True)["look"].tool == 507
-    assert costs.expected("tokens", step, hour_nano=0, freely=True)["look"].total == 20
+    assert costs.expected("usd", step, hour_nano=0)["look"].tool == 507
+    assert costs.expected("tokens", step, hour_nano=0)["look"].total == 20
 
 
 def test_price_units_are_small_numbers_that_stay_exact():

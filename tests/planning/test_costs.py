@@ -59,10 +59,10 @@ def test_a_use_in_this_task_changes_what_the_next_one_is_expected_to_cost():
     costs = ToolCosts(Catalog([FunctionTool(look, effects=())]), {"look": past}, ["look"], resources={})
     twin = costs.copy()
     costs.learn("look", StepCost(None, 40, 0.5), price=300, seconds=1.0)
-    now, unchanged = (one.expected("usd", STEP, hour_nano=3_600, freely=True)["look"] for one in (costs, twin))
+    now, unchanged = (one.expected("usd", STEP, hour_nano=3_600)["look"] for one in (costs, twin))
     assert (now.tool, now.step, now.time, now.seen) == (200, 2_000, 2, 2)
     assert (unchanged.tool, unchanged.time, unchanged.seen) == (100, 3, 1)
-    assert costs.expected("tokens", STEP, hour_nano=0, freely=True)["look"].total == 40
+    assert costs.expected("tokens", STEP, hour_nano=0)["look"].total == 40
     assert costs.of_one_use("look") == (200, 2.0)
 
 
