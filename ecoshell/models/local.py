@@ -31,6 +31,8 @@ from ecoshell.models.replying import Quoting, ReplyForm, ReplyReader
 
 SMALL_BYTES = 300_000_000
 """Files below this size, all their parts together, hold models too small to follow a protocol not trained on."""
+SMALL_REPEAT_PENALTY = 1.1
+"""Small models fall into loops when they always take the likeliest token, unless they were taught what to say."""
 USUAL_CONTEXT = 8192
 REFUSED_BEGINNINGS = 4
 """Beginnings of calls that are refused, one token each, where only text is wanted."""
@@ -211,6 +213,8 @@ class LocalModel:
         markers = {tokens[0] for tokens in cut if len(tokens) == 1}  # control tokens that are part of a reply's text
         text = getincrementaldecoder("utf-8")("replace")  # a character may span tokens
         sampling = recommended(vocabulary) if request.temperature is None else Sampling(request.temperature)
+        if self.traits.small and not self._trained:
+            sampling = replace(sampling, repeat_penalty=SMALL_REPEAT_PENALTY)
         chooser = Chooser(vocabulary, sampling, "" if reader.reasons else reader.held)
         chooser.never_first += never
         room, owner, begun = request.max_tokens - progress.output, CacheOwner(request.role, self._adapter), never
