@@ -572,6 +572,11 @@ def test_questions_of_one_call_become_trajectories_with_others_to_choose_from(tm
     assert [(step.tool, step.arguments) for step in first.steps] == [("halve", {"n": 4})]
     assert (len(first.tools), len(last.tools)) == (2, 2)
     assert first.tools[0].parameters["properties"] == {"n": {"type": "number"}, "unit": {"type": "string"}}
+    assert bench("--convert", "bfcl", runs, tmp_path / "more.jsonl", "--pool", 20) == 0  # more than there are
+    runs.write_text('{"id": "lost", "function": []}\n')
+    with pytest.raises(UsageError, match=r"simple\.jsonl:1 is no question with a known answer"):
+        bench("--convert", "bfcl", runs, tmp_path / "none.jsonl")
+    assert not (tmp_path / "none.jsonl").exists()
 
 
 def test_documents_become_requests_for_their_tools_that_give_no_value_away(tmp_path):
@@ -584,7 +589,7 @@ def test_documents_become_requests_for_their_tools_that_give_no_value_away(tmp_p
     tools = ({**about, "api": "cityHeight", "parameters": parameters}, {**vague, "parameters": parameters}, other)
     catalog = tmp_path / "catalog.jsonl"
     catalog.write_text("".join(f"{json.dumps(tool)}\n" for tool in tools))
-    assert bench("--convert", "toolbench", catalog, tmp_path / "out.jsonl", "--pool", 4) == 0
+    assert bench("--convert", "toolbench", catalog, tmp_path / "out.jsonl", "--pool", 40) == 0
     (one,) = read_trajectories(tmp_path / "out.jsonl")
     assert [(step.tool, step.arguments) for step in one.steps] == [("height_for_maps", {"cityName": "Oslo"})]
     assert "Oslo" in one.query

@@ -26,6 +26,7 @@ Kind = Literal["livemcp", "bfcl", "toolbench", "generated"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _BESIDE = {"livemcp": "tools_flat.jsonl", "bfcl": "multi_turn_func_doc"}
 """Where a data set's tool documents are, beside its runs: a file, or a folder of files."""
+_DOCUMENT = TypeAdapter(ToolDocument)
 _JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
 """BFCL writes some types as Python calls them."""
 _FIX_RUNS = "Give the data set's replay.jsonl, with its tool documents beside it or named by --documents."
@@ -131,8 +132,11 @@ def _of_toolbench(path: Path, pool: int) -> Iterator[Trajectory]:
 
     Half of the others to choose from are of its category. No document tells the examples.
     """
-    catalog = {str(one.get("name")): one for _, one in read_objects(path)}
-    read = {one.name: one for _, one in read_records(path, ToolDocument, "Give ToolBench's catalog.jsonl.")}
+    rows = [*read_objects(path)]
+    catalog = {str(one.get("name")): one for _, one in rows}
+    read = {
+        one.name: one for one in (checked(_DOCUMENT, row, at, "Give ToolBench's catalog.jsonl.") for at, row in rows)
+    }
     documents = {name: _without_examples(document) for name, document in read.items()}
     alike: dict[str, list[str]] = {}
     for name, one in catalog.items():
@@ -140,7 +144,7 @@ def _of_toolbench(path: Path, pool: int) -> Iterator[Trajectory]:
     for name, document in read.items():
         chance = random.Random(name)
         fields: Mapping[str, Any] = document.parameters.get("properties") or {}
-        wanted = [one for one in document.parameters.get("required") or () if one in fields]
+        wanted = [one for one in document.parameters.get("required") or () if isinstance(fields.get(one), dict)]
         values = {one: fields[one].get("example_value") for one in wanted}
         core = documents[name].description.split(". ")[0].strip(" .")
         plain = 3 <= len(core.split()) <= 25 and core.isascii()
@@ -151,7 +155,10 @@ def _of_toolbench(path: Path, pool: int) -> Iterator[Trajectory]:
         given = str(values[wanted[0]]) if len(wanted) == 1 and chance.random() < 0.5 else " and ".join(told)
         api = _words(str(catalog[name].get("api") or name)).lower()
         near = [one for one in alike[str(catalog[name].get("category"))] if one != name]
-        others = {*chance.sample(near, min(len(near), pool // 2)), *chance.sample([*documents], pool // 2)}
+        others = {
+            *chance.sample(near, min(len(near), pool // 2)),
+            *chance.sample([*documents], min(len(documents), pool // 2)),
+        }
         tools = tuple([documents[one] for one in documents if one == name or one in others])
         query = chance.choice(_ASKED).format(core=core, given=given, api=api)
         yield Trajectory(name, tools, query, (ReferenceStep(tool=name, arguments=values),))
@@ -162,7 +169,9 @@ def _without_examples(document: ToolDocument) -> ToolDocument:
     said = _DESCRIBED.search(document.description)
     fields: Mapping[str, Any] = document.parameters.get("properties") or {}
     plain = {
-        name: {key: value for key, value in about.items() if key != "example_value"} for name, about in fields.items()
+        name: {key: value for key, value in cast("dict[str, Any]", about).items() if key != "example_value"}
+        for name, about in fields.items()
+        if isinstance(about, dict)
     }
     schema: dict[str, Any] = {
         "type": "object",
@@ -178,27 +187,30 @@ def _words(name: str) -> str:
 
 def _of_bfcl_single(path: Path, pool: int) -> Iterator[Trajectory]:
     """The questions of one turn that one call serves; what it returned is not known."""
-    answers = {one["id"]: one["ground_truth"] for _, one in read_objects(path.parent / "possible_answer" / path.name)}
-    read = [*read_objects(path)]
-    tools = [[_document(tool, place) for tool in record["function"]] for place, record in read]
-    known = {tool.name: tool for few in tools for tool in few}
-    for (_, record), few in zip(read, tools, strict=True):
-        own = {tool.name: tool for tool in few}
-        others = random.Random(record["id"]).sample(
-            [name for name in known if name not in own], max(0, pool - len(own))
-        )
-        calls: Sequence[Mapping[str, Any]] = answers[record["id"]]
-        if len(calls) != 1 or len(record["question"]) != 1:
-            continue
-        ((name, given),) = calls[0].items()
-        step = ReferenceStep(tool=name, arguments=_first(given))
-        shown = (*own.values(), *(known[one] for one in others))
-        yield Trajectory(record["id"], shown, record["question"][0][-1]["content"], (step,))
+    answers = {one.get("id"): one for _, one in read_objects(path.parent / "possible_answer" / path.name)}
+    rows = [*read_objects(path)]
+    known = {tool.name: tool for place, record in rows for tool in _functions(record, place)}
+    for place, record in rows:
+        try:
+            own = {tool.name: tool for tool in _functions(record, place)}
+            calls, turns = answers[record["id"]]["ground_truth"], record["question"]
+            if len(calls) != 1 or len(turns) != 1:
+                continue
+            ((name, given),) = calls[0].items()
+            step = ReferenceStep(tool=name, arguments=_first(given))
+            others = [one for one in known if one not in own]
+            chosen = random.Random(record["id"]).sample(others, min(len(others), max(0, pool - len(own))))
+            tools = (*own.values(), *(known[one] for one in chosen))
+            made = Trajectory(record["id"], tools, turns[0][-1]["content"], (step,))
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as failure:
+            raise UsageError(f"{place} is no question with a known answer: {failure}.", fix=_FIX_RUNS) from failure
+        yield made
 
 
-def _document(record: Mapping[str, Any], place: str) -> ToolDocument:
-    tool = checked(TypeAdapter(ToolDocument), record, place, _FIX_RUNS)
-    return replace(tool, parameters=_schema(tool.parameters))
+def _functions(record: Mapping[str, Any], place: str) -> list[ToolDocument]:
+    """The tools of a question, with schemas that JSON Schema knows."""
+    read = [checked(_DOCUMENT, tool, place, _FIX_RUNS) for tool in record.get("function") or ()]
+    return [replace(tool, parameters=_schema(tool.parameters)) for tool in read]
 
 
 def _first(accepted: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
