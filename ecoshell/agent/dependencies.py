@@ -22,7 +22,7 @@ from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, StoreError, UsageError
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import Call, Message, Observation, visible_line
-from ecoshell.models import Request, ScoreRequest
+from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import Presentation, Registration, RoleModels
 from ecoshell.planning.btp.evidence import Past
@@ -48,8 +48,7 @@ _QUESTION = 800
 _CALL = 300
 _RESULT = 1_500
 """Characters of each that the model reads."""
-_SMALL = 240
-"""Characters of question and of result that a small model reads, which has to be quick."""
+_YES_OR_NO = 'root ::= "yes" | "no"'
 _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
@@ -115,22 +114,16 @@ class Judge:
 
 
 async def _asked(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
-    """What the model says in a word; of one that is too small to be asked, which word it finds likelier."""
+    """What the model says in a word."""
     from ecoshell.planning.judging import unwrapped
 
     result = unwrapped(observation.text)[0]
-    if model.traits.small and model.can_score:
-        shots = (files("ecoshell.agent") / "judge_shots.md").read_text(encoding="utf-8").strip()
-        asked, told = _beginning(query, _SMALL), _beginning(result, _SMALL)
-        prompt = f"{shots}\n\nQuestion: {asked}\nResult of {call.name}: {told}\nHelpful:"
-        scored = await model.score(ScoreRequest(prompt, ("", ""), (" yes", " no")), emit, role=JUDGE, purpose="judge")
-        yes, no = scored.logprobs
-        return yes >= no
     system = (files("ecoshell.agent") / "judge.md").read_text(encoding="utf-8").strip()
     asked = f"Question: {_beginning(query, _QUESTION)}\n\nCall: {_beginning(call.signature(), _CALL)}"
     told = f"{asked}\n\nResult:\n{clip(result, _RESULT)[0]}\n\nDid it help? yes or no"
     messages = (Message("system", system), Message("user", told))
-    reply = await model.ask(Request(messages, want="text", max_tokens=JUDGE_TOKENS, purpose="judge"), emit, role=JUDGE)
+    asking = Request(messages, want="text", max_tokens=JUDGE_TOKENS, purpose="judge", grammar=_YES_OR_NO)
+    reply = await model.ask(asking, emit, role=JUDGE)
     said = _WORD.search(reply.text)
     if said is None:
         raise ModelBroken(f"{model.traits.name} answered neither yes nor no.")

@@ -15,8 +15,6 @@ from ecoshell.models import (
     PromptSize,
     Reply,
     Request,
-    ScoreRequest,
-    Scores,
     Traits,
     estimate,
     request_bound,
@@ -67,7 +65,7 @@ class _Portraits(ConfiguredModelFactory):
 
     def _model(self, name: str) -> Model:
         if is_embedded(name):
-            return _ScoringPortrait(name, ZERO_PRICE, local=True, small=True)
+            return _Portrait(name, ZERO_PRICE, local=True, small=True)
         here = is_local(name) or name.startswith(SCRIPT)
         price = (self._book.user.get(name) or ZERO_PRICE) if here else self._book.price(name)
         return _Portrait(name, price, local=here)
@@ -97,18 +95,6 @@ class _Portrait:
 
     async def aclose(self) -> None:
         """Nothing is open."""
-
-
-class _ScoringPortrait(_Portrait):
-    """The portrait of a model that is asked one small thing at a time, and scores."""
-
-    def score_size(self, request: ScoreRequest) -> PromptSize:
-        """Refuse."""
-        raise _only_looked_at(self.traits)
-
-    async def score(self, request: ScoreRequest) -> Scores:
-        """Refuse."""
-        raise _only_looked_at(self.traits)
 
 
 def _only_looked_at(traits: Traits) -> ModelMissing:

@@ -150,36 +150,6 @@ class Model(Protocol):
     async def aclose(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreRequest:
-    """Log-probabilities wanted of `targets`, each given `prefix` + its own `context`; the prefix is evaluated once.
-
-    `role` is as in `Request`.
-    """
-
-    prefix: str
-    contexts: tuple[str, ...]
-    targets: tuple[str, ...]
-    role: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """One log-probability (natural log, summed over the target's tokens) for each target, and what it took."""
-
-    logprobs: tuple[float, ...]
-    usage: Usage
-
-
-@runtime_checkable
-class Scorer(Protocol):
-    """A model that can say how likely a text is: what makes a small local model useful for ranking."""
-
-    def score_size(self, request: ScoreRequest) -> PromptSize: ...
-
-    async def score(self, request: ScoreRequest) -> Scores: ...
-
-
 # -- as lists of models show them
 
 HERE = "this machine"

@@ -24,8 +24,6 @@ from ecoshell.models.llama import Vocabulary, llama_library, load_adapter, load_
 
 SLOTS = 8
 """Prompts whose prefixes are kept at the same time."""
-CANDIDATES = 12
-"""Candidates scored in one batch."""
 SHARED_POOL = 1.5
 """Cells for several roles, as a multiple of the context: what one role needs does not grow for one role alone."""
 ANSWER_ROOM = 512
@@ -34,9 +32,6 @@ BATCH = 512
 """Tokens evaluated at once."""
 BITE_SECONDS = 0.2
 """A long prompt is evaluated in bites of about this time, so that it can be cancelled."""
-
-Pair = tuple[list[int], list[int]]
-"""A candidate for scoring: the tokens that precede it after the shared prefix, and the tokens to be scored."""
 
 
 class Cancelled(Exception):  # a signal inside this room, not an error
@@ -273,13 +268,13 @@ class Engine:
         slot = self._evaluate(prompt, min(room, ANSWER_ROOM), progress, owner)
         for _ in range(room):
             progress.check()
-            token = chooser.choose(self._logits(-1))
+            token = chooser.choose(self._logits())
             progress.output += 1
             if self._vocabulary.ends(token):
                 return
             yield token
             self._cache.make_room(slot, 1)
-            self._decode([(token, len(slot.tokens), slot.number, True)])
+            self._decode(slot, [token], wanted=True)
             self._cache.extend(slot, [token])
         progress.cut = True
 
@@ -288,69 +283,11 @@ class Engine:
         self._check_fits(len(prompt) + 1)
         self._evaluate(prompt, ANSWER_ROOM, progress, owner)
 
-    def score(self, prefix: Sequence[int], pairs: Sequence[Pair], progress: Progress, owner: CacheOwner) -> list[float]:
-        """Natural-log probability of each pair's second part after `prefix` and the pair's first part.
-
-        The prefix is evaluated once and kept. Raises ModelBroken when a candidate does not fit the context.
-        """
-        if not prefix:
-            raise ValueError("scoring needs a prefix of at least one token")
-        if not pairs:
-            return []
-        longest = max(len(context) + len(target) for context, target in pairs)
-        self._check_fits(len(prefix) + longest + 1)
-        slot = self._evaluate(prefix, longest, progress, owner)
-        candidates = [([prefix[-1], *context, *target], len(context)) for context, target in pairs]
-        scores: list[float] = []
-        while len(scores) < len(candidates):
-            progress.check()
-            room = min(BATCH, self.context - len(prefix))
-            chunk: list[tuple[list[int], int]] = []  # as many as fit one batch and the context
-            for candidate in candidates[len(scores) :][:CANDIDATES]:
-                room -= len(candidate[0])
-                if chunk and room < 0:
-                    break
-                chunk.append(candidate)
-            scores += self._score_chunk(slot, len(prefix) - 1, chunk)
-            progress.input += sum(len(tokens) - 1 for tokens, _ in chunk)
-        return scores
-
-    def _score_chunk(self, slot: CacheSlot, start: int, candidates: list[tuple[list[int], int]]) -> list[float]:
+    def _logits(self) -> Any:
+        """A view of the logits that were wanted last: float32, one for each token of the vocabulary."""
         import numpy as np
 
-        needed = sum(len(tokens) for tokens, _ in candidates)
-        if needed > BATCH:  # a single candidate longer than a batch
-            raise ModelBroken(f"A text to be scored is longer than {BATCH} tokens.", fix="Ask a shorter question.")
-        self._cache.make_room(slot, needed)
-        memory = self._library.llama_get_memory(self._context)
-        entries: list[tuple[int, int, int, bool]] = []
-        wanted: list[list[tuple[int, int]]] = []
-        for sequence, (tokens, context) in enumerate(candidates, SLOTS):
-            self._library.llama_memory_seq_cp(memory, slot.number, sequence, 0, start)
-            first = len(entries)
-            last = len(tokens) - 1
-            entries += [(token, start + i, sequence, context <= i < last) for i, token in enumerate(tokens)]
-            wanted.append([(first + i, tokens[i + 1]) for i in range(context, last)])
-        try:
-            self._decode(entries)
-            sums: list[float] = []
-            for rows in wanted:
-                logprobs = 0.0
-                for row, token in rows:
-                    logits = self._logits(row).astype(np.float64)
-                    top = float(logits.max())
-                    logprobs += float(logits[token]) - top - float(np.log(np.exp(logits - top).sum()))
-                sums.append(logprobs)
-            return sums
-        finally:
-            for sequence in range(SLOTS, SLOTS + len(candidates)):
-                self._library.llama_memory_seq_rm(memory, sequence, -1, -1)
-
-    def _logits(self, row: int) -> Any:
-        """A view of the logits at a place of the last batch: float32, one for each token of the vocabulary."""
-        import numpy as np
-
-        pointer = self._library.llama_get_logits_ith(self._context, row)
+        pointer = self._library.llama_get_logits_ith(self._context, -1)
         return np.ctypeslib.as_array(pointer, shape=(self._vocabulary.size,))
 
     # -- the cache
@@ -374,8 +311,7 @@ class Engine:
             bite = list(prompt[place : place + self._bite])
             self._cache.make_room(slot, len(bite))
             began = time.perf_counter()
-            last = len(prompt) - 1
-            self._decode([(token, place + i, slot.number, place + i == last) for i, token in enumerate(bite)])
+            self._decode(slot, bite, wanted=place + len(bite) == len(prompt))
             seconds = time.perf_counter() - began
             self._cache.extend(slot, bite)
             progress.input += len(bite)
@@ -415,7 +351,7 @@ class Engine:
         params.n_ctx = cells
         params.n_batch = BATCH
         params.n_ubatch = BATCH
-        params.n_seq_max = SLOTS + CANDIDATES
+        params.n_seq_max = SLOTS
         params.n_outputs_max_per_seq = 0
         params.kv_unified = True
         params.n_threads = params.n_threads_batch = self._options.threads or default_threads()
@@ -432,16 +368,16 @@ class Engine:
             self._library.llama_free(self._context)
         self._context = self._adapter = None
 
-    def _decode(self, entries: Sequence[tuple[int, int, int, bool]]) -> None:
-        """Evaluate (token, position, sequence, whether its logits are wanted) entries, one batch at most."""
+    def _decode(self, slot: CacheSlot, tokens: Sequence[int], *, wanted: bool) -> None:
+        """Evaluate the tokens that come after those of the slot, one batch at most, and the logits after the last."""
         batch = self._batch
-        batch.n_tokens = len(entries)
-        for i, (token, position, sequence, logits) in enumerate(entries):
+        batch.n_tokens = len(tokens)
+        for i, token in enumerate(tokens):
             batch.token[i] = token
-            batch.pos[i] = position
+            batch.pos[i] = len(slot.tokens) + i
             batch.n_seq_id[i] = 1
-            batch.seq_id[i][0] = sequence
-            batch.logits[i] = logits
+            batch.seq_id[i][0] = slot.number
+            batch.logits[i] = wanted and i == len(tokens) - 1
         status = self._library.llama_decode(self._context, batch)
         if status != 0:
             self._cache.clear()

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from ecoshell.budget import ZERO_PRICE
 from ecoshell.messages import Call
-from ecoshell.models import Delta, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
+from ecoshell.models import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.models.chat_template import ChatTemplate
 from ecoshell.models.choosing import Chooser, Sampling, recommended
 from ecoshell.models.engine import CacheOwner, Cancelled, Engine, EngineOptions, Progress
@@ -39,7 +39,7 @@ REFUSED_BEGINNINGS = 4
 
 
 class LocalModel:
-    """A GGUF model as a `Model` and a `Scorer`; requests run one after another, and cost nothing but time."""
+    """A GGUF model as a `Model`; requests run one after another, and cost nothing but time."""
 
     def __init__(
         self, path: Path, *, name: str = "", adapter: Path | None = None, options: EngineOptions | None = None
@@ -122,12 +122,6 @@ class LocalModel:
         end = vocabulary.tokens(vocabulary.start_and_end()[1], special=True)
         return tuple(self._prompt(request)), (*vocabulary.tokens(said), *end)
 
-    def score_size(self, request: ScoreRequest) -> PromptSize:
-        """Exact: the prefix once, and every context and target."""
-        prefix, pairs = self._score_tokens(request)
-        count = len(prefix) + sum(len(context) + len(target) for context, target in pairs)
-        return PromptSize(count, count, exact=True)
-
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Spoken text as it comes, with the usage so far, then the reply; of a call only the answer of `finish`."""
         quoting = Quoting(request) if self._trained else None
@@ -150,22 +144,6 @@ class LocalModel:
                 yield Delta(quoting.end())
                 reply = replace(reply, text=quoting.whole(reply.text))
             yield reply
-        finally:
-            await _stopped(work, progress)
-
-    async def score(self, request: ScoreRequest) -> Scores:
-        """Score on the model's thread; cancelling it stops between batches."""
-        progress = Progress()
-
-        def on_thread() -> Scores:
-            prefix, pairs = self._score_tokens(request)
-            logprobs = self._runtime.engine().score(prefix, pairs, progress, CacheOwner(request.role, self._adapter))
-            return Scores(tuple(logprobs), progress.usage())
-
-        self._runtime.read_no_further()
-        work = asyncio.get_running_loop().run_in_executor(self._runtime.worker, on_thread)
-        try:
-            return await asyncio.shield(work)
         finally:
             await _stopped(work, progress)
 
@@ -250,12 +228,6 @@ class LocalModel:
         if template.opens_reasoning and template.reasoning_tags and (request.grammar or request.endings):
             tokens += self._runtime.vocabulary().tokens(f"\n{template.reasoning_tags[1]}\n\n", special=True)
         return tokens
-
-    def _score_tokens(self, request: ScoreRequest) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
-        vocabulary = self._runtime.vocabulary()
-        prefix = vocabulary.tokens(request.prefix, start=True)
-        pairs = zip(request.contexts, request.targets, strict=True)
-        return prefix, [(vocabulary.tokens(context), vocabulary.tokens(target)) for context, target in pairs]
 
 
 async def _stopped(work: asyncio.Future[Any], progress: Progress) -> None:

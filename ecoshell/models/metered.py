@@ -22,9 +22,6 @@ from ecoshell.models import (
     Purpose,
     Reply,
     Request,
-    Scorer,
-    ScoreRequest,
-    Scores,
     Traits,
 )
 from ecoshell.secrecy import MaskedStream, masked
@@ -61,11 +58,6 @@ class MeteredModel:
     def traits(self) -> Traits:
         """What is known of the model."""
         return self._model.traits
-
-    @property
-    def can_score(self) -> bool:
-        """Whether `score` may be called."""
-        return isinstance(self._model, Scorer)
 
     @property
     def loaded(self) -> bool:
@@ -140,26 +132,6 @@ class MeteredModel:
                     await self._gate.release(hold)
                     raise
                 place = hold  # kept through the pause
-
-    async def score(
-        self, request: ScoreRequest, emit: Emit, *, role: str = "single", purpose: Purpose = "rank"
-    ) -> Scores:
-        """The log-probabilities a Scorer gives, behind the same gate."""
-        scorer, request = self._model, masked(request)
-        if not isinstance(scorer, Scorer):
-            raise ModelBroken(f"{self.traits.name} cannot tell how likely a text is.", fix="Choose a local model.")
-        account = replace(self._account_of(), role=role, model=self.traits.name, purpose=purpose)
-        bound = (await asyncio.to_thread(scorer.score_size, request)).bound
-        hold = await self._gate.hold(Ask(self.traits.price, bound, 0, account))
-        call = _Call(self._gate, hold, emit, local=self.traits.local)
-
-        async def work() -> Scores:
-            call.estimate = lambda: Usage(scorer.score_size(request).count)
-            scores = await scorer.score(replace(request, role=role))
-            call.usage = scores.usage
-            return scores
-
-        return await call.run(work)
 
     def reservation(self, request: Request, role: str = "single", slack: int = 0) -> Ask:
         """What the gate would be asked for, the prompt `slack` longer; counts the prompt, so may block."""

@@ -15,8 +15,7 @@ from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import ModelUnavailable
 from ecoshell.events import BudgetHeld, BudgetSettled, Notice, TextArrived
-from ecoshell.messages import Call, Observation, Usage
-from ecoshell.models import PromptSize, Scores
+from ecoshell.messages import Call, Observation
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.single import Single
 from ecoshell.planning.classifier import Classifier, features, save
@@ -26,22 +25,6 @@ ACCOUNT = Account(session="s", turn=1, role="", model="", purpose="")
 QUERY = "When is the next train to Oslo?"
 CALL = Call("search", {"text": "Oslo train"})
 SEEN = Observation("A page about Oslo, its parks and its opera.")
-
-
-class Small(Recorder):
-    """A small model that scores; `lead` is by how much it finds "yes" likelier than "no"."""
-
-    def __init__(self, *args, lead, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.traits = replace(self.traits, small=True)
-        self.lead, self.scored = lead, []
-
-    def score_size(self, request):
-        return PromptSize(300, 400, exact=True)
-
-    async def score(self, request):
-        self.scored.append(request)
-        return Scores((self.lead, 0.0), Usage(input=300))
 
 
 class Failing(Recorder):
@@ -164,20 +147,6 @@ async def test_an_answer_that_is_neither_yes_nor_no_leaves_it_to_the_rules(bench
     assert (verdict.helpful, verdict.by) == (True, "rules")
     assert "neither yes nor no" in verdict.reason
     assert ledger.rows("role")[0].spent_nano == 92_000
-
-
-@pytest.mark.parametrize(("lead", "helpful"), [(-0.5, False), (0.5, True)])
-async def test_a_small_model_is_asked_which_word_is_likelier(bench, ledger, lead, helpful):
-    events = []
-    judge, model = bench("model", model=Small, lead=lead)
-    verdict = await judge.judge(QUERY, CALL, Observation("long " * 500), events.append)
-    assert (verdict.helpful, verdict.by, model.requests) == (helpful, "model", [])
-    (scored,) = model.scored
-    assert scored.targets == (" yes", " no")
-    assert f"Question: {QUERY}\nResult of search: long" in scored.prefix
-    assert len(scored.prefix) < 1_500
-    assert [event.role for event in of(events, BudgetSettled)] == ["judge"]
-    assert ledger.rows("role")[0].spent_nano == 300_000
 
 
 async def test_a_result_that_gives_orders_is_shown_as_data(bench):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ecoshell.errors import ModelBroken, ModelMissing
 from ecoshell.messages import Call, Message
-from ecoshell.models import Reply, Request, ScoreRequest
+from ecoshell.models import Reply, Request
 
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
@@ -26,7 +26,7 @@ from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import model_files
 
 OPTIONS = EngineOptions(context=512)
-ASKED = ScoreRequest("The capital of France is", ("", ""), (" Paris", " London"))
+ASKED = Request((Message("user", "What is the capital of France?"),), want="text", max_tokens=6)
 
 
 def cut_adapter(path: Path) -> Path:
@@ -84,12 +84,10 @@ async def reply_of(model: LocalModel, request: Request) -> Reply:
 
 async def test_a_zero_adapter_changes_nothing_a_loud_one_does_and_switching_back_gives_the_base_again(cast, folder):
     base, zero, loud = cast(), cast(folder / "zero.gguf"), cast(folder / "loud.gguf")
-    plain = (await base.score(ASKED)).logprobs
-    assert (await zero.score(ASKED)).logprobs == pytest.approx(plain, abs=1e-3)
-    changed = (await loud.score(ASKED)).logprobs
-    assert max(abs(one - other) for one, other in zip(changed, plain, strict=True)) > 0.5
-    assert (await base.score(ASKED)).logprobs == pytest.approx(plain, abs=1e-3)
-    assert (await loud.score(ASKED)).logprobs == pytest.approx(changed, abs=1e-3)
+    told = [(await reply_of(model, ASKED)).text for model in (base, zero, loud, base, loud)]
+    plain, changed = told[0], told[2]
+    assert plain != changed
+    assert told == [plain, plain, changed, plain, changed]
 
 
 @pytest.mark.parametrize("role", ["single", ""])
@@ -123,10 +121,10 @@ async def test_three_adapters_of_one_base_load_it_once_and_the_last_to_leave_fre
 
 async def test_an_adapter_that_was_let_go_can_be_taken_up_again(cast, folder):
     base, loud = cast(), cast(folder / "loud.gguf")
-    changed = (await loud.score(ASKED)).logprobs
+    changed = (await reply_of(loud, ASKED)).text
     await loud.aclose()
-    assert (await base.score(ASKED)).logprobs != pytest.approx(changed, abs=0.1)
-    assert (await cast(folder / "loud.gguf").score(ASKED)).logprobs == pytest.approx(changed, abs=1e-3)
+    assert (await reply_of(base, ASKED)).text != changed
+    assert (await reply_of(cast(folder / "loud.gguf"), ASKED)).text == changed
 
 
 async def test_nothing_cached_under_one_adapter_is_used_under_another_and_each_finds_its_own_again(cast, folder):
@@ -239,11 +237,13 @@ def test_a_wrong_adapter_writes_nothing_to_the_terminal(tmp_path: Path):
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from ecoshell.errors import ModelBroken\n"
-        "from ecoshell.models import ScoreRequest\n"
+        "from ecoshell.messages import Message\n"
+        "from ecoshell.models import Request\n"
         "from ecoshell.models.embedded import embedded_path\n"
         "from ecoshell.models.local import LocalModel\n"
         "model = LocalModel(embedded_path(), adapter=Path(sys.argv[1]))\n"
-        "try: asyncio.run(model.score(ScoreRequest('a', ('',), ('b',))))\n"
+        "async def ask(): return [one async for one in model.stream(Request((Message('user', 'a'),), want='text'))]\n"
+        "try: asyncio.run(ask())\n"
         "except ModelBroken: sys.exit(7)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, timeout=600, check=False)

@@ -10,7 +10,7 @@ import pytest
 
 from ecoshell.errors import ModelBroken, ModelMissing
 from ecoshell.messages import Message, ToolDocument, Usage
-from ecoshell.models import Delta, Model, Reply, Request, Scorer, ScoreRequest
+from ecoshell.models import Delta, Model, Reply, Request
 
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
@@ -209,32 +209,6 @@ async def test_a_full_context_cuts_the_reply():
         assert usage_of(reply).total <= 65
     finally:
         await tight.aclose()
-
-
-async def test_scores_prefer_the_likely_text_and_keep_the_prefix(model):
-    assert isinstance(model, Scorer)
-    request = ScoreRequest("The capital of France is", ("", ""), (" Paris", " cucumber"))
-    scores = await model.score(request)
-    assert scores.logprobs[0] > scores.logprobs[1] + 5
-    assert scores.usage.input == model.score_size(request).count
-    again = await model.score(request)
-    assert again.logprobs == pytest.approx(scores.logprobs, abs=1e-3)
-    assert again.usage.cached > 0
-
-
-async def test_a_score_is_the_sum_of_its_parts(model):
-    prefix, first, second = "The cat sat on the", " mat", " and"
-    parts = await model.score(ScoreRequest(prefix, ("", first), (first, second)))
-    whole = await model.score(ScoreRequest(prefix, ("",), (first + second,)))
-    assert sum(parts.logprobs) == pytest.approx(whole.logprobs[0], abs=0.5)  # batches of other sizes round otherwise
-
-
-async def test_more_candidates_than_one_batch_takes_are_all_scored(model):
-    contexts = tuple(f" {number} times {number} is" for number in range(30))
-    scores = await model.score(ScoreRequest("Sums:", contexts, (" 4",) * 30))
-    assert len(scores.logprobs) == 30
-    alone = await model.score(ScoreRequest("Sums:", contexts[-1:], (" 4",)))
-    assert scores.logprobs[-1] == pytest.approx(alone.logprobs[0], abs=0.5)  # batches of other sizes round otherwise
 
 
 async def test_text_that_looks_like_control_tokens_stays_text(vocabulary):

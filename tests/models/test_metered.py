@@ -12,7 +12,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import LimitReached, ModelBarred, ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.events import BudgetHeld, BudgetSettled, Event, Notice, Reasoned, TextArrived
 from ecoshell.messages import Call, Message, Usage
-from ecoshell.models import Delta, PromptSize, Purpose, Reply, Request, ScoreRequest, Scores, Traits
+from ecoshell.models import Delta, PromptSize, Purpose, Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
 
 # A token costs a million nano-dollars; a prompt has 100 tokens at most.
@@ -46,12 +46,6 @@ class Odd:
     def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
         self.asked.append(request)
         return self._attempts.pop(0)(request)
-
-    def score_size(self, request: ScoreRequest) -> PromptSize:
-        return PromptSize(90, BOUND, exact=True)
-
-    async def score(self, request: ScoreRequest) -> Scores:
-        return Scores(tuple(-float(len(target)) for target in request.targets), Usage(input=90))
 
     async def aclose(self) -> None:
         self.closed = True
@@ -421,18 +415,6 @@ async def test_an_answer_whose_settlement_cannot_be_written_is_kept_and_its_hold
     assert isinstance(settled, BudgetSettled)
     assert not settled.reported
     assert cap(ledger).held == 150 * MILLION
-
-
-async def test_scoring_passes_the_same_gate(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
-    model = metered(Odd(local=True))
-    assert model.can_score
-    scores = await model.score(ScoreRequest("prefix", ("a", "b"), ("x", "yy")), events.append)
-    assert scores.logprobs == (-1.0, -2.0)
-    assert kinds(events) == ["budget_held", "budget_settled"]
-    assert cap(ledger).spent == 90 * MILLION
-    ledger.set_cap("s", "session", Amount(100 * MILLION, "usd"))
-    with pytest.raises(LimitReached):
-        await model.score(ScoreRequest("prefix", ("a",), ("x",)), events.append)
 
 
 async def test_traits_counts_and_closing_are_the_models_own(metered: Metered) -> None:

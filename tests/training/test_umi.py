@@ -1,15 +1,14 @@
 """Adapters: what PyTorch learns is what llama.cpp does with the file; needs PyTorch, and is skipped without it."""
 
-import asyncio
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+from logprobs import logprobs
 
 from ecoshell.cli import main
 from ecoshell.errors import ModelBroken, UsageError
-from ecoshell.models import ScoreRequest
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import check_adapter, header
 from ecoshell.models.local import LocalModel
@@ -38,17 +37,6 @@ def adapter() -> Adapter:
     return made
 
 
-def scored(name: str, adapter: Path | None) -> list[float]:
-    async def scores() -> list[float]:
-        model = LocalModel(embedded_path(), name=name, adapter=adapter)
-        try:
-            return list((await model.score(ScoreRequest(PREFIX, ("",) * len(TARGETS), TARGETS))).logprobs)
-        finally:
-            await model.aclose()
-
-    return asyncio.run(scores())
-
-
 def tokens(text: str, *, start: bool = False) -> tuple[int, ...]:
     return tuple(LocalModel(embedded_path())._runtime.vocabulary().tokens(text, start=start))
 
@@ -61,7 +49,8 @@ def test_llama_cpp_with_the_adapter_says_what_pytorch_says(adapter, tmp_path) ->
     prefix = tokens(PREFIX, start=True)
     with torch.no_grad():
         ours = [-float(adapter.loss([Example("single", prefix, tokens(target))])) for target in TARGETS]
-    theirs, base = scored("adapted", file), scored("base", None)
+    meant = [tokens(target) for target in TARGETS]
+    theirs, base = (logprobs(embedded_path(), prefix, meant, one) for one in (file, None))
     assert max(abs(one - other) for one, other in zip(theirs, base, strict=True)) > 2
     for one, other, target in zip(ours, theirs, TARGETS, strict=True):
         assert one == pytest.approx(other, abs=0.25 + 0.02 * abs(other)), target
@@ -151,9 +140,7 @@ def folder(tmp_path):
 def test_a_folder_of_hugging_face_says_as_a_file_what_it_says_in_pytorch(folder, tmp_path) -> None:
     file = tmp_path / "made.gguf"
     write_base(folder, file)
-    model = LocalModel(file)
-    request = ScoreRequest(PREFIX, ("",) * len(TARGETS), TARGETS)
-    theirs = list(asyncio.run(model.score(request)).logprobs)
+    theirs = logprobs(file, tokens(PREFIX, start=True), [tokens(target) for target in TARGETS])
     library = pytest.importorskip("transformers")
     whole = library.AutoModelForCausalLM.from_pretrained(folder)
     for target, other in zip(TARGETS, theirs, strict=True):
