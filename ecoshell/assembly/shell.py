@@ -84,8 +84,8 @@ class Strategies(Mapping[str, StrategySpec]):
 STRATEGIES = Strategies(
     {
         "react": "ecoshell.strategies.react:REACT",
-        "dfsdt": "ecoshell.strategies.dfsdt:DFSDT",
-        "tot": "ecoshell.strategies.tot:TOT",
+        "dfsdt": "ecoshell.strategies.search:DFSDT",
+        "tot": "ecoshell.strategies.search:TOT",
         "graph": "ecoshell.strategies.graph:GRAPH",
     }
 )

@@ -1,4 +1,4 @@
-"""Depth-first search over thoughts and calls, which DFSDT and ToT-DFS share: nodes, dead ends, and going back.
+"""DFSDT and ToT-DFS: depth-first search over thoughts and calls (BTP §3.1, SPEC §2).
 
 A node is a path; its children are the steps taken from it, `WIDTH` at most. A path comes to a dead end when the model
 gives up on it, when it is as deep as it may be and still acts, when `FAILURES` calls in a row brought nothing, or when
@@ -16,8 +16,10 @@ from ecoshell.strategies import (
     Backtrack,
     Outcome,
     Path,
+    Rank,
     Request,
     Step,
+    StrategySpec,
     Thinking,
     Thought,
     Tried,
@@ -27,6 +29,8 @@ from ecoshell.strategies import (
     think,
 )
 
+DFSDT_DEPTH, TOT_DEPTH = 12, 8
+"""Steps of one path: half of the default step limit, so that a path that leads nowhere leaves room for another."""
 WIDTH = 2
 FAILURES = 3
 """Calls in a row that fail or were made before, after which a branch is left from before the first of them."""
@@ -146,3 +150,49 @@ def depth_first(
         if end is not None and search.left > 0:
             yield Backtrack(path, search.here.path, end.reason)
     return Outcome("exhausted", "", (yield from search.settle(path)))
+
+
+def dfsdt(question: str, max_steps: int) -> Thinking:
+    """Follow one path; at a dead end go back and try a second child, which is told of the first; stop at an answer.
+
+    A second child is thought of only when the first failed: a question that goes well costs what ReAct costs.
+    """
+    return depth_first(question, max_steps, depth=DFSDT_DEPTH, propose=lambda search: search.think(*search.here.tried))
+
+
+DFSDT = StrategySpec("dfsdt", dfsdt, "one path; goes back to try another way where it leads nowhere", searches=True)
+
+
+def tot(question: str, max_steps: int) -> Thinking:
+    """Propose two next steps, rank them, take the better one; the other waits in case the search comes back.
+
+    A child is a proposed thought with its call, ranked *before* it is carried out. Executing both to compare what came
+    of them would pay for the loser's tool each time, and have its side effects; ranking proposals spends on the loser
+    only a thought. An answer proposed first ends the search at once; one proposed second is ranked like any step.
+    """
+    return depth_first(question, max_steps, depth=TOT_DEPTH, propose=_best_of_two)
+
+
+def _best_of_two(search: Search) -> Generator[Request, Any, Thought]:
+    """The better of two new proposals; after coming back the one that waits or, where none does, another thought."""
+    node = search.here
+    if node.waiting:
+        return node.waiting.pop()
+    if node.tried:
+        return (yield from search.think(*node.tried))
+    one = yield from search.think(proposal=True)
+    if one.call is None or ending(one, node.path) or search.deepest or not search.left:
+        return one
+    other = yield from search.think(Tried(one.call), proposal=True)
+    outcome = ending(other, node.path)
+    given_up = outcome is not None and outcome.ending == "gave_up"
+    if given_up or (other.call is not None and same(one.call, other.call)):  # there is nothing to compare
+        return one
+    # in both orders (SPEC §2); where they disagree the earlier one stays, so the second is asked only where it counts
+    if (yield Rank(node.path, one, other)) == other and (yield Rank(node.path, other, one)) == other:
+        one, other = other, one
+    node.waiting.append(other)
+    return one
+
+
+TOT = StrategySpec("tot", tot, "compares two next steps before it takes one; goes back like dfsdt", searches=True)

@@ -24,7 +24,7 @@ from ecoshell.events import (
     StepStarted,
     ToolRegistered,
 )
-from ecoshell.strategies.dfsdt import DEPTH
+from ecoshell.strategies.search import DFSDT_DEPTH
 
 COUNT = say("Count them.", "count_text", path="notes.txt")
 LIST = say("Look around.", "list_files")
@@ -306,7 +306,7 @@ async def test_a_strategy_that_is_not_there_is_refused_with_those_that_are(play)
 
 
 async def test_a_path_that_goes_on_for_ever_is_left_at_its_depth(play):
-    steps = [say("", "calculate", expression=f"{number} + 1") for number in range(DEPTH + 1)]
+    steps = [say("", "calculate", expression=f"{number} + 1") for number in range(DFSDT_DEPTH + 1)]
     async with play([*steps, finish("3")], strategy="dfsdt", registration="all") as shell:
         events = await turn(shell)
-    assert (events[-1].status, len(of(events, CallFinished))) == ("answered", DEPTH)
+    assert (events[-1].status, len(of(events, CallFinished))) == ("answered", DFSDT_DEPTH)

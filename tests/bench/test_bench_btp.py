@@ -13,9 +13,8 @@ from ecoshell.errors import UsageError
 from ecoshell.messages import Call, Observation
 from ecoshell.planning.btp import Candidate, TaskPlan
 from ecoshell.settings.schema import AgentSettings
-from ecoshell.strategies.dfsdt import DFSDT
 from ecoshell.strategies.react import REACT
-from ecoshell.strategies.tot import TOT
+from ecoshell.strategies.search import DFSDT, TOT
 from ecoshell_bench.btp import Sweep, bar, draw_costs, measure
 from ecoshell_bench.btp_replay import (
     MAX_STEPS,

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.strategies.dfsdt import DFSDT
 from ecoshell.strategies.react import REACT
-from ecoshell.strategies.tot import TOT
+from ecoshell.strategies.search import DFSDT, TOT
 from ecoshell_bench.btp import Row, Sweep, measure
 from ecoshell_bench.btp_replay import leave_one_out, read_tasks
 

@@ -50,7 +50,7 @@ SPARED = (
     "ecoshell.planning.judging",
     "ecoshell.plugins",
     "ecoshell.sessions.export",
-    "ecoshell.strategies.dfsdt",
+    "ecoshell.strategies.search",
     "ecoshell.tools.mcp",
     "ecoshell.tui",
 )

@@ -6,8 +6,7 @@ from search_play import ANY_THOUGHT, Played, answers, calls, gives_up, is_answer
 
 from ecoshell.messages import Observation
 from ecoshell.strategies import AskModel, Backtrack, CallTool, Path, Rank
-from ecoshell.strategies.dfsdt import DEPTH, dfsdt
-from ecoshell.strategies.search import FAILURES, WIDTH
+from ecoshell.strategies.search import DFSDT_DEPTH, FAILURES, WIDTH, dfsdt
 
 FAILED = Observation("no such file", ok=False)
 
@@ -78,10 +77,10 @@ def test_a_call_that_was_tried_already_is_not_made_again():
 
 
 def test_at_the_deepest_step_only_an_answer_is_taken():
-    played = walk(*(calls("a", at=at) for at in range(DEPTH + 1)), calls("b"), answers("3"))
-    assert played.made == ["a"] * DEPTH + ["b"]
-    assert (played.outcome.ending, len(played.outcome.path.steps)) == ("answered", DEPTH)
-    assert played.of(Backtrack)[0].reason == f"no answer after {DEPTH} steps"
+    played = walk(*(calls("a", at=at) for at in range(DFSDT_DEPTH + 1)), calls("b"), answers("3"))
+    assert played.made == ["a"] * DFSDT_DEPTH + ["b"]
+    assert (played.outcome.ending, len(played.outcome.path.steps)) == ("answered", DFSDT_DEPTH)
+    assert played.of(Backtrack)[0].reason == f"no answer after {DFSDT_DEPTH} steps"
 
 
 def test_out_of_steps_the_path_with_the_most_results_is_what_there_is():
@@ -103,7 +102,7 @@ def test_no_search_passes_its_bounds_and_the_first_answer_ends_it(thoughts, max_
     played = walk(*thoughts, max_steps=max_steps, observe=lambda call: Observation("seen", ok=next(outcomes)))
     thought = len(played.of(AskModel))
     assert thought <= max_steps
-    assert played.longest <= DEPTH
+    assert played.longest <= DFSDT_DEPTH
     assert all(children <= WIDTH for children in played.children)
     assert not played.of(Rank)
     first = next(at for at, one in enumerate([*thoughts, answers()]) if is_answer(one))

@@ -4,8 +4,7 @@ from search_play import ANY_THOUGHT, Played, answers, calls, gives_up, is_answer
 
 from ecoshell.messages import Observation
 from ecoshell.strategies import AskModel, Backtrack, Rank, Thought
-from ecoshell.strategies.search import WIDTH
-from ecoshell.strategies.tot import DEPTH, tot
+from ecoshell.strategies.search import TOT_DEPTH, WIDTH, tot
 
 
 def walk(*thoughts, **play):
@@ -101,10 +100,10 @@ def test_a_step_without_a_rival_that_came_to_nothing_is_followed_by_a_new_though
 
 
 def test_at_the_deepest_step_no_second_proposal_is_asked_for():
-    steps = [call for at in range(DEPTH) for call in (calls("a", at=at), gives_up("none"))]
+    steps = [call for at in range(TOT_DEPTH) for call in (calls("a", at=at), gives_up("none"))]
     played = walk(*steps, answers("3"))
-    assert (played.made, len(played.outcome.path.steps)) == (["a"] * DEPTH, DEPTH)
-    assert len(played.of(AskModel)) == 2 * DEPTH + 1
+    assert (played.made, len(played.outcome.path.steps)) == (["a"] * TOT_DEPTH, TOT_DEPTH)
+    assert len(played.of(AskModel)) == 2 * TOT_DEPTH + 1
 
 
 def test_with_one_step_left_the_only_proposal_is_taken():
@@ -129,7 +128,7 @@ def test_no_search_passes_its_bounds_however_it_is_ranked(thoughts, max_steps, l
 
     played = walk(*thoughts, max_steps=max_steps, observe=observe, rank=rank)
     assert len(played.of(AskModel)) <= max_steps
-    assert played.longest <= DEPTH
+    assert played.longest <= TOT_DEPTH
     assert all(children <= WIDTH for children in played.children)
     assert len(played.of(Rank)) <= len(played.of(AskModel))
     if played.outcome.ending == "answered":
