@@ -9,6 +9,7 @@ from importlib.resources import files
 
 from ecoshell.agent.memory import fit
 from ecoshell.agent.model_set import DraftTask, FillTask, View
+from ecoshell.budget import Hold
 from ecoshell.catalog import Presentation
 from ecoshell.errors import CallBroken, UsageError
 from ecoshell.events import Emit, Notice
@@ -21,7 +22,8 @@ SINGLE = "single"
 PLANNER = "planner"
 CALLER = "caller"
 SUMMARIZER = "summarizer"
-
+ASIDE_SLACK = 1024
+"""Tokens by which the concluding prompt may outgrow what was set aside: one more step's rationale and result."""
 
 UNUSABLE = "That call could not be used: {} Make one that can be used."
 """What a model is told of a call that could not be used."""
@@ -109,6 +111,63 @@ def verdict(said: str) -> str:
 def _cut(text: str, most: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most]} […]"
+
+
+class Answering:
+    """What every mode does alike: one model leads, and for the one that answers the price of that is set aside."""
+
+    role: str
+    """The role that thinks each step."""
+    answers_as: str
+    """The role that writes the answer."""
+
+    def __init__(
+        self,
+        leader: MeteredModel,
+        answerer: MeteredModel,
+        *,
+        max_tokens: int,
+        answer_tokens: int,
+        temperature: float | None,
+    ) -> None:
+        """`max_tokens` bounds a step's output, `answer_tokens` that of the answer; `temperature` is as in `Request`."""
+        self.model = leader.traits.name
+        self.aside: Hold | None = None
+        self._leader = leader
+        self._answerer = answerer
+        self._max_tokens = max_tokens
+        self._answer_tokens = answer_tokens
+        self._temperature = temperature
+
+    async def _concluding(self, view: View, most: int | None = None) -> Request:
+        """The ask for an answer from what there is, within so many tokens of prompt."""
+        raise NotImplementedError
+
+    async def set_aside(self, view: View) -> None:
+        request = await self._concluding(view)
+        self.aside = await self._answerer.set_aside(request, role=self.answers_as, slack=ASIDE_SLACK)
+
+    async def release(self) -> None:
+        if self.aside is not None:
+            aside, self.aside = self.aside, None
+            await self._answerer.release(aside)
+
+    async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
+        reply = await self._leader.ask(ranking_request(view, one, other), emit, role=RANKER)
+        return {"A": one, "B": other}.get(verdict(reply.text))
+
+    async def conclude(self, view: View, emit: Emit) -> str:
+        most = None if self.aside is None else self.aside.prompt_tokens
+        return await self._answered(await self._concluding(view, most), emit)
+
+    async def _answered(self, request: Request, emit: Emit) -> str:
+        """What is written, paid from what was set aside."""
+        reply = await self._answerer.ask(request, emit, role=self.answers_as, aside=self.aside)
+        self.aside = None  # until here it is for `release` to give back
+        tell_if_cut(reply, emit)
+        if reply.call is not None and reply.call.name == FINISH:
+            return str(reply.call.arguments.get("answer", ""))
+        return reply.text.strip()
 
 
 Messages = tuple[Message, ...]
@@ -273,10 +332,11 @@ def fill_text(task: FillTask) -> str:
 async def filled(
     request: Request,
     document: ToolDocument,
+    model: MeteredModel,
     ask: Callable[[Request], Awaitable[Reply]],
     made: Callable[[Reply, Request], tuple[Call | None, str]],
-) -> tuple[Call | None, str]:
-    """The call that a model makes for a node, asked once more where it cannot be used; and what is still wrong then.
+) -> Call:
+    """The call that a model makes for a node, asked once more where it cannot be used; raises CallBroken after that.
 
     What may be called is the node's tool, and what carries calls where the presentation has that.
     """
@@ -284,7 +344,7 @@ async def filled(
 
     carrier = (one for one in request.callable_now if one.name == TOOL_CALL)
     request = asked = replace(request, callable_now=(*carrier, document))
-    call, fault = None, ""
+    fault = ""
     for _ in range(2):
         reply = await ask(asked)
         call, fault = made(reply, request)
@@ -294,7 +354,7 @@ async def filled(
             fault = f"A call of {document.name} was wanted, not of {call.subject}."
         else:
             fault = "" if call.name != document.name else call_fault(call, [document])
-        if not fault:
-            break
+        if call is not None and not fault:
+            return call
         asked = repair_request(request, reply, UNUSABLE.format(fault))
-    return call, fault
+    raise broken_call(model, f"for {document.name}: {fault}")

@@ -10,7 +10,6 @@ from ecoshell.agent.approval import is_trusted
 from ecoshell.agent.dependencies import PROGRAM_PARAMETERS
 from ecoshell.agent.memory import path_messages
 from ecoshell.agent.model_set import DraftTask, FillTask, Foreseen, ForeseenCall, View
-from ecoshell.budget import Hold
 from ecoshell.catalog import FINISH_DOCUMENT
 from ecoshell.errors import LimitReached, ModelBroken
 from ecoshell.events import Emit
@@ -18,9 +17,10 @@ from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes import (
-    RANKER,
+    ASIDE_SLACK,
     SINGLE,
     UNUSABLE,
+    Answering,
     ask_for_draft,
     broken_call,
     callable_documents,
@@ -30,25 +30,20 @@ from ecoshell.modes import (
     has_stopped_short,
     in_context,
     prompt,
-    ranking_request,
     repair_request,
     system_text,
     tell_if_cut,
     thought_of,
     tried_message,
-    verdict,
     with_question,
 )
 from ecoshell.strategies import Step, Thought, same
 
-ASIDE_SLACK = 1024
-"""Tokens by which the concluding prompt may outgrow what was set aside: one more step's rationale and result."""
 
-
-class Single:
+class Single(Answering):
     """One model in every role."""
 
-    role = SINGLE
+    role = answers_as = SINGLE
 
     def __init__(
         self,
@@ -59,17 +54,10 @@ class Single:
         temperature: float | None = 0.0,
         name: str = "single",
     ) -> None:
-        """`max_tokens` bounds a step's output, `answer_tokens` that of the concluding answer.
-
-        `temperature` is that of steps and answers, as in `Request`; `name` is the mode's for which this one stands.
-        """
+        """`name` is the mode's for which this one stands."""
+        super().__init__(model, model, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature)
         self.name = name
         self._model = model
-        self.model = model.traits.name
-        self.aside: Hold | None = None
-        self._max_tokens = max_tokens
-        self._answer_tokens = answer_tokens
-        self._temperature = temperature
 
     @property
     def _held(self) -> bool:
@@ -78,17 +66,8 @@ class Single:
 
     def foresee(self, view: View) -> Foreseen:
         step = self._request(view)
-        conclusion = ForeseenCall(self._concluding(step, view), self._model, self.role)
+        conclusion = ForeseenCall(self._conclusion(step, view), self._model, self.role)
         return Foreseen((ForeseenCall(self._reminded(step, view), self._model, self.role),), conclusion, ASIDE_SLACK)
-
-    async def set_aside(self, view: View) -> None:
-        request = await self._fitted(self._concluding(self._request(view), view))
-        self.aside = await self._model.set_aside(request, role=self.role, slack=ASIDE_SLACK)
-
-    async def release(self) -> None:
-        if self.aside is not None:
-            aside, self.aside = self.aside, None
-            await self._model.release(aside)
 
     async def think(self, view: View, emit: Emit) -> Thought:
         if thought := await self._by_program(view, emit):
@@ -101,7 +80,7 @@ class Single:
                 return Thought(known)
         # a weak model, which calls on and on, knows no more to do where it asks for what it had got: it is to answer
         if view.closed or (has_it and not is_trusted(self._model.traits)):
-            step = replace(self._concluding(step, view), max_tokens=self._max_tokens)
+            step = replace(self._conclusion(step, view), max_tokens=self._max_tokens)
         else:
             step = self._reminded(step, view)
         request = await self._fitted(step)
@@ -125,10 +104,6 @@ class Single:
         tell_if_cut(reply, emit)
         return thought_of(reply)
 
-    async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
-        reply = await self._model.ask(ranking_request(view, one, other), emit, role=RANKER)
-        return {"A": one, "B": other}.get(verdict(reply.text))
-
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
         make = partial(self._asking, view, want="text")
         return drafted(await ask_for_draft(self._model, task, make, emit, role=self.role))
@@ -136,23 +111,13 @@ class Single:
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
         request = await self._asking(view, fill_text(task), want="call")
         ask = partial(self._model.ask, emit=emit, role=self.role)
-        call, fault = await filled(request, task.document, ask, lambda reply, _: (reply.call, reply.fault))
-        if call is None or fault:
-            raise broken_call(self._model, f"for {task.document.name}: {fault}")
-        return call
+        return await filled(request, task.document, self._model, ask, lambda reply, _: (reply.call, reply.fault))
 
     async def conclude(self, view: View, emit: Emit) -> str:
         traits = self._model.traits
         if traits.small and traits.trained:  # it was not shown how to, and would say something: the result is quoted
             return ""
-        most = None if self.aside is None else self.aside.prompt_tokens
-        request = await self._fitted(self._concluding(self._request(view), view), most)
-        reply = await self._model.ask(request, emit, role=self.role, aside=self.aside)
-        self.aside = None  # until here it is for `release` to give back
-        tell_if_cut(reply, emit)
-        if reply.call is not None and reply.call.name == FINISH:
-            return str(reply.call.arguments.get("answer", ""))
-        return reply.text.strip()
+        return await super().conclude(view, emit)
 
     async def _by_program(self, view: View, emit: Emit) -> Thought | None:
         """The program by which a weak model does what is asked of files; then what that printed, or says of it.
@@ -165,7 +130,7 @@ class Single:
 
         following = by_program(
             view,
-            lambda: self._concluding(self._request(view), view),
+            lambda: self._conclusion(self._request(view), view),
             max_tokens=self._max_tokens,
             temperature=self._temperature,
         )
@@ -184,7 +149,10 @@ class Single:
         messages = (*step.messages, Message("user", task))
         return await self._fitted(replace(step, messages=messages, want=want, task=task))
 
-    def _concluding(self, step: Request, view: View) -> Request:
+    async def _concluding(self, view: View, most: int | None = None) -> Request:
+        return await self._fitted(self._conclusion(self._request(view), view), most)
+
+    def _conclusion(self, step: Request, view: View) -> Request:
         messages = (*step.messages, Message("user", with_question("conclude", view.path.question)))
         return replace(step, messages=messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
 

@@ -17,8 +17,7 @@ from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.local import LocalModel
 from ecoshell.modes.single import Single
-from ecoshell.modes.umi import Trio, Umi
-from ecoshell.modes.umi.history import ENDINGS, decision
+from ecoshell.modes.umi import ENDINGS, Trio, Umi, decision
 from ecoshell.planning.catp.masking import plan_grammar
 from ecoshell.planning.catp.rules import Problem, validate
 from ecoshell.planning.catp.tpl import parse

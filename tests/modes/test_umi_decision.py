@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.messages import Call
-from ecoshell.modes.umi.history import action_in, action_text, decision
+from ecoshell.modes.umi import action_in, action_text, decision
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,7 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import as_plain_messages, call_text
 from ecoshell.modes import CALLER, PLANNER, SUMMARIZER
 from ecoshell.modes.single import Single
-from ecoshell.modes.umi import Trio, Umi
-from ecoshell.modes.umi.history import ENDINGS
+from ecoshell.modes.umi import ENDINGS, Trio, Umi
 from ecoshell.paths import user_paths
 from ecoshell.training.trajectories import Decision, Trajectory, read_trajectories
 from ecoshell_bench.ecoact import PER_MESSAGE
