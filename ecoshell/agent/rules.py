@@ -539,26 +539,23 @@ class ProjectRules:
         if rule not in kept:
             self._write({**everything, project: (*kept, rule)})
 
-    def trusts(self, workspace: Path, text: str) -> bool | None:
-        """What was said of these instructions of the project; None where it is not known. Raises StoreError."""
-        said = self._said(workspace)
-        trusted, refused = (_word(text, trusted=told) for told in (True, False))
-        return said == trusted if said in (trusted, refused) else None
+    def trusts(self, workspace: Path, text: str) -> tuple[bool | None, bool]:
+        """What was said of these instructions of the project, None where nothing was; and whether it was of others.
 
-    def asked(self, workspace: Path) -> bool:
-        """Whether something was said of instructions of the project, these or others; raises StoreError."""
-        return bool(self._said(workspace))
+        Raises StoreError.
+        """
+        kept = self._read().get(os.path.realpath(workspace), ())
+        said = next((rule for rule in kept if rule.startswith(_INSTRUCTIONS)), "")
+        for trusted in (True, False):
+            if said == _word(text, trusted=trusted):
+                return trusted, False
+        return None, bool(said)
 
     def trust(self, workspace: Path, text: str, *, trusted: bool) -> None:
         """Keep what is said of these instructions, in the place of what was said of others; raises StoreError."""
         everything, project = self._read(), os.path.realpath(workspace)
         others = (rule for rule in everything.get(project, ()) if not rule.startswith(_INSTRUCTIONS))
         self._write({**everything, project: (*others, _word(text, trusted=trusted))})
-
-    def _said(self, workspace: Path) -> str:
-        """What is kept of the project's instructions; empty where nothing was said."""
-        kept = self._read().get(os.path.realpath(workspace), ())
-        return next((rule for rule in kept if rule.startswith(_INSTRUCTIONS)), "")
 
     def _read(self) -> dict[str, tuple[str, ...]]:
         try:

@@ -325,8 +325,7 @@ class Environment:
         if self.instructions == "trust":
             return True
         try:
-            said = await asyncio.to_thread(self.projects.trusts, self.workspace.root, text)
-            changed = await asyncio.to_thread(self.projects.asked, self.workspace.root)
+            said, changed = await asyncio.to_thread(self.projects.trusts, self.workspace.root, text)
         except StoreError as error:
             emit(Notice(str(error)))
             said, changed = None, False

@@ -60,14 +60,12 @@ def test_no_temporary_file_is_left_behind(tmp_path: Path) -> None:
 
 def test_trust_in_instructions_holds_for_this_text_of_this_project(tmp_path: Path) -> None:
     file = tmp_path / "approvals.json"
-    assert ProjectRules(file).trusts(tmp_path, "Use tabs.") is None
-    assert not ProjectRules(file).asked(tmp_path)
+    assert ProjectRules(file).trusts(tmp_path, "Use tabs.") == (None, False)
     ProjectRules(file).allow(tmp_path, "write_file")
     ProjectRules(file).trust(tmp_path, "Use tabs.", trusted=True)
-    assert ProjectRules(file).trusts(tmp_path, "Use tabs.") is True
-    assert ProjectRules(file).trusts(tmp_path, "Use blanks.") is None
-    assert ProjectRules(file).asked(tmp_path)
-    assert ProjectRules(file).trusts(tmp_path / "other", "Use tabs.") is None
+    assert ProjectRules(file).trusts(tmp_path, "Use tabs.") == (True, False)
+    assert ProjectRules(file).trusts(tmp_path, "Use blanks.") == (None, True)
+    assert ProjectRules(file).trusts(tmp_path / "other", "Use tabs.") == (None, False)
     assert ProjectRules(file).rules(tmp_path) == ("write_file",)
 
 
@@ -75,8 +73,8 @@ def test_a_new_word_on_instructions_takes_the_place_of_the_old_one(tmp_path: Pat
     rules = ProjectRules(tmp_path / "approvals.json")
     rules.trust(tmp_path, "Use tabs.", trusted=True)
     rules.trust(tmp_path, "Use blanks.", trusted=False)
-    assert rules.trusts(tmp_path, "Use blanks.") is False
-    assert rules.trusts(tmp_path, "Use tabs.") is None
+    assert rules.trusts(tmp_path, "Use blanks.") == (False, False)
+    assert rules.trusts(tmp_path, "Use tabs.") == (None, True)
 
 
 def test_a_rule_that_does_not_fit_on_the_disk_is_not_kept_and_the_others_are(tmp_path: Path) -> None:
