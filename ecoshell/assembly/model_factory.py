@@ -136,10 +136,9 @@ class ConfiguredModelFactory:
             from ecoshell.modes.single import Single
 
             return Single(planner, max_tokens=most, answer_tokens=answer, temperature=temperature, name=mode)
-        from ecoshell.modes.umi import Trio, Umi
+        from ecoshell.modes.umi import Umi
 
-        trio = Trio(planner, caller, summarizer)
-        return Umi(trio, max_tokens=most, answer_tokens=answer, temperature=temperature)
+        return Umi(planner, caller, summarizer, max_tokens=most, answer_tokens=answer, temperature=temperature)
 
     def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
         """Every model that could be chosen, its price as told for this run; may block."""

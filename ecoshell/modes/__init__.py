@@ -279,10 +279,10 @@ _ANSWER = re.compile(r"^\W*answer\W*:\W*", re.IGNORECASE)
 
 async def ask_for_draft(
     model: MeteredModel, task: DraftTask, make: Callable[[str], Awaitable[Request]], emit: Emit, *, role: str
-) -> Reply:
-    """What a model replies to the ask for a plan; a local one is held to a grammar of plans, or of answers.
+) -> Thought | str:
+    """The plan a model writes, or a thought where it makes a call or answers in its place.
 
-    `make` makes the request that ends in a text.
+    A local one is held to a grammar of plans, or of answers. `make` makes the request that ends in a text.
     """
     grammar = ""
     plans = await asyncio.to_thread(task.grammar) if task.grammar is not None and model.traits.local else ""
@@ -294,7 +294,10 @@ async def ask_for_draft(
     request = await make(draft_text(task, numbered=bool(grammar)))
     reply = await model.ask(replace(request, grammar=grammar, temperature=0.0) if grammar else request, emit, role=role)
     tell_if_cut(reply, emit)
-    return reply
+    if reply.call is not None:
+        return thought_of(reply)
+    answer = _ANSWER.match(reply.text)
+    return Thought(reply.text[answer.end() :].strip()) if answer else reply.text.strip()
 
 
 def draft_text(task: DraftTask, *, numbered: bool = False) -> str:
@@ -309,14 +312,6 @@ def draft_text(task: DraftTask, *, numbered: bool = False) -> str:
     if task.fault:
         parts.append(f"This plan cannot be run:\n{task.before}\n{task.fault}\nWrite it again, correctly.")
     return "\n\n".join(parts)
-
-
-def drafted(reply: Reply) -> Thought | str:
-    """The plan in a reply; a thought where the model made a call, or answered, in its place."""
-    if reply.call is not None:
-        return thought_of(reply)
-    answer = _ANSWER.match(reply.text)
-    return Thought(reply.text[answer.end() :].strip()) if answer else reply.text.strip()
 
 
 def fill_text(task: FillTask) -> str:

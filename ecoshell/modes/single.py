@@ -24,7 +24,6 @@ from ecoshell.modes import (
     ask_for_draft,
     broken_call,
     callable_documents,
-    drafted,
     fill_text,
     filled,
     has_stopped_short,
@@ -106,7 +105,7 @@ class Single(Answering):
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
         make = partial(self._asking, view, want="text")
-        return drafted(await ask_for_draft(self._model, task, make, emit, role=self.role))
+        return await ask_for_draft(self._model, task, make, emit, role=self.role)
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
         request = await self._asking(view, fill_text(task), want="call")

@@ -17,7 +17,7 @@ from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.local import LocalModel
 from ecoshell.modes.single import Single
-from ecoshell.modes.umi import ENDINGS, Trio, Umi, decision
+from ecoshell.modes.umi import ENDINGS, Umi, decision
 from ecoshell.planning.catp.masking import plan_grammar
 from ecoshell.planning.catp.rules import Problem, validate
 from ecoshell.planning.catp.tpl import parse
@@ -127,7 +127,7 @@ async def test_the_trio_decodes_its_decision_and_its_call_under_grammars(said: t
     loaded = LocalModel(embedded_path(), options=EngineOptions(context=2048))
     model, path = Unmetered(loaded, *said), Path("What is in the file a.txt?", ())
     view = View(path, path.question, (), ("read_file",), (READ,), GROW)
-    mode = Umi(Trio(model, model, model), max_tokens=400, answer_tokens=10)  # type: ignore[arg-type]
+    mode = Umi(model, model, model, max_tokens=400, answer_tokens=10)  # type: ignore[arg-type]
     try:
         thought = await mode.think(view, lambda _: None)
     finally:
@@ -181,4 +181,4 @@ class Planning:
 
 
 def umi_of(model, *, max_tokens: int) -> Umi:
-    return Umi(Trio(model, model, model), max_tokens=max_tokens, answer_tokens=10)
+    return Umi(model, model, model, max_tokens=max_tokens, answer_tokens=10)

@@ -8,7 +8,7 @@ import pytest
 from ecoshell.agent.model_set import DraftTask, FillTask
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models import Reply, Request
-from ecoshell.modes import ask_for_draft, draft_text, drafted, fill_text
+from ecoshell.modes import ask_for_draft, draft_text, fill_text
 from ecoshell.planning.catp.tpl import parse
 from ecoshell.strategies import Thought
 
@@ -43,16 +43,31 @@ def test_what_was_wrong_or_came_of_a_plan_is_told_with_it_and_nothing_of_it_befo
     assert "a costs 1" in again
 
 
+async def drafted(reply):
+    """What is made of this reply to the ask for a plan."""
+
+    class Remote:
+        traits = SimpleNamespace(local=False)
+
+        async def ask(self, request, emit, *, role):
+            return reply
+
+    async def make(text):
+        return Request((Message("user", text),))
+
+    return await ask_for_draft(Remote(), DraftTask(), make, lambda event: None, role="single")
+
+
 @pytest.mark.parametrize("text", ["Answer: It is 42.", "**Answer:** It is 42.", "answer : It is 42."])
-def test_an_answer_in_the_place_of_a_plan_is_a_thought(text):
-    assert drafted(Reply(text)) == Thought("It is 42.")
+async def test_an_answer_in_the_place_of_a_plan_is_a_thought(text):
+    assert await drafted(Reply(text)) == Thought("It is 42.")
 
 
-def test_a_call_in_the_place_of_a_plan_is_a_thought_and_all_else_is_looked_at_as_a_plan():
+async def test_a_call_in_the_place_of_a_plan_is_a_thought_and_all_else_is_looked_at_as_a_plan():
     call = Call("count_text", {})
-    assert drafted(Reply("Look.", (call,))) == Thought("Look.", call)
-    assert drafted(Reply(' ["a", ["<task>"]]\n')) == '["a", ["<task>"]]'
-    assert drafted(Reply("I would count.")) == "I would count."
+    assert await drafted(Reply("Look.", (call,))) == Thought("Look.", call)
+    assert await drafted(Reply(' ["a", ["<task>"]]\n')) == '["a", ["<task>"]]'
+    assert await drafted(Reply("I would count.")) == "I would count."
 
 
 def test_a_call_is_asked_for_with_its_place_in_the_plan_and_the_calls_beside_it():
@@ -80,6 +95,6 @@ async def test_the_grammar_of_a_plan_is_made_beside_the_loop():
         threads.append(threading.current_thread())
         return "root ::= [0-9]"
 
-    reply = await ask_for_draft(Local(), DraftTask(grammar=grammar), make, lambda event: None, role="planner")
-    assert "plan ::= [0-9]" in reply.text
+    plan = await ask_for_draft(Local(), DraftTask(grammar=grammar), make, lambda event: None, role="planner")
+    assert "plan ::= [0-9]" in plan
     assert threads != [threading.main_thread()]

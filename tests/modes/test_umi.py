@@ -13,7 +13,7 @@ from ecoshell.messages import FINISH, Call, Message, Observation, ToolDocument
 from ecoshell.models import PromptSize, Reply, Traits
 from ecoshell.models.protocol import chat_body, mark_for_cache
 from ecoshell.modes.single import Single
-from ecoshell.modes.umi import Trio, Umi
+from ecoshell.modes.umi import Umi
 from ecoshell.strategies import Path, Step, Thought, Tried
 
 READ = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {}})
@@ -50,7 +50,7 @@ def view(path=PATH, **more):
 
 def play(*replies, **traits):
     model = StandIn(*(Reply(one) if isinstance(one, str) else one for one in replies), **traits)
-    return model, Umi(Trio(model, model, model), max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    return model, Umi(model, model, model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
 
 
 def quiet(event):
@@ -95,7 +95,7 @@ async def test_roles_of_one_model_are_sent_the_same_up_to_their_tasks(native):
 
 async def test_a_summarizer_with_a_model_of_its_own_sees_no_tools():
     planner, other = StandIn(Reply("Enough. Next: conclusion.")), StandIn(Reply("A poem."), native=False)
-    mode = Umi(Trio(planner, planner, other), max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    mode = Umi(planner, planner, other, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
     await mode.think(view(), quiet)
     ((_, request),) = other.asked
     assert request.tools == ()

@@ -31,7 +31,6 @@ from ecoshell.modes import (
     ask_for_draft,
     broken_call,
     callable_documents,
-    drafted,
     fill_text,
     filled,
     in_context,
@@ -158,15 +157,6 @@ def _tell(told: list[Message], text: str, gap: str = "\n") -> None:
     told.append(Message("user", text))
 
 
-@dataclass(frozen=True, slots=True)
-class Trio:
-    """The model of each role."""
-
-    planner: MeteredModel
-    caller: MeteredModel
-    summarizer: MeteredModel
-
-
 class Umi(Answering):
     """Three roles, of which the planner thinks each step."""
 
@@ -174,10 +164,20 @@ class Umi(Answering):
     role = PLANNER
     answers_as = SUMMARIZER
 
-    def __init__(self, models: Trio, *, max_tokens: int, answer_tokens: int, temperature: float | None = 0.0) -> None:
-        planner, answerer = models.planner, models.summarizer
-        super().__init__(planner, answerer, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature)
-        self._models = models
+    def __init__(
+        self,
+        planner: MeteredModel,
+        caller: MeteredModel,
+        summarizer: MeteredModel,
+        *,
+        max_tokens: int,
+        answer_tokens: int,
+        temperature: float | None = 0.0,
+    ) -> None:
+        super().__init__(
+            planner, summarizer, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature
+        )
+        self._caller = caller
         self._standing: tuple[Path, tuple[Tried, ...], Decision] | None = None
         """A decision that is not carried out yet, with the path and the siblings it was made for."""
         self._system = Message("system", prompt("umi/roles"))
@@ -185,11 +185,11 @@ class Umi(Answering):
     def foresee(self, view: View) -> Foreseen:
         said = _said(view)
         asked = self._answering(view, said, closing=with_question("conclude", view.path.question))
-        answering = ForeseenCall(asked, self._models.summarizer, SUMMARIZER)
+        answering = ForeseenCall(asked, self._answerer, SUMMARIZER)
         if view.closed:
             return Foreseen((answering,), answering, ASIDE_SLACK)
-        planning = ForeseenCall(self._planning(view, said), self._models.planner, PLANNER)
-        calling = ForeseenCall(self._calling(view, "", said), self._models.caller, CALLER)
+        planning = ForeseenCall(self._planning(view, said), self._leader, PLANNER)
+        calling = ForeseenCall(self._calling(view, "", said), self._caller, CALLER)
         return Foreseen((planning, calling), answering, ASIDE_SLACK, ending=(planning, answering))
 
     async def release(self) -> None:
@@ -206,22 +206,20 @@ class Umi(Answering):
         kept = self._kept(view)
         if kept is not None:
             return await self._carried_out(view, kept, emit)
-        planner = self._models.planner
-        reply = await ask_for_draft(
-            planner,
+        found = await ask_for_draft(
+            self._leader,
             task,
-            lambda text: _fitted(planner, PLANNER, view, partial(self._planning, view, task=text)),
+            lambda text: _fitted(self._leader, PLANNER, view, partial(self._planning, view, task=text)),
             emit,
             role=PLANNER,
         )
-        found = drafted(reply)
         decided = None if isinstance(found, Thought) or "[" in found else decision(found)
         if decided is not None and decided.next in ("conclusion", "give up"):
             return await self._carried_out(view, decided, emit)
         return found
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
-        model = self._models.caller
+        model = self._caller
         request = await _fitted(model, CALLER, view, partial(self._calling, view, task))
         return await filled(request, task.document, model, partial(model.ask, emit=emit, role=CALLER), _made)
 
@@ -233,7 +231,7 @@ class Umi(Answering):
                 emit(Rationale(decided.rationale, PLANNER))  # it comes before the answer that is written because of it
         if decided.next == "conclusion":
             make = partial(self._answering, view, ending=(planned(decided.rationale, "conclusion"),))
-            request = await _fitted(self._models.summarizer, SUMMARIZER, view, make)
+            request = await _fitted(self._answerer, SUMMARIZER, view, make)
             thought = _concluded(await self._answered(request, emit), decided.rationale)
         elif decided.next == "give up":
             thought = _given_up(decided.rationale or "The planner gave up and did not say why.")
@@ -249,7 +247,7 @@ class Umi(Answering):
 
     async def _plan(self, view: View, emit: Emit) -> Decision | Thought:
         """What the planner decides; the thought as it is where the planner itself made the call."""
-        model = self._models.planner
+        model = self._leader
         request = await _fitted(model, PLANNER, view, partial(self._planning, view))
         reply = await model.ask(request, emit, role=PLANNER)
         decided = decision(reply.text)
@@ -266,7 +264,7 @@ class Umi(Answering):
 
         Raises CallBroken where the caller twice made none of what the planner wants.
         """
-        model, rationale = self._models.caller, decided.rationale
+        model, rationale = self._caller, decided.rationale
         if not _callable(view, model):
             return _given_up(f"There is no tool to call. {rationale}".strip())
         if decided.next is None:
@@ -290,11 +288,11 @@ class Umi(Answering):
 
     async def _concluding(self, view: View, most: int | None = None) -> Request:
         make = partial(self._answering, view, closing=with_question("conclude", view.path.question))
-        return await _fitted(self._models.summarizer, SUMMARIZER, view, make, most)
+        return await _fitted(self._answerer, SUMMARIZER, view, make, most)
 
     def _planning(self, view: View, said: Messages, task: str = "") -> Request:
         """The planner sees tools and history, and says who is next, unless it has another task."""
-        system, array = self._equipped(view, self._models.planner)
+        system, array = self._equipped(view, self._leader)
         endings = () if task else ENDINGS
         told = Request((system, *_shared(view, said)), tools=array, want="text", endings=endings)
         told = replace(told, max_tokens=self._max_tokens, temperature=self._temperature)
@@ -305,13 +303,13 @@ class Umi(Answering):
 
         For a node of a plan, it sees what stands before that, and which call of its plan is wanted.
         """
-        system, array = self._equipped(view, self._models.caller)
+        system, array = self._equipped(view, self._caller)
         rationale = () if isinstance(wanted, FillTask) else (planned(wanted, "caller"),)
         task = fill_text(wanted) if isinstance(wanted, FillTask) else wanted
         told = Request(
             messages=(system, *_shared(view, said), *rationale),
             tools=array,
-            callable_now=_callable(view, self._models.caller),
+            callable_now=_callable(view, self._caller),
             want="call",
             max_tokens=self._max_tokens,
             temperature=self._temperature,
@@ -324,8 +322,8 @@ class Umi(Answering):
         It has no use for tools. Where it is the planner's model, they stand before the history all the same: what that
         model has cached begins with them, and without them the whole history would be read anew.
         """
-        model, task = self._models.summarizer, f"{prompt('umi/summarizer')}\n{closing}".strip()
-        system, array = self._equipped(view, model) if model is self._models.planner else (self._system, ())
+        model, task = self._answerer, f"{prompt('umi/summarizer')}\n{closing}".strip()
+        system, array = self._equipped(view, model) if model is self._leader else (self._system, ())
         messages = (system, *lines(said), *ending)
         told = Request(messages, tools=array, want="text", max_tokens=self._answer_tokens, purpose="answer")
         return _tasked(replace(told, temperature=self._temperature), task)

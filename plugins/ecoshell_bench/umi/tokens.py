@@ -28,7 +28,7 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import as_plain_messages, call_text
 from ecoshell.modes import CALLER, PLANNER, SUMMARIZER
 from ecoshell.modes.single import Single
-from ecoshell.modes.umi import ENDINGS, Trio, Umi
+from ecoshell.modes.umi import ENDINGS, Umi
 from ecoshell.paths import user_paths
 from ecoshell.training.trajectories import Decision, Trajectory, read_trajectories
 from ecoshell_bench.ecoact import PER_MESSAGE
@@ -173,7 +173,7 @@ async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, session
     if mode == "single":
         playing = Single(metered, max_tokens=_ENDLESS, answer_tokens=_ENDLESS)
     else:
-        playing = Umi(Trio(metered, metered, metered), max_tokens=_ENDLESS, answer_tokens=_ENDLESS)
+        playing = Umi(metered, metered, metered, max_tokens=_ENDLESS, answer_tokens=_ENDLESS)
     for number in range(len(trajectory.steps)):
         model.number = number
         await playing.think(view_of(trajectory, number), emit)
