@@ -131,17 +131,14 @@ class Apprentice:
             self.news.append(f"{self.name} makes no calls beside the paid model any more. {error}")
 
     def _keep(self, records: ExperienceStore, use: Prediction) -> None:
-        before = {one.tool: one for one in agreements(records.predictions(self.name))}
+        was = {one.tool for one in agreements(records.predictions(self.name)) if one.good}
         records.add_prediction(use)
-        after = {one.tool: one for one in agreements(records.predictions(self.name))}
-        now, was = after[use.tool].good, use.tool in before and before[use.tool].good
-        if now == was:
-            return
-        figures = ", ".join(f"{one.tool} {one.alike} of {one.uses}" for one in after.values() if one.good)
-        if now:
+        now = {one.tool: one for one in agreements(records.predictions(self.name)) if one.good}
+        figures = ", ".join(f"{one.tool} {one.alike} of {one.uses}" for one in now.values())
+        if use.tool in now.keys() - was:
             told = f"{self.name} makes calls of {use.tool} as the paid model does ({figures} alike)."
             self.news.append(f"{told} /role caller {self.name}, in the mode umi, has it make all calls.")
-        else:
+        elif use.tool in was - now.keys():
             told = f"{self.name} no longer makes calls of {use.tool} as the paid model does."
             self.news.append(f"{told} Good enough: {figures or 'nothing'}.")
 
