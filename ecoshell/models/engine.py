@@ -24,10 +24,6 @@ from ecoshell.models.llama import Vocabulary, llama_library, load_adapter, load_
 
 SLOTS = 8
 """Prompts whose prefixes are kept at the same time."""
-SHARED_POOL = 1.5
-"""Cells for several roles, as a multiple of the context: what one role needs does not grow for one role alone."""
-ANSWER_ROOM = 512
-"""Tokens of an answer for which there should be room without forgetting another role's prompt."""
 BATCH = 512
 """Tokens evaluated at once."""
 BITE_SECONDS = 0.2
@@ -109,16 +105,6 @@ class KVCache:
         """How many slots hold each cell that is in use."""
         self._last_cell = 0
         self._takings = 0
-
-    def crowded(self, owner: CacheOwner, prompt: Sequence[int], room: int) -> bool:
-        """Whether the prompt and `room` more tokens would cost another owner the last prompt it was asked with."""
-        others = [slot for slot in self._slots if slot.owner not in (None, owner) and self._is_latest(slot)]
-        kept = {cell for slot in others for cell in slot.cells}
-        alike = max(
-            (_alike(slot.tokens, prompt) for slot in others if slot.owner and slot.owner.adapter == owner.adapter),
-            default=0,
-        )
-        return bool(others) and len(kept) + len(prompt) - alike + room > self._cells
 
     def take(self, owner: CacheOwner, prompt: Sequence[int]) -> CacheSlot:
         """A slot that holds as much of the prompt's beginning as is known under this adapter, but not all of it."""
@@ -220,11 +206,6 @@ class Engine:
         self._adapters: dict[Path, Any] = {}
         """Those that are loaded, by their files."""
         self.context = options.context or min(vocabulary.tokens_in("context_length") or 4096, 8192)
-        cells = int(self.context * SHARED_POOL)
-        # up to which context positions stand as they were before the model was adapted to longer ones
-        original = vocabulary.tokens_in("rope.scaling.original_context_length")
-        self._shared_pool = original if original and self.context <= original < cells else cells
-        """Cells for several roles; no more than would change how the model stretches its positions."""
         self._batch = self._library.llama_batch_init(BATCH, 0, 1)
         self._context: Any = None
         self._cache: KVCache
@@ -239,7 +220,9 @@ class Engine:
 
     def close(self) -> None:
         """Free everything; the engine is of no use afterwards."""
-        self._free_context()
+        if self._context:
+            self._library.llama_free(self._context)
+            self._context = None
         if self._model:
             self._library.llama_batch_free(self._batch)
             self._library.llama_model_free(self._model)
@@ -248,8 +231,7 @@ class Engine:
 
     def drop_adapter(self, path: Path) -> None:
         """Free an adapter and what was cached under it."""
-        if self._context:
-            self._cache.clear(path)
+        self._cache.clear(path)
         if self._adapter == path:
             self._apply(None)
         if path in self._adapters:
@@ -265,7 +247,7 @@ class Engine:
         """
         self._check_fits(len(prompt) + 1)
         room = min(max_tokens, self.context - len(prompt))
-        slot = self._evaluate(prompt, min(room, ANSWER_ROOM), progress, owner)
+        slot = self._evaluate(prompt, progress, owner)
         for _ in range(room):
             progress.check()
             token = chooser.choose(self._logits())
@@ -281,7 +263,7 @@ class Engine:
     def read(self, prompt: Sequence[int], progress: Progress, owner: CacheOwner) -> None:
         """Have a prompt read by the time it is wanted; what was read when it is cancelled stays. See `generate`."""
         self._check_fits(len(prompt) + 1)
-        self._evaluate(prompt, ANSWER_ROOM, progress, owner)
+        self._evaluate(prompt, progress, owner)
 
     def _logits(self) -> Any:
         """A view of the logits that were wanted last: float32, one for each token of the vocabulary."""
@@ -292,16 +274,8 @@ class Engine:
 
     # -- the cache
 
-    def _evaluate(self, prompt: Sequence[int], room: int, progress: Progress, owner: CacheOwner) -> CacheSlot:
+    def _evaluate(self, prompt: Sequence[int], progress: Progress, owner: CacheOwner) -> CacheSlot:
         """Bring a slot of the owner to hold exactly the prompt, its last logits fresh."""
-        if not self._context:
-            self._open()
-        elif self._cache.crowded(owner, prompt, room):
-            # Once there are several roles, the pool is made large enough for them, and what was cached evaluated anew:
-            # llama.cpp cannot enlarge a context, and carrying the cells over would take the memory of both.
-            cells, self._shared_pool = self._shared_pool, self.context
-            if cells > self.context and not self._opened(cells):
-                self._open()
         self._apply(owner.adapter)
         slot = self._cache.take(owner, prompt)
         place = progress.cached = len(slot.tokens)
@@ -337,18 +311,9 @@ class Engine:
     # -- llama.cpp
 
     def _open(self) -> None:
-        if not self._opened(self.context):
-            raise ModelBroken(
-                f"llama.cpp could not set up a context of {self.context} tokens for {self._path}.",
-                fix="Set a smaller `context` under [local] in the settings.",
-            )
-
-    def _opened(self, cells: int) -> bool:
-        """Set up a context with a pool of so many cells in the place of the one there is; whether it came about."""
-        self._free_context()
-        library, model = self._library, self._model
+        library = self._library
         params = library.llama_context_default_params()
-        params.n_ctx = cells
+        params.n_ctx = self.context
         params.n_batch = BATCH
         params.n_ubatch = BATCH
         params.n_seq_max = SLOTS
@@ -356,17 +321,15 @@ class Engine:
         params.kv_unified = True
         params.n_threads = params.n_threads_batch = self._options.threads or default_threads()
         params.no_perf = True
-        self._context = library.llama_init_from_model(model, params)
+        self._context = library.llama_init_from_model(self._model, params)
         if not self._context:
-            return False
-        whole = library.llama_model_is_recurrent(model) or library.llama_model_is_hybrid(model)
-        self._cache = KVCache(library, library.llama_get_memory(self._context), cells, rewinds=not whole)
-        return True
-
-    def _free_context(self) -> None:
-        if self._context:
-            self._library.llama_free(self._context)
-        self._context = self._adapter = None
+            raise ModelBroken(
+                f"llama.cpp could not set up a context of {self.context} tokens for {self._path}.",
+                fix="Set a smaller `context` under [local] in the settings.",
+            )
+        whole = library.llama_model_is_recurrent(self._model) or library.llama_model_is_hybrid(self._model)
+        memory = library.llama_get_memory(self._context)
+        self._cache = KVCache(library, memory, self.context, rewinds=not whole)
 
     def _decode(self, slot: CacheSlot, tokens: Sequence[int], *, wanted: bool) -> None:
         """Evaluate the tokens that come after those of the slot, one batch at most, and the logits after the last."""

@@ -131,13 +131,10 @@ class CallFormat:
                 calls.append(f"{literal(document.name + '[ARGS]')} {arguments}")
             elif self.syntax != "json":
                 calls.append(f"{literal(document.name)} {arguments}")
-            elif notation.space:
+            else:
                 head = ("{", '"name":', f"{name},", f'"{self.argument_key}":')
                 closing = notation.sign("}", before=True, after=False)
                 calls.append(f"{' '.join(map(notation.sign, head))} {arguments} {closing}")
-            else:
-                head = '{"name": ' + name + f', "{self.argument_key}": '
-                calls.append(f"{literal(head)} {arguments} {literal('}')}")
         root = [] if marked or not self.opens else [literal(self.opens)]
         if self.start:
             some = ['" "?'] if self.start.startswith("[") and self.opens and not notation.space else []

@@ -142,7 +142,8 @@ class LocalModel:
             reply = await work
             if quoting is not None:
                 yield Delta(quoting.end())
-                reply = replace(reply, text=quoting.whole(reply.text))
+                whole = Quoting(request)
+                reply = replace(reply, text=whole.feed(reply.text) + whole.end())
             yield reply
         finally:
             await _stopped(work, progress)

@@ -33,7 +33,7 @@ from ecoshell.paths import user_paths
 
 LOCAL = "local:"
 _PLUS = "+"
-_ADAPTED = re.compile(rf"({EMBEDDED}|{LOCAL}.*?\.(?i:gguf))\+(.+)", re.DOTALL)
+_ADAPTED = re.compile(rf"({EMBEDDED}|{LOCAL}.*?\.(?i:gguf))\+(.*)", re.DOTALL)
 
 OWN = "models folder"
 _OLLAMA_MODEL = "application/vnd.ollama.image.model"
@@ -91,43 +91,26 @@ def is_embedded(name: str) -> bool:
 def name_parts(name: str) -> tuple[str, str]:
     """A model's name and the file of its adapter, as the name reads; empty where it has none. No file is looked for."""
     parts = _ADAPTED.fullmatch(name)
-    return (parts[1], parts[2]) if parts else (name, "")
+    return (parts[1], parts[2]) if parts and parts[2] else (name, "")
 
 
 def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
     """The files a name stands for, None where it is no local model's; raises ModelMissing and UsageError.
 
     What `hf:OWNER/REPO:QUANT` stands for is looked for in the folder that it is pulled to (None is the user's), and in
-    the hub's cache.
-
-    A `+` may stand in file names, too: a file that has the whole name comes first, then the first `+` that parts two
-    files, then the first behind a file, or at least behind what should be one.
+    the hub's cache. The base ends at the first `.gguf+`; a `+` elsewhere belongs to a file's name.
     """
     if name in (EMBEDDED, BASE):
         return LocalFiles(embedded_path(), embedded_adapter() if name == EMBEDDED else None)
     if name.startswith(HUB):
         return LocalFiles(hub_file(hub_name(name), folder or user_paths().models_folder))
-    if is_embedded(name):
-        base, rest = embedded_path(), name[len(EMBEDDED) :]
-    elif not name.startswith(LOCAL):
+    if not is_local(name):
         return None
-    else:
-        text = name.removeprefix(LOCAL)
-        base, rest = Path(text).expanduser(), ""
-        places = [place for place, sign in enumerate(text) if sign == _PLUS]
-        if places and os.path.isfile(base):  # noqa: PTH113
-            places = []
-        likeliest = (False, False, False)
-        for place in places:
-            start, end = Path(text[:place]).expanduser(), text[place:]
-            found = os.path.isfile(start)  # noqa: PTH113
-            both = found and os.path.isfile(Path(end.removeprefix(_PLUS)).expanduser())  # noqa: PTH113
-            likely = (found, both, text[:place].lower().endswith(".gguf"))
-            if likely > likeliest:  # of equals the first
-                base, rest, likeliest = start, end, likely
-    if rest == _PLUS:
+    if name.endswith(_PLUS) and _ADAPTED.fullmatch(name):
         raise UsageError(f"{name} names no adapter after the +.", fix=f"Write {name}ADAPTER.gguf, or leave the + out.")
-    return LocalFiles(base, Path(rest.removeprefix(_PLUS)).expanduser() if rest else None)
+    model, adapter = name_parts(name)
+    base = embedded_path() if model == EMBEDDED else Path(model.removeprefix(LOCAL)).expanduser()
+    return LocalFiles(base, Path(adapter).expanduser() if adapter else None)
 
 
 # -- places

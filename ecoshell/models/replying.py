@@ -72,14 +72,6 @@ class Quoting:
         below = self._block and self._told.endswith(self._block) and piece and not piece.startswith("\n")
         return f"\n{piece}" if below else piece
 
-    def whole(self, text: str) -> str:
-        """All of a text at once."""
-        before, found, after = text.partition(QUOTE) if self._result else (text, "", "")
-        if not found:
-            return text
-        below = "\n" if self._block and after and not after.startswith("\n") else ""
-        return f"{before}{self._block_after(before)}{below}{after}"
-
     def shortened(self, text: str) -> str:
         """What is to be said so that this text is told: the mark in the place where it has the last result."""
         before, found, after = text.rpartition(self._result) if self._result else ("", "", text)

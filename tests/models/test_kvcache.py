@@ -3,7 +3,6 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,15 +93,6 @@ def test_short_of_cells_a_role_forgets_its_older_prompts_before_another_roles_la
     ask(cache, memory, CALLER, [2] * 20)
     ask(cache, memory, CALLER, [3] * 30)
     assert ask(cache, memory, PLANNER, [1] * 20) == 19
-
-
-@pytest.mark.parametrize(("room", "crowded"), [(20, False), (21, True)])
-def test_it_is_crowded_when_another_roles_last_prompt_would_have_to_go(room: int, crowded: bool):
-    cache, memory = cache_of(100)
-    ask(cache, memory, CALLER, [2] * 30)
-    ask(cache, memory, CALLER, [3] * 40)  # of which the first is spare
-    assert cache.crowded(PLANNER, [4] * 40, room) is crowded
-    assert not cache.crowded(CALLER, [4] * 90, 10)
 
 
 def test_a_recurrent_model_goes_on_from_the_whole_of_a_prompt_or_from_nothing():

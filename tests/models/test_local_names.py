@@ -12,7 +12,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(local_models, "embedded_path", lambda: Path("small.gguf"))
     monkeypatch.setattr("ecoshell.models.embedded.ADAPTERS", tmp_path)
-    for name in ("base.gguf", "adapter.gguf", "c++.gguf", "a+b.gguf", "base.gguf+whole.gguf", "x+y.gguf"):
+    for name in ("base.gguf", "adapter.gguf", "c++.gguf", "a+b.gguf", "x+y.gguf"):
         (tmp_path / name).touch()
 
 
@@ -26,7 +26,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("local:base.gguf+a+b.gguf", "base.gguf", "a+b.gguf"),
         ("local:c++.gguf", "c++.gguf", None),
         ("local:c++.gguf+x+y.gguf", "c++.gguf", "x+y.gguf"),
-        ("local:base.gguf+whole.gguf", "base.gguf+whole.gguf", None),
         ("local:base.gguf+gone.gguf", "base.gguf", "gone.gguf"),
         ("local:gone.gguf+adapter.gguf", "gone.gguf", "adapter.gguf"),
         ("local:gone++", "gone++", None),

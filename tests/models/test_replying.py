@@ -40,12 +40,19 @@ def said(*results: str) -> Request:
     return Request((*ASKED, *(Message("tool", result) for result in results), Message("user", "And?")))
 
 
+def whole(request: Request, text: str) -> str:
+    """A text that comes in one piece."""
+    quoting = Quoting(request)
+    return quoting.feed(text) + quoting.end()
+
+
 @given(st.lists(st.sampled_from(["[", "[res", "ult]", QUOTE, "a", " ", "]"]), max_size=9), st.text(max_size=9))
 def test_a_mark_in_pieces_is_the_last_result_once_and_nothing_else_is_lost(pieces, result):
     quoting, text = Quoting(said("first", result)), "".join(pieces)
-    assert "".join(map(quoting.feed, pieces)) + quoting.end() == quoting.whole(text)
+    told = "".join(map(quoting.feed, pieces)) + quoting.end()
+    assert told == whole(said("first", result), text)
     if "\n" not in result.strip():
-        assert quoting.whole(text) == text.replace(QUOTE, result.strip() or QUOTE, 1)
+        assert told == text.replace(QUOTE, result.strip() or QUOTE, 1)
 
 
 @pytest.mark.parametrize(
@@ -58,16 +65,16 @@ def test_a_mark_in_pieces_is_the_last_result_once_and_nothing_else_is_lost(piece
 )
 def test_several_lines_are_told_as_a_block_of_code(said_by_it, told):
     quoting = Quoting(said("x,y\n1,2\n"))
-    assert quoting.whole(said_by_it) == told
+    assert whole(said("x,y\n1,2\n"), said_by_it) == told
     assert "".join(map(quoting.feed, said_by_it)) + quoting.end() == told
-    assert Quoting(said("a\n```\nb")).whole("[result]") == "````\na\n```\nb\n````"
+    assert whole(said("a\n```\nb"), "[result]") == "````\na\n```\nb\n````"
 
 
 @given(st.text(max_size=20), st.text(max_size=5), st.text(max_size=20))
 def test_what_is_shortened_is_told_whole(before, result, after):
     assume(QUOTE not in before + result + after and "\n" not in result.strip())
     text, quoting = f"{before}{result.strip()}{after}", Quoting(said(result))
-    assert quoting.whole(quoting.shortened(text)) == text
+    assert whole(said(result), quoting.shortened(text)) == text
     assert (QUOTE in quoting.shortened(text)) is bool(result.strip())
     assert Quoting(Request(ASKED)).shortened(text) == text
 
