@@ -13,11 +13,11 @@ from datetime import datetime
 from functools import lru_cache
 from importlib import import_module
 from itertools import product
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 from ecoshell.errors import ModelBroken, ToolError
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models.formats import FORMATS, GENERIC, REASONING_TAGS, CallFormat, call_json, detect
+from ecoshell.models.formats import GENERIC, REASONING_TAGS, CallFormat, call_json, detect
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.protocol import as_plain, exchanges
 from ecoshell.worker import in_worker
@@ -34,25 +34,14 @@ _SECONDS = 10.0
 """For rendering once, which takes milliseconds."""
 _FIX = "Use another GGUF of this model."
 
-T = TypeVar("T")
-Render = Callable[[list[dict[str, Any]], list[Any] | None, bool], str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """How a template takes what it knows of: found out by trying."""
-
-    folded: bool = False
-    """The system text stands at the head of the first question."""
-    calls_as_text: bool = False
-    """Calls stand in the assistant's text, in the family's own form."""
+Render = Callable[[list[dict[str, Any]] | None, list[Any] | None, bool], str]
 
 
 class ChatTemplate:
     """The chat template of one model."""
 
-    def __init__(self, vocabulary: Vocabulary, *, form: str = "") -> None:
-        """The format of calls is found in the template unless `form` names one; raises ModelBroken."""
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        """The format of calls is found in the template; raises ModelBroken."""
         self._vocabulary = vocabulary
         start, end = vocabulary.start_and_end()
         self._start = start
@@ -62,10 +51,12 @@ class ChatTemplate:
         """Where the file has two templates, the one for tools."""
         self._render_plain = _compile(plain, start, end) if plain and plain != text else self._render
         self._controls: dict[str, tuple[int | str, ...]] = {}
-        self._shape = _Shape()
+        self._folded = self._calls_as_text = False
+        """Whether the system text stands at the head of the first question, and calls in the assistant's text, in the
+        family's own form: how the template takes what it knows of, found out by trying."""
         self._brief = False
         """Whether the template prints documents as they are, so that they may be in their short form."""
-        self.form = self._fitting(FORMATS[form] if form else detect(text or ""))
+        self.form = self._fitting(detect(text or ""))
         """How calls are told and written; `GENERIC` where the template does not render tools, calls and results."""
         self.reasoning_tags = next((tags for tags in REASONING_TAGS if tags[1] in (text or "")), None)
         """What stands around reasoning, where the family reasons."""
@@ -127,7 +118,7 @@ class ChatTemplate:
         """The messages as a template takes them; a call or a result on its own is text."""
         chat: list[dict[str, Any]] = []
         speakers = [message.speaker for message in messages[:2]]
-        if tools and self._shape.folded and speakers == ["system", "user"]:
+        if tools and self._folded and speakers == ["system", "user"]:
             messages = [Message("user", f"{messages[0].text}\n\n{messages[1].text}"), *messages[2:]]
         for message, result, identity in exchanges(messages):
             if result is None or message.call is None:
@@ -135,7 +126,7 @@ class ChatTemplate:
                 chat.append({"role": plain.speaker, "content": marks.mark(plain.text)})
                 continue
             call, text = message.call, marks.mark(message.text)
-            if self._shape.calls_as_text:
+            if self._calls_as_text:
                 written = self.form.write(call.name, call_json(call), marks.mark)
                 chat.append({"role": "assistant", "content": f"{text}\n{written}" if text else written})
             else:
@@ -159,16 +150,15 @@ class ChatTemplate:
         A shape whose prompts only grow as a turn goes on, so that what was evaluated stays valid, is preferred.
         """
         self.form = form
-        fitting: list[_Shape] = []
-        if form.known:
-            for calls_as_text, folded in product((False, True), (False, True)):
-                self._shape = _Shape(folded, calls_as_text)
-                verdict = self._tried()
-                if verdict == "grows":
-                    return form
-                if verdict:
-                    fitting.append(self._shape)
-        self._shape = fitting[0] if fitting else _Shape()
+        fitting: list[tuple[bool, bool]] = []
+        for shape in product((False, True), (False, True)) if form.known else ():
+            self._calls_as_text, self._folded = shape
+            verdict = self._tried()
+            if verdict == "grows":
+                return form
+            if verdict:
+                fitting.append(shape)
+        self._calls_as_text, self._folded = fitting[0] if fitting else (False, False)
         return form if fitting else GENERIC
 
     def _tried(self) -> str:
@@ -192,9 +182,8 @@ class ChatTemplate:
     def _native(self, messages: Sequence[Message], tools: Sequence[ToolDocument]) -> str:
         marks = _Marks()
         told = marks.deep([self._function(tool) for tool in tools])
-        return "".join(
-            text for text, _ in marks.segments(self._render(self._chat(messages, tools, marks), told, False))
-        )
+        rendered = self._render(self._chat(messages, tools, marks), told, False)
+        return "".join(text for text, _ in marks.segments(rendered))
 
     def _takes_brief_documents(self) -> bool:
         """Whether documents in the short form come through whole, as in templates that print them as they are."""
@@ -292,22 +281,20 @@ def _compile(template: str, start: str, end: str) -> Render:
     began = datetime.now()  # one date for as long as the model is loaded: a new one would make every prompt new
     program = (template, start, end, began)
 
-    def render(messages: list[dict[str, Any]], tools: list[Any] | None, asks: bool) -> str:
-        rendered, refusal = _limited(_rendered, program, messages, tools, asks)
+    def render(messages: list[dict[str, Any]] | None, tools: list[Any] | None, asks: bool) -> str:
+        try:
+            rendered, refusal = in_worker(_rendered, program, messages, tools, asks, seconds=_SECONDS)
+        except ToolError as error:
+            raise ModelBroken(f"The model's chat template fails. {error}", fix=_FIX) from error
         if refusal:
             raise ValueError(refusal)
         return rendered
 
-    if broken := _limited(_broken, program):
-        raise ModelBroken(f"The model's chat template is broken: {broken}.", fix=_FIX)
-    return render
-
-
-def _limited(function: Callable[..., T], *arguments: object) -> T:
     try:
-        return in_worker(function, *arguments, seconds=_SECONDS)
-    except ToolError as error:
-        raise ModelBroken(f"The model's chat template fails. {error}", fix=_FIX) from error
+        render(None, None, False)
+    except ValueError as broken:
+        raise ModelBroken(f"The model's chat template is broken: {broken}.", fix=_FIX) from broken
+    return render
 
 
 # -- in the worker
@@ -315,22 +302,15 @@ def _limited(function: Callable[..., T], *arguments: object) -> T:
 _Program = tuple[str, str, str, datetime]
 
 
-def _broken(program: _Program) -> str:
-    """What is wrong with a template, as far as that can be told without a conversation."""
-    template_error: type[Exception] = import_module("jinja2").TemplateError
-    try:
-        _program(program)
-    except template_error as error:
-        return str(error)
-    return ""
-
-
 def _rendered(
-    program: _Program, messages: list[dict[str, Any]], tools: list[Any] | None, asks: bool
+    program: _Program, messages: list[dict[str, Any]] | None, tools: list[Any] | None, asks: bool
 ) -> tuple[str, str]:
-    """The prompt, or why the template refuses the conversation."""
+    """The prompt, or why the template refuses the conversation; without one, what is wrong with the template."""
     try:
-        return str(_program(program).render(messages=messages, tools=tools, add_generation_prompt=asks)), ""
+        template = _program(program)
+        if messages is None:
+            return "", ""
+        return str(template.render(messages=messages, tools=tools, add_generation_prompt=asks)), ""
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a template raises, it refuses

@@ -374,18 +374,26 @@ _NAMED = re.compile(r"\s*(?:\[TOOL_CALLS\])?\s*([^\s\[{]+)\s*(?:\[CALL_ID\][^\[{
 
 
 def _named_calls(text: str) -> tuple[tuple[Attempt, ...], bool]:
-    attempts: list[Attempt] = []
-    place = 0
-    while match := _NAMED.match(text, place):
-        value = _decode_from(text, match.end())
-        if value is None:
-            return tuple(attempts), True
-        arguments, place = value
-        attempts.append(Attempt(match[1], arguments))
-    if not attempts and "{" in text:  # the older form, a list of objects
+    attempts, place, broken = _calls_before_objects(_NAMED.match, text)
+    if not attempts and not broken and "{" in text:  # the older form, a list of objects
         found = _json_calls(text, 0, 0)
         return found.attempts, found.broken
-    return tuple(attempts), bool(text[place:].strip(" \n]")) and not attempts
+    return attempts, broken or (bool(text[place:].strip(" \n]")) and not attempts)
+
+
+def _calls_before_objects(
+    find: Callable[[str, int], re.Match[str] | None], text: str
+) -> tuple[tuple[Attempt, ...], int, bool]:
+    """The calls whose names are found, each with an object behind it, where they end, and whether one is broken."""
+    attempts: list[Attempt] = []
+    place = 0
+    while match := find(text, place):
+        value = _decode_from(text, match.end())
+        if value is None:
+            return tuple(attempts), place, True
+        arguments, place = value
+        attempts.append(Attempt(match[1], arguments))
+    return tuple(attempts), place, False
 
 
 _PYTHON_CALL = re.compile(r"\[?\s*[A-Za-z_][\w.\-]*\(")
@@ -459,12 +467,5 @@ def _brace_calls(text: str, quote: str) -> tuple[tuple[Attempt, ...], bool]:
             written += json.dumps(piece)
         else:  # what stands between texts gets quotes round its keys and its words
             written += _BRACE_WORD.sub(worded, _BRACE_KEY.sub(lambda key: json.dumps(key[1]), piece))
-    attempts: list[Attempt] = []
-    place = 0
-    while match := _BRACE_CALL.search(written, place):
-        value = _decode_from(written, match.end())
-        if value is None:
-            return tuple(attempts), True
-        arguments, place = value
-        attempts.append(Attempt(match[1], arguments))
-    return tuple(attempts), not attempts
+    attempts, _, broken = _calls_before_objects(_BRACE_CALL.search, written)
+    return attempts, broken or not attempts

@@ -166,7 +166,6 @@ class Hub:
                 if _size(target) != file.size_bytes or _sha256(target) != file.sha256:
                     self._fetch(pull, file, part, progress)
                     part.replace(target)
-                    _note(part).unlink(missing_ok=True)
         return folder / pull.files[0].name
 
     def _fetch(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
@@ -176,13 +175,8 @@ class Hub:
         """
         from httpx import TransportError
 
-        try:
-            begun = _note(part).read_text()
-        except (OSError, ValueError):
-            begun = ""
-        if begun != file.sha256 or _size(part) > file.size_bytes:  # it is of another version of the file
-            part.unlink(missing_ok=True)
-            _note(part).write_text(file.sha256)
+        if _size(part) > file.size_bytes:  # it is of another version of the file
+            part.unlink()
         failed = 0
         while (before := _size(part)) < file.size_bytes:
             try:
@@ -198,15 +192,15 @@ class Hub:
         with part.open("rb") as opened:
             magic = opened.read(len(MAGIC))
             os.fsync(opened.fileno())  # a machine that stops now must not leave a name without its bytes
-        right = _sha256(part) == file.sha256
-        if right and magic == MAGIC:
-            return
-        part.unlink()
-        _note(part).unlink(missing_ok=True)
-        if right:
+        error = None
+        if _sha256(part) != file.sha256:
+            error = self._wrong(file)
+        elif magic != MAGIC:
             message = f"{file.name} is no GGUF file."
-            raise ModelBroken(message, kept="Nothing was kept.", fix="Choose another repository.")
-        raise _wrong(file, self._endpoint)
+            error = ModelBroken(message, kept="Nothing was kept.", fix="Choose another repository.")
+        if error is not None:
+            part.unlink()
+            raise error
 
     def _stream(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
         """One request, which begins where the file ends; a server that takes no ranges sends all of it again."""
@@ -230,9 +224,16 @@ class Hub:
                 for chunk in response.iter_bytes(_CHUNK):
                     if out.tell() + len(chunk) > file.size_bytes:
                         out.truncate(0)
-                        raise _wrong(file, self._endpoint)
+                        raise self._wrong(file)
                     out.write(chunk)
                     progress(file, out.tell())
+
+    def _wrong(self, file: HubFile) -> ModelBroken:
+        return ModelBroken(
+            f"{file.name} is not the file that {self._endpoint} describes: its SHA-256 is another one.",
+            kept="Nothing of it was kept.",
+            fix="Pull it again; if that does not help, the mirror changes files: try another one (HF_ENDPOINT).",
+        )
 
     @contextmanager
     def _told(self, name: HubName, part: Path | None = None) -> Generator[None]:
@@ -250,21 +251,8 @@ class Hub:
             raise ModelUnavailable(
                 f"{name.short} is being pulled already.", fix="Wait for the other pull, or stop it.", billed=False
             ) from error
-        except errors.GatedRepoError as error:
-            raise ModelMissing(
-                f"{name.repo} is gated: the hub gives it only to those who accepted its terms.",
-                fix=f"Accept them at {self._endpoint}/{name.repo}, then give a token of your account:"
-                " export HF_TOKEN=…, or hf auth login.",
-                billed=False,
-            ) from error
-        except errors.RepositoryNotFoundError as error:
-            raise ModelMissing(
-                f"There is no repository {name.repo} at {self._endpoint}, or it is private.",
-                fix="Check the name; for a private one give a token: export HF_TOKEN=…",
-                billed=False,
-            ) from error
         except errors.HfHubHTTPError as error:
-            raise self._refused(name, error.response.status_code, _kept(part)) from error
+            raise self._refused(name, error, _kept(part)) from error
         except (errors.OfflineModeIsEnabled, httpx.HTTPError) as error:
             offline = isinstance(error, errors.OfflineModeIsEnabled)
             reason = "HF_HUB_OFFLINE is set" if offline else str(error).strip().rstrip(".") or type(error).__name__
@@ -287,13 +275,23 @@ class Hub:
                 f"{self._endpoint} does not answer as a hub does.", fix="Check HF_ENDPOINT.", billed=False
             ) from error
 
-    def _refused(self, name: HubName, status: int, kept: str) -> EcoshellError:
-        """The error for any other status that the hub answers with."""
-        if status in (401, 403):
+    def _refused(self, name: HubName, error: Any, kept: str) -> EcoshellError:
+        """What a status that is no success means."""
+        from huggingface_hub import errors
+
+        status: int = error.response.status_code
+        gated = isinstance(error, errors.GatedRepoError)
+        if isinstance(error, errors.RepositoryNotFoundError) and not gated:
             return ModelMissing(
-                f"The hub refuses {name.repo} (status {status}).",
-                fix=f"It may be gated: accept its terms at {self._endpoint}/{name.repo}, and give a token that may read"
-                " it: export HF_TOKEN=…",
+                f"There is no repository {name.repo} at {self._endpoint}, or it is private.",
+                fix="Check the name; for a private one give a token: export HF_TOKEN=…",
+                billed=False,
+            )
+        if gated or status in (401, 403):
+            return ModelMissing(
+                f"The hub refuses {name.repo} (status {status}): it {'is' if gated else 'may be'} gated.",
+                fix=f"Accept its terms at {self._endpoint}/{name.repo}, then give a token of your account:"
+                " export HF_TOKEN=…, or hf auth login.",
                 billed=False,
             )
         if status == 404:
@@ -345,19 +343,6 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _note(part: Path) -> Path:
-    """Where it stands which file a part is of."""
-    return part.with_name(f"{part.name}.sha256")
-
-
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _wrong(file: HubFile, endpoint: str) -> ModelBroken:
-    return ModelBroken(
-        f"{file.name} is not the file that {endpoint} describes: its SHA-256 is another one.",
-        kept="Nothing of it was kept.",
-        fix="Pull it again; if that does not help, the mirror changes files: try another one (HF_ENDPOINT).",
-    )

@@ -210,8 +210,6 @@ def _other_caches(environ: Mapping[str, str]) -> _Found:
         cache = Path(told)
     elif sys.platform == "darwin":
         cache = home / "Library" / "Caches" / "llama.cpp"
-    elif sys.platform == "win32":
-        cache = Path(environ.get("LOCALAPPDATA") or home) / "llama.cpp"
     else:
         cache = _cache_home(environ) / "llama.cpp"
     for folder, place in (*((one / "models", "LM Studio") for one in homes), (cache, "llama.cpp")):

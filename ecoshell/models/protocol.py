@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models import Reply, Request
-from ecoshell.models.formats import GENERIC, CallFormat, call_json, decoded
+from ecoshell.models.formats import GENERIC, Attempt, CallFormat, call_json, decoded
 
 PROTOCOL = """You act by calling tools. To call one, write {"name": <name of the tool>, "arguments": <JSON object>} \
 and nothing after it. Its result comes back in the next message.
@@ -75,24 +75,9 @@ def parse_reply(
     if request.want == "text":
         return Reply(text.strip(), usage=usage, cut=cut)
     found = form.read(text)
-    calls: list[Call] = []
-    for attempt in found.attempts:
-        name, arguments, call = attempt.name, attempt.arguments, None
-        if isinstance(arguments, str):
-            arguments = decoded(arguments)
-        if isinstance(name, str) and isinstance(arguments, dict):
-            call = Call(name, cast("dict[str, Any]", arguments))
-            fault = call_fault(call, request.callable_now)
-        else:
-            fault = 'A call needs "name" (a text) and "arguments" (an object).'
-        if not fault and call is not None:
-            calls.append(call)
-        elif calls:
-            break
-        else:
-            return Reply(found.text, usage=usage, cut=cut, fault=fault, attempt=call)
-    if calls:
-        return Reply(found.text, tuple(calls), usage, cut=cut)
+    calls, fault, attempt = usable_calls(found.attempts, request.callable_now)
+    if calls or fault:
+        return Reply(found.text, calls, usage, fault, cut, attempt)
     if not found.broken and request.want == "either":
         return Reply(found.text, usage=usage, cut=cut)
     shape = "the call in your own format"
@@ -105,6 +90,28 @@ def parse_reply(
     else:
         fault = f"A call was wanted. Write {shape}."
     return Reply(found.text, usage=usage, cut=cut, fault=fault)
+
+
+def usable_calls(
+    attempts: Iterable[Attempt], documents: Sequence[ToolDocument]
+) -> tuple[tuple[Call, ...], str, Call | None]:
+    """The calls up to one that cannot be used; if that is the first, what is wrong with it, and it, as far as it goes.
+
+    Arguments may be an object, or its JSON.
+    """
+    calls: list[Call] = []
+    for attempt in attempts:
+        name, arguments, call = attempt.name, attempt.arguments, None
+        if isinstance(arguments, str):
+            arguments = decoded(arguments)
+        fault = 'A call needs "name" (a text) and "arguments" (an object).'
+        if isinstance(name, str) and isinstance(arguments, dict):
+            call = Call(name, cast("dict[str, Any]", arguments))
+            fault = call_fault(call, documents)
+        if call is None or fault:
+            return tuple(calls), "" if calls else fault, None if calls else call
+        calls.append(call)
+    return tuple(calls), "", None
 
 
 def without_reasoning(text: str) -> tuple[str, str]:

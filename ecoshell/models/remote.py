@@ -12,22 +12,22 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from ecoshell.budget import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
-from ecoshell.messages import Call, Usage
+from ecoshell.messages import Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.formats import HERMES, REASONING_TAGS, refuse_constant, spoken
+from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, spoken
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import (
     as_plain_messages,
-    call_fault,
     chat_body,
     mark_for_cache,
     parse_reply,
     real_name,
+    usable_calls,
     without_reasoning,
 )
 from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
@@ -190,9 +190,6 @@ class _Child:
     def kill(self) -> None:
         if self.process.returncode is not None:
             return
-        if sys.platform == "win32":
-            self.process.kill()
-            return
         # Process.kill would reap a process that has just ended, and asyncio, which waits for it too, would complain.
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
@@ -343,25 +340,10 @@ class RemoteModel:
             reasoning, text = without_reasoning(text)
             reply = parse_reply(text, request, usage, cut, spoken(text))
             return replace(reply, reasoning=record["reasoning"] or reasoning)
-        reply = Reply(text, usage=usage, cut=cut, reasoning=record["reasoning"])
-        calls: list[Call] = []
-        for one in record["calls"]:
-            call = Call(real_name(one["name"], (*request.callable_now, *request.tools)))
-            try:
-                arguments = json.loads(one["arguments"] or "{}", parse_constant=refuse_constant)
-            except (ValueError, RecursionError) as error:
-                fault = f"The arguments of {call.name} are no JSON ({error}). Write them again as one JSON object."
-            else:
-                fault = f"The arguments of {call.name} must be one JSON object."
-                if isinstance(arguments, dict):
-                    call = Call(call.name, cast("dict[str, Any]", arguments))
-                    fault = call_fault(call, request.callable_now)
-            if fault and not calls:
-                return replace(reply, fault=fault, attempt=call)
-            if fault:
-                break
-            calls.append(call)
-        return replace(reply, calls=tuple(calls))
+        known = (*request.callable_now, *request.tools)
+        attempts = [Attempt(real_name(one["name"], known), one["arguments"] or "{}") for one in record["calls"]]
+        calls, fault, attempt = usable_calls(attempts, request.callable_now)
+        return Reply(text, calls, usage, fault, cut, attempt, record["reasoning"])
 
     async def _error(self, record: Mapping[str, Any]) -> ModelError:
         """The failure the worker describes, in the shell's terms and without any key."""

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections import OrderedDict
+from functools import lru_cache
 from hashlib import sha1
 from itertools import chain
 from pathlib import Path
@@ -47,7 +47,7 @@ class TokenCounter:
         self._ready = threading.Event()
         self._broken = folder is None
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, int] = OrderedDict()
+        self._counted = lru_cache(maxsize=_REMEMBERED)(self._asked)
 
     @property
     def exact(self) -> bool:
@@ -88,24 +88,22 @@ class TokenCounter:
     def count(self, text: str) -> int:
         """Tokens of the text; special tokens written out in it count as the plain text they are."""
         self.start()
-        process = self._process
-        if not self._ready.is_set() or self._broken or process is None or len(text) > _LONGEST:
+        if not self._ready.is_set() or self._broken or len(text) > _LONGEST:
             return estimate(text)
-        with self._lock:
-            if text not in self._known:
-                try:
-                    if process.stdin is None or process.stdout is None:
-                        return estimate(text)
-                    process.stdin.write(json.dumps(text).encode() + b"\n")
-                    process.stdin.flush()
-                    self._known[text] = int(process.stdout.readline())
-                except (OSError, ValueError):  # the process is gone
-                    self._broken = True
-                    return estimate(text)
-            self._known.move_to_end(text)
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-            return self._known[text]
+        try:
+            with self._lock:
+                return self._counted(text)
+        except (OSError, ValueError):  # the process is gone
+            self._broken = True
+            return estimate(text)
+
+    def _asked(self, text: str) -> int:
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise ValueError("there is no process")
+        process.stdin.write(json.dumps(text).encode() + b"\n")
+        process.stdin.flush()
+        return int(process.stdout.readline())
 
     def close(self) -> None:
         """End the helper process; later counts are estimates."""

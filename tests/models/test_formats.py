@@ -308,12 +308,6 @@ def test_a_file_without_a_template_is_spoken_to_in_chatml(told):
     assert template.text(ASKED).startswith("<|im_start|>system\nYou are ecoshell.<|im_end|>")
 
 
-def test_the_format_can_be_named_against_the_template(told):
-    named = ChatTemplate(told(template_of("LFM2-8B-A1B")), form="hermes")
-    assert named.form is HERMES
-    assert "<tool_call>" in named.text((*ASKED, *MADE), (READ,))
-
-
 def test_sampling_is_what_the_file_says_and_else_what_its_family_says(told):
     family = recommended(told(None, **{"general.architecture": "qwen2"}))
     assert (family.temperature, family.top_k, family.top_p) == (0.7, 20, 0.8)

@@ -344,10 +344,10 @@ async def test_what_a_provider_calls_reasoning_streams_as_such_and_is_no_part_of
 @pytest.mark.parametrize(
     ("behaviour", "complaint"),
     [
-        ("half-a-call", "no JSON"),
-        ("deep-call", "no JSON"),
-        ("nan-call", "no JSON"),
-        ("list-call", "one JSON object"),
+        ("half-a-call", '"arguments" (an object)'),
+        ("deep-call", '"arguments" (an object)'),
+        ("nan-call", '"arguments" (an object)'),
+        ("list-call", '"arguments" (an object)'),
         ("wrong-call", "path"),
         ("stranger", "no tool named 'rm_rf'"),
     ],
