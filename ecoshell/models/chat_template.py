@@ -60,7 +60,7 @@ class ChatTemplate:
         """How calls are told and written; `GENERIC` where the template does not render tools, calls and results."""
         self.reasoning_tags = next((tags for tags in REASONING_TAGS if tags[1] in (text or "")), None)
         """What stands around reasoning, where the family reasons."""
-        self._brief = self.form.known and self._takes_brief_documents()
+        self._brief = self.form is not GENERIC and self._takes_brief_documents()
         self.opens_reasoning = False
         """Whether every prompt ends inside reasoning."""
         if self.reasoning_tags is not None:
@@ -151,7 +151,7 @@ class ChatTemplate:
         """
         self.form = form
         fitting: list[tuple[bool, bool]] = []
-        for shape in product((False, True), (False, True)) if form.known else ():
+        for shape in product((False, True), (False, True)) if form is not GENERIC else ():
             self._calls_as_text, self._folded = shape
             verdict = self._tried()
             if verdict == "grows":

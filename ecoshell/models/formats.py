@@ -80,11 +80,6 @@ class CallFormat:
     """Whether the template takes the tools as a text in the system message's `tools`."""
 
     @property
-    def known(self) -> bool:
-        """Whether a template of this family knows tools; otherwise they are told as plain text."""
-        return self.name != "generic"
-
-    @property
     def markers(self) -> tuple[str, ...]:
         """Texts that may be control tokens of the model and have to be read as text in its replies."""
         texts = (self.opens, self.start, self.between, self.end, self.notation.quote)

@@ -222,7 +222,7 @@ class LocalModel:
 
     def _prompt(self, request: Request) -> list[int]:
         template = self._runtime.template()
-        if request.tools and template.form.known:
+        if request.tools and template.form is not GENERIC:
             tokens = template.tokens(request.messages, request.tools)
         else:
             tokens = template.tokens(as_plain_messages(request))

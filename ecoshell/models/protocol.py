@@ -27,7 +27,7 @@ _ALLOWED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")
 _CHOICE = {"call": "required", "either": "auto", "text": "none"}
 _CACHE_MARK = {"type": "ephemeral"}
-_ASKED_ONCE = frozenset({"rank", "judge", "title", "compact"})
+_ASKED_ONCE = frozenset({"rank", "judge", "compact"})
 """Purposes whose prompt no later call continues, so that writing it to a cache would cost and never pay."""
 
 

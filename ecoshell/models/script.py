@@ -77,11 +77,7 @@ class ScriptModel:
             )
         line, self._next = self._lines[self._next], self._next + 1
         prompt = self.size(request).count
-        words, size, output = (
-            list[str](),
-            0,
-            0,
-        )  # counted as they come, so that a long line is counted once
+        words, size = list[str](), 0  # counted as they come, so that a long line is counted once
         for word in re.findall(r"[^ ]* |[^ ]+", line.text):
             size += _bytes(word)
             output = -(-size // _BYTES_PER_TOKEN)

@@ -158,38 +158,31 @@ class Asking:
             provider = self._program.providers[0]
             yield Served(f"{provider}/{name}", self._program.name, self.base_url, context, native_tools, size)
 
-    def tell(self, path: str, body: Answer | None = None) -> Answer:
-        """As `get`; empty where the server does not tell."""
-        from http.client import HTTPException
+    def get(self, path: str, body: Answer | None = None, *, needed: bool = False) -> Answer:
+        """The JSON object at a path of the server, not of its base URL; empty where it does not tell.
 
-        try:
-            return self.get(path, body)
-        except (OSError, ValueError, HTTPException):
-            return {}
-
-    def get(self, path: str, body: Answer | None = None) -> Answer:
-        """The JSON object at a path of the server, not of its base URL; raises OSError and ValueError."""
-        from http.client import OK, HTTPConnection, HTTPSConnection  # brings all of `email`: no start waits for it
+        Where the answer is needed it raises OSError, ValueError or HTTPException in that case.
+        """
+        from http.client import OK, HTTPConnection, HTTPException, HTTPSConnection  # brings `email`: no start waits
 
         parts = urlsplit(self.base_url)
         left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        line = kind(parts.hostname or "", parts.port, timeout=left)
+        line = kind(parts.hostname or "", parts.port, timeout=max(left, 0.001))
         try:
             sent = None if body is None else json.dumps(body)
             line.request("GET" if body is None else "POST", path, sent, {"Content-Type": "application/json"})
             response = line.getresponse()
-            read = response.read(_LARGEST_ANSWER)
-            if response.status != OK:
-                raise ValueError(f"status {response.status}")
+            answer = json.loads(response.read(_LARGEST_ANSWER))
+            if response.status != OK or not isinstance(answer, dict):
+                raise ValueError(f"status {response.status}, or no JSON object")
+            return cast("Answer", answer)
+        except (OSError, ValueError, HTTPException):
+            if needed:
+                raise
+            return {}
         finally:
             line.close()
-        answer = json.loads(read)
-        if not isinstance(answer, dict):
-            raise ValueError("no JSON object")
-        return cast("Answer", answer)
 
 
 def _ollama(ask: Asking) -> Iterator[Served]:
@@ -197,11 +190,11 @@ def _ollama(ask: Asking) -> Iterator[Served]:
 
     Ollama cuts longer prompts without a word, so more than that is not assumed.
     """
-    listed = _records(ask.get("/api/tags"), "models")
-    running = {str(one.get("name")): one for one in _objects(ask.tell("/api/ps").get("models"))}
+    listed = _objects(ask.get("/api/tags", needed=True).get("models"))
+    running = {str(one.get("name")): one for one in _objects(ask.get("/api/ps").get("models"))}
     for one in listed:
         name = one["name"] if isinstance(one.get("name"), str) else ""
-        shown = ask.tell("/api/show", {"model": name})
+        shown = ask.get("/api/show", {"model": name})
         can = shown.get("capabilities")
         abilities = cast("list[Any]", can) if isinstance(can, list) else None
         if abilities and "completion" not in abilities:
@@ -218,8 +211,8 @@ def _ollama(ask: Asking) -> Iterator[Served]:
 
 def _lm_studio(ask: Asking) -> Iterator[Served]:
     """LM Studio's own API tells what kind each model is, and with which context it is loaded; older ones do not."""
-    own = _objects(ask.tell("/api/v0/models").get("data"))
-    for one in own or _records(ask.get("/v1/models"), "data"):
+    own = _objects(ask.get("/api/v0/models").get("data"))
+    for one in own or _objects(ask.get("/v1/models", needed=True).get("data")):
         name, kind, abilities = one.get("id"), one.get("type", "llm"), one.get("capabilities")
         if kind in ("llm", "vlm"):
             tools = "tool_use" in abilities if isinstance(abilities, list) else None
@@ -228,8 +221,8 @@ def _lm_studio(ask: Asking) -> Iterator[Served]:
 
 def _llama_cpp(ask: Asking) -> Iterator[Served]:
     """llama-server; whether it takes tools depends on the model's template, and it says so in its properties."""
-    listed = _records(ask.get("/v1/models"), "data")
-    properties = ask.tell("/props")
+    listed = _objects(ask.get("/v1/models", needed=True).get("data"))
+    properties = ask.get("/props")
     running = properties.get("default_generation_settings")
     context = _count(cast("Answer", running).get("n_ctx")) if isinstance(running, dict) else None
     can = properties.get("chat_template_caps")
@@ -242,7 +235,7 @@ def _llama_cpp(ask: Asking) -> Iterator[Served]:
 
 def _vllm(ask: Asking) -> Iterator[Served]:
     """vLLM, or whatever else speaks OpenAI's protocol at its address; tools work only where it was started for them."""
-    for one in _records(ask.get("/v1/models"), "data"):
+    for one in _objects(ask.get("/v1/models", needed=True).get("data")):
         yield from ask.model(one.get("id"), context=_count(one.get("max_model_len")))
 
 
@@ -274,13 +267,6 @@ def program_of(provider: str) -> tuple[str, str]:
 def is_loopback(host: str) -> bool:
     """Whether a host's name or address is this machine."""
     return _LOOPBACK.fullmatch(host) is not None
-
-
-def _records(answer: Answer, key: str) -> list[Answer]:
-    """The objects of a list in an answer; raises ValueError where it has no such list."""
-    if not isinstance(answer.get(key), list):
-        raise ValueError(f"no list of {key}")
-    return _objects(answer[key])
 
 
 def _objects(value: Any) -> list[Answer]:

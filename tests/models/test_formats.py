@@ -142,7 +142,7 @@ def template_of(family: str) -> str:
 
 
 def prompt_of(template: ChatTemplate, messages, tools=(READ, LIST)) -> str:
-    if template.form.known:
+    if template.form is not GENERIC:
         return template.text(messages, tools)
     from ecoshell.models.protocol import as_plain_messages
 

@@ -259,7 +259,7 @@ def test_without_a_system_text_the_last_tool_is_marked():
 
 
 def test_a_prompt_that_no_later_call_continues_is_not_written_to_a_cache():
-    request = Request(STEPS[:2], purpose="title")
+    request = Request(STEPS[:2], purpose="compact")
     body = chat_body(request, native=True)
     mark_for_cache(body, request)
     assert "cache_control" not in json.dumps(body)
