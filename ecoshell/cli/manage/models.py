@@ -2,10 +2,8 @@
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,10 +23,8 @@ from ecoshell.models.servers import PROVIDERS, Servers
 from ecoshell.paths import user_paths
 
 _BUCKETS = ("input", "cached_input", "output")
-_TICK = 0.2
-"""Seconds between two lines of progress on a terminal."""
 _STEP = 10
-"""Percent between two of them elsewhere."""
+"""Percent between two lines of progress where there is no terminal."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -165,56 +161,34 @@ def pull_wanted(names: Sequence[str]) -> None:
 
 
 def _bring(hub: Hub, found: Pull) -> Path:
+    """Pull it; a bar on a terminal tells how far it is, and elsewhere a line for every tenth."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
     print(f"{found.name.short}: {_described(found)}", file=sys.stderr)
-    line = _Progress(found, live=sys.stderr.isatty())
+    live, whole, told = sys.stderr.isatty(), found.size_bytes, 0
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    bars = Progress(*columns, console=Console(stderr=True), disable=not live)
+
+    def tell(file: HubFile, have: int) -> None:
+        nonlocal told
+        done = sum(one.size_bytes for one in found.files[: found.files.index(file)]) + have
+        if not bars.tasks:  # what was there before is no part of the speed
+            bars.add_task("", total=whole, completed=done)
+        bars.update(bars.task_ids[0], completed=done)
+        if not live and (100 * done // whole >= told + _STEP or done == whole):
+            told = 100 * done // whole
+            print(f"{size(done)} of {size(whole)}", file=sys.stderr)
+
     try:
-        return hub.pull(found, line.tell)
+        with bars:
+            return hub.pull(found, tell)
     except KeyboardInterrupt:
-        line.end()
         print("Stopped. What came so far is kept: pull it again, which goes on from there.", file=sys.stderr)
         raise
-    finally:
-        line.end()
 
 
 def _described(found: Pull) -> str:
     """The files, their size and the licence."""
     files = found.files[0].name if len(found.files) == 1 else f"{len(found.files)} parts, {found.files[0].name} …"
     return visible_line(f"{files} · {size(found.size_bytes)} · licence {found.licence or 'not named'}")
-
-
-@dataclass(slots=True)
-class _Progress:
-    """One line that changes on a terminal; elsewhere a line for every tenth."""
-
-    pull: Pull
-    live: bool
-    told: float = 0.0
-    began: tuple[float, int] | None = None
-    open: bool = False
-
-    def tell(self, file: HubFile, have: int) -> None:
-        """Tell that this much of a file is there."""
-        before = self.pull.files[: self.pull.files.index(file)]
-        done, whole, now = sum(one.size_bytes for one in before) + have, self.pull.size_bytes, time.monotonic()
-        self.began = self.began or (now, done)
-        if self.live:
-            if now - self.told >= _TICK or have == file.size_bytes:
-                self.told, self.open = now, True
-                since, had = self.began
-                more = " · checking its SHA-256" if have == file.size_bytes else ""
-                if not more and now - since >= 1 and done > had:  # how fast it comes, and how long it still takes
-                    rate = (done - had) / (now - since)
-                    minutes, seconds = divmod(round((whole - done) / rate), 60)
-                    more = f" · {size(int(rate))}/s · {minutes}:{seconds:02d} left"
-                sys.stderr.write(f"\r\x1b[K{size(done)} of {size(whole)} · {100 * done // whole} %{more}")
-                sys.stderr.flush()
-        elif 100 * done // whole >= self.told + _STEP or done == whole:
-            self.told = 100 * done // whole
-            print(f"{size(done)} of {size(whole)}", file=sys.stderr)
-
-    def end(self) -> None:
-        """Leave the line that changes."""
-        if self.open:
-            sys.stderr.write("\n")
-            self.open = False

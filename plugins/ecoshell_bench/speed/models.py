@@ -126,9 +126,10 @@ class _Raw:
 
     def rate(self, messages: Sequence[Message]) -> float:
         """Tokens a second after the first."""
+        from ecoshell.models.formats import GENERIC
         from ecoshell.models.protocol import as_plain_messages
 
-        known = self._template.form.known
+        known = self._template.form is not GENERIC
         said = messages if known else as_plain_messages(Request(tuple(messages), _TOOLS))
         self._library.llama_memory_clear(self._library.llama_get_memory(self._context), True)
         self._decode(self._template.tokens(said, _TOOLS if known else ()))
