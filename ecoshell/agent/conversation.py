@@ -29,7 +29,6 @@ from ecoshell.events import (
     GraphPlanned,
     Notice,
     PlanChanged,
-    TextArrived,
     ToolRegistered,
     ToolUnregistered,
     TurnFinished,
@@ -76,9 +75,7 @@ class Conversation:
         self.session = session
         self.memory = Memory(deps.catalog, past)
         self._scorer: Scorer | None = None
-        """Made with the session's first parallel plan."""
-        self._heard: list[Event] = []
-        """What happened in the last turn, as long as there is no such plan."""
+        """Made with the session's first turn that may plan in parallel."""
         self.decision: Decision | None = None
         self.plan: TurnPlan | None = None
         """Of the turn that runs, or ran last."""
@@ -101,8 +98,8 @@ class Conversation:
         """Whether something goes on that is short and cannot be stopped."""
         self._arrived: asyncio.Queue[Event | None] = asyncio.Queue()
         """What the turn that runs has said and its reader has not taken; None ends the stream."""
-        for event in past:
-            self._score(event)
+        if any(isinstance(event, GraphPlanned) for event in past):
+            self._keep_scores(past)
         deps.budget.enter(session, self.turn)
 
     @property
@@ -273,26 +270,18 @@ class Conversation:
         scored = await self._scorer.again(turn) if self._scorer is not None else None
         return () if scored is None else (await self.note(scored),)
 
-    def _score(self, event: Event) -> None:
-        """Have what parallel plans are scored by take an event into account."""
-        if self._scorer is not None:
-            self._scorer.turns.see(event)
-            return
-        if isinstance(event, TurnStarted):
-            self._heard.clear()
-        if not isinstance(event, TextArrived):
-            self._heard.append(event)
-        if isinstance(event, GraphPlanned):
-            from ecoshell.agent.scoring import Scorer
-            from ecoshell.sessions.plans import PlannedTurns
+    def _keep_scores(self, past: Sequence[Event] = ()) -> None:
+        from ecoshell.agent.scoring import Scorer  # few sessions have parallel plans
+        from ecoshell.sessions.plans import PlannedTurns
 
-            self._scorer, self._heard = Scorer(self._deps, self.session, PlannedTurns(self._heard)), []
+        self._scorer = Scorer(self._deps, self.session, PlannedTurns(past))
 
     async def note(self, event: Happened) -> Happened:
         """Keep something that happened between turns, or beside one; gives it as it is kept."""
         event = masked(event)
         self.memory.see(event)
-        self._score(event)
+        if self._scorer is not None:
+            self._scorer.turns.see(event)
         if self.plan is not None:
             self.plan.see(event)
         await self._deps.log.record(self.session, event)
@@ -321,7 +310,11 @@ class Conversation:
     async def _perform(self, asked: Asked, arrived: "asyncio.Queue[Event | None]") -> None:
         """Run one turn and put its events, in order, where the reader takes them."""
         usage = TurnUsage()
-        hearers: list[Emit] = [usage.see, self.memory.see, self._score]
+        if self._scorer is None and self._deps.strategy.branches:
+            self._keep_scores()
+        hearers: list[Emit] = [usage.see, self.memory.see]
+        if self._scorer is not None:
+            hearers.append(self._scorer.turns.see)
 
         def emit(event: Event) -> None:
             lost = self._deps.workspace.undo.take_lost() if isinstance(event, CallFinished) else ()

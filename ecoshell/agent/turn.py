@@ -2,18 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 from ecoshell.agent.approval import AnswerNow, SpendApproval, StopNow
 from ecoshell.agent.dependencies import Dependencies, now
 from ecoshell.agent.guards import CallContext, ToolExecutor
-from ecoshell.agent.model_set import AUTO, Mode, View, of_conclusion, used
+from ecoshell.agent.model_set import AUTO, Mode, View
 from ecoshell.agent.offer import TurnContext
-from ecoshell.budget import CapState, Hold, fitting_output, price_unknown
+from ecoshell.budget import price_unknown
 from ecoshell.catalog import Catalog
 from ecoshell.errors import (
     BudgetError,
@@ -163,24 +163,18 @@ class Attempts:
                 await self._think_as(first, "it can be had")
         self._start()
 
-    async def take_over(self, reason: str, view: View) -> bool:
-        """Whether the other mode goes on from here, now that this one has given up for a reason.
-
-        Once in a turn, in the mode AUTO alone, and only where every cap has room for a step and the answer.
-        """
+    async def take_over(self, reason: str) -> bool:
+        """Whether the other mode goes on, now that this one has given up for a reason: once, in the mode AUTO alone."""
         models = self.deps.models
         if models.mode != AUTO or self._again or models.no_choice:
             return False
         self._again, before = True, models.current.mode.name
         other = next(mode for mode in CANDIDATES if mode != before)
         await self.end("gave_up")
-        fault = await self._obstacle(other, view)
-        if fault:
-            self.tell(Notice(f"{before} gave up, and {other} does not go on. {fault}"))
-        elif await self._think_as(other, f"{before} gave up{f': {reason}' if reason else ''}", after=before):
+        taken = await self._think_as(other, f"{before} gave up{f': {reason}' if reason else ''}", after=before)
+        if taken:
             self._start()
-            return True
-        return False
+        return taken
 
     async def end(self, status: Status) -> None:
         """Remember what the attempt has come to, unless another model took part in it or it is remembered already."""
@@ -234,43 +228,6 @@ class Attempts:
         self.tell(chosen)
         return True
 
-    async def _obstacle(self, mode: str, view: View) -> str:
-        """Why a mode cannot go on from this view; empty when it can."""
-        models, there = self.deps.models, (*self.deps.models.current.models, *self.deps.models.idle)
-        make = partial(models.factory.make, models.session_model, mode, roles=models.roles, at_hand=there)
-        try:
-            caps = await self.deps.budget.caps()
-            other = await asyncio.to_thread(make)
-        except (*_UNAVAILABLE, StoreError) as failure:
-            return str(failure)
-        try:
-            await asyncio.to_thread(_require_room, other.mode, view, caps, models.current.mode.aside)
-        except LimitReached:  # its figures are those of a moment that will not come
-            return "The caps have no room for a step of it beside the answer; /budget raises them."
-        except BudgetError as refused:
-            return str(refused)
-        else:
-            return ""
-        finally:
-            for model in other.models:
-                if model not in there:
-                    await model.aclose()
-
-
-def _require_room(mode: Mode, view: View, caps: Sequence[CapState], aside: Hold | None) -> None:
-    """Raise BudgetError where the gate would refuse a step, or what is set aside beside it; counts, so may block.
-
-    What is set aside now will be given back before.
-    """
-    foreseen = mode.foresee(view)
-    answer = of_conclusion(foreseen)
-    free = [replace(cap, held=used(cap, aside) - cap.spent) for cap in caps]
-    left = [replace(cap, held=cap.held + (answer.in_unit_of(cap) or 0)) for cap in free]
-    calls = [(call, left) for call in foreseen.steps]
-    calls += [(foreseen.conclusion, free)] if foreseen.conclusion else []
-    for call, room in calls:
-        fitting_output(call.model.reservation(call.request, call.role), room)
-
 
 if TYPE_CHECKING:
     from ecoshell.agent.parallel import ParallelPlan
@@ -280,8 +237,8 @@ Reply = Thought | tuple[Observation, ...] | Drafted | Gathered | None
 """What a strategy is sent."""
 MOST_CALLS = 16
 """Calls of one reply that are made."""
-TakeOver = Callable[[str, View], Awaitable[bool]]
-"""Asked why a mode has given up and at which view: whether another goes on from there."""
+TakeOver = Callable[[str], Awaitable[bool]]
+"""Told why a mode has given up; says whether another goes on from there."""
 
 
 class PathTracker:
@@ -372,7 +329,7 @@ class Turn:
             outcome = await self._drive(self._strategy(question, max_steps))
             if outcome.ending == "gave_up" and self._steps < max_steps:
                 self._tracker.follow(outcome.path)
-                taken = await take_over(outcome.answer, self.view)
+                taken = await take_over(outcome.answer)
                 await self._follow()
                 if taken:
                     outcome = await self._drive(onward(outcome.path, max_steps - self._steps))

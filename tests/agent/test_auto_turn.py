@@ -181,14 +181,14 @@ async def test_the_cap_holds_whoever_goes_on(play, budget, strategy):
     assert len(of(events, ModeChosen)) <= 2
 
 
-async def test_a_cap_without_room_for_another_attempt_is_told_and_nobody_is_asked_for_more(play):
+async def test_where_a_cap_has_no_room_for_another_attempt_it_ends_at_the_limit(play):
     lines = [GIVE_UP, ENOUGH, say("3")]
     async with play(lines, mode="auto", price=PRICE, budget="0.016", registration="all") as shell:
         events = await turn(shell)
-        assert kept(shell) == [("single", "gave_up")]
-    assert thinkers(events) == [("single", "")]
-    assert of(events, Notice)[-1].text.startswith("single gave up, and umi does not go on. The caps have no room")
-    assert (of(events, LimitHit), events[-1].status, events[-1].answer) == ([], "gave_up", "I cannot count.")
+        (cap,) = await shell.deps.budget.caps()
+    assert thinkers(events) == [("single", ""), ("umi", "single")]
+    assert (len(of(events, LimitHit)), events[-1].status) == (1, "limit")
+    assert (cap.held, cap.spent <= cap.limit) == (0, True)
 
 
 async def test_a_role_without_a_price_does_not_go_on_under_a_cap_in_dollars(play, home):
