@@ -14,7 +14,6 @@ from ecoshell.agent.guards import CallContext, ToolExecutor
 from ecoshell.agent.model_set import AUTO, Mode, View
 from ecoshell.agent.offer import TurnContext
 from ecoshell.budget import price_unknown
-from ecoshell.catalog import Catalog
 from ecoshell.errors import (
     BudgetError,
     CallBroken,
@@ -241,39 +240,6 @@ TakeOver = Callable[[str], Awaitable[bool]]
 """Told why a mode has given up; says whether another goes on from there."""
 
 
-class PathTracker:
-    """The path that is followed, and the best one seen; says so when another path is followed from now on."""
-
-    def __init__(self, question: str, catalog: Catalog, emit: Emit) -> None:
-        self.path = Path(question)
-        self.best = self.path
-        """The latest of the paths with the most results: what an answer is written from when the search is over."""
-        self._catalog = catalog
-        self._emit = emit
-
-    def follow(self, path: Path) -> None:
-        """Go on along this path."""
-        self.path = path
-        if path.results >= self.best.results:
-            self.best = path
-
-    def backtrack(self, to: Path, reason: str) -> None:
-        """Go on from another path, if it is another; says which calls left behind had effects that stay."""
-        pairs = zip(self.path.steps, to.steps, strict=False)
-        shared = len(list(takewhile(lambda pair: pair[0] is pair[1], pairs)))
-        left = self.path.steps[shared:]
-        if left or len(to.steps) > shared:
-            gone = tuple(name for name in self.path.registered if name not in to.registered)
-            calls = tuple(step.call.id for step in to.steps)
-            self._emit(BranchLeft(calls, len(left), reason, gone))
-            made = (step.call for step in left if not step.observation.refused and step.call.name != TOOL_REGISTER)
-            tools = [call.subject for call in made if call.subject in self._catalog]
-            lasting = ", ".join(dict.fromkeys(name for name in tools if self._catalog.tool(name).effects & LASTING))
-            if lasting:
-                self._emit(Notice(f"What {lasting} did on the way that was left is not undone by going back."))
-        self.follow(to)
-
-
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a turn ended."""
@@ -282,53 +248,46 @@ class Ended:
     answer: str = ""
 
 
+@dataclass(eq=False, kw_only=True)
 class Turn:
     """One question's way to its answer. Raises ModelError, StoreError and the budget errors that no choice can lift."""
 
-    def __init__(
-        self,
-        turn_context: TurnContext,
-        *,
-        mode: Mode,
-        strategy: Strategy,
-        executor: ToolExecutor,
-        spending: SpendApproval,
-        emit: Emit,
-    ) -> None:
-        self._turn_context = turn_context
-        self._mode = mode
-        self._strategy = strategy
-        self._executor = executor
-        self._spending = spending
-        self._emit = emit
-        self._tracker = PathTracker("", turn_context.catalog, emit)
-        self._steps = 0
-        self._most = 0
-        self._ids: set[str] = set()
-        """Of all calls so far: some providers count them anew in every reply."""
-        self._why: dict[str, tuple[str, str, bool]] = {}
-        """Of each call, by its id: why it is made, the role that made it, and whether why is told when it is made."""
-        self._answerer = ""
-        """The role of the last thought that could end the turn."""
+    turn_context: TurnContext
+    mode: Mode
+    strategy: Strategy
+    executor: ToolExecutor
+    spending: SpendApproval
+    emit: Emit
+    _path: Path = field(default_factory=lambda: Path(""))
+    _best: Path = field(default_factory=lambda: Path(""))
+    """The latest of the paths with the most results: what an answer is written from when the search is over."""
+    _steps: int = 0
+    _most: int = 0
+    _ids: set[str] = field(default_factory=set[str])
+    """Of all calls so far: some providers count them anew in every reply."""
+    _why: dict[str, tuple[str, str, bool]] = field(default_factory=dict[str, tuple[str, str, bool]])
+    """Of each call, by its id: why it is made, the role that made it, and whether why is told when it is made."""
+    _answerer: str = ""
+    """The role of the last thought that could end the turn."""
 
     @cached_property
     def _parallel(self) -> "ParallelPlan":
         """How parallel plans are made and run, which few strategies ask for."""
         from ecoshell.agent.parallel import ParallelPlan
 
-        return ParallelPlan(self._turn_context, executor=self._executor, emit=self._emit)
+        return ParallelPlan(self.turn_context, executor=self.executor, emit=self.emit)
 
     async def run(self, question: str, max_steps: int, take_over: TakeOver) -> Ended:
         """Drive the strategy until it ends, a limit ends it, or the task is cancelled.
 
         Where it gives up and another mode takes over, that goes on as ReAct does, from what was found.
         """
-        self._tracker.follow(Path(question))
+        self._go_on(Path(question))
         self._most = max_steps
         try:
-            outcome = await self._drive(self._strategy(question, max_steps))
+            outcome = await self._drive(self.strategy(question, max_steps))
             if outcome.ending == "gave_up" and self._steps < max_steps:
-                self._tracker.follow(outcome.path)
+                self._go_on(outcome.path)
                 taken = await take_over(outcome.answer)
                 await self._follow()
                 if taken:
@@ -337,7 +296,7 @@ class Turn:
         except AnswerNow:
             return await self._conclude()
         except CallBroken as broken:
-            self._emit(Notice(f"{broken.message} The answer comes from what there is."))
+            self.emit(Notice(f"{broken.message} The answer comes from what there is."))
             try:
                 ended = await self._conclude()
             except ModelBroken:
@@ -356,7 +315,7 @@ class Turn:
         try:
             while True:
                 want = thinking.send(reply)
-                self._tracker.follow(want.path)
+                self._go_on(want.path)
                 match want:
                     case AskModel():
                         reply = await self._think(want)
@@ -364,17 +323,17 @@ class Turn:
                         reply = await self._act(want)
                     case Rank():  # its price was not asked about: it is less than that of either thought, which were
                         try:
-                            view = self._turn_context.view(want.path)
-                            reply = await self._mode.prefer(view, want.one, want.other, self._emit)
+                            view = self.turn_context.view(want.path)
+                            reply = await self.mode.prefer(view, want.one, want.other, self.emit)
                         except LimitReached as limit:
                             reply = None
-                            self._emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
+                            self.emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
                     case Backtrack():
-                        reply = self._tracker.backtrack(want.to, want.reason)
+                        reply = self._backtrack(want.to, want.reason)
                     case Draft():
                         reply = await self._draft(want)
                     case RunParallel():
-                        reply = await self._parallel.run(self._mode, want.path, self._steps)
+                        reply = await self._parallel.run(self.mode, want.path, self._steps)
         except StopIteration as stop:
             return stop.value
         finally:
@@ -383,11 +342,34 @@ class Turn:
     @property
     def view(self) -> View:
         """What the next step would see, as far as the turn has come."""
-        return self._turn_context.view(self._tracker.path)
+        return self.turn_context.view(self._path)
+
+    def _go_on(self, path: Path) -> None:
+        """Go on along this path."""
+        self._path = path
+        if path.results >= self._best.results:
+            self._best = path
+
+    def _backtrack(self, to: Path, reason: str) -> None:
+        """Go on from another path, if it is another; says which calls left behind had effects that stay."""
+        catalog = self.turn_context.catalog
+        pairs = zip(self._path.steps, to.steps, strict=False)
+        shared = len(list(takewhile(lambda pair: pair[0] is pair[1], pairs)))
+        left = self._path.steps[shared:]
+        if left or len(to.steps) > shared:
+            gone = tuple(name for name in self._path.registered if name not in to.registered)
+            calls = tuple(step.call.id for step in to.steps)
+            self.emit(BranchLeft(calls, len(left), reason, gone))
+            made = (step.call for step in left if not step.observation.refused and step.call.name != TOOL_REGISTER)
+            tools = [call.subject for call in made if call.subject in catalog]
+            lasting = ", ".join(dict.fromkeys(name for name in tools if catalog.tool(name).effects & LASTING))
+            if lasting:
+                self.emit(Notice(f"What {lasting} did on the way that was left is not undone by going back."))
+        self._go_on(to)
 
     async def _act(self, want: CallTool) -> tuple[Observation, ...]:
         """The calls of one thought: in order, and those side by side that follow one another, read only and differ."""
-        catalog, path, seen = self._turn_context.catalog, want.path, list[Observation]()
+        catalog, path, seen = self.turn_context.catalog, want.path, list[Observation]()
         waiting = [*want.calls]
         while waiting:
             group = [waiting.pop(0)]
@@ -397,7 +379,7 @@ class Turn:
                 if not read or any(same(one, waiting[0]) for one in group):
                     break
                 group.append(waiting.pop(0))
-            self._tracker.follow(path)
+            self._go_on(path)
             found = await asyncio.gather(*(self._call(path, call) for call in group))
             path = path.then(*(Step("", call, one) for call, one in zip(group, found, strict=True)))
             seen += found
@@ -406,9 +388,9 @@ class Turn:
     async def _call(self, path: Path, call: Call) -> Observation:
         rationale, role, untold = self._why.pop(call.id, ("", "", False))
         if rationale and untold:
-            self._emit(Rationale(rationale, self._mode.role))
-        registered = frozenset(self._turn_context.registered(path))
-        return await self._executor.execute(call, CallContext(path, registered, self._emit, rationale, role=role))
+            self.emit(Rationale(rationale, self.mode.role))
+        registered = frozenset(self.turn_context.registered(path))
+        return await self.executor.execute(call, CallContext(path, registered, self.emit, rationale, role=role))
 
     async def _think(self, want: AskModel) -> Thought:
         def ask(view: View) -> Awaitable[Thought]:
@@ -416,9 +398,9 @@ class Turn:
                 """Leave the rationale and the answer of a proposal for when it is taken."""
                 answering = isinstance(event, TextArrived) and event.channel == "answer" and not view.closed
                 if not (isinstance(event, Rationale) or answering):
-                    self._emit(event)
+                    self.emit(event)
 
-            return self._mode.think(view, hushed if want.proposal else self._emit)
+            return self.mode.think(view, hushed if want.proposal else self.emit)
 
         view, thought = await self._step(want.path, want.tried, ask)
         if view.closed and not _ends(thought):
@@ -427,10 +409,10 @@ class Turn:
 
     async def _draft(self, want: Draft) -> Thought | Drafted | None:
         """A parallel plan; None where no tool may be used, so that there is nothing to plan."""
-        view = self._turn_context.view(want.path)
+        view = self.turn_context.view(want.path)
         if view.closed or not view.usable:
             return None
-        _, found = await self._step(want.path, (), lambda view: self._parallel.draft(self._mode, view, want))
+        _, found = await self._step(want.path, (), lambda view: self._parallel.draft(self.mode, view, want))
         return self._told(found, proposal=False) if isinstance(found, Thought) else found
 
     async def _step(self, path: Path, tried: tuple[Tried, ...], ask: Callable[[View], Awaitable[T]]) -> tuple[View, T]:
@@ -438,46 +420,46 @@ class Turn:
 
         What would conclude the turn is set aside for the path that found most.
         """
-        await self._turn_context.plan.refresh(self._emit)
-        view, agreed = self._turn_context.view(path, tried), ""
+        await self.turn_context.plan.refresh(self.emit)
+        view, agreed = self.turn_context.view(path, tried), ""
         while True:
             try:
-                if agreed != self._mode.model:  # else the person has said already that this step may go on
-                    await self._spending.before_step(view, self._emit)
+                if agreed != self.mode.model:  # else the person has said already that this step may go on
+                    await self.spending.before_step(view, self.emit)
                     await self._follow()
-                    agreed = self._mode.model
-                await self._mode.set_aside(self._turn_context.view(self._tracker.best))
-                self._emit(StepStarted(self._steps + 1, self._mode.role, self._mode.model))
+                    agreed = self.mode.model
+                await self.mode.set_aside(self.turn_context.view(self._best))
+                self.emit(StepStarted(self._steps + 1, self.mode.role, self.mode.model))
                 found = await ask(view)
                 break
             except LimitReached as hit:
-                await self._spending.at_limit(hit, view, self._emit)
+                await self.spending.at_limit(hit, view, self.emit)
                 await self._follow()
-                await self._turn_context.plan.refresh(self._emit)
-                view = self._turn_context.view(path, tried)
+                await self.turn_context.plan.refresh(self.emit)
+                view = self.turn_context.view(path, tried)
         self._steps += 1
         return view, found
 
     def _told(self, thought: Thought, *, proposal: bool) -> Thought:
         """The thought once it is told of, its call with an id of its own."""
-        role, call = thought.by or self._mode.role, thought.call
+        role, call = thought.by or self.mode.role, thought.call
         if proposal:
             gives_up = call is not None and call.arguments.get("give_up")
             step = call.signature() if call and call.name != FINISH else "give up" if gives_up else "answer"
-            self._emit(StepProposed(thought.rationale, step, self._mode.role))
+            self.emit(StepProposed(thought.rationale, step, self.mode.role))
         if _ends(thought):
             self._answerer = role
         if call is None:
             return thought
         if thought.rationale and not thought.told and not proposal:
-            self._emit(Rationale(thought.rationale, self._mode.role))
+            self.emit(Rationale(thought.rationale, self.mode.role))
         call = self._identified(call)
         self._why[call.id] = (thought.rationale, role, proposal)
         more = tuple(map(self._identified, thought.more[: MOST_CALLS - 1]))
         self._why |= {one.id: ("", role, False) for one in more}
         if len(more) < len(thought.more):
             made = 1 + len(thought.more)
-            self._emit(Notice(f"The model made {made} calls at once; the first {MOST_CALLS} are made."))
+            self.emit(Notice(f"The model made {made} calls at once; the first {MOST_CALLS} are made."))
         return replace(thought, call=call, more=more)
 
     def _identified(self, call: Call) -> Call:
@@ -490,20 +472,20 @@ class Turn:
 
     async def _follow(self) -> None:
         """Let the model think that the person chose meanwhile; what another had set aside is given back."""
-        if self._spending.mode is not self._mode:
+        if self.spending.mode is not self.mode:
             await self._give_back()
-            self._mode = self._spending.mode
+            self.mode = self.spending.mode
 
     async def _end(self, outcome: Outcome) -> Ended:
-        self._tracker.follow(outcome.path)
+        self._go_on(outcome.path)
         if outcome.ending == "exhausted":
             limit = f"The step limit of {self._most} was reached"
             why = outcome.why or (limit if self._steps >= self._most else "Every path that was tried failed")
-            self._emit(Notice(f"{why}; answering from what there is."))
+            self.emit(Notice(f"{why}; answering from what there is."))
             return await self._conclude()
         answer, role = outcome.answer, self._answerer
         if outcome.ending == "answered" and not answer.strip():  # it is asked once more; else the result answers
-            found = self._tracker.path.found
+            found = self._path.found
             try:
                 answer, role = await self._concluding()
             except ModelBroken:
@@ -511,47 +493,47 @@ class Turn:
                     raise
                 answer, role = "", ""
             if not answer and not found:
-                alone = self._answerer in ("", self._mode.role)
-                who, command = (self._mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
+                alone = self._answerer in ("", self.mode.role)
+                who, command = (self.mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
                 raise ModelBroken(
                     f"{who} gave an empty answer, also when it was asked once more.",
                     kept="The session is kept.",
                     fix=f"Ask again, or choose another model with {command}.",
                 )
             answer = answer or _quoted(found[-1])
-        self._emit(Answer(answer, role=role))
+        self.emit(Answer(answer, role=role))
         return Ended(outcome.ending, answer)
 
     async def _conclude(self) -> Ended:
         """Answer from what there is; without such an answer, quote the last result."""
         await self._follow()
-        self._tracker.backtrack(self._tracker.best, FOUND_MOST)
+        self._backtrack(self._best, FOUND_MOST)
         text, role = await self._concluding()
-        found = self._tracker.path.found
+        found = self._path.found
         if not text and found:
             quoted = _quoted(found[-1])
             below = "\n\n" if quoted.startswith("```") else " "
             text = f"The last result, as it came from {found[-1].call.subject}:{below}{quoted}"
         if text:
-            self._emit(Answer(text, partial=True, role=role))
+            self.emit(Answer(text, partial=True, role=role))
         return Ended("limit", text)
 
     async def _concluding(self) -> tuple[str, str]:
         """The answer from what there is and who wrote it, paid from what was set aside; empty where none came."""
-        aside = self._mode.aside
+        aside = self.mode.aside
         try:
-            text = (await self._mode.conclude(self.view, self._emit)).strip()
+            text = (await self.mode.conclude(self.view, self.emit)).strip()
         except BudgetError as refused:
-            self._emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
+            self.emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
             return "", ""
         return text, aside.account.role if text and aside is not None else ""
 
     async def _give_back(self) -> None:
         """Release what the mode had set aside; where that fails it keeps counting, and the turn goes on."""
         try:
-            await self._mode.release()
+            await self.mode.release()
         except StoreError as failure:
-            self._emit(Notice(f"What was reserved for the answer could not be released. {failure}"))
+            self.emit(Notice(f"What was reserved for the answer could not be released. {failure}"))
 
 
 def _ends(thought: Thought) -> bool:
