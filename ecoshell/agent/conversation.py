@@ -391,7 +391,7 @@ class Conversation:
         if plan.answer_only:
             emit(Notice(_ANSWER_ONLY))
         turn = self._turn_now = Turn(
-            turn_context,
+            turn_context=turn_context,
             mode=deps.models.current.mode,
             strategy=deps.strategy.strategy,
             executor=self._executor(offer, plan),

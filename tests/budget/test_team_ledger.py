@@ -99,6 +99,17 @@ steps = st.lists(
     ],
     388,
 )
+@example(  # two overruns take what was set aside
+    [
+        ("final", 14, 13, 9),
+        ("aside", 81, 90, 6),
+        ("overrun", 14, 13, 4),
+        ("overrun", 14, 13, 9),
+        ("final", 218, 28, 9),
+        ("hold", 35, 117, 9),
+    ],
+    167,
+)
 def test_whatever_is_done_a_teams_cap_and_a_users_own_come_to_the_same_to_the_nano_dollar(  # noqa: PLR0917 - fixtures
     tmp_path_factory: pytest.TempPathFactory,
     team_ledger: Team,
@@ -167,7 +178,9 @@ def test_whatever_is_done_a_teams_cap_and_a_users_own_come_to_the_same_to_the_na
     team.close()
     ((spent, reserved),) = used(admin)
     asides = alone.caps("s1", 1)[0].held
-    assert (spent, reserved) == (alone.caps("s1", 1)[0].spent, asides)
+    assert spent == alone.caps("s1", 1)[0].spent
+    room = max(0, limit * MILLION - spent)  # an overrun may have taken what is set aside, and no lease passes a cap
+    assert reserved == asides or (overran and min(asides, room) <= reserved < asides)
     assert alone.verify() == ()
     alone.close()
 

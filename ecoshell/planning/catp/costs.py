@@ -111,28 +111,22 @@ TABLE_B2 = Tariff(
 """CATP-LLM's Table B.2."""
 
 
-def size_levels(sizes: Sequence[float], most: int = MOST_LEVELS) -> tuple[float, ...]:
+def size_levels(sizes: Sequence[float]) -> tuple[float, ...]:
     """Centres of the size levels in rising order: k-means in one dimension, with k by the elbow.
 
     Sizes are compared by their logarithm, as 1 kB and 2 kB differ as much as 1 MB and 2 MB; a centre is a geometric
     mean. Exact and so the same on every run: an optimal clustering of numbers cuts them, sorted, into pieces.
     """
-    distinct = len({_scale(size) for size in sizes})
+    scaled = sorted(map(_scale, sizes))
+    distinct = len(set(scaled))
+    clusterings = _clusterings(scaled, min(MOST_LEVELS + 1, distinct))
     if distinct <= LEVELS:
-        return centres(sizes, distinct)
+        return clusterings[-1][1] if clusterings else ()
     # the elbow is the sharpest bend of the errors' logarithms; the last is of one level more than may be chosen
-    clusterings = _clusterings(sorted(map(_scale, sizes)), min(most + 1, distinct))
     logs = [math.log(max(error / clusterings[0][0], _NO_ERROR)) for error, _ in clusterings]
     bends = [logs[place - 1] - 2 * logs[place] + logs[place + 1] for place in range(1, len(logs) - 1)]
     sharpest = max(range(len(bends)), key=lambda place: round(bends[place], 9))
     return clusterings[1 + sharpest if bends[sharpest] >= _SHARP else LEVELS - 1][1]
-
-
-def centres(sizes: Sequence[float], count: int) -> tuple[float, ...]:
-    """Centres of exactly `count` levels, or of as many as there are distinct sizes."""
-    scaled = sorted(map(_scale, sizes))
-    found = _clusterings(scaled, min(count, len(set(scaled))))
-    return found[-1][1] if found else ()
 
 
 def level_of(size: float, levels: Sequence[float]) -> int:

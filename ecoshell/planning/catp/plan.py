@@ -140,11 +140,10 @@ def faults_of(nodes: Sequence[Node]) -> Iterator[PlanFault]:
             seen.add(one)
 
 
-def beyond(nodes: Sequence[Node], most: int, *, counted: bool = True) -> PlanFault:
+def beyond(nodes: Sequence[Node], most: int) -> PlanFault:
     """The fault of the first node that is one too many."""
-    said = f"{len(nodes)} nodes; at most {most} are taken" if counted else f"more than {most} nodes"
-    label = nodes[most].label
-    return PlanFault(f"The plan has {said}: {shown(label)} is one too many.", node=label, spot=(most, ITSELF))
+    label, said = nodes[most].label, f"The plan has {len(nodes)} nodes; at most {most} are taken"
+    return PlanFault(f"{said}: {shown(label)} is one too many.", node=label, spot=(most, ITSELF))
 
 
 def _cycle(nodes: Sequence[Node]) -> list[tuple[str, str]]:

@@ -28,7 +28,6 @@ from ecoshell.planning.catp.plan import (
     GraphPlan,
     Node,
     PlanFault,
-    beyond,
     faults_of,
     shown,
     unknown_tool,
@@ -104,7 +103,7 @@ def _written_label(node: Node) -> str:
     return f"{node.tool}#1" if node.index == 1 and _INDEX.search(node.tool) else node.label
 
 
-def parse(text: str, *, tools: Collection[str] | None = None, max_nodes: int = MAX_NODES) -> GraphPlan:
+def parse(text: str, *, tools: Collection[str] | None = None) -> GraphPlan:
     """The plan that a text in any of the forms says, and nothing else; a code fence around it is passed over.
 
     `tools` are the names that are known; None takes every name. Raises PlanFault, which tells the place, also for what
@@ -112,7 +111,7 @@ def parse(text: str, *, tools: Collection[str] | None = None, max_nodes: int = M
     """
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanFault(f"A plan is read from a text (str), and this is {type(text).__name__}.")
-    return _Reader(text, *_unfenced(text), tools, max_nodes).written().plan
+    return _Reader(text, *_unfenced(text), tools).written().plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +208,11 @@ class _Entry:
 class _Reader:
     """Reads one part of a text from its beginning to its end, in time in proportion to its length."""
 
-    def __init__(
-        self, text: str, start: int, end: int, tools: Collection[str] | None, max_nodes: int = MAX_NODES
-    ) -> None:
+    def __init__(self, text: str, start: int, end: int, tools: Collection[str] | None) -> None:
         self._text = text
         self._at, self._end = start, end
         self._start = start
         self._tools = tools if tools is None else frozenset(tools)
-        self._max_nodes = max_nodes
         self._entries: list[_Entry] = []
 
     def written(self) -> Written:
@@ -316,9 +312,10 @@ class _Reader:
 
     def _begin(self, tool: str, index: int, place: int) -> _Entry:
         self._entries.append(_Entry(tool, index, places=[place]))
-        if len(self._entries) > self._max_nodes:
-            fault = beyond([Node(one.tool, index=one.index) for one in self._entries], self._max_nodes, counted=False)
-            raise PlanFault.at(self._text, place, fault.message, fault.node)
+        if len(self._entries) > MAX_NODES:
+            label = Node(tool, index=index).label
+            said = f"The plan has more than {MAX_NODES} nodes: {shown(label)} is one too many."
+            raise PlanFault.at(self._text, place, said, label)
         return self._entries[-1]
 
     def _key(self, label: str) -> tuple[str, int]:
