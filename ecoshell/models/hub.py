@@ -166,6 +166,7 @@ class Hub:
                 if _size(target) != file.size_bytes or _sha256(target) != file.sha256:
                     self._fetch(pull, file, part, progress)
                     part.replace(target)
+                    _note(part).unlink(missing_ok=True)
         return folder / pull.files[0].name
 
     def _fetch(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
@@ -175,8 +176,13 @@ class Hub:
         """
         from httpx import TransportError
 
-        if _size(part) > file.size_bytes:  # it is of another version of the file
-            part.unlink()
+        try:
+            begun = _note(part).read_text()
+        except (OSError, ValueError):
+            begun = ""
+        if begun != file.sha256 or _size(part) > file.size_bytes:  # it is of another version of the file
+            part.unlink(missing_ok=True)
+            _note(part).write_text(file.sha256)
         failed = 0
         while (before := _size(part)) < file.size_bytes:
             try:
@@ -200,6 +206,7 @@ class Hub:
             error = ModelBroken(message, kept="Nothing was kept.", fix="Choose another repository.")
         if error is not None:
             part.unlink()
+            _note(part).unlink(missing_ok=True)
             raise error
 
     def _stream(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
@@ -341,6 +348,11 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+def _note(part: Path) -> Path:
+    """Where it stands which version of a file a part is of: one of another is not gone on with."""
+    return part.with_name(f"{part.name}.sha256")
 
 
 def _sha256(path: Path) -> str:

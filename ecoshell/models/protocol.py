@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models import Reply, Request
-from ecoshell.models.formats import GENERIC, Attempt, CallFormat, call_json, decoded
+from ecoshell.models.formats import GENERIC, Attempt, CallFormat, call_json, refuse_constant
 
 PROTOCOL = """You act by calling tools. To call one, write {"name": <name of the tool>, "arguments": <JSON object>} \
 and nothing after it. Its result comes back in the next message.
@@ -102,9 +102,13 @@ def usable_calls(
     calls: list[Call] = []
     for attempt in attempts:
         name, arguments, call = attempt.name, attempt.arguments, None
-        if isinstance(arguments, str):
-            arguments = decoded(arguments)
         fault = 'A call needs "name" (a text) and "arguments" (an object).'
+        if isinstance(name, str) and isinstance(arguments, str):
+            call, fault = Call(name), f"The arguments of {name} must be one JSON object."
+            try:
+                arguments = json.loads(arguments, parse_constant=refuse_constant)
+            except (ValueError, RecursionError) as error:
+                fault = f"The arguments of {name} are no JSON ({error}). Write them again as one JSON object."
         if isinstance(name, str) and isinstance(arguments, dict):
             call = Call(name, cast("dict[str, Any]", arguments))
             fault = call_fault(call, documents)

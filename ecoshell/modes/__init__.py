@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache
@@ -113,12 +114,12 @@ def _cut(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[:most]} […]"
 
 
-class Answering:
-    """What every mode does alike: one model leads, and for the one that answers the price of that is set aside."""
+class BaseMode(ABC):
+    """What every mode does alike: one model leads, and the price of the answer is set aside for who writes it."""
 
     role: str
     """The role that thinks each step."""
-    answers_as: str
+    answer_role: str
     """The role that writes the answer."""
 
     def __init__(
@@ -139,13 +140,13 @@ class Answering:
         self._answer_tokens = answer_tokens
         self._temperature = temperature
 
+    @abstractmethod
     async def _concluding(self, view: View, most: int | None = None) -> Request:
         """The ask for an answer from what there is, within so many tokens of prompt."""
-        raise NotImplementedError
 
     async def set_aside(self, view: View) -> None:
         request = await self._concluding(view)
-        self.aside = await self._answerer.set_aside(request, role=self.answers_as, slack=ASIDE_SLACK)
+        self.aside = await self._answerer.set_aside(request, role=self.answer_role, slack=ASIDE_SLACK)
 
     async def release(self) -> None:
         if self.aside is not None:
@@ -162,7 +163,7 @@ class Answering:
 
     async def _answered(self, request: Request, emit: Emit) -> str:
         """What is written, paid from what was set aside."""
-        reply = await self._answerer.ask(request, emit, role=self.answers_as, aside=self.aside)
+        reply = await self._answerer.ask(request, emit, role=self.answer_role, aside=self.aside)
         self.aside = None  # until here it is for `release` to give back
         tell_if_cut(reply, emit)
         if reply.call is not None and reply.call.name == FINISH:

@@ -20,7 +20,7 @@ from ecoshell.modes import (
     ASIDE_SLACK,
     SINGLE,
     UNUSABLE,
-    Answering,
+    BaseMode,
     ask_for_draft,
     broken_call,
     callable_documents,
@@ -39,10 +39,10 @@ from ecoshell.modes import (
 from ecoshell.strategies import Step, Thought, same
 
 
-class Single(Answering):
+class Single(BaseMode):
     """One model in every role."""
 
-    role = answers_as = SINGLE
+    role = answer_role = SINGLE
 
     def __init__(
         self,

@@ -344,10 +344,10 @@ async def test_what_a_provider_calls_reasoning_streams_as_such_and_is_no_part_of
 @pytest.mark.parametrize(
     ("behaviour", "complaint"),
     [
-        ("half-a-call", '"arguments" (an object)'),
-        ("deep-call", '"arguments" (an object)'),
-        ("nan-call", '"arguments" (an object)'),
-        ("list-call", '"arguments" (an object)'),
+        ("half-a-call", "files.read_file are no JSON"),
+        ("deep-call", "files.read_file are no JSON"),
+        ("nan-call", "NaN is not JSON"),
+        ("list-call", "files.read_file must be one JSON object"),
         ("wrong-call", "path"),
         ("stranger", "no tool named 'rm_rf'"),
     ],
@@ -356,6 +356,7 @@ async def test_a_call_that_cannot_be_used_is_a_fault_in_words(model, behaviour, 
     reply, _ = await ask(model(f"openai/{behaviour}"), ASK_WITH_TOOL)
     assert reply.call is None
     assert complaint in reply.fault
+    assert reply.attempt is not None  # so that the model is told as the result of its call
 
 
 async def test_without_native_tools_a_call_in_the_text_is_read(model, server):

@@ -151,6 +151,12 @@ async def test_what_is_forbidden_is_not_to_be_called_and_where_all_is_only_the_a
     assert model.asked[-1][0] == "summarizer"
 
 
+async def test_an_answer_that_comes_by_finish_loses_the_name_of_its_line_too():
+    _, mode = play("Enough. Next: conclusion.", Reply("", (Call(FINISH, {"answer": "conclusion: Done."}),)))
+    thought = await mode.think(view(), quiet)
+    assert thought.call == Call(FINISH, {"answer": "Done."})
+
+
 async def test_old_results_are_cut_where_the_context_is_short_and_documents_never():
     document = "read_file: " + "d" * 800
     register = Step("Need it.", Call("tool_register", {"tool_name": "read_file"}), Observation(document))

@@ -26,7 +26,7 @@ from ecoshell.modes import (
     PLANNER,
     SUMMARIZER,
     UNUSABLE,
-    Answering,
+    BaseMode,
     Messages,
     ask_for_draft,
     broken_call,
@@ -157,12 +157,12 @@ def _tell(told: list[Message], text: str, gap: str = "\n") -> None:
     told.append(Message("user", text))
 
 
-class Umi(Answering):
+class Umi(BaseMode):
     """Three roles, of which the planner thinks each step."""
 
     name = "umi"
     role = PLANNER
-    answers_as = SUMMARIZER
+    answer_role = SUMMARIZER
 
     def __init__(
         self,
