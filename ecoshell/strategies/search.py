@@ -30,7 +30,7 @@ from ecoshell.strategies import (
 )
 
 DFSDT_DEPTH, TOT_DEPTH = 12, 8
-"""Steps of one path: half of the default step limit, so that a path that leads nowhere leaves room for another."""
+"""Steps of one path: at most half of the default step limit, so that one that leads nowhere leaves room for another."""
 WIDTH = 2
 FAILURES = 3
 """Calls in a row that fail or were made before, after which a branch is left from before the first of them."""
