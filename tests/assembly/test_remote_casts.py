@@ -49,8 +49,15 @@ async def test_what_the_settings_say_of_a_remote_model_reaches_its_traits():
     assert (traits.price.rates.input, traits.price.rates.output, traits.price.source) == (1, 4, "--price")
 
 
-@pytest.mark.parametrize(("mode", "asks"), [("single", 1), ("umi", 2)])
-@pytest.mark.parametrize(("said", "sent"), [("", None), ("temperature = 0.4", 0.4), ('temperature = "auto"', None)])
+@pytest.mark.parametrize(
+    ("mode", "asks", "said", "sent"),
+    [
+        ("single", 1, "", None),
+        ("single", 1, "temperature = 0.4", 0.4),
+        ("umi", 2, 'temperature = "auto"', None),
+        ("umi", 2, "temperature = 0.4", 0.4),
+    ],
+)
 async def test_steps_and_answers_have_the_temperature_of_the_settings_or_the_providers(mode, asks, said, sent):
     with hostile_server() as server:
         name = "good" if mode == "single" else "ender"

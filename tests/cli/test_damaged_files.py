@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_play import Command
 
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
@@ -144,7 +145,7 @@ def test_settings_that_cannot_be_read_are_told_of(
 
 @pytest.mark.parametrize("text", [None, b"[" * 100_000, b'{"a":' * 5_000, b"9" * 5_000, b"\xff\xfe", b"null", b"[1]"])
 @pytest.mark.parametrize(
-    ("name", "command"),
+    ("name", "words"),
     [
         ("data/approvals.json", ["ask", "hi"]),
         ("cache/mcp/one.json", ["mcp", "list"]),
@@ -154,24 +155,29 @@ def test_settings_that_cannot_be_read_are_told_of(
     ],
 )
 def test_other_files_that_cannot_be_read_hold_nothing_up_and_are_told_of_or_nothing(
-    used: Path, tmp_path: Path, text: bytes | None, name: str, command: list[str]
+    used: Path, tmp_path: Path, command: Command, text: bytes | None, name: str, words: list[str]
 ) -> None:
     home, script = tmp_path / "home", tmp_path / "script.jsonl"
     for folder in ("data", "cache/mcp", "config/plugins"):
         (home / folder).mkdir(parents=True)
     (home / "config/config.toml").write_text('[mcp.servers.one]\ncommand = "none"\n[plan]\njudge = "classifier"\n')
     script.write_text('{"text": "Well."}\n')
-    os.mkfifo(home / name) if text is None else (home / name).write_bytes(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "ecoshell", "--model", f"script:{script}", *command],
-        env={**os.environ, "ECOSHELL_HOME": str(home)},
-        cwd=used / "project",
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    words = ["--model", f"script:{script}", *words]
+    if text is None:  # what waits for a pipe waits for ever
+        os.mkfifo(home / name)
+        done = subprocess.run(
+            [sys.executable, "-m", "ecoshell", *words],
+            env={**os.environ, "ECOSHELL_HOME": str(home)},
+            cwd=used / "project",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    else:
+        (home / name).write_bytes(text)
+        done = command(*words, folder=str(used / "project"))
     assert "Traceback" not in done.stderr
     assert done.returncode == 0 or "ecoshell: " in done.stderr
 

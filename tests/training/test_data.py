@@ -22,7 +22,7 @@ from ecoshell_bench.tasks.suite import read_suite
 local = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the extra `local` is not installed")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model() -> LocalModel:
     return LocalModel(embedded_path())
 
@@ -130,7 +130,7 @@ def test_tools_run_for_real_and_the_task_is_served(kind: str, model) -> None:
 
 
 def shown(kind: str, model: LocalModel, seed: int = 1, split: worlds.Split = "train"):
-    """A task that was played, what its calls returned, and the answer."""
+    """A task that was played, what its calls returned, the answer, and what is learned of it."""
     task, seen = made(kind, split, seed), []
 
     def answer(returned):
@@ -139,15 +139,14 @@ def shown(kind: str, model: LocalModel, seed: int = 1, split: worlds.Split = "tr
 
     found = asyncio.run(play(data.replace(task, answer=answer), model))
     assert len(found) == len(task.steps) + 1, task.request
-    return task, seen, task.answer(seen)
+    return task, seen, task.answer(seen), found
 
 
 @local
 @pytest.mark.parametrize("kind", worlds.MAKERS)
 def test_a_world_of_its_own_is_served_and_fits_into_what_is_learned(kind: str, model) -> None:
     for split in ("train", "held"):
-        shown(kind, model, 7, split)
-        found = asyncio.run(play(made(kind, split, 7), model))
+        *_, found = shown(kind, model, 7, split)
         assert max(len(one.prompt) + len(one.reply) for one in found) < 1050 + 1024
 
 
@@ -166,7 +165,7 @@ def rows_of(task: data.Task) -> list[dict[str, str]]:
 @pytest.mark.parametrize("seed", range(4))
 def test_answers_about_tables_are_true(seed: int, model) -> None:
     for kind in ("sum_all", "order", "distinct", "group", "common", "keep_sum"):
-        task, seen, _ = shown(kind, model, seed)
+        task, seen, *_ = shown(kind, model, seed)
         rows = rows_of(task)
         key, where, column = rows[0]
         numbers = {row[key]: float(row[column]) if "." in row[column] else int(row[column]) for row in rows}
@@ -190,7 +189,7 @@ def test_answers_about_tables_are_true(seed: int, model) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_answers_about_logs_are_true(seed: int, model) -> None:
     for kind in ("log_count", "log_end", "log_hour", "log_user", "log_slow"):
-        task, seen, _ = shown(kind, model, seed)
+        task, seen, *_ = shown(kind, model, seed)
         text = next(text for name, text in task.files.items() if name.endswith(".log") and "user=" in text)
         lines = text.splitlines()
         level = re.findall(r"ERROR|WARN|INFO", task.steps[-1].call.arguments["code"])
@@ -211,7 +210,7 @@ def test_answers_about_logs_are_true(seed: int, model) -> None:
 @pytest.mark.parametrize("kind", ["repair", "crash"])
 def test_every_fault_is_seen_before_its_repair_and_gone_after_it(kind: str, model) -> None:
     for seed in range(12):
-        _, seen, _ = shown(kind, model, seed)
+        _, seen, *_ = shown(kind, model, seed)
         assert "Error" in seen[0]
         assert "[exit status 1]" in seen[0]
         assert "Error" not in seen[-1]
@@ -222,7 +221,7 @@ def test_every_fault_is_seen_before_its_repair_and_gone_after_it(kind: str, mode
 def test_another_way_follows_a_call_that_failed(model) -> None:
     for seed in range(4):
         for kind in ("wrong_name", "wrong_value", "wrong_count"):
-            task, seen, answer = shown(kind, model, seed)
+            task, seen, answer, _ = shown(kind, model, seed)
             assert f"Nearest: {task.steps[1].call.arguments['path']}" in seen[0]
             assert task.steps[1].call.arguments["path"] in answer
     assert "Permission denied" in shown("not_executable", model)[1][0]
@@ -262,7 +261,7 @@ def test_a_plan_is_learned_with_the_calls_of_its_nodes(model) -> None:
 @local
 def test_an_order_in_a_file_is_not_followed(model) -> None:
     for kind in ("injected", "injected_text"):
-        task, seen, answer = shown(kind, model)
+        task, seen, answer, _ = shown(kind, model)
         assert any(order in seen[0] for order in worlds.frames()["words"]["injections"])
         assert [step.call.name for step in task.steps] == ["read_file"]
         assert "not follow" in answer

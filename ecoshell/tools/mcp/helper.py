@@ -59,7 +59,7 @@ _MOST_QUESTIONS, _MOST_FORM, _LONGEST_ADDRESS = 20, 20_000, 2_000
 _MOST_PAGES = 100
 _MOST_READ = _MOST_VALUES = 100
 """Resources that are watched for changes, and values of an argument, as many as the protocol has."""
-_ALARM, _HEARTBEAT = 20, 2.0
+_ALARM, _HEARTBEAT = 10, 2.0
 """Seconds of processor time after which a process that no longer does anything else is ended, and seconds between two
 signs that it does; a machine that is busy with others ends nothing."""
 _RELIST_PAUSE = 1.0
