@@ -16,6 +16,7 @@ from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
 from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.budget import CapState
+from ecoshell.budget.gate import finished
 from ecoshell.catalog import Decision
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import (
@@ -137,8 +138,10 @@ class Conversation:
             message = f"The turn was stopped, because what happens could not be written down: {failure.message}"
             raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
         finally:  # also where the reader has gone
-            await self.stop()
-            self._running = None
+            try:
+                await self.stop()
+            finally:
+                self._running = None
             if written:
                 await self._deps.log.flush()
 
@@ -157,8 +160,7 @@ class Conversation:
         """Stop the turn that runs, if one does; its stream still ends in TurnFinished. So with what runs `alone`."""
         if self._running is not None:
             self._running.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([self._running])
+            await finished(asyncio.wait([self._running]))
 
     async def leave(self) -> None:
         """Stop what runs and write what its reader has not taken; the reader's stream ends there."""

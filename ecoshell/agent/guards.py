@@ -260,11 +260,15 @@ class Logged(Guard):
                 message = f"{call.name} was not run, because its start could not be written down: {failure.message}"
                 raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
         if tool.price_nano:
+            price = tool.price_nano
+
+            def paid() -> None:
+                context.bill.spent_nano += price
+
             try:
-                await budget.gate.charge_tool(budget.account(), call.name, tool.price_nano)
+                await budget.gate.charge_tool(budget.account(), call.name, price, paid)
             except LimitReached as limit:
                 return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
-            context.bill.spent_nano += tool.price_nano
         return await self.inner.execute(call, context)
 
 

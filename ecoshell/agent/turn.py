@@ -114,8 +114,9 @@ class TurnUsage:
                 self.taken = self.taken.paid(event.spent_nano)
                 self.worked += event.seconds
             case StepStarted():
+                if event.step > self.steps:  # one that has met a limit begins twice
+                    self.saved_tokens += max(0, self._everything - self._carried)
                 self.steps = event.step
-                self.saved_tokens += max(0, self._everything - self._carried)
             case ToolsOffered():
                 self._carried, self._everything = event.context_tokens, event.everything_tokens
             case ToolRegistered():
@@ -380,7 +381,12 @@ class Turn:
                     break
                 group.append(waiting.pop(0))
             self._go_on(path)
-            found = await asyncio.gather(*(self._call(path, call) for call in group))
+            try:
+                async with asyncio.TaskGroup() as side_by_side:
+                    running = [side_by_side.create_task(self._call(path, call)) for call in group]
+            except BaseExceptionGroup as several:
+                raise several.exceptions[0] from None
+            found = [task.result() for task in running]
             path = path.then(*(Step("", call, one) for call, one in zip(group, found, strict=True)))
             seen += found
         return tuple(seen)

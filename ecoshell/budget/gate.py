@@ -139,9 +139,19 @@ class Gate:
         finally:
             shared().ended(hold)
 
-    async def charge_tool(self, account: Account, tool: str, nano: int) -> None:
-        """Pay for one use of a tool; raises LimitReached when a cap does not leave that much."""
-        await shared().fit(lambda: finished(asyncio.to_thread(self.ledger.charge_tool, account, tool, nano)))
+    async def charge_tool(
+        self, account: Account, tool: str, nano: int, paid: Callable[[], None] = lambda: None
+    ) -> None:
+        """Pay for one use of a tool; raises LimitReached when a cap does not leave that much.
+
+        `paid` is called once it is, also where whoever waits for it is cancelled meanwhile.
+        """
+
+        def charge() -> None:
+            self.ledger.charge_tool(account, tool, nano)
+            paid()
+
+        await shared().fit(lambda: finished(asyncio.to_thread(charge)))
 
     async def require(self, account: Account, nano: int) -> None:
         """Raise LimitReached when a cap does not leave this much; nothing is reserved by asking."""

@@ -335,4 +335,4 @@ class _Listener:
         if usage.cached + usage.cache_write > usage.input or usage.reasoning > usage.output:
             return False
         said_something = bool(reply.text or reply.reasoning or reply.calls)
-        return usage.total > 0 or not said_something or self._local
+        return (usage.input > 0 and usage.output > 0) or not said_something or self._local

@@ -10,7 +10,7 @@ cached prefix stays valid. Parsing never raises: what cannot be used becomes `Re
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha1
 from typing import Any, cast
@@ -29,6 +29,10 @@ _CHOICE = {"call": "required", "either": "auto", "text": "none"}
 _CACHE_MARK = {"type": "ephemeral"}
 _ASKED_ONCE = frozenset({"rank", "judge", "compact"})
 """Purposes whose prompt no later call continues, so that writing it to a cache would cost and never pay."""
+
+CUT = "The reply was cut before the call was complete; write a shorter one."
+_DEEPEST = 64
+"""Levels of arguments: each reader of what happened would go down as many."""
 
 
 # -- calls as text
@@ -84,7 +88,7 @@ def parse_reply(
     if form.syntax == "json":
         shape = form.write("<name of the tool>", "<JSON object>")
     if cut:
-        fault = "The reply was cut before the call was complete; write a shorter one."
+        fault = CUT
     elif found.broken:
         fault = f"The call could not be read. Write {shape} and nothing after it."
     else:
@@ -110,12 +114,24 @@ def usable_calls(
             except (ValueError, RecursionError) as error:
                 fault = f"The arguments of {name} are no JSON ({error}). Write them again as one JSON object."
         if isinstance(name, str) and isinstance(arguments, dict):
-            call = Call(name, cast("dict[str, Any]", arguments))
-            fault = call_fault(call, documents)
+            call, fault = Call(name), f"The arguments of {name} go more than {_DEEPEST} levels deep."
+            found = cast("dict[str, Any]", arguments)
+            if not too_deep(found):
+                call = Call(name, found)
+                fault = call_fault(call, documents)
         if call is None or fault:
             return tuple(calls), "" if calls else fault, None if calls else call
         calls.append(call)
     return tuple(calls), "", None
+
+
+def too_deep(value: object, levels: int = _DEEPEST) -> bool:
+    """Whether a value of JSON has more lists and objects inside one another than arguments may have."""
+    if isinstance(value, Mapping):
+        value = [*cast("Mapping[str, object]", value).values()]
+    if not isinstance(value, list):
+        return False
+    return levels == 0 or any(too_deep(one, levels - 1) for one in cast("list[object]", value))
 
 
 def without_reasoning(text: str) -> tuple[str, str]:
@@ -134,9 +150,11 @@ def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
         names = ", ".join(known.name for known in documents)
         return f"There is no tool named {call.name!r}. The tools that can be called now: {names or 'none'}."
     try:
-        json.dumps(dict(call.arguments), ensure_ascii=False).encode()
+        json.dumps(dict(call.arguments), ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         return f"The arguments of {call.name} hold half of a surrogate pair, which is no text."
+    except ValueError:
+        return f"The arguments of {call.name} hold a number that JSON has no word for, or one too large."
     from jsonschema import exceptions
     from jsonschema.validators import validator_for  # pyright: ignore[reportUnknownVariableType]
     from referencing.exceptions import Unresolvable

@@ -22,6 +22,7 @@ from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, spoken
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import (
+    CUT,
     as_plain_messages,
     chat_body,
     mark_for_cache,
@@ -44,6 +45,9 @@ _BYTES_PER_TOKEN, _SPARE_BYTES, _MOST_BYTES = 1 << 14, 1 << 23, 1 << 27
 
 _NO_KEY = "none"
 """What a server at an address of the user's own is sent when there is no key; clients insist on sending one."""
+_CALLS_END = ("}", "]", "```", ">")
+"""How a text ends whose end is a call."""
+_FILTERED = "[The provider's content filter ended this reply.]"
 _HOW_NAMES_ARE = (
     "Write the provider first: openai/NAME, ollama/NAME, …; `ecoshell models PART` searches the known names."
 )
@@ -316,8 +320,9 @@ class RemoteModel:
                 if "delta" in line:
                     if line["reasoning"]:
                         yield Delta(line["reasoning"], reasoning=True)
-                    for piece in reader.feed(line["delta"]) or [Delta("", unseen=line["unseen"])]:
+                    for piece in reader.feed(line["delta"]) if line["delta"] else ():
                         yield piece
+                    yield Delta("", unseen=line["unseen"])
                     if line["answer"]:
                         yield Delta(line["answer"], answer=True)
                 elif "reply" in line:
@@ -336,14 +341,23 @@ class RemoteModel:
         if counts and counts["input"] and all(type(count) is int and count >= 0 for count in counts.values()):
             usage = Usage(**counts)  # what no call can have is no report
         cut, text = record["finish"] == "length", record["text"]
-        if not (self.traits.native_tools and request.tools and record["calls"]):
+        if record["finish"] == "content_filter":
+            text = f"{text}\n\n{_FILTERED}".strip()
+        native = self.traits.native_tools and bool(request.tools)
+        known = (*request.callable_now, *request.tools)
+        names = {document.name for document in known}
+        if not (native and record["calls"]):
             reasoning, text = without_reasoning(text)
             reply = parse_reply(text, request, usage, cut, spoken(text))
+            if reply.attempt and native and reply.attempt.name not in names and not text.rstrip().endswith(_CALLS_END):
+                reply = Reply(text, usage=usage, cut=cut)  # it tells what a call looks like, and goes on
             return replace(reply, reasoning=record["reasoning"] or reasoning)
-        known = (*request.callable_now, *request.tools)
+        reasoning, text = without_reasoning(text)
         attempts = [Attempt(real_name(one["name"], known), one["arguments"] or "{}") for one in record["calls"]]
         calls, fault, attempt = usable_calls(attempts, request.callable_now)
-        return Reply(text, calls, usage, fault, cut, attempt, record["reasoning"])
+        if cut and fault:
+            fault = CUT
+        return Reply(text, calls, usage, fault, cut, attempt, record["reasoning"] or reasoning)
 
     async def _error(self, record: Mapping[str, Any]) -> ModelError:
         """The failure the worker describes, in the shell's terms and without any key."""

@@ -191,12 +191,13 @@ class _Answer:
             # every call 0 and tell them apart by their ids alone.
             index, given = part.index or 0, part.id or ""
             call = self.open.get(index)
-            if call is None or (part.function.name and call["name"] and given != call["id"]):
+            name = part.function.name or ""
+            if call is None or (name and call["name"] and given and given != call["id"]):
                 call = self.open[index] = {"id": given, "name": "", "arguments": ""}
                 self.calls.append(call)
-            call["name"] += part.function.name or ""
+            call["name"] += "" if name == call["name"] else name  # which some servers say with every piece
             call["arguments"] += part.function.arguments or ""
-            unseen += len(part.function.name or "") + len(part.function.arguments or "")
+            unseen += len(name) + len(part.function.arguments or "")
             if call is self.calls[0] and call["name"] == FINISH:
                 said += self.answer.feed(part.function.arguments or "")
         return {"delta": text, "reasoning": reasoning, "answer": said, "unseen": unseen}

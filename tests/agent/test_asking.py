@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 
 import pytest
 from agent_play import finish, of, register, say, turn
@@ -185,6 +186,27 @@ async def test_a_call_that_is_stopped_shows_what_was_paid_for_it(play):
     ended = of(events, CallFinished)[-1]
     assert (ended.ok, ended.spent_nano) == (False, PRICE_NANO)
     assert events[-1].spent_nano == PRICE_NANO
+
+
+async def test_a_call_that_is_stopped_while_it_is_paid_for_shows_what_was_paid(play, monkeypatch):
+    async with play([WRITE, finish("done")], registration="all", budget="1.00") as shell:
+        priced(shell, lambda path, content: "written", effects=("read",))
+        ledger, loop, paying = shell.deps.budget.gate.ledger, asyncio.get_running_loop(), asyncio.Event()
+        pay = ledger.charge_tool
+
+        def slowly(*account):
+            loop.call_soon_threadsafe(paying.set)
+            time.sleep(0.2)
+            return pay(*account)
+
+        monkeypatch.setattr(ledger, "charge_tool", slowly)
+        asking = asyncio.ensure_future(turn(shell))
+        await asyncio.wait_for(paying.wait(), 600)
+        await shell.stop()
+        events = await asking
+        spent = ledger.session_row(shell.session).spent_nano
+    ended = of(events, CallFinished)[-1]
+    assert (ended.ok, ended.spent_nano, spent) == (False, PRICE_NANO, PRICE_NANO)
 
 
 async def test_a_question_is_asked_at_once_though_the_sessions_are_locked(play, monkeypatch):

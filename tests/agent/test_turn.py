@@ -7,7 +7,7 @@ import pytest
 from agent_play import counts, finish, of, register, say, turn
 
 from ecoshell.agent import Approval, LimitChoice
-from ecoshell.errors import UsageError
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
     CallFinished,
@@ -18,7 +18,9 @@ from ecoshell.events import (
     ToolRegistered,
     ToolsOffered,
     TurnFinished,
+    TurnStarted,
 )
+from ecoshell.tools.function import FunctionTool
 
 COUNT = say("Count them.", "count_text", path="notes.txt")
 PRICE = (Decimal(1), Decimal(4))
@@ -250,6 +252,75 @@ async def test_a_reader_that_goes_away_stops_the_turn_and_loses_no_event(play):
         stored = [event for _, event in shell.store.events(shell.session)]
     assert isinstance(stored[-1], TurnFinished)
     assert stored[-1].status == "interrupted"
+
+
+async def test_a_turn_ends_before_the_next_though_whoever_stops_it_is_cancelled_twice(play, monkeypatch):
+    began, ended = asyncio.Event(), []
+
+    async def winds_down(path: str) -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.3)
+            ended.append(path)
+        return ""
+
+    async with play([COUNT, finish("3"), finish("yes")], registration="all") as shell:
+        shell.deps.catalog._tools["count_text"] = FunctionTool(winds_down, effects=("read",), name="count_text")
+        reader = asyncio.ensure_future(turn(shell))
+        await asyncio.wait_for(began.wait(), 600)
+        for _ in range(2):
+            reader.cancel()
+            await asyncio.sleep(0.05)
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        assert (ended, shell.conversation.busy) == (["notes.txt"], False)
+        await turn(shell, "Did you count?")
+        stored = [event for _, event in shell.store.events(shell.session)]
+    told = [(type(event), event.turn) for event in stored if isinstance(event, TurnStarted | TurnFinished)]
+    assert told == [(TurnStarted, 1), (TurnFinished, 1), (TurnStarted, 2), (TurnFinished, 2)]
+
+
+async def test_reads_side_by_side_end_with_the_turn(play, monkeypatch):
+    ended = []
+
+    async def slow() -> str:
+        try:
+            await asyncio.sleep(0.5)
+        finally:
+            ended.append("slow")
+        return ""
+
+    both = {"text": "", "calls": [{"name": name, "arguments": {}} for name in ("slow", "paid")]}
+    async with play([both, finish("ok")], registration="all") as shell:
+        tools = shell.deps.catalog._tools
+        known = [*tools.values(), FunctionTool(slow, effects=("read",))]
+        known.append(FunctionTool(lambda: "", effects=("read",), name="paid", price_nano=1))
+        shell.deps.catalog.__init__(known)
+        shell.deps.ranker.__init__(shell.deps.catalog.documents)
+
+        def locked(*account):
+            raise StoreError("The ledger is locked.")
+
+        monkeypatch.setattr(shell.deps.budget.gate.ledger, "charge_tool", locked)
+        events = await turn(shell)
+        assert ended == ["slow"]
+        stored = [event for _, event in shell.store.events(shell.session)]
+    assert isinstance(events[-1], TurnFinished)
+    assert stored[-1] == events[-1]
+
+
+async def test_a_step_that_meets_a_limit_saves_its_tokens_once(play):
+    raised = AtLimit(LimitChoice("raise", "1"))
+    async with play(
+        [register("count_text"), finish("ok")], registration="names", price=PRICE, budget="0.004", person=raised
+    ) as shell:
+        events = await turn(shell)
+    (offer,), (registered,) = of(events, ToolsOffered), of(events, ToolRegistered)
+    saved = offer.everything_tokens - offer.context_tokens
+    assert len(raised.hits) == 1
+    assert events[-1].saved_tokens == saved + saved - registered.tokens
 
 
 async def test_an_export_is_written_once_and_never_over_another_file(play, tmp_path):

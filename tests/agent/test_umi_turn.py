@@ -48,6 +48,17 @@ async def test_three_roles_register_call_and_answer_and_the_events_name_them(pla
     assert (events[0].mode, events[-1].status, events[-1].answer) == ("umi", "answered", "3 lines")
 
 
+async def test_a_planner_may_call_what_it_sees(play):
+    """A provider's model may make a call although a text is wanted; as one that can be made it needs no repair."""
+    async with play([COUNT, ENOUGH, say("3 lines")], registration="all") as shell:
+        await shell.deps.models.change(mode="umi")
+        events = await turn(shell)
+        asked = shell.requests[0]
+    assert "count_text" in {document.name for document in asked.callable_now}
+    assert asked.want == "text"
+    assert [event.name for event in of(events, CallFinished)] == ["count_text"]
+
+
 async def test_why_the_planner_concludes_is_told_before_the_answer_arrives(play):
     async with play(TRIO, registration="names") as shell:
         await shell.deps.models.change(mode="umi")

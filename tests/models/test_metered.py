@@ -190,6 +190,7 @@ async def test_what_does_not_fit_is_not_sent(metered: Metered, ledger: Ledger, e
         Usage(input=80, output=2, cached=81),
         Usage(input=80, output=2, reasoning=3),
         Usage(),
+        Usage(input=80),  # some providers tell what a prompt has before they answer, and nothing afterwards
     ],
 )
 async def test_a_usage_that_is_missing_or_cannot_be_true_counts_the_whole_hold(

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEY = "sk-test-0123456789abcdef"
 NATIVE = ("caller", "two-calls", "half-a-call", "deep-call", "nan-call", "list-call", "wrong-call", "stranger", "good")
-NATIVE += ("two-calls-numbered-alike", "second-call-broken", "marked-caller", "finisher", "early-finisher")
+NATIVE += ("two-calls-numbered-alike", "second-call-broken", "marked-caller", "finisher", "early-finisher", "repeater")
 READ_FILE = ToolDocument(
     "files.read_file",
     "Reads a file.",
@@ -325,6 +325,48 @@ async def test_the_temperature_that_a_provider_recommends_is_left_to_it(model, s
     await ask(model("openai/good"), replace(ASK, temperature=0.0))
     assert ["temperature" in body for body in server.asked] == [False, True]
     assert server.asked[1]["temperature"] == 0
+
+
+def record(text="", *calls, finish="stop"):
+    """What the helper tells of an answer."""
+    told = [{"name": "files.read_file", "arguments": arguments} for arguments in calls]
+    return {"text": text, "reasoning": "", "calls": told, "usage": None, "finish": finish}
+
+
+async def test_reasoning_before_a_native_call_is_no_part_of_what_is_sent_back(model):
+    reply = model("openai/caller")._reply(record("<think>secret</think>\n\nI look.", '{"path": "a"}'), ASK_WITH_TOOL)
+    assert (reply.text, reply.reasoning, len(reply.calls)) == ("I look.", "secret", 1)
+
+
+async def test_a_call_that_was_cut_is_to_be_made_shorter_and_not_again(model):
+    reply = model("openai/caller")._reply(record("", '{"path": "a', finish="length"), ASK_WITH_TOOL)
+    assert "cut" in reply.fault
+    assert "shorter" in reply.fault
+
+
+async def test_an_answer_that_a_filter_has_ended_says_so(model):
+    reply = model("openai/caller")._reply(record("Half of", finish="content_filter"), ASK_WITH_TOOL)
+    assert reply.text.startswith("Half of")
+    assert reply.text.endswith("content filter ended this reply.]")
+
+
+async def test_a_text_that_shows_a_call_of_no_tool_and_goes_on_is_an_answer(model):
+    shown = 'A call looks like this:\n```json\n{"name": "get_weather", "arguments": {}}\n```'
+    native = model("openai/caller")
+    assert native._reply(record(shown), ASK_WITH_TOOL).attempt.name == "get_weather"
+    assert native._reply(record(f"{shown}\nThat is all."), ASK_WITH_TOOL) == Reply(f"{shown}\nThat is all.")
+
+
+async def test_a_name_that_is_said_with_every_piece_is_one_name(model):
+    reply, _ = await ask(model("openai/repeater"), ASK_WITH_TOOL)
+    assert reply.calls == (Call("files.read_file", {"path": "a.txt"}),)
+
+
+async def test_pieces_of_a_call_after_a_text_are_counted(model):
+    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_DOCUMENT), callable_now=(READ_FILE, FINISH_DOCUMENT))
+    pieces = [piece async for piece in model("openai/finisher").stream(request)]
+    assert "".join(piece.text for piece in pieces[:-1] if not piece.answer) == "That is all."
+    assert sum(piece.unseen for piece in pieces[:-1]) > len("Milk, eggs")
 
 
 async def test_a_broken_call_after_a_whole_one_leaves_the_whole_one(model):

@@ -60,6 +60,16 @@ def test_an_action_is_read_as_it_was_written(name, arguments):
     assert action_in(f"I call it.\n{action_text(call)}\nThat is all.") == call
 
 
-@pytest.mark.parametrize("said", ["", "Action: x", "Action: x\nAction Input: none {}", "Action: x\nAction Input: {"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "Action: x",
+        "Action: x\nAction Input: none {}",
+        "Action: x\nAction Input: {",
+        'Action: x\nAction Input: {"n": NaN}',
+        f'Action: x\nAction Input: {{"a": {"[" * 600}{"]" * 600}}}',
+    ],
+)
 def test_what_is_no_action_is_none(said):
     assert action_in(said) is None

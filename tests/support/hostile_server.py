@@ -273,6 +273,16 @@ class _Handler(BaseHTTPRequestHandler):
         self._event(_call_chunk(1, "finish", '{"answer": "Milk."}'))
         self._end("tool_calls", usage=GOOD_USAGE)
 
+    def do_as_repeater(self, body: dict[str, Any]) -> None:
+        """Says the name of its call with every piece of it, and only at first the id."""
+        self._head(200, "text/event-stream")
+        for piece in ('{"path": ', '"a.txt"}'):
+            chunk = _call_chunk(0, _safe_tool(body), piece)
+            if piece.startswith('"'):
+                del chunk["choices"][0]["delta"]["tool_calls"][0]["id"]
+            self._event(chunk)
+        self._end("tool_calls", usage=GOOD_USAGE)
+
     def do_as_half_a_call(self, body: dict[str, Any]) -> None:
         self._call_tool('{"path": "no')
 

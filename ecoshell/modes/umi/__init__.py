@@ -18,8 +18,9 @@ from ecoshell.agent.model_set import DraftTask, FillTask, Foreseen, ForeseenCall
 from ecoshell.events import Emit, Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, ToolDocument
 from ecoshell.models import Reply, Request
+from ecoshell.models.formats import refuse_constant
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.protocol import call_fault
+from ecoshell.models.protocol import call_fault, too_deep
 from ecoshell.modes import (
     ASIDE_SLACK,
     CALLER,
@@ -144,8 +145,10 @@ def action_in(text: str) -> Call | None:
     if begin < 0 or text[found.end() : begin].strip("`\"' \njson"):
         return None
     try:
-        value, _ = json.JSONDecoder().raw_decode(text[begin:])
+        value, _ = json.JSONDecoder(parse_constant=refuse_constant).raw_decode(text[begin:])
     except (ValueError, RecursionError):
+        return None
+    if too_deep(value):
         return None
     return Call(found[1], cast("dict[str, Any]", value))
 
@@ -294,8 +297,15 @@ class Umi(BaseMode):
         """The planner sees tools and history, and says who is next, unless it has another task."""
         system, array = self._equipped(view, self._leader)
         endings = () if task else ENDINGS
-        told = Request((system, *_shared(view, said)), tools=array, want="text", endings=endings)
-        told = replace(told, max_tokens=self._max_tokens, temperature=self._temperature)
+        told = Request(
+            messages=(system, *_shared(view, said)),
+            tools=array,
+            callable_now=_callable(view, self._leader),
+            want="text",
+            endings=endings,
+            max_tokens=self._max_tokens,
+            temperature=self._temperature,
+        )
         return _tasked(told, task or prompt("umi/planner"))
 
     def _calling(self, view: View, wanted: str | FillTask, said: Messages) -> Request:
