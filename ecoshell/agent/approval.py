@@ -61,6 +61,7 @@ TRUSTED_PARAMETERS = 3_000_000_000
 _LEADING_VERBS = re.compile(r"\w+(?:, \w+)*(?:,? or \w+)?")
 _DO_INSTEAD = "Answer the request in your own words, or use a tool that only reads."
 """What a weak model is told in the place of a reason, which it would give as its answer."""
+_HOW_TO_TRUST = " `trusted = true` for the model in the settings leaves that to the rules."
 _EFFECT_WORDS: Mapping[Effect, str] = {
     "read": "read files",
     "write": "change files",
@@ -269,7 +270,7 @@ class Approvals:
                 told = f"the person said no. Do this instead: {instead}"
             else:
                 if judged.instead and by == "nobody":  # who was asked has read why; the model does not hear it
-                    emit(Notice(f"{visible_line(call.name)} was not run. {judged.why}"))
+                    emit(Notice(f"{visible_line(call.name)} was not run. {judged.why}{_HOW_TO_TRUST}"))
                 told = f"it was not approved. {judged.instead or judged.why}".rstrip()
             return ApprovalDecision(call, f"{call.name} was not run: {told}")
         if edited is not None:

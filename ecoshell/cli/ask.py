@@ -177,7 +177,10 @@ def run(args: argparse.Namespace) -> int:
     outcome = agent.outcome
     report(outcome.result())
     for call in outcome.refused:
-        complain(f"{call} was not run: it needs an approval, and nobody was there to ask. {_HOW_TO_ALLOW}")
+        if options.yes:
+            complain(f"{call} was not run: it needs an approval also with --yes, and nobody was there to ask.")
+        else:
+            complain(f"{call} was not run: it needs an approval, and nobody was there to ask. {_HOW_TO_ALLOW}")
     return outcome.exit_status
 
 

@@ -120,8 +120,10 @@ def test_what_a_small_model_was_not_asked_to_do_is_asked_about_also_with_yes(
     assert ground.now == FILES
     wanted = [event for event in events if event["type"] == "approval_wanted"]
     assert "too small to be trusted" in wanted[-1]["reason"]
-    notices = [event["text"] for event in events if event["type"] == "notice"]
-    assert any("write_file" in text or "run_command" in text for text in notices if "too small to be trusted" in text)
+    told = [event["text"] for event in events if event["type"] == "notice"]
+    (notice,) = (text for text in told if "too small to be trusted" in text)
+    assert notice.startswith(calls[-1]["name"])
+    assert "`trusted = true` for the model in the settings" in notice
     told = [event["observation"] for event in events if event["type"] == "call_finished"][-1]
     assert told.endswith("Answer the request in your own words, or use a tool that only reads.")
     assert "trusted" not in told, "a weak model would give the reason as its answer"
