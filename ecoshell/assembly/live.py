@@ -1,11 +1,13 @@
 """Settings that were changed while a shell runs, made to hold in it where they can."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.dependencies import SETTING_KEYS
 from ecoshell.agent.shell import Shell
 from ecoshell.assembly import presets_of, roles_of, rules_of, session_settings
 from ecoshell.budget import SCOPES, Scope, parse_amount
+from ecoshell.budget.gate import finished
 from ecoshell.options import ROLES, Options, role_named
 from ecoshell.paths import user_paths
 
@@ -59,7 +61,10 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
             text = None if scope is None else getattr(settings.budget, scope)
             if scope is None or text is None:
                 return False
-            await shell.set_cap(scope, parse_amount(text))
+            cap = parse_amount(text)
+            if scope in ("day", "month"):  # known as the settings' own, or the next start would take it for new
+                await finished(asyncio.to_thread(shell.ledger.adopt_cap, scope, cap))
+            await shell.set_cap(scope, cap)
         case ("local", "ask_servers"):
             models.factory.ask_servers = settings.local.ask_servers
         case ("approval", _):

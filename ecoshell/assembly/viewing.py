@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 from ecoshell.agent.shell import Shell
 from ecoshell.assembly import load_settings
@@ -43,16 +44,18 @@ async def assemble_view(options: Options) -> Shell:
 async def caps_of(shell: Shell, options: Options) -> tuple[CapState, ...]:
     """The caps a question would come under now, with `--budget` and the settings' for a session that is not begun."""
     settings = await asyncio.to_thread(load_settings, user_paths())
-    caps = {cap.scope: cap for cap in await shell.deps.budget.caps()}
+    standing = await shell.deps.budget.caps()
+    caps = {(cap.scope, cap.unit): cap for cap in standing}
     for scope in SCOPES:
         text = getattr(settings.budget, scope)
         if scope == "session" and options.budget is not None:
             text = options.budget
-        elif scope in caps:
+        elif any(cap.scope == scope for cap in standing):
             continue
         if text is not None:
             given = parse_amount(text)
-            caps[scope] = CapState(scope, given.unit, given.value, 0, 0)
+            before = caps.get((scope, given.unit), CapState(scope, given.unit, 0, 0, 0))
+            caps[scope, given.unit] = replace(before, limit=given.value)
     return tuple(caps.values())
 
 

@@ -100,11 +100,11 @@ def overview(file: Path, environ: Mapping[str, str], models: Sequence[str] = ())
 
 def typed_value(value: Any) -> str:
     """A value as one would type it."""
-    if value is None or value == ():
+    if value is None or value in ((), {}):
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, tuple) else str(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, tuple | dict) else str(value)
 
 
 def _found(values: Mapping[str, Any], path: KeyPath) -> Any:

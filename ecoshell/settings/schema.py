@@ -523,7 +523,7 @@ def descriptions() -> Mapping[tuple[str, ...], Description]:
     found: dict[tuple[str, ...], Description] = {}
     for path, table, field in values():
         kind, choices = _kind(field)
-        default = None if field.is_required() else field.default
+        default = field.get_default(call_default_factory=True) if not field.is_required() else None
         declared = ((one.__name__, path[-1]) for one in table.__mro__)  # it may extend the one that says it
         text = next((words[one] for one in declared if one in words), "")
         found[path] = Description(path, text, kind, default, choices)

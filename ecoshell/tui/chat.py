@@ -84,7 +84,6 @@ class ChatScreen(Screen[None]):
         super().__init__(classes="-wide" if wide else "-narrow")  # or Textual would style everything twice to say so
         self._paths = paths
         self._model = model
-        self._waiting: Draft | None = None
         self._failed = self._first = False
         self._view: TranscriptController | None = None
         self.controller: ChatController | None = None
@@ -133,7 +132,8 @@ class ChatScreen(Screen[None]):
         self.run_worker(controller.introduce(first=self._first))
         self.controller = controller
         self.warm()
-        waiting, self._waiting = self._waiting, None
+        bar = self.query_one(PromptBar)
+        waiting, bar.waiting = bar.waiting, None
         if waiting is not None:
             self._send(waiting)
 
@@ -141,8 +141,9 @@ class ChatScreen(Screen[None]):
         """Say why there is no shell; what was waiting goes back to the prompt."""
         self.view.fail(error, kept)
         self._failed = True
-        self._put_back(self._waiting)
-        self._waiting = None
+        bar = self.query_one(PromptBar)
+        self._put_back(bar.waiting)
+        bar.waiting = None
 
     @on(TextArea.Changed)
     def warm(self) -> None:
@@ -170,16 +171,16 @@ class ChatScreen(Screen[None]):
             self.app.call_later(self.app.action_quit)
         elif text.startswith("/") and _own().knows(text):
             self._send(bar.prompt.take())
-        elif self.controller is None and self._waiting is not None:
+        elif self.controller is None and bar.waiting is not None:
             bar.queue = (*bar.queue, bar.prompt.take())
         elif self.controller is None:  # one question is kept until the shell is ready, and seen to wait
-            self._waiting = bar.prompt.take()
+            bar.waiting = bar.prompt.take()
             self.view.wait(text, self._model)
             if self._failed:
                 self._failed = False
                 self.app.run_worker(self.app.open_shell())  # it may be possible now
         else:
-            if self.controller.busy and not text.startswith("/"):
+            if self.controller.stoppable and not text.startswith("/"):
                 bar.queue = (*bar.queue, bar.prompt.take())
             else:
                 self._send(bar.prompt.take())
@@ -199,11 +200,15 @@ class ChatScreen(Screen[None]):
         """Ask, and send what was typed meanwhile, unless another turn has begun or the program ends."""
         if not await controller.send(draft):
             self._put_back(draft)
-        elif not controller.busy and not self.leaving:
-            bar = self.query_one(PromptBar)
-            if bar.queue:
-                queued, bar.queue = bar.queue[0], bar.queue[1:]
-                self._send(queued)
+        else:
+            self._send_queued()
+
+    def _send_queued(self) -> None:
+        """Send the oldest of what waits, unless something is under way or the program ends."""
+        bar = self.query_one(PromptBar)
+        if bar.queue and self.controller is not None and not self.controller.stoppable and not self.leaving:
+            queued, bar.queue = bar.queue[0], bar.queue[1:]
+            self._send(queued)
 
     def _put_back(self, draft: Draft | None) -> None:
         """Give back what could not be sent, unless something else has been typed meanwhile."""
@@ -230,6 +235,7 @@ class ChatScreen(Screen[None]):
             chosen = line if screen is None else await self.app.push_screen_wait(screen)
             if chosen:
                 await self._carry_out(self.controller, chosen)
+        self._send_queued()
 
     async def _carry_out(self, controller: "ChatController", line: str) -> None:
         printed = await controller.command(line)
@@ -342,7 +348,7 @@ class QuestionSpot(Vertical):
         async with self._turn:
             try:
                 await self.mount(question)
-                if not question.continues and (prompt.text or prompt.typing):
+                if not question.continues and (prompt.text or prompt.mode == "search" or prompt.typing):
                     question.border_subtitle = "shift+tab comes here"
                 elif not question.continues:
                     question.focus()

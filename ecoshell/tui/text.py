@@ -31,14 +31,18 @@ def fit(text: str, width: int) -> str:
     return f"{set_cell_size(text, width - 1).rstrip()}…" if width > 0 else ""
 
 
+def fit_end(text: str, width: int) -> str:
+    """The end of a text, as much of it as there is room for in `width` cells."""
+    return text if cell_len(text) <= width else set_cell_size(text[::-1], max(0, width)).strip()[::-1]
+
+
 def fit_middle(text: str, width: int) -> str:
     """The text in at most `width` cells, its middle left out: names of tools differ at their ends."""
     if cell_len(text) <= width:
         return text
     tail = max(0, (width - 1) * 2 // 5)
     start = set_cell_size(text, max(0, width - 1 - tail)).rstrip()
-    end = set_cell_size(text[::-1], tail).strip()[::-1]
-    return f"{start}…{end}" if width > 0 else ""
+    return f"{start}…{fit_end(text, tail)}" if width > 0 else ""
 
 
 def left(text: str, width: int) -> str:

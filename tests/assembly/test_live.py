@@ -9,6 +9,8 @@ from ecoshell.agent.approval import ApprovalRequest
 from ecoshell.assembly import roles_of, rules_of
 from ecoshell.assembly.live import AT_ONCE, apply
 from ecoshell.assembly.shell import assemble
+from ecoshell.assembly.viewing import caps_of
+from ecoshell.budget import parse_amount
 from ecoshell.errors import ModelMissing
 from ecoshell.events import Event
 from ecoshell.messages import Call
@@ -51,6 +53,30 @@ async def test_caps_steps_and_the_way_of_registering_hold_at_once(shell) -> None
         50_000_000,
     )
     assert (shell.deps.strategy.name, shell.deps.models.current.mode.name) == ("tot", "umi")
+
+
+async def test_a_days_cap_of_the_settings_is_known_as_theirs(shell) -> None:
+    """So that one the person sets later by a command stands until the settings change."""
+    ledger = shell.deps.budget.gate.ledger
+    for day in ("1", "20000tok", "2"):
+        settings = Settings.model_validate({"budget": {"day": day}})
+        assert await apply(shell, settings, ("budget", "day"), Options())
+        (cap,) = await shell.deps.budget.caps()
+        assert cap.scope == "day"
+    await shell.set_cap("day", parse_amount("5"))
+    ledger.adopt_cap("day", parse_amount("2"))  # as the next start does
+    (cap,) = await shell.deps.budget.caps()
+    assert cap.limit == 5_000_000_000
+
+
+async def test_a_view_shows_both_caps_of_a_scope_and_what_is_spent_of_one_that_is_to_change(shell) -> None:
+    for cap in ("1", "20000tok"):
+        await shell.set_cap("session", parse_amount(cap))
+    shown = await caps_of(shell, Options(budget="2"))
+    assert {(cap.scope, cap.unit, cap.limit) for cap in shown} == {
+        ("session", "usd", 2_000_000_000),
+        ("session", "tokens", 20_000),
+    }
 
 
 async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> None:

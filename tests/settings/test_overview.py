@@ -47,6 +47,7 @@ def test_each_row_has_its_value_its_default_and_where_it_comes_from(file: Path) 
     assert (model.value, model.default, model.variable) == ("openai/x", "embedded", "ECOSHELL_MODEL")
     assert (day.value, day.default, day.origin, day.variable) == ("", "", "default", "")
     assert row(found, "approval.allow").value == '["read_file", "a\\"b"]'
+    assert (row(found, "tools.prices").value, row(found, "tools.prices").default) == ("", "")
 
 
 def test_what_is_shown_can_be_typed_again_and_changes_nothing(file: Path) -> None:

@@ -298,6 +298,51 @@ async def test_what_is_queued_when_the_program_ends_is_the_draft_of_the_next(mak
         assert prompt(again).text == "more\nhalf"
 
 
+async def test_a_question_that_waits_for_the_shell_when_the_program_ends_is_the_draft_of_the_next(make_app):
+    app = make_app(FakeShell(), gate=asyncio.Event())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await eventually(pilot, lambda: app.chat.query_one(PromptBar).is_restored)
+        prompt(app).post_message(Paste("a line\n" * 100))
+        await eventually(pilot, lambda: prompt(app).text)
+        await pilot.press(*" sum up", "enter", "ctrl+q")
+        await pilot.pause()
+    again = make_app(FakeShell())
+    async with again.run_test(size=(80, 24)) as pilot:
+        await eventually(pilot, lambda: prompt(again).text)
+        assert prompt(again).draft.text.endswith("sum up")
+        assert [one.text.count("a line") for one in prompt(again).draft.attachments] == [100]
+
+
+@pytest.mark.parametrize("typed", [("/budget 1", "hello"), ("one", "/budget 1", "two")])
+async def test_what_waits_behind_a_command_is_sent_after_it(make_app, typed):
+    gate, shell = asyncio.Event(), FakeShell()
+    app = make_app(shell, gate=gate)
+    async with app.run_test(size=(120, 36)) as pilot:
+        for line in typed:
+            await pilot.press(*line, "enter")
+        gate.set()
+        await eventually(pilot, lambda: shell.asked == [one for one in typed if not one.startswith("/")])
+        await eventually(pilot, lambda: not queued(app))
+    assert shell.commands == ["/budget 1"]
+
+
+async def test_a_question_waits_for_a_command_that_is_going_to_ask(make_app, monkeypatch):
+    printed, shell = asyncio.Event(), FakeShell()
+
+    async def command(line):
+        await printed.wait()
+        return Printed("", effect="ask", value="the server's")
+
+    monkeypatch.setattr(shell, "command", command)
+    app = make_app(shell)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ask(pilot, app, "/server.prompt")
+        await pilot.press(*"mine", "enter")
+        assert "mine" in " ".join(queued(app))
+        printed.set()
+        await eventually(pilot, lambda: shell.asked == ["the server's", "mine"])
+
+
 async def test_a_command_can_be_given_while_a_turn_runs(make_app):
     shell = FakeShell((STARTED, TextArrived("thinking", "thought", "single"), FINISHED), stops_at=2)
     app = make_app(shell)
@@ -412,6 +457,41 @@ async def test_a_letter_that_answers_nothing_begins_a_message_and_sending_it_giv
         await pilot.press("enter", "1")
         await eventually(pilot, lambda: shell.decisions == ["once"])
         await eventually(pilot, lambda: shell.asked == ["how many", "also 1 y"])
+
+
+async def test_a_question_that_comes_during_a_search_is_not_answered_by_what_is_sought(make_app):
+    shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
+    app = make_app(shell)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ready(pilot, app)
+        prompt(app).put("half typed")
+        await pilot.press("ctrl+r")
+        app.chat.action_run("write it")
+        await eventually(pilot, lambda: app.chat.query(Question))
+        await pilot.press("y")
+        assert (prompt(app).text, shell.decisions) == ("y", [])
+
+
+async def test_a_long_draft_is_kept_aside_with_the_pastes_it_names(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ready(pilot, app)
+        draft = Draft("word " * 2_500 + "[paste-1 · 30 lines]", (Attachment("paste-1", "a line\n" * 30),))
+        prompt(app).put(draft)
+        (kept,) = prompt(app).draft.attachments
+        assert (kept.text.count("word"), kept.text.count("a line")) == (2_500, 30)
+
+
+async def test_what_was_pasted_before_the_draft_came_back_is_no_other_paste(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ready(pilot, app)
+        prompt(app).post_message(Paste("a new line\n" * 100))
+        await eventually(pilot, lambda: prompt(app).text)
+        prompt(app).put_before(Draft("[paste-1 · 30 lines]", (Attachment("paste-1", "an old line\n" * 30),)))
+        draft = prompt(app).draft
+        assert [(one.name, one.text.count("an old line")) for one in draft.attachments] == [("paste-1", 30)]
+        assert draft.text.count("a new line") == 100
 
 
 async def test_a_key_typed_a_moment_before_a_question_does_not_answer_it(make_app, monkeypatch):

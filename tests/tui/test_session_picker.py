@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from picker_play import Stage, here, listed, read
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
 from tui_play import FakeShell, eventually
 
 from ecoshell.agent.shell import Archive
@@ -201,7 +201,10 @@ async def test_while_something_is_asked_nothing_else_begins(shelf):
         await read(pilot, stage.shown)
         await pilot.press("down", "f2")
         await eventually(pilot, lambda: asks(stage))
-        await pilot.press("f8", "ctrl+n", "f4", *"docs", "enter")
+        await pilot.press("f8", "ctrl+n", "f4")
+        await pilot.click(OptionList, offset=(4, 1))
+        assert asks(stage)
+        await pilot.press(*"docs", "enter")
         await eventually(pilot, lambda: "docs" in shelf.titles())
     assert stage.given == []
 

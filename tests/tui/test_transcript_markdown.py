@@ -180,3 +180,13 @@ def test_code_is_highlighted_over_the_ends_of_lines(language: str, code: str, to
 @settings(deadline=None)  # lexers are loaded when they are first used
 def test_highlighting_changes_no_character(language: str, lines: list[str]):
     assert ["".join(piece.text for piece in line) for line in highlighted(lines, language)] == lines
+
+
+@pytest.mark.parametrize(
+    ("language", "line"),
+    [("bibtex", "  year = 1984"), ("bibtex", "}"), ("mcschema", "<!--"), ("python", "def f(): return 'x'")],
+)
+def test_a_reader_that_fails_or_never_ends_leaves_a_line_as_it_is(language: str, line: str) -> None:
+    """Some of Pygments' know only whole texts, and one goes round in circles."""
+    shown = [*highlighted(["@article{knuth84,", line], language)]
+    assert "".join(piece.text for piece in shown[-1]) == line

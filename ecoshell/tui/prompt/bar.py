@@ -62,6 +62,8 @@ class PromptBar(Vertical):
 
     queue: var[tuple[Draft, ...]] = var((), init=False)
     """Messages that wait for the end of the turn, the oldest first."""
+    waiting: var[Draft | None] = var(None, init=False)
+    """What was sent before there was a shell, and waits for it."""
 
     def __init__(self, history: History, draft: DraftFile) -> None:
         self.completions = CompletionList()
@@ -137,12 +139,11 @@ class PromptBar(Vertical):
         draft, entries = await asyncio.to_thread(lambda: (self._draft.read(), self._history.load()))
         self._history.begin_with(entries)
         if draft.text:
-            since = self.prompt.draft
-            self.prompt.put(Draft(draft.text + since.text, draft.attachments + since.attachments))
+            self.prompt.put_before(draft)
 
         def kept() -> Draft:
             """What waits and what is typed: should the program end, the next start has it in the prompt."""
-            drafts = [*self.queue, self.prompt.draft]
+            drafts = [*filter(None, (self.waiting,)), *self.queue, self.prompt.draft]
             text = "\n".join(draft.text for draft in drafts if draft.text)
             return Draft(text, tuple(one for draft in drafts for one in draft.attachments))
 
@@ -166,6 +167,9 @@ class PromptBar(Vertical):
         line = self.query_one("#queue", Static)
         line.update("\n".join(shown))
         line.set_class(bool(rows), "-on")
+        self._draft.touch()
+
+    def watch_waiting(self) -> None:
         self._draft.touch()
 
     def _show_mode(self) -> None:

@@ -19,6 +19,7 @@ from textual.widget import Widget
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import visible_line
 from ecoshell.tui.fuzzy import best, places, score
+from ecoshell.tui.text import fit_end
 
 if TYPE_CHECKING:
     from ecoshell.agent.commands import Completion
@@ -122,7 +123,7 @@ class CompletionList(Widget, can_focus=False):
             for place in places(self._words, label.plain.lower()):
                 row = row.stylize(self.get_visual_style("completion--matched", partial=True), place, place + 1)
             if offer.by_its_end and row.cell_length > width > 0:
-                row = Content("…") + row[len(row.plain) - width + 1 :]
+                row = Content("…") + row[len(row.plain) - len(fit_end(row.plain, width - 1)) :]
             if offer.help:
                 about = Content(visible_line(offer.help))
                 if not is_current:  # quiet words could not be read on the highlight

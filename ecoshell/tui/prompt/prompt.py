@@ -127,6 +127,10 @@ class Prompt(TextArea):
         self.text = self._editable(Draft(what) if isinstance(what, str) else what)
         self.move_cursor(self.document.end)
 
+    def put_before(self, draft: Draft) -> None:
+        """Put a draft of another time before what is typed, whose pastes may be called as its own are."""
+        self.put(Draft(draft.text + self._pastes.expanded(self.draft.text), draft.attachments))
+
     def take(self) -> Draft:
         """Empty the prompt and remember what stood in it; gives it as it is to be sent."""
         self.leave_search()
@@ -345,7 +349,7 @@ class Prompt(TextArea):
         """A draft's text as it may stand in the prompt; what its markers stand for is remembered."""
         self._pastes.adopt(draft.text, draft.attachments)
         text = unified(draft.text)
-        return self._pastes.keep(text) if len(draft.text) > _EDITABLE else visible(text)
+        return self._pastes.keep(self._pastes.expanded(text)) if len(draft.text) > _EDITABLE else visible(text)
 
     def _type(self, text: str, *, whole: bool = False) -> None:
         """Put a text in the place of what is selected, or of the whole; it can be undone."""

@@ -266,7 +266,10 @@ class Picker(Overlay, Generic[T]):
         """Pick by mouse, or by enter while the list has the focus."""
         event.stop()
         self._keep()
-        self.action_choose()
+        if self.check_action("choose", ()):
+            self.action_choose()
+        else:
+            self.query_one(Aside).attend()
 
     def on_resize(self, event: Resize) -> None:
         """Fit the columns to the new width, once the list has it."""
@@ -381,7 +384,7 @@ class Aside(Vertical):
         self.set_class(value is not None, "-text")
         self.add_class("-on")
         self.screen.refresh_bindings()
-        (self._yes_or_no if value is None else self._line).focus()
+        self.attend()
         try:
             return await self._answer
         finally:
@@ -390,6 +393,10 @@ class Aside(Vertical):
                 self.screen.refresh_bindings()
                 if before is not None:
                     before.focus()
+
+    def attend(self) -> None:
+        """Give what is asked the keys."""
+        (self._line if self.has_class("-text") else self._yes_or_no).focus()
 
     def say(self, asked: str) -> None:
         self._asked.update(visible(asked))

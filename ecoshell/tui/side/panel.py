@@ -21,7 +21,7 @@ from ecoshell.messages import visible_line
 from ecoshell.tui.fuzzy import best
 from ecoshell.tui.keys import KeysInOrder
 from ecoshell.tui.side.panel_state import PanelState
-from ecoshell.tui.text import fit, left
+from ecoshell.tui.text import fit, fit_end, left
 
 Tone = Literal["text", "strong", "muted", "tool", "good", "warning", "error", "marked"]
 TONES: tuple[Tone, ...] = get_args(Tone)
@@ -260,7 +260,7 @@ class ListPanel(Panel, Generic[Item]):
             fits = f" {len(self.shown)} fit" if self.filter and self.shown else ""
             typed = visible_line(self.filter) if self.filter.strip() else self.filter
             room = width - 3 - len(fits)
-            seen = f"{typed[-room:] if room > 0 else ''}{'▏' if self._typing else ''}"
+            seen = f"{fit_end(typed, room)}{'▏' if self._typing else ''}"
             lines.append((("/ ", "tool"), (seen, "strong"), (fits, "muted")))
         said = "" if self.items or self.state.standing is None else self.NOTHING
         if self.filter and self.items and not self.shown:

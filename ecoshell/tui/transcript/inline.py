@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.messages import visible
@@ -128,14 +129,19 @@ def _line(language: str, state: State, line: str) -> tuple[tuple[Piece, ...], St
     from pygments.lexer import ExtendedRegexLexer, LexerContext, RegexLexer
 
     own, after = type(lexer).get_tokens_unprocessed, state
+    most = 8 * len(line) + 64  # some go round in circles for ever: ```mcschema at `<!--`
     tokens: list[tuple[TokenType, str]] | None = None
     if own in (RegexLexer.get_tokens_unprocessed, ExtendedRegexLexer.get_tokens_unprocessed):
         context = LexerContext(f"{line}\n", 0, list(state))
-        with suppress(TypeError):  # one of its rules is a function that takes no context
-            found: list[Any] = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))  # pyright: ignore
+        with suppress(Exception):  # a rule takes no context, or one that knows of the lines before, as in ```bibtex
+            given = ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context)  # pyright: ignore
+            found: list[Any] = list(islice(given, most))
             tokens, after = [(kind, text) for _, kind, text in found], tuple(context.stack)
     if tokens is None:  # it reads in a way of its own, and keeps no state
-        tokens = list(lexer.get_tokens(f"{line}\n"))
+        with suppress(Exception):
+            tokens = list(islice(lexer.get_tokens(f"{line}\n"), most))
+    if tokens is None or "".join(text for _, text in tokens).rstrip("\n") != line:
+        return (Piece(visible(line), "code"),), state
     pieces: list[Piece] = []
     for kind, text in tokens:
         shown, tone = visible(text.rstrip("\n")), _tone(kind)
