@@ -322,6 +322,8 @@ class Agent:
                 self.outcome = outcome
                 outcome.see(event)
                 yield event
+        if self.outcome is not outcome:  # it was stopped before the turn began
+            outcome.status, self.outcome = "interrupted", outcome
 
     async def stop(self) -> None:
         """Stop the turn that runs; its `ask` raises TurnStopped."""

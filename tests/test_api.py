@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +24,7 @@ from ecoshell.errors import (
     TurnStopped,
     UsageError,
 )
-from ecoshell.events import ApprovalWanted, CallFinished, TextArrived, ToolsOffered, TurnFinished
+from ecoshell.events import ApprovalWanted, CallFinished, Event, TextArrived, ToolsOffered, TurnFinished
 from ecoshell.messages import Attachment, Call, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.options import Options
@@ -250,6 +250,19 @@ async def test_a_turn_can_be_stopped_also_by_a_timeout(tmp_path: Path):
             async with asyncio.timeout(2):
                 await agent.ask("Wait.")
         assert begun.is_set()
+
+
+async def test_a_question_that_was_stopped_before_its_turn_began_has_no_answer(script: Script, tmp_path: Path):
+    async def nothing(question: str, attachments: object) -> AsyncGenerator[Event]:
+        return
+        yield
+
+    async with Agent(script({"text": "first"}), tools=(), home=tmp_path) as agent:
+        assert (await agent.ask("One?")).answer == "first"
+        agent._open.ask = nothing  # as while a resource of a server is read
+        with pytest.raises(TurnStopped):
+            await agent.ask("Two?")
+        assert agent.outcome.answer == ""
 
 
 async def test_a_session_goes_on_in_another_program(script: Script, tmp_path: Path):

@@ -421,7 +421,8 @@ def _taken_back(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Seque
     if undone.restored:
         lines.append(f"Restored: {_listed(undone.restored)}.")
     if undone.kept:
-        lines.append(f"Left alone, because they were changed since or no copy was kept: {_listed(undone.kept)}.")
+        why = "they were changed since or cannot be written, or no copy was kept"
+        lines.append(f"Left alone, because {why}: {_listed(undone.kept)}.")
     for one in changed:
         name = visible_line(one.path)
         lines.append(f"{name} was changed since. Restore it all the same? /undo {name} does this to it:")

@@ -205,8 +205,8 @@ class Conversation:
             restored = await asyncio.to_thread(restore, log, self.session, turn.copies)
             event = TurnUndone(turn.number, restored.restored, restored.kept)
             await self.note(event)
-            if restored.changed:
-                self._left |= {changed.path: turn.copies for changed in restored.changed}
+            if restored.kept:  # the copies of what could not be written now, too
+                self._left |= dict.fromkeys(restored.kept, turn.copies)
             else:
                 await asyncio.to_thread(log.forget, self.session, turn.copies)
             return turn, event, restored.changed

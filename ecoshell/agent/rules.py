@@ -39,6 +39,10 @@ _PIECE = re.compile(
 )
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _GLOB = re.compile(r"[*?\[]")
+_LOOKED_FOR, _MOST_FOUND = 2, 1000
+"""Folders whose wildcards are looked for on the disk, and paths that are found so."""
+_LONGEST_OPTIONS = 8
+"""Letters of options in one word, behind which a value may stand."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 _RESERVED = frozenset([
     "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in", "function",
@@ -352,10 +356,10 @@ class _Seen:
             if subject is Subject.COMMAND:
                 line = parsed(text)
                 words = (word for command in line.commands for word in command[1:])
-                named = (part for word in words for part in re.split(r"[=:,]", word) if part != "HEAD")
                 # a wildcard does not speak of a file that is executed later; HEAD is a commit, most of all
-                later = (_executed_later(_places(self.workspace, part) or ()) for part in named)
-                if not line.is_only(wanted) or any(later):
+                words = (each for word in words for each in _values_in(word))
+                named = (part for word in words for part in re.split(r"[=:,]", word) if part != "HEAD")
+                if not line.is_only(wanted) or any(_may_be_executed_later(self.workspace, part) for part in named):
                     return False
             elif subject is Subject.PATH:
                 places, pattern = _places(self.workspace, text), _pattern(os.path.realpath(self.workspace), wanted)
@@ -497,6 +501,23 @@ def _folded(text: str) -> str:
     """A path as the most forgiving file system reads it, where `.GIT` and `.git` are one folder."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     return plain if plain.isascii() else "".join(sign for sign in plain if unicodedata.category(sign) != "Cf")
+
+
+def _values_in(word: str) -> list[str]:
+    """A word, and what may be the value of an option in it: of `-oFILE`, `FILE`."""
+    begins = range(2, min(_LONGEST_OPTIONS, len(word))) if word.startswith("-") else ()
+    return [word, *(word[at:] for at in begins)]
+
+
+def _may_be_executed_later(workspace: Path, word: str) -> bool:
+    """Whether what a word names may be executed later, also by its wildcards; with many of them nobody looks."""
+    named, wild = [word], sum(1 for part in word.split("/") if _GLOB.search(part))
+    if wild > _LOOKED_FOR:
+        return True
+    if wild:
+        found = glob.iglob(posixpath.expanduser(word), root_dir=workspace)  # noqa: PTH207 - it may be anywhere
+        named += itertools.islice(found, _MOST_FOUND)
+    return any(_executed_later(_places(workspace, one) or ()) for one in named)
 
 
 def _executed_later(paths: Iterable[str], own: Iterable[str] = ()) -> str:

@@ -162,7 +162,8 @@ def _listing(workspace: Workspace, path: str) -> str:
     if not entries:
         return "(an empty folder)"
     more = ["[there is more]"] if len(entries) > _LISTED else []
-    return "\n".join([*sorted(entries)[:_LISTED], *more])
+    listed = "\n".join([*sorted(entries)[:_LISTED], *more])
+    return listed.encode("utf-8", "backslashreplace").decode()  # a name may be no text
 
 
 class WorkspaceService:

@@ -1,4 +1,5 @@
 import os
+import sys
 
 import pytest
 
@@ -111,6 +112,14 @@ def test_a_thing_is_attached_once_however_often_it_is_named(workspace):
 def test_what_is_given_already_is_not_read_again(workspace):
     found = attach(workspace, "@notes.txt @docs/a.md", [Attachment("notes.txt", "as it was")])
     assert names(found) == ["docs/a.md"]
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its names are UTF-8")
+def test_a_folder_with_a_name_that_is_no_text_is_listed(workspace):
+    folder = workspace.root / "odd"
+    folder.mkdir()
+    (folder / os.fsdecode(b"\xff.txt")).write_text("x")
+    assert attach(workspace, "@odd/").attachments[0].text.encode() == b"\\udcff.txt"
 
 
 def test_a_folder_is_listed_with_what_is_below_and_says_what_it_leaves_out(workspace, monkeypatch):

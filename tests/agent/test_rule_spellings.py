@@ -349,13 +349,16 @@ def test_a_wildcard_does_not_allow_a_command_on_a_file_that_is_executed_later(gr
         "cp docs/a.md .git/hooks/pre-commit",
         "cp docs/a.md docs/hook",
         "cp docs/a.md --target-directory=.git/hooks",
+        "cp -t.git/hooks docs/a.md",
+        "cp -at.git/hooks docs/a.md",
+        "cp docs/a.md .gi?/hooks/pre-commit",
+        "cp docs/a.md *i*/*o*/*pre*",
     ):
         judged = judge(ground, Call("run_command", {"command": line}), allow=("run_command:cp *",))
         assert judged.verdict == "ask", line
-    assert (
-        judge(ground, Call("run_command", {"command": "cp docs/a.md b"}), allow=("run_command:cp *",)).verdict
-        == "allow"
-    )
+    for line in ("cp docs/a.md b", "cp -a docs/*.md b"):
+        judged = judge(ground, Call("run_command", {"command": line}), allow=("run_command:cp *",))
+        assert judged.verdict == "allow", line
 
 
 @pytest.mark.parametrize("address", ["https://bad.example/x", "HTTPS://BAD.example", "bad.example",

@@ -128,7 +128,10 @@ async def test_undo_says_what_it_cannot_take_back(play, home):
         (home / "new" / "made.txt").write_text("mine now")
         printed = await shell.command("/undo")
     assert (home / "new" / "made.txt").read_text() == "mine now"
-    assert "Left alone, because they were changed since or no copy was kept: new/made.txt." in printed.text
+    assert (
+        "Left alone, because they were changed since or cannot be written, or no copy was kept: new/made.txt."
+        in printed.text
+    )
     assert "-mine now" in printed.text
     assert "/undo new/made.txt" in printed.text
     assert "What run_command may have changed cannot be restored." in printed.text
@@ -144,6 +147,17 @@ async def test_a_file_that_changed_since_is_restored_when_the_person_says_so(pla
         assert (await shell.command("/undo notes.txt")).text == "Restored: notes.txt."
         with pytest.raises(UsageError, match="left no file"):
             await shell.command("/undo notes.txt")
+    assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
+
+
+async def test_a_file_that_cannot_be_written_now_is_restored_later(play, home):
+    async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
+        await turn(shell)
+        (home / "notes.txt").rename(home / "mine.txt")
+        (home / "notes.txt").mkdir()
+        assert "cannot be written" in (await shell.command("/undo")).text
+        (home / "notes.txt").rmdir()
+        assert (await shell.command("/undo notes.txt")).text == "Restored: notes.txt."
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
 

@@ -53,6 +53,12 @@ def test_a_change_far_down_is_shown_with_its_lines_around_and_their_numbers():
 
 def test_changed_line_ends_are_not_passed_over():
     assert unified("a.txt", "a\r\n", "a\n").endswith("only line ends changed")
+    assert unified("a.txt", None, "").endswith("the file is empty")
+
+
+def test_only_line_ends_end_lines():
+    assert unified("a.txt", "a\fb\u2028c\nd\n", "a\fb\u2028c\ne\n").splitlines(keepends=False)[-1] == "+e"
+    assert "@@ -1,2 +1,2 @@" in unified("a.txt", "a\fb\u2028c\nd\n", "a\fb\u2028c\ne\n")
 
 
 def test_a_large_change_is_bounded_and_needs_no_comparison_of_every_line(monkeypatch: pytest.MonkeyPatch):

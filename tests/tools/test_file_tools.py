@@ -181,12 +181,16 @@ def test_an_edit_keeps_the_files_line_ends(files: FileTools, workspace: Workspac
     write(workspace, a_txt="one\r\ntwo\r\nthree\r\n")
     files.edit_file("a.txt", "one\ntwo", "1\n2")
     assert (workspace.root / "a.txt").read_bytes() == b"1\r\n2\r\nthree\r\n"
+    files.edit_file("a.txt", "2", "2\n2½")
+    assert (workspace.root / "a.txt").read_bytes() == "1\r\n2\r\n2½\r\nthree\r\n".encode()
 
 
 def test_an_edit_that_does_not_fit_exactly_once_changes_nothing(files: FileTools, workspace: Workspace):
     text = "first line\nsame\nother\nsame\n"
     write(workspace, a_txt=text)
     assert "2 times in a.txt (lines 2, 4)" in refusal(files.edit_file, "a.txt", "same", "x")
+    write(workspace, c_txt="{\n}\n}\n}\n")
+    assert "2 times in c.txt (lines 2, 3)" in refusal(files.edit_file, "c.txt", "}\n}\n", "}\n")
     assert "The nearest line is: first line" in refusal(files.edit_file, "a.txt", "frist line", "x")
     assert "read_file" in refusal(files.edit_file, "a.txt", "qqqqqq", "x")
     assert "empty" in refusal(files.edit_file, "a.txt", "", "x")

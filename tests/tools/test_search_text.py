@@ -35,6 +35,12 @@ def test_plain_text_is_taken_literally_and_a_regular_expression_is_not(search: S
     assert search.search_text(r"^\s*t\w+", regex=True).text.splitlines()[0] == "docs/notes.txt:2: two TODO, todo again"
 
 
+def test_no_line_is_found_behind_the_last_one_and_line_ends_are_no_part_of_a_line(search: SearchTools):
+    assert search.search_text("^$", regex=True).text == "docs/notes.txt:3: "
+    (search._workspace.root / "dos.txt").write_bytes(b"alpha\r\ngamma\r\n")
+    assert search.search_text("gamma$", "dos.txt", regex=True).text == "dos.txt:2: gamma"
+
+
 def test_a_search_keeps_to_the_folder_or_file_it_was_given(search: SearchTools):
     assert search.search_text("todo", "docs").text.startswith("docs/notes.txt:2:")
     assert search.search_text("todo", "main.py").text == "main.py:1: # todo"

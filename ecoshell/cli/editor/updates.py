@@ -88,6 +88,8 @@ class Updates:
     """Whether what arrives spells a call."""
     _pending: dict[str, schema.ToolCallStatus] = field(default_factory=dict[str, schema.ToolCallStatus])
     """Calls and questions that have not ended, and how each stands."""
+    _forms: set[str] = field(default_factory=set[str])
+    """Those of them that a server asks beside a call."""
     _asked: list[tuple[Question, str]] = field(default_factory=list[tuple[Question, str]])
     """The questions of this turn that are no calls, with their ids."""
     _plan: Branching | None = None
@@ -219,8 +221,17 @@ class Updates:
                 self._pending[id_] = status
                 card = self._card(event)
                 return [schema.ToolCallStart(session_update="tool_call", tool_call_id=id_, status=status, **card)]
+            case ApprovalWanted() if (id_ := self._id(event)) not in self._pending:
+                self._pending[id_] = "pending"
+                self._forms.add(id_)
+                card = self._card(event)
+                return [schema.ToolCallStart(session_update="tool_call", tool_call_id=id_, status="pending", **card)]
             case ApprovalWanted():
                 return [self._stands(event, "pending", **self._card(event))]
+            case ApprovalGiven() if (id_ := self._id(event)) in self._forms:
+                self._forms.discard(id_)
+                self._pending.pop(id_, None)
+                return [_progress(id_, "failed" if event.decision == "no" else "completed")]
             case ApprovalGiven():  # one that was asked about goes on; a refused one ends by itself
                 if event.decision != "no" and self._pending.get(self._id(event)) == "pending":
                     changed = {} if event.arguments is None else {"raw_input": dict(event.arguments)}

@@ -1,6 +1,7 @@
 """`ecoshell sessions`: list, show, export, rename and delete what was talked about."""
 
 import argparse
+import shutil
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -61,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
                 title = store.title(session)
                 store.delete(session)
                 undo_log(user_paths()).forget(session)
+                shutil.rmtree(user_paths().files_folder / session, ignore_errors=True)
                 if args.json:
                     print_json({"deleted": session})
                 else:

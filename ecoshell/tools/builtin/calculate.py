@@ -408,6 +408,7 @@ _UNIT_DIGITS = 12
 _LONGEST_UNIT = 60
 _UNIT = re.compile(r"""[\w\s°²³/*^.·%"'()-]+""")
 _UNIT_POWER = re.compile(r"([a-z]+)([23])")
+_DATA = {"k": "kilo", "m": "mega", "g": "giga", "t": "tera"}
 _ALIASES = {
     "fl oz": "fluid_ounce",
     "fl. oz": "fluid_ounce",
@@ -418,9 +419,10 @@ _ALIASES = {
     "kmph": "km/h",
     '"': "inch",
     "'": "foot",
-    "kb": "kilobyte",
-    "gb": "gigabyte",
-    "tb": "terabyte",
+    **{f"{lower}b": f"{prefix}byte" for lower, prefix in _DATA.items()},
+    **{f"{lower.upper()}b": f"{prefix}bit" for lower, prefix in _DATA.items()},
+    **{f"{lower}bps": f"{prefix}bit/s" for lower, prefix in _DATA.items()},
+    **{f"{lower.upper()}Bps": f"{prefix}byte/s" for lower, prefix in _DATA.items()},
 }
 _TEMPERATURES = {
     **dict.fromkeys(("c", "degc", "celsius", "centigrade"), "degC"),
@@ -485,7 +487,7 @@ def _unit(registry: Any, name: str) -> Any:
         spellings.insert(0, lower.replace(" ", "_"))
     if found := _UNIT_POWER.fullmatch(lower):
         spellings.insert(0, f"{found[1]}**{found[2]}")
-    for spelling in [*filter(None, [_ALIASES.get(lower)]), *spellings]:
+    for spelling in [*filter(None, [_ALIASES.get(name) or _ALIASES.get(lower)]), *spellings]:
         try:
             return registry.Unit(spelling)
         except Exception:  # noqa: BLE001 - a fence: pint's parser raises whatever its tokenizer does

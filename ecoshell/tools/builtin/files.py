@@ -4,6 +4,7 @@ import bisect
 import codecs
 import contextlib
 import difflib
+import io
 import itertools
 import json
 import operator
@@ -142,14 +143,16 @@ class FileTools:
         if not old:
             raise ToolError("`old` is empty: give the exact text to replace, or use write_file for a new file.")
         file = self._workspace.read_text(path, self._options.file_bytes)
-        if "\r\n" in file.text and old not in file.text:  # a model writes \n, whatever the file's line ends are
+        ends = file.text.count("\r\n")
+        if ends and "\r\n" not in old + new and (old not in file.text or ends == file.text.count("\n")):
+            # a model writes \n, whatever the file's line ends are
             old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
-        found = file.text.count(old)
-        if found > 1:
-            places = itertools.islice(re.finditer(re.escape(old), file.text), 5)
+        found = file.text.find(old) + 1
+        if file.text.find(old, found) >= found > 0:  # also where one begins within another
+            places = itertools.islice(re.finditer(f"(?={re.escape(old)})", file.text), 5)
             lines = ", ".join(str(file.text.count("\n", 0, place.start()) + 1) for place in places)
             raise ToolError(
-                f"`old` occurs {found} times in {file.name} (lines {lines}); "
+                f"`old` occurs {max(2, file.text.count(old))} times in {file.name} (lines {lines}); "
                 "give more of the text around the one meant."
             )
         if not found:
@@ -252,8 +255,9 @@ def unified(name: str, before: str | None, after: str) -> str:
 
 
 def _hunks_shown(head: Sequence[str], before: str, after: str) -> str:
-    old, new = before.splitlines(), after.splitlines()
-    body = list(itertools.islice(_body(old, new), _LINES + 1)) or ["\\ only line ends changed"]
+    old, new = ([line.rstrip("\n") for line in io.StringIO(text, newline=None)] for text in (before, after))
+    said = "only line ends changed" if old else "the file is empty"
+    body = list(itertools.islice(_body(old, new), _LINES + 1)) or [f"\\ {said}"]
     shown = [line if len(line) <= _DIFF_LINE else f"{line[:_DIFF_LINE]}…" for line in body[:_LINES]]
     fits = sum(1 for length in itertools.accumulate(len(line) + 1 for line in shown) if length <= _CHARACTERS)
     cut = fits < len(body)
@@ -444,12 +448,15 @@ class SearchTools:
 
 def _shown(name: str, text: str, pattern: Any, typed: str) -> Iterator[str]:
     line, counted, last_end = 0, 0, -1
+    text = text.replace("\r\n", "\n")
     try:
         for match in pattern.finditer(text, timeout=_REGEX_SECONDS):
             checkpoint()
             start = match.start()
             if start <= last_end:  # a line is shown once, however often it matches
                 continue
+            if start == len(text) and text[-1:] in ("", "\n"):  # behind the last line there is none
+                return
             line += text.count("\n", counted, start)
             counted = start
             begin = text.rfind("\n", 0, start) + 1

@@ -162,7 +162,9 @@ class McpServer:
             await asyncio.wait(self._background)  # who asks may give up at the next key: the server comes all the same
         order = {"complete": prompt, "argument": argument, "begun": begun, "given": dict(given)}
         seen = await self._carry_out(await self._living(), order)
-        return typable(json.loads(seen.text)) if seen.ok else ()
+        with suppress(ValueError):  # it was cut
+            return typable(json.loads(seen.text)) if seen.ok else ()
+        return ()
 
     async def _carry_out(self, connection: Connection, order: Record) -> Observation:
         files = self._files()
