@@ -67,8 +67,10 @@ def test_binary_large_and_hidden_files_and_links_are_passed_over(search: SearchT
     (workspace.root / ".git/config").write_text("todo")
     (workspace.root / "link").symlink_to(outside / "secret.txt")
     (workspace.root / "latin").write_bytes("café todo".encode("latin-1"))
-    names = [line.partition(":")[0] for line in search.search_text("todo|read me", regex=True).text.splitlines()]
-    assert names == ["latin", "main.py", "docs/notes.txt"]
+    *lines, unread = search.search_text("todo|read me", regex=True).text.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["latin", "main.py", "docs/notes.txt"]
+    assert unread == "[not searched, as larger than 100,000 bytes: large]"
+    assert search.search_text("zebra").text.endswith(f"what is there.\n{unread}")
 
 
 def test_many_matches_are_cut_and_marked(search: SearchTools, workspace: Workspace):

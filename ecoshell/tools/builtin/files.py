@@ -322,6 +322,8 @@ _CHUNK = 1 << 16
 _SHORT = 1_500
 """Characters of a file that is shown whole where a search in it finds nothing."""
 _REPEATED = 60
+_NAMED = 5
+"""Files that are named which were too large to be searched."""
 
 
 @dataclass(eq=False)
@@ -349,15 +351,18 @@ class SearchTools:
             raise ToolError(
                 f"{text!r} is not a regular expression: {error}. Leave `regex` out to search for plain text."
             ) from error
-        lines = list(itertools.islice(self._found(path, pattern, text), _SHOWN + 1))
+        large: list[str] = []
+        lines = list(itertools.islice(self._found(path, pattern, text, large), _SHOWN + 1))
+        names = f"{', '.join(large[:_NAMED])}{' and others' if len(large) > _NAMED else ''}"
+        unread = f"\n[not searched, as larger than {self._options.file_bytes:,} bytes: {names}]" if large else ""
         if not lines:
             instead = "; list_files shows what is there."
             if not self._workspace.resolve(path).is_dir():
                 held = self._workspace.read_text(path, self._options.file_bytes).text
                 instead = f", which holds:\n{held}" if len(held) <= _SHORT else "; read_file shows it."
-            return Observation(f"No match for {text!r} in {path}{instead}")
+            return Observation(f"No match for {text!r} in {path}{instead}{unread}")
         if len(lines) <= _SHOWN:
-            return Observation("\n".join(lines))
+            return Observation("\n".join(lines) + unread)
         mark = f"[truncated: the first {_SHOWN} matching lines shown; search a folder or a rarer text]"
         return Observation("\n".join([*lines[:_SHOWN], mark]), truncated=True)
 
@@ -390,10 +395,10 @@ class SearchTools:
             count.add(text[at : at + _CHUNK])
         return str(count)
 
-    def _found(self, path: str, pattern: Any, typed: str) -> Iterator[str]:
+    def _found(self, path: str, pattern: Any, typed: str, large: list[str]) -> Iterator[str]:
         """The lines of a file, or of all files below a folder, that have a match, each once, with its place.
 
-        `typed` is what the pattern was made of.
+        `typed` is what the pattern was made of; files that are too large to be read are added to `large`.
         """
         if not self._workspace.resolve(path).is_dir():
             file = self._workspace.read_text(path, self._options.file_bytes)
@@ -408,9 +413,13 @@ class SearchTools:
                         data = opened.read(self._options.file_bytes + 1)
                 except OSError:  # unreadable, or gone
                     continue
-                if b"\0" not in data and len(data) <= self._options.file_bytes:  # else it is binary, or too large
-                    name = entry.path if folder == "." else f"{folder}/{entry.path}"
-                    yield from _shown(name, data.decode(errors="replace"), pattern, typed)
+                name = entry.path if folder == "." else f"{folder}/{entry.path}"
+                if b"\0" in data:  # it is binary
+                    continue
+                if len(data) > self._options.file_bytes:
+                    large.append(name)
+                    continue
+                yield from _shown(name, data.decode(errors="replace"), pattern, typed)
 
     def json_query(
         self,
