@@ -285,7 +285,7 @@ class Agent:
             self._user,
             paths=self._paths,
             model_factory=lending(lambda name: own if own is not None and name == own.traits.name else None),
-            tools=tools_of if self._tools == EVERY_TOOL else self._tools_of,
+            tools=tools_of if tuple(self._tools) == EVERY_TOOL else self._tools_of,
         )
         self.outcome.session = self._shell.session
         await self._shell.warm()

@@ -27,9 +27,8 @@ def onward(path: Path, max_steps: int, thought: Thought | None = None) -> Thinki
     idle = 0
     for _ in range(max_steps):
         thought = thought or (yield from think(path))
-        outcome = ending(thought, path)
-        if outcome is not None or thought.call is None:
-            return outcome or Outcome("answered", thought.rationale, path)
+        if outcome := ending(thought, path):
+            return outcome
         steps = yield from act(path, thought)
         idle = 0 if any(is_new(step, path) for step in steps) else idle + 1
         path, thought = path.then(*steps), None
