@@ -135,10 +135,11 @@ def _settled(event: BudgetSettled) -> str:
 
 def duration(seconds: float) -> str:
     """A time: `12 ms`, `2.1 s`, `3 min 20 s`."""
-    if seconds < 1:
+    if seconds < 0.9995:  # what is rounded to as much as the next unit is told in that
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
+    seconds = max(seconds, 60)
     return f"{int(seconds // 60)} min {int(seconds % 60)} s"
 
 

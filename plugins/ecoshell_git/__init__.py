@@ -89,6 +89,13 @@ class GitTools:
             raise ToolError("The commit message is empty.")
         named = [self._within(path) for path in paths]
         await self._require_own()
+        if not named:
+            counts: set[int] = set()
+            for only in ("--no-relative", "--relative"):
+                words = ("diff", "--cached", "--name-only", "--no-ext-diff", "-z", only)
+                counts.add((await git(self._workspace.root, *words, seconds=_SECONDS) or "").count("\0"))
+            if len(counts) > 1:
+                raise ToolError("More is staged than lies in the workspace: give `paths`, the files to commit.")
         if named:
             added = await self._git("--literal-pathspecs", "add", "--", *named)
             if not added.ok:

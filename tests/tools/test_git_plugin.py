@@ -71,6 +71,17 @@ async def test_the_past_is_told(repository: Path) -> None:
     assert "one" not in blamed
 
 
+async def test_what_is_staged_beside_the_workspace_is_not_committed_from_it(repository: Path) -> None:
+    (repository / "a.txt").write_text("changed\n")
+    (repository / "sub" / "b.txt").write_text("changed\n")
+    git(repository, "add", "sub")
+    assert (await run(repository / "sub", "git_commit", message="Below")).ok
+    git(repository, "add", "a.txt")
+    told = await run(repository / "sub", "git_commit", message="All")
+    assert "More is staged than lies in the workspace" in told.text
+    assert git(repository, "log", "--format=%s").split() == ["Below", "The", "first", "one"]
+
+
 async def test_a_commit_takes_the_files_named_and_no_others(repository: Path) -> None:
     (repository / "a.txt").write_text("changed\n")
     (repository / "new.txt").write_text("new\n")

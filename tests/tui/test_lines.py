@@ -289,7 +289,10 @@ def test_tokens_are_written_short(count: int, text: str):
     assert tokens(count) == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.012, "12 ms"), (2.1, "2.1 s"), (200, "3 min 20 s")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.012, "12 ms"), (0.9996, "1.0 s"), (2.1, "2.1 s"), (59.96, "1 min 0 s"), (200, "3 min 20 s")],
+)
 def test_times_are_written_short(seconds: float, text: str):
     assert duration(seconds) == text
 
