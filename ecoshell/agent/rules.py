@@ -40,7 +40,7 @@ _PIECE = re.compile(
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _GLOB = re.compile(r"[*?\[]")
 _LOOKED_FOR, _MOST_FOUND = 2, 1000
-"""Folders whose wildcards are looked for on the disk, and paths that are found so."""
+"""Parts of a path whose wildcards are looked for on the disk, and paths that are looked at."""
 _LONGEST_OPTIONS = 8
 """Letters of options in one word, behind which a value may stand."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
@@ -510,14 +510,14 @@ def _values_in(word: str) -> list[str]:
 
 
 def _may_be_executed_later(workspace: Path, word: str) -> bool:
-    """Whether what a word names may be executed later, also by its wildcards; with many of them nobody looks."""
+    """Whether what a word names may be executed later, also by its wildcards; those that are or find too many may."""
     named, wild = [word], sum(1 for part in word.split("/") if _GLOB.search(part))
     if wild > _LOOKED_FOR:
         return True
     if wild:
         found = glob.iglob(posixpath.expanduser(word), root_dir=workspace)  # noqa: PTH207 - it may be anywhere
         named += itertools.islice(found, _MOST_FOUND)
-    return any(_executed_later(_places(workspace, one) or ()) for one in named)
+    return len(named) > _MOST_FOUND or any(_executed_later(_places(workspace, one) or ()) for one in named)
 
 
 def _executed_later(paths: Iterable[str], own: Iterable[str] = ()) -> str:

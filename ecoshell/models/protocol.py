@@ -114,11 +114,9 @@ def usable_calls(
             except (ValueError, RecursionError) as error:
                 fault = f"The arguments of {name} are no JSON ({error}). Write them again as one JSON object."
         if isinstance(name, str) and isinstance(arguments, dict):
-            call, fault = Call(name), f"The arguments of {name} go more than {_DEEPEST} levels deep."
-            found = cast("dict[str, Any]", arguments)
-            if not too_deep(found):
-                call = Call(name, found)
-                fault = call_fault(call, documents)
+            call = Call(name, cast("dict[str, Any]", arguments))
+            fault = call_fault(call, documents)
+            call = Call(name) if too_deep(call.arguments) else call
         if call is None or fault:
             return tuple(calls), "" if calls else fault, None if calls else call
         calls.append(call)
@@ -149,6 +147,8 @@ def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
     if document is None:
         names = ", ".join(known.name for known in documents)
         return f"There is no tool named {call.name!r}. The tools that can be called now: {names or 'none'}."
+    if too_deep(call.arguments):
+        return f"The arguments of {call.name} go more than {_DEEPEST} levels deep."
     try:
         json.dumps(dict(call.arguments), ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:

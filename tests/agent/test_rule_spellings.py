@@ -356,6 +356,11 @@ def test_a_wildcard_does_not_allow_a_command_on_a_file_that_is_executed_later(gr
     ):
         judged = judge(ground, Call("run_command", {"command": line}), allow=("run_command:cp *",))
         assert judged.verdict == "ask", line
+    (ground.root / "many").mkdir()
+    for number in range(1_000):
+        (ground.root / "many" / f"{number}.txt").touch()
+    many = judge(ground, Call("run_command", {"command": "cp many/* b"}), allow=("run_command:cp *",))
+    assert many.verdict == "ask"
     for line in ("cp docs/a.md b", "cp -a docs/*.md b"):
         judged = judge(ground, Call("run_command", {"command": line}), allow=("run_command:cp *",))
         assert judged.verdict == "allow", line
