@@ -307,6 +307,9 @@ def _name_of(tool: Tool) -> str:
     if not isinstance(document, ToolDocument) or not _TOOL.fullmatch(document.name):
         raise ValueError(f"{getattr(document, 'name', None)!r:.80} is no name of a tool")
     json.dumps(dict(document.parameters))
+    listed: tuple[Any, ...] = (document.parameters.get("properties"), document.parameters.get("required"))
+    if not isinstance(listed[0] or {}, Mapping) or not isinstance(listed[1] or [], Sequence):
+        raise ValueError(f"{document.name}'s parameters are no JSON schema of an object")
     return document.name
 
 

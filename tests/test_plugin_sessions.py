@@ -101,6 +101,13 @@ FAILING = {
         "@hookimpl\ndef tools():\n    return [f]\n",
         "TypeError: f: a tool takes arguments by name, so not *words",
     ),
+    "has a schema that is none": (
+        "from types import SimpleNamespace\nfrom ecoshell import tool\nfrom ecoshell.messages import ToolDocument\n"
+        "from ecoshell.plugins import hookimpl\n@tool\ndef f() -> str: ...\n"
+        "document = ToolDocument('g', 'Go.', {'type': 'object', 'properties': [1]})\n@hookimpl\ndef tools():\n"
+        "    return [SimpleNamespace(document=document, effects=f.effects, price_nano=0, run=f.run)]\n",
+        "ValueError: g's parameters are no JSON schema of an object",
+    ),
     "has a strategy that is there": (
         "from ecoshell.plugins import hookimpl\nfrom ecoshell.strategies.react import REACT\n"
         "@hookimpl\ndef strategies():\n    return [REACT]\n",

@@ -428,10 +428,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The plan that was chosen, beside those it was chosen from."""
+    """The plan that was chosen, and why."""
 
     plan: Plan
-    considered: tuple[Plan, ...]
     summary: str
 
     def why(self, name: str) -> str:
@@ -489,7 +488,7 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
     whole = _whole(policy, candidates)
     everything = Forecast(rates, work, under(whole, candidates)).everything(whole)
     if policy.registration in ("all", "all_text"):
-        return Decision(everything, (everything,), "Every tool is registered, as asked.")
+        return Decision(everything, "Every tool is registered, as asked.")
     shown = {"grow": (GROW,), "stable": (STABLE,), "auto": (GROW, STABLE)}[policy.presentation]
     needed = sum([one.tokens for one in under(whole, candidates)])
     possible = policy.whole and (policy.room is None or needed <= policy.room)
@@ -499,9 +498,9 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
         plans += Forecast(rates, work, under(way, candidates)).by_name(way, policy, again)
     best = min(plans, key=attrgetter("cost"))
     if policy.registration == "names":
-        return Decision(best, tuple(plans), f"Names only, as asked; presentation {best.presentation.name}.")
+        return Decision(best, f"Names only, as asked; presentation {best.presentation.name}.")
     if not possible:
-        return Decision(best, tuple(plans), _summary(best, everything, possible))
+        return Decision(best, _summary(best, everything, possible))
     little = sum([one.tokens for one in under(TEXT, candidates)]) <= policy.little
     most = everything.cost * (1 - (CLEAR_MARGIN if little else MARGIN))
     safe = [
@@ -512,7 +511,7 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
         and plan.dearest <= everything.cost * (1 - SAFE_MARGIN)
     ]
     best = min(safe, key=attrgetter("cost"), default=everything)
-    return Decision(best, (everything, *plans), _summary(best, everything, possible))
+    return Decision(best, _summary(best, everything, possible))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class Restored:
 
     restored: tuple[str, ...]
     kept: tuple[str, ...]
-    """Left as they are: somebody changed them after the turn, or there is no copy."""
+    """Left as they are: somebody else changed them, too, or there is no copy."""
     changed: tuple[Changed, ...] = ()
     """Those of them that could be taken back all the same."""
 
@@ -66,13 +66,18 @@ def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Resto
 
 
 def _take_back(workspace: Workspace, writes: Sequence[Kept], copy: bytes | None, *, over: bool) -> Outcome:
-    """Give one file what it was before the first of these writes, unless (but for `over`) it is not what they left."""
+    """Give one file what it was before the first of these writes.
+
+    Not (but for `over`) where it is not what they left, or one of them replaced what somebody wrote between them.
+    """
     first = writes[0]
     no_copy = first.lost or (first.existed and copy is None)
     if no_copy or workspace.name(workspace.resolve(first.path)) != first.path:  # or a link leads elsewhere
         return "kept"
     now = workspace.read_bytes(first.path)
-    if not over and now != copy and (now is None or digest(now) not in {write.after for write in writes}):
+    ours = {"", *(write.after for write in writes), *([] if copy is None else [digest(copy)])}
+    met = {write.found for write in writes}
+    if not over and now != copy and (now is None or not {digest(now), *met} <= ours):
         return "changed"
     if copy is None:
         workspace.remove(first.path)

@@ -61,6 +61,8 @@ class Kept:
     folders: tuple[str, ...] = ()
     lost: str = ""
     """Why there is no copy, although one is needed."""
+    found: str = ""
+    """The digest of what the write replaced; empty where nothing was there."""
 
 
 class UndoLog:
@@ -169,7 +171,7 @@ class UndoLog:
                 kept = replace(Kept(**record), folders=tuple(map(str, record["folders"])))
             except (ValueError, TypeError, KeyError, RecursionError):
                 continue
-            if {*map(type, (kept.root, kept.path, kept.copy, kept.after, kept.lost))} == {str}:
+            if {*map(type, (kept.root, kept.path, kept.copy, kept.after, kept.lost, kept.found))} == {str}:
                 found.append(kept)
         return tuple(found)
 
@@ -205,7 +207,8 @@ class UndoLog:
                 except OSError:
                     (place / copy).unlink(missing_ok=True)
                     raise
-        kept = Kept(before.root, before.path, before.data is not None, before.mode, copy, after, before.folders, lost)
+        there, found = before.data is not None, "" if before.data is None else digest(before.data)
+        kept = Kept(before.root, before.path, there, before.mode, copy, after, before.folders, lost, found)
         _add(place / _INDEX, b"\n" + json.dumps(asdict(kept)).encode() + b"\n")  # before it may stand half a line
         if lost and before.path not in self._known:
             self._lost.append(f"/undo will not restore {before.path}: {lost}.")

@@ -66,6 +66,18 @@ def test_what_somebody_changed_after_the_turn_is_left_alone(ground, log):
     assert (ground.root / "a.txt").read_text() == "of a person"
 
 
+def test_what_somebody_wrote_between_two_writes_of_the_turn_is_taken_back_only_when_that_is_said(ground, log):
+    (ground.root / "a.txt").write_text("old\n")
+    ground.write_text("a.txt", "of the turn\n")
+    (ground.root / "a.txt").write_text("of a person\n")
+    ground.write_text("a.txt", "of a person, and of the turn\n")
+    done = restore(log, SESSION, "1")
+    assert ([one.path for one in done.changed], done.restored) == (["a.txt"], ())
+    assert (ground.root / "a.txt").read_text() == "of a person, and of the turn\n"
+    assert restore(log, SESSION, "1", over="a.txt").restored == ("a.txt",)
+    assert (ground.root / "a.txt").read_text() == "old\n"
+
+
 def test_what_somebody_deleted_after_the_turn_stays_deleted(ground, log):
     (ground.root / "a.txt").write_text("old")
     ground.write_text("a.txt", "new")
