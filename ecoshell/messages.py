@@ -67,6 +67,12 @@ class ToolDocument:
     brief: bool = False
     """Whether a tool array shows it in the short form, for models that take any JSON there."""
 
+    @property
+    def summary(self) -> str:
+        """How the description begins, for a line of a table: its first sentence, or the beginning of that."""
+        begun = " ".join(_SENTENCE_END.split(self.description.strip(), maxsplit=1)[0].split())
+        return begun if len(begun) <= _LONGEST_SUMMARY else f"{begun[: _LONGEST_SUMMARY - 1]}…"
+
     def as_function(self) -> dict[str, Any]:
         """The document in the shape providers take in their tool array, or in the short form of it.
 
@@ -128,6 +134,8 @@ class ToolDocument:
 _SAID_OTHERWISE = frozenset({"type", "properties", "required", "title", "$schema", "additionalProperties"})
 """Parts of an arguments' schema that the lines of `ToolDocument.as_text` say, or that say nothing to a model."""
 _CLAUSE_END = re.compile(r"[;.](?:\s|$)")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?![a-z])|(?<=[。！？])|\n")
+_LONGEST_SUMMARY = 160
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,3 +40,14 @@ def test_the_subject_of_a_call_is_the_tool_it_is_about():
     assert Call(TOOL_REGISTER, {"tool_name": "read_file"}).subject == "read_file"
     assert Call(TOOL_CALL, {"name": "read_file", "arguments": {}}).subject == "read_file"
     assert Call(TOOL_REGISTER, {}).subject == TOOL_REGISTER
+
+
+def test_a_summary_is_the_first_sentence_or_how_it_begins():
+    told = {
+        "Send, e.g. a letter. It is free.": "Send, e.g. a letter.",
+        "读取文件。很快。": "读取文件。",
+        " Read\ta file\nArgs: path": "Read a file",
+        "a" * 200: "a" * 159 + "…",
+        "": "",
+    }
+    assert {description: ToolDocument("tool", description, {}).summary for description in told} == told

@@ -17,7 +17,7 @@ from ecoshell.tools.running import clip
 ROLE = "sampling"
 _MOST_TOKENS = 2_048
 """Of what a model writes for a tool."""
-_MESSAGE = 2_000
+_MESSAGE = 8_000
 """Characters of what a server says to the person."""
 
 
@@ -39,9 +39,9 @@ class RunningCall:
         begun: dict[str, Any] = dict.fromkeys(schema.get("required", ()))
         begun |= {name: one["default"] for name, one in fields.items() if one and "default" in one}
         document = ToolDocument(f"{server}:form", "", schema, server=server)
-        lines = " ".join(document.as_text().splitlines()[1:])
-        why = f"The server {server} asks this, and is sent what stands here; [e] changes it. Fields: {lines}"
-        return await self._ask(message, document, begun, why)
+        asked = "\n".join([message, *document.as_text().splitlines()[1:]])
+        why = f"The server {server} asks this, and is sent what stands here; [e] changes it."
+        return await self._ask(asked, document, begun, why)
 
     async def visit(self, server: str, message: str, address: str) -> bool:
         document = ToolDocument(f"{server}:address", "", {"type": "object", "properties": {}}, server=server)

@@ -459,7 +459,7 @@ class Shell:
         for document in deps.catalog.documents:
             name, skill = document.name, library.skills.get(document.name)
             by = "" if skill is None else skill.by
-            tools.append(ToolRow(name, sizes[name], skill is not None, by, document.description))
+            tools.append(ToolRow(name, sizes[name], skill is not None, by, document.summary))
         spent = self.ledger.session_row(session)
         ahead = of_step(deps.models.current.mode.foresee(self.conversation.ahead))
         return Standing(

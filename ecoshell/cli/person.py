@@ -28,6 +28,7 @@ _PATIENCE = 1.0
 """Seconds until a question is asked whose event is not read: the store may be locked, and the events wait for it."""
 _TRUST = "[1] trust it until it changes  [n] no, until it changes  [l] not now: "
 _DECIDE = "[1] once  [2] this session  [3] this project  [e] edit  [n] no  [d] no, do this instead: "
+_DECIDE_ONCE = "[1] yes  [e] edit  [n] no: "
 _WHICH = "Model (/models lists them): "
 _NO_BUT = re.compile(r"no?\b[\s,:;.]+(\S.*)", re.IGNORECASE | re.DOTALL)
 _SHOWN_LINES = 40
@@ -149,8 +150,11 @@ class LinePerson:
         """May this call run, and with which arguments?"""
         if wanted.fault:
             self.say(f"! these arguments cannot be used: {visible_line(wanted.fault)}")
-        self.say(f"? may it run {visible_line(Call(wanted.name, wanted.arguments).signature())}")
-        if wanted.rationale.strip():
+        server, called = wanted.of_server, visible_line(Call(wanted.name, wanted.arguments).signature())
+        self.say(f"? {'may it run ' * (not server)}{called}")
+        if server:
+            self._show_lines(wanted.rationale)
+        elif wanted.rationale.strip():
             self.say(f"  why: {visible_line(wanted.rationale)}")
         self.say(f"  {visible_line(wanted.reason)}")
         if wanted.price_nano:
@@ -158,7 +162,7 @@ class LinePerson:
         self._show_lines(wanted.changes)
         arguments: Mapping[str, Any] | None = wanted.arguments if wanted.fault else None
         while True:
-            word = await self._word(_DECIDE, at_end="n", lower=False)
+            word = await self._word(_DECIDE_ONCE if server else _DECIDE, at_end="n", lower=False)
             typed = word.lower()
             if typed in ("e", "edit"):
                 arguments = await self._edited(arguments or wanted.arguments) or arguments

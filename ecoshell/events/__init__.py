@@ -474,6 +474,12 @@ class ApprovalWanted(Event):
     fault: str = ""
     """What is wrong with the arguments, when they are the person's and the tool cannot take them: asked once more."""
 
+    @property
+    def of_server(self) -> str:
+        """The server that asks this of the person beside a call; empty for a call. No tool's name has a colon."""
+        server, colon, _ = self.name.partition(":")
+        return server if colon else ""
+
 
 @dataclass(frozen=True, slots=True)
 class ApprovalGiven(Event):

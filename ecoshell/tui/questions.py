@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from textual import on
+from textual.actions import parse
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -147,7 +148,8 @@ class Question(VerticalScroll, Generic[T]):
 
     def redraw(self) -> None:
         """Show what may be folded as it is now, and the ways to answer, from the keys, with that for folding."""
-        bindings = [one for one in self.BINDINGS if isinstance(one, Binding) and one.show]
+        shown = [one for one in self.BINDINGS if isinstance(one, Binding) and one.show]
+        bindings = [one for one in shown if self.check_action(*parse(one.action)[1:])]
         choices = [choice(one.key.partition(",")[0], one.description, one.action) for one in bindings]
         if self._folds:
             choices.append(choice("f", "fold" if self._whole else "all", "fold"))
@@ -304,7 +306,9 @@ class ApprovalQuestion(Question[Approval]):
             diff = Content("\n").join([*new, *(Content.styled(line, _SIGNS.get(line[:1], "")) for line in hunks)])
             about.insert(2, Static(diff, classes="changes", markup=False))
         note = f"{visible(wanted.reason)}{price}"
-        super().__init__(f"? may {visible_line(wanted.name)} run", Approval("no"), *about, note=note)
+        server = visible_line(wanted.of_server)
+        title = f"? {server} asks" if server else f"? may {visible_line(wanted.name)} run"
+        super().__init__(title, Approval("no"), *about, note=note)
         self._wanted = wanted
         self.continues = bool(wanted.fault)
 
@@ -313,6 +317,11 @@ class ApprovalQuestion(Question[Approval]):
         if self._wanted.fault:
             self.complain(self._wanted.fault)
             self.action_edit()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """What a server asks is answered yes or no, this once."""
+        beside = action == "instead" or parameters in (("session",), ("project",))
+        return not (self._wanted.of_server and beside)
 
     def action_decide(self, decision: Decision) -> None:
         changed = self._wanted.arguments if self._wanted.fault and decision != "no" else None
@@ -335,6 +344,7 @@ class ApprovalQuestion(Question[Approval]):
         self.add_class("-editing")
         self._choices.choices = (choice("enter", "run it with these", "submit"), choice("esc", "back", "back"))
         self._editor.focus()
+        self.call_after_refresh(self._editor.scroll_visible, animate=False)  # once it is laid out
 
     def action_submit(self) -> None:
         try:
@@ -347,7 +357,8 @@ class ApprovalQuestion(Question[Approval]):
         event.stop()
 
     def redraw(self) -> None:
-        why, more = self.folded(self._wanted.rationale.strip(), _RATIONALE)
+        # what a server says is what is asked, and shown whole
+        why, more = self.folded(self._wanted.rationale.strip(), _UNFOLDED if self._wanted.of_server else _RATIONALE)
         shown = Content.assemble(("◊ ", "$text-accent"), (why, "italic"), (more, QUIET))
         self._why.update(shown)
         rows: list[Content] = []

@@ -318,7 +318,7 @@ async def test_a_form_is_filled_in_by_the_person_and_valid(play, configured):
     begun, again = person.asked[:2]
     assert (begun.name, dict(begun.arguments)) == ("asks:form", {"age": None, "name": "Jo"})
     assert begun.rationale.startswith("Who are you?")
-    assert "age (integer): In years." in begun.reason
+    assert "- age (integer): In years." in begun.rationale.splitlines()
     assert "$.age" in again.fault or "age" in again.fault
 
 

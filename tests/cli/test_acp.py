@@ -405,6 +405,19 @@ async def test_what_was_not_offered_cannot_be_chosen(chosen):
     assert (await person.approve(wanted)).decision == "no"
 
 
+async def test_what_a_server_asks_is_answered_this_once():
+    offered = []
+
+    async def choose(event, options):
+        offered.extend(one.option_id for one in options)
+        return "once"
+
+    wanted, person = ApprovalWanted("f0", "asks:form", {}, ("network",), "It asks."), EditorPerson(choose)
+    person.told(wanted)
+    assert (await person.approve(wanted)).decision == "once"
+    assert offered == ["once", "no"]
+
+
 async def test_a_turn_that_takes_all_its_steps_says_so(tmp_path):
     lines = [say("", "list_files"), say("Nothing is here.")]
     async with editor(tmp_path, lines, "--max-steps", "1") as opened:

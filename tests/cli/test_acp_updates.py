@@ -149,10 +149,11 @@ def test_ids_of_calls_differ_between_turns_and_finishing_is_no_call(updates):
 
 def test_what_a_server_asks_beside_a_call_is_a_call_that_ends_with_the_answer(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
-    wanted = ApprovalWanted("f0", "srv:form", {"name": "Jo"}, ("network",), "A server asks.")
+    wanted = ApprovalWanted("f0", "srv:form", {"name": "Jo"}, ("network",), "A server asks.", "Who?\n- name (string)")
     for decision, status in (("once", "completed"), ("no", "failed")):
         started, asked, given = told(updates, STARTED, call, wanted, ApprovalGiven("f0", decision, "person"))
         assert (asked.session_update, asked.status) == ("tool_call", "pending")
+        assert "Who?\n- name (string)" in asked.content[0].content.text
         assert (given.session_update, given.status) == ("tool_call_update", status)
         assert given.tool_call_id == asked.tool_call_id != started.tool_call_id
         assert [one.tool_call_id for one in told(updates, ENDED)] == [started.tool_call_id]

@@ -78,6 +78,15 @@ async def test_arguments_are_edited_as_a_line_of_json(typed, approval):
     assert await Typist(*typed).decided(WANTED) == approval
 
 
+async def test_what_a_server_asks_is_shown_in_lines_and_answered_this_once():
+    typist = Typist("y")
+    form = ApprovalWanted("f0", "asks:form", {"name": "Jo"}, ("network",), "It asks.", "Who?\n- name (string)")
+    assert await typist.decided(form) == Approval("once")
+    assert '? asks:form(name="Jo")' in typist.shown
+    assert "  - name (string)" in typist.shown
+    assert "project" not in typist.screen
+
+
 async def test_json_that_cannot_be_read_is_told_with_its_place():
     typist = Typist("e", '{"path": }', "", "n")
     await typist.decided(WANTED)

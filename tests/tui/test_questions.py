@@ -101,6 +101,23 @@ async def test_long_arguments_are_folded_unfolded_and_scrolled():
         assert "54 more lines" in shown(pilot)
 
 
+async def test_what_a_server_asks_is_shown_whole_and_answered_this_once_its_answer_in_sight():
+    fields = "\n".join(f"- field {number} (string): Number {number}." for number in range(40))
+    form = replace(WRITES, name="asks:form", rationale=f"Who are you?\n{fields}", changes="")
+    async with asked(form, size=NARROW) as (pilot, answer):
+        said = shown(pilot)
+        assert "? asks asks" in said
+        assert "- field 39 (string): Number 39." in said
+        assert [one for one in ("session", "project", "instead") if one in said] == []
+        await pilot.press("e")
+        await pilot.pause()
+        editor = pilot.app.query_one(ArgumentsEditor)
+        await eventually(pilot, lambda: pilot.app.question.region.contains_region(editor.region))
+        assert not answer.done()
+        await pilot.press("enter")
+        assert (await answered(answer)).decision == "once"
+
+
 async def test_arguments_are_edited_as_json_and_enter_runs_them():
     async with asked(WRITES) as (pilot, answer):
         await pilot.press("e")

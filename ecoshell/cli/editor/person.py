@@ -73,7 +73,8 @@ class EditorPerson:
 
     async def approve(self, wanted: ApprovalWanted) -> Approval:
         try:
-            return Approval(_DECISIONS.get(await self._choice(wanted, _APPROVAL), "no"))
+            options = [one for one in _APPROVAL if not (wanted.of_server and one[0] in ("session", "project"))]
+            return Approval(_DECISIONS.get(await self._choice(wanted, options), "no"))
         except NobodyThere:
             return await self._nobody.approve(wanted)
 

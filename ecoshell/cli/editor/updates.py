@@ -293,8 +293,9 @@ class Updates:
         if isinstance(event, ApprovalWanted):
             fault = f"These arguments cannot be used: {event.fault}" if event.fault else ""
             price = f"One use costs {dollars(event.price_nano)}." if event.price_nano else ""
-            told = (visible_line(one) for one in (fault, event.rationale, event.reason, price) if one.strip())
-            card["content"] = [_text("\n\n".join(told)), *self._diffs(event.changes)]
+            said = visible(event.rationale) if event.of_server else visible_line(event.rationale)
+            told = (visible_line(fault), said, visible_line(event.reason), price)
+            card["content"] = [_text("\n\n".join(filter(None, told))), *self._diffs(event.changes)]
         return card
 
     def _kind(self, name: str) -> schema.ToolKind:

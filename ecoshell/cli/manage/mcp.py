@@ -234,9 +234,9 @@ def _test(provider: McpServer, *, sign_in: bool = False, as_json: bool) -> int:
     elif error:
         print(error, file=sys.stderr)
     else:
-        rows = [(tool.document.name, ", ".join(sorted(tool.effects)), tool.document.description) for tool in tools]
+        rows = [(tool.document.name, ", ".join(sorted(tool.effects)), tool.document.summary) for tool in tools]
         print_table(("tool", "effects", "what it does"), rows)
-        print(f"\n{counted(len(tools), 'tool')} in {seconds:.1f} s; {provider.status}.")
+        print(f"\n{counted(len(tools), 'tool')} in {seconds:.1f} s.")
     for why in provider.lists.left_out:
         print(f"Left out: {visible_line(why)}", file=sys.stderr)
     return 1 if error else 0

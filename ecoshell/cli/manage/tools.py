@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         for _, tool in sources:
             size, effects = count(tool.document.as_text()), ", ".join(sorted(tool.effects)) or "-"
             everything += size
-            rows.append((tool.document.name, f"{size:,}", effects, tool.document.description))
+            rows.append((tool.document.name, f"{size:,}", effects, tool.document.summary))
         print_table(("tool", tokens, "effects", "what it does"), rows, right=(tokens,))
         known, tokens = counted(len(rows), "tool"), counted(everything, "token")
         print(f"\n{known}, {tokens} if all were registered, counted by {tokenizer}.")
