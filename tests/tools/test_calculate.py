@@ -69,6 +69,7 @@ def test_the_result_repeats_the_expression():
         ("round(2.5)", "3"),
         ("round(2.567, 2)", "2.57"),
         ("floor(-2.5) + ceil(-2.5)", "-5"),
+        ("floor(1 / 3 * 3) + ceil(sqrt(2) ^ 2)", "3"),
         ("mean(1, 2, 6)", "3"),
         ("gcd(12, 18) + lcm(4, 6)", "18"),
         ("comb(5, 2)", "10"),

@@ -42,7 +42,7 @@ from ecoshell.errors import ToolError
 
 Number = int | Decimal
 
-_DIGITS, _SHOWN_DIGITS = 50, 15
+_DIGITS, _SHOWN_DIGITS, _GUARD = 50, 15, 3
 _LARGEST_BITS = 13_000
 _LARGEST_FACTORIAL = 1_400
 _PLAIN_EXPONENTS = range(-7, 21)
@@ -142,7 +142,11 @@ def _whole(value: Number) -> Number:
 
 
 def _floor(value: Number) -> Number:
-    return _whole(Decimal(value).to_integral_value("ROUND_FLOOR")) if isinstance(value, Decimal) else value
+    """The whole number below; of what was rounded, its last digits being none of its own."""
+    if isinstance(value, int):
+        return value
+    with localcontext(prec=_DIGITS - _GUARD if getcontext().flags[Inexact] else _DIGITS):
+        return _whole((+value).to_integral_value("ROUND_FLOOR"))
 
 
 def _rounded(value: Number) -> Number:
