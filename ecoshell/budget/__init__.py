@@ -30,6 +30,7 @@ _NUMBER = re.compile(r"[0-9]*\.?[0-9]*", re.ASCII)
 _THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?", re.ASCII)
 _TWO_WAYS = re.compile(r"[1-9][0-9]{0,2},[0-9]{3}", re.ASCII)
 _SIZES = {"": 1, "k": 1_000, "m": 1_000_000}
+_NOTHING = re.compile(r"\$?0+(?:[.,]0+)?", re.ASCII)
 _LONGEST = 64
 _STRICT = Context(prec=90, traps=[Inexact])
 """Exact for every number of so many signs."""
@@ -125,6 +126,11 @@ def parse_amount(text: str) -> Amount:
         return Amount(int(_STRICT.quantize(number, Decimal(1))), "tokens" if tokens else "usd")
     except Inexact:
         raise UsageError(f"{shown!r} has more than nine decimals.", fix=_ALLOWED) from None
+
+
+def parse_spent(text: str) -> Amount:
+    """What something came to, as a person typed it: an amount, or `0`; raises UsageError."""
+    return Amount(0, "usd") if _NOTHING.fullmatch(text.strip()) else parse_amount(text)
 
 
 _EXACT = Context(prec=60)

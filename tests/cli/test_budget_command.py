@@ -95,6 +95,8 @@ def spend_as(shell: Callable[..., str], address: str) -> None:
         (("set", "person:ann", "day", "0.05"), "Give at least 0.09, which ends all further calls."),
         (("add", "nobody of this name"), "CREATE ROLE"),
         (("close", "no such lease=1"), "There is no open lease"),
+        (("close", "no such lease=0.00"), "There is no open lease"),
+        (("close", "no such lease=20000tok"), "in dollars"),
     ],
 )
 def test_what_cannot_be_done_is_told_with_the_way_out(

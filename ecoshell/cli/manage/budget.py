@@ -5,7 +5,7 @@ import re
 from contextlib import closing
 
 from ecoshell.assembly import load_settings
-from ecoshell.budget import amount_text, nano_to_usd_text, parse_amount
+from ecoshell.budget import amount_text, nano_to_usd_text, parse_amount, parse_spent
 from ecoshell.budget.postgres import TeamServer
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions
@@ -14,7 +14,6 @@ from ecoshell.paths import user_paths
 
 _SCOPE = re.compile(r"everybody|(team|person|project|model):\S.{0,199}", re.DOTALL)
 _SCOPES = "Give everybody, team:NAME, person:NAME, project:NAME or model:NAME."
-_ZERO = frozenset({"0", "$0"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,11 +49,14 @@ def run(args: argparse.Namespace) -> int:
                 server.add_member(args.person, args.team)
                 said = f"{args.person} may use the ledger{f', in team {args.team}' if args.team else ''}."
             case "close":
-                lease, _, took = args.lease.rpartition("=")
+                lease, _, typed = args.lease.rpartition("=")
                 if not lease:
                     form = "Give the lease and what was spent, as `budget show` has it."
                     raise UsageError(f"{args.lease!r} cannot be read.", fix=form)
-                held = server.close_lease(lease, 0 if took in _ZERO else parse_amount(took).value)
+                took = parse_spent(typed)
+                if took.unit != "usd":
+                    raise UsageError("What a lease took is in dollars.", fix="Give such as 0.25, or 0.")
+                held = server.close_lease(lease, took.value)
                 if held is None:
                     raise UsageError(f"There is no open lease {lease}.", fix="`ecoshell budget show` lists them.")
                 said = f"{amount_text(held, 'usd')} are no longer leased."

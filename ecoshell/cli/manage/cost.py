@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.commands import dollars, spent_text
 from ecoshell.assembly import load_settings, open_ledger, open_store
-from ecoshell.budget import Amount, CapState, about, amount_text, counted, nano_to_usd_text, parse_amount
+from ecoshell.budget import CapState, about, amount_text, counted, nano_to_usd_text, parse_spent
 from ecoshell.budget.ledger import CostRow, Entry, Ledger
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ecoshell.budget.leases import TeamLedger
 
 _BY_TEAM = ("person", "team", "project")
-_ZERO = frozenset({"0", "$0", "0.0", "0.00", "$0.00"})
 _QUESTION = 40
 """Characters of the question that a table shows."""
 
@@ -66,8 +65,7 @@ def run(args: argparse.Namespace) -> int:
                     f"--reconcile {args.reconcile!r} cannot be read.",
                     fix="Give the entry's number and what the call cost, such as --reconcile 12=0.0031 or 12=0.",
                 )
-            amount = Amount(0, "usd") if actual.strip() in _ZERO else parse_amount(actual)
-            ledger.reconcile(int(entry[:18]), amount)
+            ledger.reconcile(int(entry[:18]), parse_spent(actual))
         with closing(open_store(paths)) as store:
             if args.by == "plan":
                 plans = [*_plan_costs(ledger, store)]
