@@ -215,7 +215,7 @@ def _of_call(call: ForeseenCall, slack: int = 0, *, counted: bool = False) -> Co
 def unpriced(foreseen: Foreseen, caps: Iterable[CapState]) -> PriceUnknown | None:
     """The refusal of a step one of whose calls nobody can price under a cap in dollars; None where it may be taken."""
     unknown = next((call.model.traits.name for call in foreseen.steps if call.model.traits.price is None), None)
-    capped = next((cap for cap in caps if cap.unit == "usd"), None)
+    capped = next((cap for cap in caps if cap.unit == "usd" and cap.over(unknown or "")), None)
     return None if unknown is None or capped is None else price_unknown(unknown, capped)
 
 

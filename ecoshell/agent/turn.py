@@ -219,8 +219,10 @@ class Attempts:
             if mode != CANDIDATES[0]:
                 unpriced = [model.traits.name for model in models.current.models if model.traits.price is None]
                 capped = [cap for cap in await self.deps.budget.caps() if cap.unit == "usd"]
-                if unpriced and capped:
-                    raise price_unknown(unpriced[0], capped[0])
+                for name in unpriced:
+                    for cap in capped:
+                        if cap.over(name):
+                            raise price_unknown(name, cap)
         except (*_UNAVAILABLE, PriceUnknown) as failure:
             self.tell(Notice(f"{mode} cannot think. {failure}"))
             return False

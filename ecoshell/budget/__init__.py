@@ -317,6 +317,10 @@ class CapState:
         """What may still be reserved; never negative."""
         return max(0, self.limit - self.spent - self.held)
 
+    def over(self, model: str) -> bool:
+        """Whether it stands over this model's calls: a team's cap of one model does over that one's alone."""
+        return not self.scope.startswith("model:") or self.scope.rpartition(" ")[0] == f"model:{model}"
+
 
 @dataclass(frozen=True, slots=True)
 class Account:
@@ -404,6 +408,8 @@ def fitting_output(ask: Ask, caps: Iterable[CapState]) -> int:
     """
     allowed, tightest = ask.max_tokens, None
     for cap in caps:
+        if not cap.over(ask.account.model):
+            continue
         if cap.unit == "tokens":
             room = cap.left - ask.prompt_tokens
         elif ask.price is None:

@@ -154,11 +154,11 @@ class Gate:
         await shared().fit(lambda: finished(asyncio.to_thread(charge)))
 
     async def require(self, account: Account, nano: int) -> None:
-        """Raise LimitReached when a cap does not leave this much; nothing is reserved by asking."""
+        """Raise LimitReached when a cap does not leave this much for a tool; nothing is reserved by asking."""
 
         async def look() -> None:
             for cap in await asyncio.to_thread(self.ledger.caps, account.session, account.turn):
-                if cap.unit == "usd" and nano > cap.left:
+                if cap.unit == "usd" and cap.over("") and nano > cap.left:
                     raise limit_reached(cap, nano)
 
         await shared().fit(look)

@@ -129,7 +129,7 @@ class TeamLedger(Ledger):
             except LimitReached as hit:
                 if hit.scope != LEASE:
                     raise
-                self._refuse(self._grow(lease, nano, nano), nano)
+                self._refuse(lease, self._grow(lease, nano, nano), nano)
                 continue
             self._ended(lease.id, entry)
             return entry
@@ -219,7 +219,7 @@ class TeamLedger(Ledger):
                 except LimitReached as hit:
                     if hit.scope != LEASE:
                         raise
-                    self._refuse(refused, least, free)
+                    self._refuse(lease, refused, least, free)
 
     def _lease_of(self, model: str) -> _Lease:
         """The lease of this model's calls; a new one was granted nothing yet."""
@@ -337,12 +337,12 @@ class TeamLedger(Ledger):
             states.append(_state(share, spent=untold, held=-untold - free))
         return tuple(states)
 
-    def _refuse(self, refused: StoreError | bool | None, need: int, freed: int = 0) -> None:
-        """Raise why a lease did not grow: the server is away, or the tightest of the team's caps, `freed` added."""
+    def _refuse(self, lease: _Lease, refused: StoreError | bool | None, need: int, freed: int = 0) -> None:
+        """Raise why a lease did not grow: the server is away, or the tightest of the caps over it, `freed` added."""
         if isinstance(refused, StoreError):
             raise refused from None
         if refused:
-            cap = min(self.shared_caps(), key=lambda cap: cap.left)
+            cap = min((cap for cap in self.shared_caps() if cap.over(lease.model)), key=lambda cap: cap.left)
             raise limit_reached(replace(cap, held=cap.held - freed), need) from None
 
 

@@ -127,6 +127,22 @@ async def reasons(play, *standing):
     return found, plan._caps_changed
 
 
+async def test_a_team_s_cap_of_another_model_limits_no_plan(play):
+    async with play([]) as shell:
+        model = shell.deps.models.current.model.traits.name
+        standing = [CapState("everybody day", "usd", 10**9, 0, 0), CapState("model:other day", "usd", 10**7, 10**7, 0)]
+
+        async def caps(*, at_rest=False):
+            return tuple(standing)
+
+        shell.deps.budget.caps = caps
+        plan = await shell.conversation.foresee("How many lines has notes.txt?")
+        assert plan.event().cap == 10**9
+        standing.append(CapState(f"model:{model} day", "usd", 10**8, 10**7, 0))
+        await plan.renew()
+        assert plan.event().cap == 9 * 10**7
+
+
 async def test_the_caps_that_stand_first_are_no_change(play):
     assert await reasons(play, caps(session=10), caps(session=10)) == ([""], "")
 

@@ -1,5 +1,6 @@
 """A ledger that shares caps through PostgreSQL: the same arithmetic, leases, and a server that goes away."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from postgres import Postgres
 
 import ecoshell
-from ecoshell.budget import NANO, Account, Amount, Ask, CapState, Hold
+from ecoshell.budget import NANO, Account, Amount, Ask, CapState, Hold, fitting_output
+from ecoshell.budget.gate import Gate
 from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.postgres import Granted, ServerAway, Share, TeamServer
@@ -221,6 +223,22 @@ def test_a_model_or_project_is_counted_for_its_own_calls_alone(
         ann.hold(other)
     ann.close()
     assert used(admin) == [(90 * MILLION, 0), (0, 0)]
+
+
+def test_what_a_model_has_left_limits_no_tool_and_no_other_model(
+    shell: Shell, admin: TeamServer, ask: MakeAsk, account: Account
+) -> None:
+    admin.set_cap("everybody", "day", NANO)
+    admin.set_cap("model:m", "day", 100 * MILLION)
+    ann, other = shell(), replace(account, model="other")
+    ann.settle(ann.hold(ask(50, 50)), Usage(50, 50))
+    assert {cap.scope: cap.left for cap in ann.caps("s1", 1)}["model:m day"] == 0
+    asyncio.run(Gate(ann).require(other, 300 * MILLION))
+    with pytest.raises(LimitReached, match="everybody day"):
+        asyncio.run(Gate(ann).require(other, NANO))
+    with pytest.raises(LimitReached, match="the everybody day's cap"):
+        ann.hold(ask(950, 50, account=other))
+    assert fitting_output(ask(100, 50, account=other), ann.caps("s1", 1)) == 50
 
 
 def test_a_call_within_a_lease_asks_the_server_nothing(
