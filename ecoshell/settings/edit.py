@@ -73,16 +73,23 @@ def changed(file: Path, before: bytes, changes: Changes) -> tuple[str, Settings]
             understood = list(cast("tuple[Any, ...]", understood))
         elif isinstance(understood, float):
             understood = int(understood) if understood.is_integer() else understood
-        elif not isinstance(understood, (bool, int, str, NoneType)):
+        elif not isinstance(understood, (bool, int, str, list, NoneType)):
             understood = str(understood)
         given[path] = understood
     text = changed_text(before.decode("utf-8"), given)
-    read = {path: Decimal(repr(value)) if isinstance(value, float) else value for path, value in given.items()}
+    read = {path: _as_read(value) for path, value in given.items()}
     if _filled(Source(file, text.encode()).data) != _filled(_overlaid(source.data, read)):
         raise SettingsError(
             f"{file} is laid out in a way that cannot be changed here.", kept="It is as it was.", fix="Edit it by hand."
         )
     return text, settings
+
+
+def _as_read(value: Any) -> Any:
+    """The value as a file says it that holds it: no number in it is a float."""
+    if isinstance(value, list):
+        return [*map(_as_read, cast("list[Any]", value))]
+    return Decimal(repr(value)) if isinstance(value, float) else value
 
 
 def checked(file: Path, source: Source, changes: Changes) -> tuple[dict[KeyPath, Any], Settings]:
@@ -101,8 +108,9 @@ def checked(file: Path, source: Source, changes: Changes) -> tuple[dict[KeyPath,
             raise SettingsError(
                 f"What was given for {dotted(path)} is not UTF-8 text.", kept="Nothing was written."
             ) from None
-        known = descriptions().get(general(path))
-        value = typed if known is not None and known.kind == "text" else value_of(typed)
+        known, around = (descriptions().get(general(key)) for key in (path, path[:-1]))
+        as_typed = around is not None or (known is not None and known.kind == "text")  # in a table of texts, or one
+        value = typed if as_typed else value_of(typed)
         one_of_list = known is not None and known.kind == "list" and isinstance(value, str)
         values[path] = [value] if one_of_list else value
     try:

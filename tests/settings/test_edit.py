@@ -97,10 +97,17 @@ def test_a_missing_file_is_made_with_its_folders_for_its_owner_alone(tmp_path: P
         ("tui.theme", "2024", "2024"),
         ("approval.deny", "run_command:rm *", ["run_command:rm *"]),
         ("approval.allow", '["read_file", "run_command:git *"]', ["read_file", "run_command:git *"]),
+        ("plugins.web.hosts", '["a", "b"]', ["a", "b"]),
+        ("plugins.web.weights", "[0.1, 2]", [0.1, 2]),
+        ("mcp.servers.x.env.PHONE", "+4912345", "+4912345"),
+        ("mcp.servers.x.env.HOSTS", '["a"]', '["a"]'),
+        ("mcp.servers.x.headers.Pad", " x ", " x "),
+        ("tools.prices.fetch_url", "2", "2"),
         ('models."a/b.c".base_url', "http://localhost:1/v1", "http://localhost:1/v1"),
     ],
 )
 def test_what_is_typed_is_written_in_the_type_of_its_key(file: Path, key: str, typed: str, written: object) -> None:
+    file.write_text("[mcp.servers.x]\ncommand = 'x'\n")
     write_settings(file, {parted(key): typed})
     found: object = tomllib.loads(file.read_text())
     for part in parted(key):
