@@ -4,9 +4,11 @@ What would not be valid afterwards is refused and the file left alone. A file th
 again and the change made to what it holds then.
 """
 
+import fcntl
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from decimal import Decimal
 from pathlib import Path
@@ -41,7 +43,7 @@ def write_settings(file: Path, changes: Changes) -> Settings:
         try:
             make_private(target.parent)
             mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-            with replacement(target, mode) as fresh:
+            with _locked(target.parent), replacement(target, mode) as fresh:
                 fresh.write(text.encode())
                 if read_bytes(target) != before:
                     raise _Overtaken
@@ -150,6 +152,18 @@ def _filled(table: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in table.items()
     }
     return {key: value for key, value in inside.items() if value != {}}
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    """Let the processes that write settings there come one after another: each then sees what the last one wrote."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some file systems have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class _Overtaken(Exception):

@@ -1,6 +1,7 @@
 """Settings written into the person's own file."""
 
 import os
+import threading
 import tomllib
 from decimal import Decimal
 from pathlib import Path
@@ -197,6 +198,23 @@ def test_a_file_saved_meanwhile_is_read_again_and_keeps_what_was_saved(
     assert write_settings(file, {("agent", "max_steps"): "6"}).agent.answer_tokens == 77
     assert file.read_text() == "[agent]\nmax_steps = 6\nanswer_tokens = 77\n"
     assert len(seen) == 2
+
+
+def test_processes_that_write_at_once_lose_nothing_of_one_another(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, fsync, begun = edit.write_settings, os.fsync, threading.Event()
+    other = threading.Thread(target=write, args=(file, {("tui", "theme"): "moss"}))
+
+    def while_another_writes(descriptor: int) -> None:
+        if not begun.is_set():
+            begun.set()
+            other.start()
+            other.join(0.2)  # it waits for this one, or is done
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", while_another_writes)
+    write(file, {("agent", "max_steps"): "7"})
+    other.join()
+    assert tomllib.loads(file.read_text()) == {"agent": {"max_steps": 7}, "tui": {"theme": "moss"}}
 
 
 def test_a_file_that_never_rests_is_given_up_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
