@@ -105,10 +105,12 @@ def checked(file: Path, source: Source, changes: Changes) -> tuple[dict[KeyPath,
             values[path] = REMOVED
             continue
         try:
-            typed.encode()
+            "".join((*path, typed)).encode()
         except UnicodeEncodeError:
             raise SettingsError(
-                f"What was given for {dotted(path)} is not UTF-8 text.", kept="Nothing was written."
+                f"What was given for {dotted(path)} is not UTF-8 text.",
+                kept="Nothing was written.",
+                fix="Type it in UTF-8.",
             ) from None
         known, around = (descriptions().get(general(key)) for key in (path, path[:-1]))
         as_typed = around is not None or (known is not None and known.kind == "text")  # in a table of texts, or one
@@ -175,7 +177,7 @@ def changed_text(text: str, changes: Mapping[KeyPath, Any]) -> str:
     import tomllib
 
     import tomlkit  # only whoever writes needs it
-    from tomlkit.items import Comment, Table, Whitespace
+    from tomlkit.items import Comment, InlineTable, Table, Whitespace
 
     mark, body = (_MARK, text[1:]) if text.startswith(_MARK) else ("", text)
     windows = "\r\n" in body
@@ -192,7 +194,8 @@ def changed_text(text: str, changes: Mapping[KeyPath, Any]) -> str:
         table: Any = document
         for depth, part in enumerate(path[:-1], start=1):
             if not isinstance(table.get(part), dict):
-                table[part] = tomlkit.table(is_super_table=depth < len(path) - 1)
+                inline = isinstance(table, InlineTable)  # which holds no other kind
+                table[part] = tomlkit.inline_table() if inline else tomlkit.table(is_super_table=depth < len(path) - 1)
             table = table[part]
         if path[-1] in table or not isinstance(table, Table):
             table[path[-1]] = value

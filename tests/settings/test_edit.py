@@ -152,6 +152,7 @@ def test_taking_out_what_is_not_there_changes_nothing(file: Path) -> None:
         ("model", "", "model must not be empty"),
         ("models.x.base_url", "ftp://x", "must be an address"),
         ("openai_api_key", "sk-1", "unknown key openai_api_key"),
+        ('models."\udcff".context', "8", "is not UTF-8 text"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_with_its_key_and_nothing_is_written(
@@ -274,8 +275,9 @@ def test_a_folder_that_may_not_be_written_is_told(file: Path) -> None:
         "[models.x]\ncontext = 1\n[agent]\nmax_steps = 5\n[models.y]\ncontext = 2\n",
         "[models]\n[models.x]\n[models.x.price]\ninput = 1\noutput = 2\n",
         "[approval]\nallow = [ # mine\n  'read_file', # harmless\n]\n",
+        "models = { y = { context = 1 } }\n",
     ],
-    ids=["dotted", "inline", "out of order", "empty tables", "list over lines"],
+    ids=["dotted", "inline", "out of order", "empty tables", "list over lines", "inline in inline"],
 )
 @pytest.mark.parametrize("key", ["agent.answer_tokens", "agent.max_steps", "models.x.context", "tui.theme", "model"])
 def test_every_way_to_write_tables_is_kept_to(file: Path, text: str, key: str) -> None:
