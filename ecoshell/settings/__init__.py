@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, cast
 
@@ -186,7 +186,7 @@ class Source:
                 f"{file} line {line}: this is not TOML: {message}",
                 fix='Texts need quotes, as in model = "embedded".',
             ) from error
-        except (ValueError, RecursionError) as error:  # a number of too many digits, brackets in too many brackets
+        except (ValueError, InvalidOperation, RecursionError) as error:  # a number of too many digits, or too deep
             why = "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"
             raise SettingsError(f"{file} cannot be read: {why}.", fix="Correct it, or move it away.") from error
 

@@ -28,6 +28,8 @@ from ecoshell.errors import UsageError
 _NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 SERVER_NAME = r"[A-Za-z0-9_-]{1,40}"
 """What a server may be called: its tools are called after it."""
+_DIGITS = 64
+"""More than any amount has, written without an exponent."""
 _HOTTEST = 2
 """The highest temperature that providers take."""
 
@@ -41,7 +43,8 @@ def _plain_number(value: Any) -> Any:
 
 def _read_amount(value: Any) -> tuple[str, Amount | None]:
     """The text of an amount, and what it says; None where it says nothing that can be an amount."""
-    text = f"{value:f}" if isinstance(value, Decimal) else str(value).strip()
+    plain = isinstance(value, Decimal) and abs(value.adjusted()) < _DIGITS
+    text = f"{value:f}" if plain else str(value).strip()
     try:
         return text, None if isinstance(value, bool) else parse_amount(text)
     except UsageError:

@@ -125,6 +125,7 @@ def _change_cell(file: Path, chance: random.Random) -> str:
     [
         (b"a = " + b"[" * 3000 + b"]" * 3000, "nested too deeply"),
         (b"[agent]\nmax_steps = " + b"9" * 5000, "a number in it is too long"),
+        (b"[agent]\ntemperature = 1e" + b"9" * 30, "a number in it is too long"),
         (b"\xff\xfe\x00", "not UTF-8"),
         (None, "it cannot be read (it is not a file)"),
     ],

@@ -92,6 +92,7 @@ def test_a_misplaced_or_misspelt_key_is_led_to_the_right_one(file: Path, text: s
         ("[budget]\nday = '-3'", 2, "budget.day must be dollars"),
         ("[budget]\nday = 0", 2, "budget.day must be dollars"),
         ("[budget]\nday = nan", 2, "budget.day must be dollars"),
+        ("[budget]\nday = 1e999999999999", 2, "budget.day must be dollars"),
         ("[budget]\nday = true", 2, "budget.day must be dollars"),
         ("[local]\nthreads = 0", 2, 'local.threads must be "auto" or a whole number of at least 1'),
         ("[approval]\nallow = [\n'read_file',\n3]", 2, "approval.allow must be a valid string, not '3'"),
