@@ -272,6 +272,19 @@ class TestConfig:
         told = json.loads(shell("config", "set", "agent.max_steps", "7", "--json"))
         assert told["hidden"] == {"agent.max_steps": "ECOSHELL_AGENT_MAX_STEPS"}
 
+    @pytest.mark.parametrize(
+        ("name", "value", "key", "typed"),
+        [
+            ("ECOSHELL_LEDGER", "postgresql://ann@a/b", "budget.ledger", "postgresql://ann@c/d"),
+            ("ECOSHELL_AGENT__MAX_STEPS", "5", "agent.max_steps", "7"),
+        ],
+    )
+    def test_a_variable_that_wins_is_named_however_it_is_written(
+        self, shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str, value: str, key: str, typed: str
+    ) -> None:
+        monkeypatch.setenv(name, value)
+        assert json.loads(shell("config", "set", key, typed, "--json"))["hidden"] == {key: name}
+
 
 class TestModels:
     def rows(self, shell: Shell, *argv: str) -> dict[str, dict[str, Any]]:

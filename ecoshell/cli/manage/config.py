@@ -13,7 +13,17 @@ from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions, told, warn
 from ecoshell.errors import SettingsError, UsageError, likely
 from ecoshell.paths import user_paths
-from ecoshell.settings import DEFAULT, dotted, load_settings, parted, read_bytes, read_settings, variables
+from ecoshell.settings import (
+    DEFAULT,
+    PREFIX,
+    Source,
+    dotted,
+    load_settings,
+    parted,
+    read_bytes,
+    read_settings,
+    variables,
+)
 from ecoshell.settings.edit import REMOVED, Changes, changed, write_settings
 from ecoshell.settings.schema import Settings
 
@@ -77,8 +87,9 @@ def _write(changes: Changes, *, as_json: bool) -> int:
             if key in changes:
                 raise SettingsError(f"{dotted(key)} {error.message}", kept="Nothing was written.", fix=error.fix)
     write_settings(file, changes)
-    names = {path: name for name, path in variables().items()}
-    hidden = {dotted(path): names[path] for path in changes if os.environ.get(names.get(path, ""), "").strip()}
+    source = Source(file, read_bytes(file))
+    source.add_environment(os.environ)
+    hidden = {dotted(path): place for path in changes if (place := source.place(path)).startswith(PREFIX)}
     if as_json:
         print_json({"file": str(file), "keys": [dotted(path) for path in changes], "hidden": hidden})
         return 0
