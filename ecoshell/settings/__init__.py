@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails
 
 from ecoshell.errors import SettingsError
 from ecoshell.errors import nearest as nearest_word
-from ecoshell.settings.schema import NAMED, Settings, general, values
+from ecoshell.settings.schema import NAMED, Settings, general, kind_of, values
 
 KeyPath = tuple[str, ...]
 
@@ -195,6 +195,7 @@ class Source:
         names = sorted(name for name in environ.keys() - _NOT_SETTINGS if name.startswith(PREFIX))
         given = {name: environ[name] for name in names if environ[name].strip()}
         known = variables() if given else {}
+        texts = {path for path, _, field in values() if kind_of(field)[0] == "text"} if given else set[KeyPath]()
         strangers: list[SettingsError] = []
         for name, text in given.items():
             path = known.get(name.replace("__", "_"))
@@ -210,7 +211,7 @@ class Source:
                     break
                 table = cast("dict[str, Any]", below)
             else:
-                table[path[-1]] = value_of(text)
+                table[path[-1]] = text.strip() if path in texts else value_of(text)
                 self._from_environment[path] = name
         return tuple(strangers)
 

@@ -525,7 +525,7 @@ def descriptions() -> Mapping[tuple[str, ...], Description]:
                     pass
     found: dict[tuple[str, ...], Description] = {}
     for path, table, field in values():
-        kind, choices = _kind(field)
+        kind, choices = kind_of(field)
         default = field.get_default(call_default_factory=True) if not field.is_required() else None
         declared = ((one.__name__, path[-1]) for one in table.__mro__)  # it may extend the one that says it
         text = next((words[one] for one in declared if one in words), "")
@@ -541,7 +541,8 @@ def section_words() -> Mapping[str, str]:
     return {name: inspect.getdoc(table) or "" for name, table in tables.items() if table is not None}
 
 
-def _kind(field: FieldInfo) -> tuple[Kind, tuple[str, ...]]:
+def kind_of(field: FieldInfo) -> tuple[Kind, tuple[str, ...]]:
+    """What a field holds, and the words it may be."""
     annotation, inner = field.annotation, [part for part in get_args(field.annotation) if part is not type(None)]
     if get_origin(annotation) is Literal:
         return "choice", tuple(map(str, get_args(annotation)))

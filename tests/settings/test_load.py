@@ -170,8 +170,11 @@ def test_lists_numbers_and_flags_can_be_given_by_variables(file: Path) -> None:
             "ECOSHELL_LOCAL_N_GPU_LAYERS": "-1",
             "ECOSHELL_BUDGET_DAY": "2.00",
             "ECOSHELL_REGISTRATION_NAMES_SHARE": "0.25",
+            "ECOSHELL_BUDGET_PROJECT": "42",
+            "ECOSHELL_GRAPH_CHECKER": "true",
         },
     ).settings
+    assert (settings.budget.project, settings.graph.checker) == ("42", "true")
     assert settings.approval.allow == ("write_file", "run_command:git status*")
     assert settings.tools.allow_private_addresses is True
     assert settings.local.n_gpu_layers == -1
