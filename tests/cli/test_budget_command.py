@@ -50,7 +50,7 @@ def test_caps_are_set_and_shown_and_costs_told_by_person_team_and_project(
     shell: Callable[..., str], team_ledger: Team
 ) -> None:
     owner, ann = team_ledger("postgres"), team_ledger("ann")
-    assert json.loads(shell("budget", "init", "--json", ledger=owner)) == {"caps": []}
+    assert json.loads(shell("budget", "init", "--json", ledger=owner)) == {"caps": [], "leases": []}
     assert "is there already" in shell("budget", "init", ledger=owner)
     shell("budget", "set", "team:search", "month", "200", ledger=owner)
     shell("budget", "set", "person:ann", "day", "$0.50", ledger=owner)
@@ -68,7 +68,8 @@ def test_caps_are_set_and_shown_and_costs_told_by_person_team_and_project(
                 "leased_usd": "0",
             }
             for scope, period, limit in (("person:ann", "day", "0.5"), ("team:search", "month", "200"))
-        ]
+        ],
+        "leases": [],
     }
     for by, key in (("person", "ann"), ("team", "search"), ("project", Path.cwd().name)):
         (row,) = json.loads(shell("cost", "--by", by, "--json", ledger=ann))["rows"]
@@ -79,6 +80,18 @@ def test_caps_are_set_and_shown_and_costs_told_by_person_team_and_project(
         ("team:search month", "0.09"),
     ]
     assert told["rows"][0]["spent_usd"] == "0.09"
+
+
+def test_programs_read_the_leases_that_are_open(shell: Callable[..., str], team_ledger: Team) -> None:
+    owner, ann = team_ledger("postgres"), team_ledger("ann")
+    shell("budget", "set", "everybody", "day", "200", ledger=owner)
+    shell("cost", "--json", ledger=ann)
+    with closing(open_ledger(user_paths(), load_settings(user_paths()))) as ledger:
+        ledger.hold(ASK)
+        told = json.loads(shell("budget", "show", "--json", ledger=owner))
+    (lease,), (cap,) = told["leases"], told["caps"]
+    assert (lease["person"], lease["amount_usd"]) == ("ann", cap["leased_usd"])
+    assert "are no longer leased" in shell("budget", "close", f"{lease['id']}=0", ledger=owner)
 
 
 def spend_as(shell: Callable[..., str], address: str) -> None:
@@ -157,7 +170,7 @@ def test_a_password_is_found_in_the_keyring_for_the_very_address_where_it_is_not
     previous = keyring.get_keyring()
     keyring.set_keyring(FakeRing("ecoshell", owner, postgres.PASSWORD))
     try:
-        assert json.loads(shell("budget", "show", "--json", ledger=owner)) == {"caps": []}
+        assert json.loads(shell("budget", "show", "--json", ledger=owner)) == {"caps": [], "leases": []}
         assert secrecy.masked(f"it is {postgres.PASSWORD}") == "it is [key hidden]"
         said = shell("budget", "show", ledger=ann, status=1)
         assert "does not let you in" in said

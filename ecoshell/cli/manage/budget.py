@@ -69,7 +69,11 @@ def run(args: argparse.Namespace) -> int:
         for cap in caps:
             usd = {f"{name}_usd": nano_to_usd_text(getattr(cap, name)) for name in names}
             records.append({"scope": cap.scope, "period": cap.period, **usd})
-        print_json({"caps": records})
+        open_ones = [
+            {"id": one.id, "person": one.person, "at": one.at, "amount_usd": nano_to_usd_text(one.nano)}
+            for one in leases
+        ]
+        print_json({"caps": records, "leases": open_ones})
         return 0
     if said:
         print(said)
