@@ -47,7 +47,7 @@ class Paths:
     @classmethod
     def under(cls, home: str | Path) -> "Paths":
         """All three below one folder."""
-        root = Path(home).expanduser().absolute()
+        root = expanded(home).absolute()
         return cls(root / "config", root / "data", root / "cache")
 
 
@@ -60,6 +60,11 @@ def user_paths() -> Paths:
 
     folders = PlatformDirs("ecoshell", appauthor=False)
     return Paths(folders.user_config_path, folders.user_data_path, folders.user_cache_path)
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with a home folder in the place of `~` or `~NAME`; as it is written where there is no such user."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib raises where there is none
 
 
 def make_private(folder: Path) -> None:

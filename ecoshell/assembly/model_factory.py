@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.models import Model, ModelRow
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
-from ecoshell.paths import Paths
+from ecoshell.paths import Paths, expanded
 from ecoshell.plugin_host import Plugins
 
 if TYPE_CHECKING:  # loaded with the first model, or the first question, that needs it
@@ -184,7 +183,7 @@ class ConfiguredModelFactory:
         if name.startswith(SCRIPT):
             from ecoshell.models.script import ScriptModel
 
-            return ScriptModel(Path(name.removeprefix(SCRIPT)).expanduser(), name=name, price=self._book.user.get(name))
+            return ScriptModel(expanded(name.removeprefix(SCRIPT)), name=name, price=self._book.user.get(name))
         from ecoshell.models.local_models import local_files
 
         files = local_files(name, self._models_folder)

@@ -12,7 +12,7 @@ from ecoshell.assembly.viewing import assemble_view
 from ecoshell.cli.parser import options_from
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.options import Options
-from ecoshell.paths import user_paths
+from ecoshell.paths import expanded, user_paths
 from ecoshell.sessions.export import write_new
 from ecoshell.tui.app import ChatApp
 from ecoshell.tui.prompt.prompt import Prompt
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Take the picture; raises UsageError for a file that cannot be one or is there, and StoreError."""
-    found, file = _SIZE.fullmatch(args.size.strip()), args.file.expanduser()
+    found, file = _SIZE.fullmatch(args.size.strip()), expanded(args.file)
     size = (int(found[1]), int(found[2])) if found else (0, 0)
     if not all(least <= given <= most for least, given, most in zip(_LEAST, size, _MOST, strict=True)):
         raise UsageError(

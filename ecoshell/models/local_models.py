@@ -29,7 +29,7 @@ from ecoshell.models.gguf import (
     quant_of,
     size_of,
 )
-from ecoshell.paths import user_paths
+from ecoshell.paths import expanded, user_paths
 
 LOCAL = "local:"
 _PLUS = "+"
@@ -109,8 +109,8 @@ def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
     if name.endswith(_PLUS) and _ADAPTED.fullmatch(name):
         raise UsageError(f"{name} names no adapter after the +.", fix=f"Write {name}ADAPTER.gguf, or leave the + out.")
     model, adapter = name_parts(name)
-    base = embedded_path() if model == EMBEDDED else Path(model.removeprefix(LOCAL)).expanduser()
-    return LocalFiles(base, Path(adapter).expanduser() if adapter else None)
+    base = embedded_path() if model == EMBEDDED else expanded(model.removeprefix(LOCAL))
+    return LocalFiles(base, expanded(adapter) if adapter else None)
 
 
 # -- places
@@ -242,9 +242,9 @@ def _ollama(environ: Mapping[str, str]) -> _Found:
 def _hub_folder(environ: Mapping[str, str]) -> Path:
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if told := environ.get(variable):
-            return Path(told).expanduser()
+            return expanded(told)
     home = environ.get("HF_HOME")
-    return (Path(home).expanduser() if home else _cache_home(environ) / "huggingface") / "hub"
+    return (expanded(home) if home else _cache_home(environ) / "huggingface") / "hub"
 
 
 def _snapshots(repo: Path) -> list[Path]:

@@ -196,3 +196,30 @@ def test_a_workspace_that_is_gone_or_cannot_be_one_is_told_of(
     monkeypatch.chdir(tmp_path)
     assert main(["ask", "--workspace", "a" * 5000, "hi"]) == 2
     assert "cannot be used: File name too long." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["mcp", "import", "~nobody of this name/mcp.json"], "cannot be read"),
+        (["experience", "import", "~nobody of this name/uses.jsonl"], "cannot be read"),
+        (["experience", "export", "~nobody of this name/uses.jsonl"], "cannot be written"),
+        (["ask", "--model", "script:~nobody of this name/a.jsonl", "hi"], "~nobody of this name/a.jsonl"),
+        (["ask", "--model", "local:~nobody of this name/a.gguf", "hi"], "~nobody of this name/a.gguf"),
+        (["plugins", "new", "words", "w" * 300], "File name too long"),
+    ],
+)
+def test_a_path_that_cannot_be_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str], told: str
+) -> None:
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    assert main(command) in (1, 2)
+    assert told in capsys.readouterr().err
+
+
+def test_more_sessions_than_any_number_can_be_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    assert main(["sessions", "list", "--limit", "9" * 30]) == 0
+    assert "There are no sessions yet." in capsys.readouterr().out

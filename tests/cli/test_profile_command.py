@@ -95,6 +95,7 @@ def test_a_tool_that_fails_everywhere_leaves_the_earlier_profile(profile, home):
     [
         (("nosuch", "--inputs", "notes10.txt"), "no tool called"),
         (("read_file", "--inputs", "gone*.txt"), "No file is called 'gone\\*.txt'"),
+        (("read_file", "--inputs", "n" * 300), "File name too long"),
         (("read_file", "--inputs", "notes10.txt", "--repeat", "0"), "--repeat 0"),
         (("read_file", "--inputs", "notes10.txt", "--into", "nowhere"), "no argument 'nowhere'"),
         (("read_file", "--inputs", "notes10.txt", "--set", "start"), "--set 'start'"),

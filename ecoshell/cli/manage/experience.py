@@ -6,14 +6,13 @@ import sys
 from contextlib import closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from ecoshell.budget import counted, nano_to_usd_text
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError
 from ecoshell.messages import visible, visible_line
-from ecoshell.paths import user_paths
+from ecoshell.paths import expanded, user_paths
 from ecoshell.planning.btp.experience import ATTEMPTS, USES, Attempt, Choice, Experienced, ExperienceStore, Kept, Use
 from ecoshell.planning.btp.interchange import from_lines, to_line
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, secret_variables
@@ -80,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
                 if args.file in (None, "-"):
                     sys.stdout.write(text)
                 else:
-                    file = Path(args.file).expanduser()
+                    file = expanded(args.file)
                     write_new(file, text, kept="The experience is kept.", mode=0o600)
                     uses = sum(isinstance(item, Use) for item in items)
                     print(f"{_counted(uses, len(items) - uses)} exported to {file}.", file=sys.stderr)
@@ -144,7 +143,7 @@ def _read(name: str) -> list[Experienced]:
         if name == "-":
             items = [*from_lines(sys.stdin.buffer, "standard input")]
         else:
-            with Path(name).expanduser().open("rb") as lines:
+            with expanded(name).open("rb") as lines:
                 items = [*from_lines(lines, name)]
     except OSError as failure:
         raise UsageError(

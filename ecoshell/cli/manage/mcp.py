@@ -8,7 +8,6 @@ import sys
 import time
 import webbrowser
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ecoshell.assembly import load_settings, server_of, tool_options
@@ -17,7 +16,7 @@ from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import Parser, add_actions
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import visible_line
-from ecoshell.paths import user_paths
+from ecoshell.paths import expanded, user_paths
 from ecoshell.secrecy import begin, masked
 from ecoshell.settings.edit import REMOVED, write_settings
 from ecoshell.tools import Caller, caller
@@ -162,7 +161,7 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
     entries: dict[str, Entry] = {}
     left_out: dict[str, str] = {}
     try:
-        read: Any = json.loads(sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8"))
+        read: Any = json.loads(sys.stdin.read() if file == "-" else expanded(file).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as failure:
         raise UsageError(f"{file} cannot be read: {failure}", fix="Give a JSON file, such as .mcp.json.") from failure
     tables = [cast("Entry", read).get(key) for key in ("mcpServers", "servers")] if isinstance(read, dict) else []

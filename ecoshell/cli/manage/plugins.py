@@ -157,10 +157,10 @@ def _new(name: str, folder: Path, *, as_json: bool) -> int:
         raise UsageError(f"A plugin cannot be called {name!r}.", fix="Give small letters, digits and _, such as words.")
     if name in (plugin.name for plugin in find_for(user_paths())):
         raise UsageError(f"There is a plugin {name} already.", fix="Give another name.")
-    if folder.exists():
-        raise UsageError(f"{folder} is there already.", fix="Name another folder after the plugin's name.")
     files = {folder / file.replace("NAME", name): text.replace("NAME", name) for file, text in _FILES.items()}
     try:
+        if folder.exists():
+            raise UsageError(f"{folder} is there already.", fix="Name another folder after the plugin's name.")
         for file, text in files.items():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")

@@ -132,8 +132,11 @@ def _inputs(patterns: Iterable[str], document: ToolDocument, into: str, given: M
     argument, by_path = takes_file[0], takes_file[0] in paths  # else it takes the file's text
     found: list[str] = []
     for pattern in patterns:
-        named_here = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - it may be absolute
-        files = [name for name in named_here if Path(name).is_file()]
+        try:
+            named_here = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - it may be absolute
+            files = [name for name in named_here if Path(name).is_file()]
+        except OSError as failure:  # as of a name that is too long
+            raise UsageError(f"{pattern!r} cannot be read: {failure.strerror}.", fix=_FIX_INPUTS) from failure
         if not files:
             raise UsageError(f"No file is called {pattern!r}, or is like it.", fix=_FIX_INPUTS)
         found += files

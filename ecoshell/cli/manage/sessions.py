@@ -4,13 +4,12 @@ import argparse
 import shutil
 import sys
 from contextlib import closing
-from pathlib import Path
 
 from ecoshell.assembly import open_store, undo_log
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError
-from ecoshell.paths import user_paths
+from ecoshell.paths import expanded, user_paths
 from ecoshell.sessions import SessionInfo, SessionStore
 from ecoshell.sessions.export import as_json, as_markdown, iso_time, write_new
 
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
                 if args.file is None:
                     sys.stdout.write(text)
                 else:
-                    file = Path(args.file).expanduser()
+                    file = expanded(args.file)
                     write_new(file, text)
                     print(f"Session {session} was exported to {file}.", file=sys.stderr)
             case "rename":
@@ -73,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 def _list(store: SessionStore, limit: int, *, as_json: bool) -> None:
     if limit < 1:
         raise UsageError(f"--limit {limit} lists nothing.", fix="Give a whole number, such as 20.")
-    sessions = store.list(limit)
+    sessions = store.list(min(limit, sys.maxsize))
     if as_json:
         print_json({"rows": [_record(session) for session in sessions]})
     elif not sessions:

@@ -1,9 +1,7 @@
 """What can be picked: a session to go on with, a model, a theme."""
 
-import os
 from collections.abc import Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import work
@@ -13,6 +11,7 @@ from textual.widgets import OptionList
 from ecoshell.budget import about, counted, plain
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.models import ModelRow, size
+from ecoshell.paths import expanded
 from ecoshell.tui.screens.picker import Aside, Picker, PickerColumn, PickerRow
 from ecoshell.tui.text import money, tokens
 from ecoshell.tui.themes import Broken, Look, ThemedApp
@@ -86,7 +85,7 @@ class SessionPicker(Picker["SessionRow"]):
                 asked = "Export into a new file (.md for people, .json for programs):"
                 name = await aside.ask(asked, f"{row.info.id}.md")
                 if name is not None and name.strip():
-                    file = Path(os.path.expanduser(name.strip()))  # noqa: ASYNC240, PTH111 - looks at no file
+                    file = expanded(name.strip())
                     await archive.export(row.info.id, file)
                     self.complain(f"Exported to {file}.")
             elif row.current:
