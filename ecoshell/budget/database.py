@@ -143,7 +143,7 @@ class Database:
             except OSError as error:
                 if error.errno in NO_ROOM:
                     raise _failure(self.path, sqlite3.SQLITE_FULL) from error
-                if not self.path.parent.is_dir():  # otherwise SQLite says why the file cannot be made
+                if isinstance(error, PermissionError) or not self.path.parent.is_dir():  # otherwise SQLite says why
                     raise _failure(self.path, sqlite3.SQLITE_READONLY) from error
             try:
                 return _connected(

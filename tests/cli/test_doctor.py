@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from command_play import Command
-from unprivileged import read_only_folder
+from unprivileged import closed, read_only_folder
 
+from ecoshell.assembly import open_store
 from ecoshell.cli.manage.doctor import checked
+from ecoshell.errors import StoreError
 from ecoshell.paths import Paths, user_paths
 
 KEY = "sk-doctor-0123456789"
@@ -67,6 +69,18 @@ def test_a_home_that_is_read_only_is_told_and_nothing_of_it_is_said_to_be_writab
         assert checks[f"{name} folder"].state == "wrong"
         assert f"Make {folder} a folder of yours" in checks[f"{name} folder"].fix
     assert checks["databases"].found == "none yet: the first chat makes ledger and sessions"
+
+
+def test_a_home_that_cannot_be_looked_into_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", partial(os.access, effective_ids=True))
+    for _ in checked(user_paths()):
+        pass
+    with read_only_folder() as folder, closed(folder):
+        checks = {one.name: one for one in checked(Paths.under(folder / "home"))}
+        with pytest.raises(StoreError, match="cannot be written"):
+            open_store(Paths.under(folder / "home"))
+    assert f"Make {folder} a folder of yours" in checks["data folder"].fix
+    assert checks["settings"].state == "wrong"
 
 
 def test_settings_and_databases_that_are_broken_are_told_in_words(command: Command) -> None:

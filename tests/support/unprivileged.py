@@ -27,6 +27,21 @@ def read_only_folder(*files: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def closed(folder: Path) -> Iterator[None]:
+    """While it lasts, whoever is nobody cannot even look into a folder."""
+    me = os.geteuid()
+    os.seteuid(os.getuid())
+    folder.chmod(0 if os.getuid() else 0o700)
+    os.seteuid(me)
+    try:
+        yield
+    finally:
+        os.seteuid(os.getuid())
+        folder.chmod(0o555)
+        os.seteuid(me)
+
+
+@contextmanager
 def _nobody() -> Iterator[None]:
     if os.geteuid() != 0:
         yield

@@ -110,7 +110,7 @@ def checked(paths: Paths) -> Iterator[Check]:
     for name in ("config", "data", "cache"):
         yield _folder(name, getattr(paths, name))
     known = ((paths.ledger_file, open_ledger), (paths.sessions_file, open_store))
-    stores = [opening for file, opening in known if file.exists()]
+    stores = [opening for file, opening in known if os.access(file, os.F_OK)]
     found = "ledger and sessions can be written" if stores else "none yet: the first chat makes ledger and sessions"
     try:
         for opening in stores:
@@ -180,7 +180,7 @@ def _models(settings: Settings | None, paths: Paths) -> Iterator[Check]:
 
 def _folder(name: str, folder: Path) -> Check:
     """Whether the folder, or the one it would be made in, can be written to, and how much room there is."""
-    there = next(one for one in (folder, *folder.parents) if one.exists())
+    there = next(one for one in (folder, *folder.parents) if os.access(one, os.F_OK))
     try:
         free = shutil.disk_usage(there).free
     except OSError as error:
