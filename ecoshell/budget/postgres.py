@@ -311,7 +311,8 @@ def require_address(text: str) -> str:
     if parts.password or "password=" in parts.query:
         fix = "Put the password into PGPASSWORD, ~/.pgpass or the system's keyring."
         raise UsageError("The address of the team's ledger must not carry a password.", fix=fix)
-    if parts.scheme not in ("postgresql", "postgres") or not (parts.netloc or parts.query):
+    names_it = "://" in text and (parts.netloc or parts.query or parts.path.strip("/"))
+    if parts.scheme not in ("postgresql", "postgres") or not names_it:
         raise UsageError("The address of the team's ledger must be one of PostgreSQL.", fix=example)
     return text
 

@@ -127,7 +127,9 @@ def test_an_address_a_password_or_a_database_that_is_wrong_is_told_and_the_passw
     assert "Correct [budget] ledger" in shell("budget", "show", ledger=f"{place}/nowhere", status=1)
     assert "ecoshell budget init" in shell("budget", "show", ledger=f"{place}/template1", status=1)
     assert "cannot be reached" in shell("budget", "show", ledger=team_ledger("postgres", 1), status=1)
-    for wrong in ("http://db/ledger", "postgresql://", "postgresql://ann:secret@db/ledger"):
+    monkeypatch.setenv("PGHOST", "/nowhere")  # else it is where the server of this machine may be
+    assert "the local socket cannot be reached" in shell("budget", "show", ledger="postgresql:///ledger", status=1)
+    for wrong in ("http://db/ledger", "postgresql://", "postgresql:ledger", "postgresql://ann:secret@db/ledger"):
         said = shell("budget", "show", ledger=wrong, status=2)
         assert "ECOSHELL_LEDGER" in said
         assert "secret" not in said
