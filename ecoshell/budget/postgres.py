@@ -124,7 +124,7 @@ class TeamServer:
         return tuple(
             CostRow(
                 key=row["key"],
-                spent_nano=int(row["spent"]),
+                spent_nano=None if row["spent"] is None else int(row["spent"]),
                 held_nano=int(row["held"]),
                 usage=Usage(*(int(row[name]) for name in _COUNTS)),
                 calls=int(row["calls"]),

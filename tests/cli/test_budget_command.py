@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -195,6 +196,19 @@ def test_a_ledger_of_a_newer_ecoshell_is_left_alone(
     )
     for action in ("init", "show"):
         assert "newer ecoshell" in shell("budget", action, ledger=owner, status=1)
+
+
+def test_who_has_made_no_call_at_a_known_price_has_spent_nobody_knows_what(
+    shell: Callable[..., str], team_ledger: Team
+) -> None:
+    shell("cost", ledger="")
+    with closing(Ledger(user_paths().ledger_file)) as alone:
+        alone.settle(alone.hold(replace(ASK, price=None)), Usage(80, 10))
+    ann = team_ledger()
+    shell("cost", "--import", ledger=ann)
+    (row,) = json.loads(shell("cost", "--by", "person", "--json", ledger=ann))["rows"]
+    assert (row["key"], row["spent_usd"], row["unpriced"]) == ("ann", None, 1)
+    assert "unknown" in shell("cost", "--by", "project", ledger=ann)
 
 
 def test_a_ledger_is_brought_into_the_teams_once_and_leases_of_dead_shells_are_ended(
