@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from ecoshell.budget import Account, Ask, Hold, Settlement, limit_reached
+from ecoshell.budget import SCOPES, Account, Ask, CapState, Hold, Settlement, limit_reached
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.messages import Usage
@@ -156,10 +156,17 @@ class Gate:
     async def require(self, account: Account, nano: int) -> None:
         """Raise LimitReached when a cap does not leave this much for a tool; nothing is reserved by asking."""
 
+        def tight() -> CapState | None:
+            caps = self.ledger.caps(account.session, account.turn)
+            return next((cap for cap in caps if cap.unit == "usd" and cap.over("") and nano > cap.left), None)
+
         async def look() -> None:
-            for cap in await asyncio.to_thread(self.ledger.caps, account.session, account.turn):
-                if cap.unit == "usd" and cap.over("") and nano > cap.left:
-                    raise limit_reached(cap, nano)
+            cap = await asyncio.to_thread(tight)
+            if cap is not None and cap.scope not in SCOPES:
+                await asyncio.to_thread(self.ledger.ask_anew)
+                cap = await asyncio.to_thread(tight)
+            if cap is not None:
+                raise limit_reached(cap, nano)
 
         await shared().fit(look)
 

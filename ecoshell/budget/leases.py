@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -289,7 +289,13 @@ class TeamLedger(Ledger):
     def _heard(self, lease: _Lease, granted: Granted) -> None:
         """Know what the server said of a lease and of the caps over it."""
         lease.single, lease.spent = granted.single, granted.spent
-        self._shares = {**(self._shares or {}), **{(share.scope, share.period): share for share in granted.shares}}
+        self._know(granted.shares, lease.model)
+
+    def _know(self, shares: Iterable[Share], model: str = "") -> None:
+        """Know the caps over calls of a model as the server has them now; those of other models stay."""
+        others = {f"model:{lease.model}" for lease in [*self._leases.values()]} - {f"model:{model}"}
+        kept = [share for share in (self._shares or {}).values() if share.scope in others]
+        self._shares = {(share.scope, share.period): share for share in (*kept, *shares)}
 
     def _open_lease(self, lease_id: str) -> _Lease | None:
         """A lease of this process's that has not ended."""
@@ -326,7 +332,7 @@ class TeamLedger(Ledger):
         if self._shares is None:
             self._shares = {}
             with suppress(StoreError):  # then as soon as the server is asked for a lease
-                self._shares = {(share.scope, share.period): share for share in self.server.shares(self.project)}
+                self._know(self.server.shares(self.project))
         own = [(lease, self.lease_cap(lease.id)) for lease in [*self._leases.values()]]
         models = {f"model:{lease.model}" for lease, _ in own}
         states: list[CapState] = []
@@ -336,6 +342,10 @@ class TeamLedger(Ledger):
             free = sum(cap.limit - cap.spent - cap.held for _, cap in mine)
             states.append(_state(share, spent=untold, held=-untold - free))
         return tuple(states)
+
+    def ask_anew(self) -> None:
+        with suppress(StoreError):  # then they are as they were
+            self._know(self.server.shares(self.project))
 
     def _refuse(self, lease: _Lease, refused: StoreError | bool | None, need: int, freed: int = 0) -> None:
         """Raise why a lease did not grow: the server is away, or the tightest of the caps over it, `freed` added."""

@@ -418,6 +418,9 @@ class Ledger(Database):
         """Those of a team; here there is none."""
         return ()
 
+    def ask_anew(self) -> None:
+        """Know what a team's caps are now, which may have been raised since the server was last asked."""
+
     def set_cap(self, session: str, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's with None; day and month are the user's, turn and session the session's."""
         if scope not in SCOPES:

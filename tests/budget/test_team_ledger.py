@@ -241,6 +241,21 @@ def test_what_a_model_has_left_limits_no_tool_and_no_other_model(
     assert fitting_output(ask(100, 50, account=other), ann.caps("s1", 1)) == 50
 
 
+def test_a_team_s_cap_that_was_raised_or_removed_has_room_for_a_tool_at_once(
+    shell: Shell, admin: TeamServer, ask: MakeAsk, account: Account
+) -> None:
+    admin.set_cap("everybody", "day", 100 * MILLION)
+    ann = shell()
+    ann.settle(ann.hold(ask(50, 50)), Usage(50, 50))
+    with pytest.raises(LimitReached, match="everybody day"):
+        asyncio.run(Gate(ann).require(account, NANO))
+    admin.set_cap("everybody", "day", 2 * NANO)
+    asyncio.run(Gate(ann).require(account, NANO))
+    admin.set_cap("everybody", "day", None)
+    asyncio.run(Gate(ann).require(account, 3 * NANO))
+    assert ann.caps("s1", 1) == ()
+
+
 def test_a_call_within_a_lease_asks_the_server_nothing(
     shell: Shell, admin: TeamServer, ask: MakeAsk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
