@@ -60,19 +60,24 @@ def test_a_server_needs_a_plain_name_and_one_way_to_it(shell, words):
 
 def test_the_servers_of_another_client_are_taken_over(shell, tmp_path):
     theirs = {
-        "files": {"command": "npx", "args": ["-y", "server"], "env": {"KEY": "${env:MY_KEY}"}, "disabled": True},
+        "files": {"command": "npx", "args": ["-y", "server", 8080], "env": {"KEY": "${env:MY_KEY}"}, "disabled": True},
         "odd name": {"type": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "Bearer x"}},
         "old": {"type": "sse", "url": "https://example.org/sse"},
         "asks": {"command": "run", "env": {"KEY": "${input:key}"}},
         "nothing": {},
+        "list": {"command": ["npx", "-y", "server"]},
     }
     file = tmp_path / ".mcp.json"
-    file.write_text(json.dumps({"mcpServers": theirs}))
+    file.write_text(json.dumps({"mcpServers": theirs}), encoding="utf-8-sig")
     told = json.loads(shell("mcp", "import", str(file), "--json")[0])
     assert told["imported"] == ["files", "odd-name"]
-    assert set(told["left_out"]) == {"old", "asks", "nothing"}
+    assert set(told["left_out"]) == {"old", "asks", "nothing", "list"}
     files, odd = rows(shell)
-    assert (files["command"], files["enabled"], odd["headers"]) == (["npx", "-y", "server"], False, ["Authorization"])
+    assert (files["command"], files["enabled"], odd["headers"]) == (
+        ["npx", "-y", "server", "8080"],
+        False,
+        ["Authorization"],
+    )
     assert "${MY_KEY}" in user_paths().settings_file.read_text()
     again = json.loads(shell("mcp", "import", str(file), "--json")[0])
     assert again["imported"] == []

@@ -161,7 +161,7 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
     entries: dict[str, Entry] = {}
     left_out: dict[str, str] = {}
     try:
-        read: Any = json.loads(sys.stdin.read() if file == "-" else expanded(file).read_text(encoding="utf-8"))
+        read: Any = json.loads(sys.stdin.read() if file == "-" else expanded(file).read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as failure:
         raise UsageError(f"{file} cannot be read: {failure}", fix="Give a JSON file, such as .mcp.json.") from failure
     tables = [cast("Entry", read).get(key) for key in ("mcpServers", "servers")] if isinstance(read, dict) else []
@@ -200,7 +200,11 @@ def _taken_over(found: Any) -> Entry:
         raise ValueError("it is reached by SSE, which the protocol has given up; it may have a newer address")
     if bool(address) == bool(given.get("command")):
         raise ValueError("it has neither a command nor an address")
+    if not isinstance(address or given["command"], str):
+        raise ValueError("its command or address is no text")
     entry: Entry = {"url": address} if address else {"command": given["command"], "args": given.get("args") or []}
+    if isinstance(entry.get("args"), list):  # others take numbers and switches for the texts that they are
+        entry["args"] = [json.dumps(one) if isinstance(one, (int, float)) else one for one in entry["args"]]
     entry |= {key: given[key] for key in ("env", "headers", "cwd") if given.get(key)}
     entry |= {"enabled": False} if given.get("disabled") is True else {}
     text = _OTHERS_VARIABLE.sub(r"${\1}", json.dumps(entry))
