@@ -254,6 +254,7 @@ class TestConfig:
         told = json.loads(shell("config", "set", f"{price}.input", "0.20", f"{price}.output", "0.80", "--json"))
         assert told == {"file": str(file), "keys": [f"{price}.input", f"{price}.output"], "hidden": {}}
         assert "agent.max_steps has its default again" in shell("config", "unset", "agent.max_steps")
+        assert "agent.max_step was not in the file" in shell("config", "unset", "agent.max_step")
         assert file.read_text().startswith("# mine\n[agent]\n\n[models")
 
     def test_a_setting_that_cannot_be_is_refused_and_nothing_is_written(self, shell: Shell) -> None:

@@ -86,6 +86,7 @@ def _write(changes: Changes, *, as_json: bool) -> int:
         for key, error in _unknown(settings):
             if key in changes:
                 raise SettingsError(f"{dotted(key)} {error.message}", kept="Nothing was written.", fix=error.fix)
+    before = Source(file, read_bytes(file)).origins()
     write_settings(file, changes)
     source = Source(file, read_bytes(file))
     source.add_environment(os.environ)
@@ -94,7 +95,8 @@ def _write(changes: Changes, *, as_json: bool) -> int:
         print_json({"file": str(file), "keys": [dotted(path) for path in changes], "hidden": hidden})
         return 0
     for path, typed in changes.items():
-        print(f"{dotted(path)} = {typed}" if typed is not None else f"{dotted(path)} has its default again")
+        said = "has its default again" if path in before else "was not in the file"
+        print(f"{dotted(path)} = {typed}" if typed is not None else f"{dotted(path)} {said}")
     for key, name in hidden.items():
         print(f"{name} is set and wins over the file for {key}.", file=sys.stderr)
     loaded, _ = read_settings(file, os.environ)
