@@ -9,6 +9,7 @@ import inspect
 import json
 import types
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
@@ -169,11 +170,25 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
         if parameter.default is inspect.Parameter.empty:
             required.append(name)
         elif parameter.default is not None:
-            properties[name]["default"] = parameter.default
+            properties[name] |= _default(parameter.default)
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
     return schema
+
+
+def _default(value: Any) -> dict[str, Any]:
+    """What a schema says of a default: its value as JSON has it, and nothing where JSON has none for it."""
+    try:
+        json.dumps(value, allow_nan=False)
+        return {"default": value}
+    except (TypeError, ValueError):  # a path, a date, a member of an enumeration
+        from pydantic_core import to_jsonable_python
+    with suppress(ValueError):
+        plain = to_jsonable_python(value)
+        json.dumps(plain, allow_nan=False)
+        return {"default": plain}
+    return {}
 
 
 def split_annotation(annotation: Any) -> tuple[Any, str]:

@@ -1,10 +1,14 @@
 import asyncio
 import contextlib
+import json
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -32,6 +36,10 @@ def greet(
     This second paragraph is for people, not for models.
     """
     return f"{tone} {name} {times} {tags}"
+
+
+class Tone(Enum):
+    WARM = "warm"
 
 
 def tool_of(function: Callable[..., Any], **options: Any) -> FunctionTool:
@@ -95,6 +103,28 @@ def test_a_function_whose_arguments_have_no_names_is_no_tool():
 
     with pytest.raises(TypeError, match="by name"):
         _ = tool_of(gather).document
+
+
+@pytest.mark.parametrize(
+    ("default", "told"),
+    [
+        (Path("notes"), {"default": "notes"}),
+        (date(2026, 5, 1), {"default": "2026-05-01"}),
+        (Tone.WARM, {"default": "warm"}),
+        ({1}, {"default": [1]}),
+        (float("nan"), {}),
+        (b"\xff", {}),
+        (object(), {}),
+    ],
+)
+async def test_a_default_is_told_as_json_has_it_and_stays_what_it_is(default: Any, told: dict[str, Any]):
+    def own(value: object = default) -> str:
+        return str(value is default)
+
+    schema = parameters_of(own)["properties"]["value"]
+    assert {key: one for key, one in schema.items() if key == "default"} == told
+    assert json.dumps(schema, allow_nan=False)
+    assert (await observation_of(own)).text == "True"
 
 
 def test_documents_are_made_without_pydantic():
