@@ -127,7 +127,7 @@ class GitTools:
 
     async def _git(self, *words: str) -> Observation:
         finished = await run_process(
-            ["git", *words],
+            ["git", "-c", "core.quotePath=false", *words],
             folder=self._workspace.root,
             environment=safe_environment(environ, self._options.keep_variables | _AUTHOR) | ENVIRONMENT,
             seconds=self._options.command_seconds,

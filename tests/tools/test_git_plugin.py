@@ -57,6 +57,13 @@ async def test_what_has_changed_is_told(repository: Path) -> None:
     assert (await run(repository, "git_diff", path="sub")).text == "There is nothing to show."
 
 
+async def test_names_are_told_as_they_are(repository: Path) -> None:
+    (repository / "café.txt").write_text("one\n")
+    assert "?? café.txt" in (await run(repository, "git_status")).text
+    assert "create mode 100644 café.txt" in (await run(repository, "git_commit", message="é", paths=["café.txt"])).text
+    assert "+++ b/café.txt" in (await run(repository, "git_show")).text
+
+
 async def test_the_past_is_told(repository: Path) -> None:
     (repository / "a.txt").write_text("one\nTWO\n")
     git(repository, "commit", "-am", "The second one")
