@@ -65,9 +65,8 @@ class GitTools:
 
     async def git_show(self, revision: Revision = "HEAD", path: Where = ".") -> Observation:
         """Show one commit: its message, and what it changed as a diff."""
-        return await self._read(
-            "show", *_PLAIN, "--stat", "--patch", *_revision(f"{revision}^0"), "--", self._within(path)
-        )
+        one = _revision(f"{revision.strip() or 'HEAD'}^0")
+        return await self._read("show", *_PLAIN, "--stat", "--patch", *one, "--", self._within(path))
 
     async def git_blame(
         self,

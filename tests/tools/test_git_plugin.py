@@ -73,6 +73,7 @@ async def test_the_past_is_told(repository: Path) -> None:
     shown = (await run(repository, "git_show", revision="HEAD~1")).text
     assert "The first one" in shown
     assert "+two" in shown
+    assert "+TWO" in (await run(repository, "git_show", revision=" ")).text
     blamed = (await run(repository, "git_blame", path="a.txt", first=2)).text
     assert "2) TWO" in blamed
     assert "one" not in blamed
