@@ -95,8 +95,8 @@ class GitTools:
                 counts.add((await git(self._workspace.root, *words, seconds=_SECONDS) or "").count("\0"))
             if len(counts) > 1:
                 raise ToolError("More is staged than lies in the workspace: give `paths`, the files to commit.")
-        if named:
-            added = await self._git("--literal-pathspecs", "add", "--", *named)
+        if there := self._there(named):  # what is gone, `commit` takes as gone
+            added = await self._git("--literal-pathspecs", "add", "--", *there)
             if not added.ok:
                 return added
         only = ("--", *named) if named else ()
@@ -105,6 +105,10 @@ class GitTools:
     def _within(self, path: str) -> str:
         """A path inside the workspace, as git takes it there; raises ToolError for any other."""
         return self._workspace.name(self._workspace.resolve(path))
+
+    def _there(self, names: Iterable[str]) -> list[str]:
+        """Those of the names under which there is something, be it a link that leads nowhere."""
+        return [name for name in names if os.path.lexists(self._workspace.root / name)]
 
     async def _read(self, command: str, *arguments: str) -> Observation:
         """What a command says that only reads; raises ToolError where the repository could have it run something."""

@@ -101,6 +101,17 @@ async def test_a_commit_takes_the_files_named_and_no_others(repository: Path) ->
     assert git(repository, "status", "--short") == " M a.txt\nA  other.txt\n"
 
 
+async def test_what_is_gone_or_was_renamed_is_committed_by_its_name(repository: Path) -> None:
+    git(repository, "mv", "a.txt", "new.txt")
+    assert (await run(repository, "git_commit", message="Renamed", paths=["a.txt", "new.txt"])).ok
+    git(repository, "rm", "-r", "sub")
+    assert (await run(repository, "git_commit", message="Removed", paths=["sub"])).ok
+    (repository / "new.txt").unlink()
+    assert (await run(repository, "git_commit", message="Gone", paths=["new.txt"])).ok
+    assert git(repository, "status", "--short") == git(repository, "ls-files") == ""
+    assert "did not match" in (await run(repository, "git_commit", message="None", paths=["never"])).text
+
+
 def test_only_the_commit_has_to_be_approved(repository: Path) -> None:
     assert all(tool(repository, name).effects == {"read"} for name in READING)
     assert tool(repository, "git_commit").effects == {"read", "write", "execute"}
