@@ -86,7 +86,7 @@ class GitTools:
         """Commit files, or what is staged, to the git repository; hooks of the repository run."""
         if not message.strip():
             raise ToolError("The commit message is empty.")
-        named = [self._within(path) for path in paths]
+        named = [self._itself(path) for path in paths]
         await self._require_own()
         if not named:
             counts: set[int] = set()
@@ -105,6 +105,13 @@ class GitTools:
     def _within(self, path: str) -> str:
         """A path inside the workspace, as git takes it there; raises ToolError for any other."""
         return self._workspace.name(self._workspace.resolve(path))
+
+    def _itself(self, path: str) -> str:
+        """The same, of a link its own path and not that of what it leads to, which must lie inside as well."""
+        name, given = self._within(path), self._workspace.root / path
+        if not given.is_symlink():
+            return name
+        return self._workspace.name(self._workspace.resolve(str(given.parent)) / given.name)
 
     def _there(self, names: Iterable[str]) -> list[str]:
         """Those of the names under which there is something, be it a link that leads nowhere."""

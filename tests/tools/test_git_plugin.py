@@ -101,6 +101,15 @@ async def test_a_commit_takes_the_files_named_and_no_others(repository: Path) ->
     assert git(repository, "status", "--short") == " M a.txt\nA  other.txt\n"
 
 
+async def test_a_link_is_committed_and_not_what_it_leads_to(repository: Path) -> None:
+    (repository / "sub" / "link").symlink_to("../a.txt")
+    (repository / "a.txt").write_text("changed\n")
+    (repository / "away").symlink_to("/etc/hostname")
+    assert (await run(repository, "git_commit", message="A link", paths=["sub/link"])).ok
+    assert git(repository, "show", "--format=", "--name-only") == "sub/link\n"
+    assert "outside the workspace" in (await run(repository, "git_commit", message="Away", paths=["away"])).text
+
+
 async def test_what_is_gone_or_was_renamed_is_committed_by_its_name(repository: Path) -> None:
     git(repository, "mv", "a.txt", "new.txt")
     assert (await run(repository, "git_commit", message="Renamed", paths=["a.txt", "new.txt"])).ok
