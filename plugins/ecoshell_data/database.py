@@ -82,8 +82,12 @@ def described(workspace: Workspace, path: str, characters: int) -> Observation:
             f"{path} is {base.kind}, with these tables:" if base.tables else f"{path} is {base.kind} without tables."
         ]
         for table in base.tables:
-            count = base.rows_of(table)
-            base.load(table, _SAMPLE)
+            try:
+                count = base.rows_of(table)
+                base.load(table, _SAMPLE)
+            except sqlite3.OperationalError as error:
+                parts.append(f"Table {table.name} cannot be read: {error}.")
+                continue
             columns = "\n".join(f"  {visible_line(name)}  {kind[:_TYPE]}" for name, kind in table.columns)
             head = f"Table {table.name}: {count} rows\n{columns}"
             first = base.result(f"SELECT * FROM {table.reference} LIMIT {_SAMPLE}") if count else None
@@ -165,10 +169,10 @@ class _Base:
             reference = f"{_quoted(schema)}.{_quoted(table)}"
             written = table if self._is_word(table) else _quoted(table)
             shown = f"{schema}.{written}" if self._is_taken(table) else written
-            columns = [
-                (column, kind or "?")
-                for _, column, kind, *_ in source.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
-            ]
+            columns: list[tuple[str, str]] = []
+            with suppress(sqlite3.OperationalError):  # as of a view of what is gone: told where it is loaded
+                found = source.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
+                columns = [(column, kind or "?") for _, column, kind, *_ in found]
             self.tables.append(_Table(table, shown, reference, columns, source))
         for table in self.tables:
             self._taken.add(table.plain.casefold())
@@ -177,6 +181,7 @@ class _Base:
         """Copy a table of an SQLite database, or its first rows; nothing is to be done for any other."""
         if table.source is None:
             return
+        table.source.execute(f"SELECT * FROM {_quoted(table.plain)} LIMIT 0")  # says why it cannot be read
         names = [_quoted(name) for name, _ in table.columns]
         taken = f"(SELECT {', '.join(names)} FROM {_quoted(table.plain)} LIMIT {most})"
         found = ", ".join(f"group_concat(DISTINCT typeof({name}))" for name in names)

@@ -254,6 +254,26 @@ async def test_a_database_that_is_being_written_is_not_read_by_half(run: Run, fo
     assert await ask(run, "SELECT count(*) AS n FROM t", "live.db") == "n\n0"
 
 
+async def test_a_table_that_cannot_be_read_keeps_nobody_from_the_others(run: Run, folder: Path) -> None:
+    with sqlite3.connect(folder / "odd.db") as odd:
+        odd.execute("CREATE TABLE good (n)")
+        odd.execute("INSERT INTO good VALUES (7)")
+        odd.execute("CREATE VIEW lost AS SELECT * FROM gone")
+        odd.execute("CREATE VIEW wrong AS SELECT json_extract('{', '$') AS x FROM good")
+        odd.execute("PRAGMA writable_schema = ON")
+        sql = "CREATE VIRTUAL TABLE map USING far"
+        odd.execute("INSERT INTO sqlite_schema VALUES ('table', 'map', 'map', 0, ?)", [sql])
+    odd.close()
+    told = (await run("data_describe", path="odd.db")).text
+    assert "Table good: 1 rows" in told
+    assert "lost cannot be read: no such table: main.gone." in told
+    assert "map cannot be read: no such module: far." in told
+    assert "Table wrong cannot be read: " in told  # only where its rows are looked at
+    assert (await run("data_query", query="SELECT n FROM good", paths=["odd.db"])).text == "n\n7"
+    lost = await run("data_query", query="SELECT * FROM lost", paths=["odd.db"])
+    assert (lost.ok, lost.text) == (False, "odd.db cannot be read as SQLite: no such table: main.gone.")
+
+
 async def test_names_that_are_hard_to_write_are_told_and_found(run: Run, folder: Path) -> None:
     for name in ("order.csv", "2026 costs (new).csv", "main.csv", "it's;DROP.csv", 'a"b.csv'):
         (folder / name).write_text("a\n1\n")
