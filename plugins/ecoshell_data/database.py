@@ -101,22 +101,12 @@ def asked(workspace: Workspace, query: str, paths: Sequence[str]) -> Found:
     if not paths:
         raise ToolError("Name the files to ask in `paths`.")
     with _opened(workspace, paths) as base:
-        import duckdb
-
-        try:
-            named = base.checked(query)
-            for table in base.tables:
-                if table.plain.casefold() in named:
-                    base.load(table)
-            base.lock()
-            return base.result(query.strip().rstrip(";"))
-        except duckdb.OutOfMemoryException as error:
-            raise MemoryError from error
-        except duckdb.PermissionException as error:
-            why = "The query may use the tables of the files in `paths`, and no other file or address."
-            raise ToolError(f"{why} {base.outline()}") from error
-        except duckdb.Error as error:
-            raise ToolError(f"{_first(error)} {base.outline()}") from error
+        named = base.checked(query)
+        for table in base.tables:
+            if table.plain.casefold() in named:
+                base.load(table)
+        base.lock()
+        return base.result(query.strip().rstrip(";"))
 
 
 @dataclass(slots=True)
@@ -287,7 +277,7 @@ class _Base:
 
 @contextmanager
 def _opened(workspace: Workspace, paths: Sequence[str]) -> Generator[_Base]:
-    """The files as a database; raises ToolError."""
+    """The files as a database; what DuckDB raises within the block becomes a ToolError, or MemoryError."""
     import duckdb  # heavy
 
     with ExitStack() as stack, closing(duckdb.connect(":memory:", config=_CONFIG)) as connection:
@@ -299,7 +289,15 @@ def _opened(workspace: Workspace, paths: Sequence[str]) -> Generator[_Base]:
                 base.add_sqlite(stack.enter_context(_sqlite(file, name, workspace)), name)
             else:
                 base.add(file, name, head)
-        yield base
+        try:
+            yield base
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryError from error
+        except duckdb.PermissionException as error:
+            why = "The query may use the tables of the files in `paths`, and no other file or address."
+            raise ToolError(f"{why} {base.outline()}") from error
+        except duckdb.Error as error:
+            raise ToolError(f"{_first(error)} {base.outline()}") from error
 
 
 @contextmanager

@@ -254,6 +254,14 @@ async def test_a_database_that_is_being_written_is_not_read_by_half(run: Run, fo
     assert await ask(run, "SELECT count(*) AS n FROM t", "live.db") == "n\n0"
 
 
+async def test_a_file_that_ends_in_other_rows_than_it_begins_with_is_told_in_a_sentence(run: Run, folder: Path) -> None:
+    (folder / "long.csv").write_text("a,b\n" + "1,2\n" * 30_000 + "x,y,z\n")
+    told = await run("data_describe", path="long.csv")
+    assert not told.ok
+    assert told.text.startswith("Invalid Input Error: CSV Error on Line: 30002 Original Line: x,y,z Expected Number")
+    assert told.text.endswith("There is: long (a BIGINT, b BIGINT).")
+
+
 async def test_a_table_that_cannot_be_read_keeps_nobody_from_the_others(run: Run, folder: Path) -> None:
     with sqlite3.connect(folder / "odd.db") as odd:
         odd.execute("CREATE TABLE good (n)")
