@@ -358,7 +358,7 @@ def _table(found: Found, characters: int) -> list[str]:
 
 def is_number(kind: str) -> bool:
     """Whether a type of DuckDB is one of numbers."""
-    return kind.partition("(")[0].removeprefix("U") in _NUMBERS
+    return not kind.endswith("]") and kind.partition("(")[0].removeprefix("U") in _NUMBERS
 
 
 _NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL"})

@@ -3,6 +3,7 @@
 import io
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
 from typing import Any
@@ -19,6 +20,7 @@ _WIDTH, _HEIGHT = 60, 15
 _MARKS = (None, "o", "x", "+", "*")
 """What tells columns of numbers apart that are drawn at once."""
 _DATES = ("DATE", "TIMESTAMP")
+_YEARS = range(1000, 9000)
 
 
 def drawn(kind: str, found: Found) -> tuple[str, int]:
@@ -85,8 +87,8 @@ def _across(found: Found) -> Sequence[float | datetime | None]:
     first = [row[0] for row in found.rows]
     if is_number(found.types[0]):
         return [_float(value) for value in first]
-    if found.types[0].startswith(_DATES):
-        return [None if value is None else datetime.fromisoformat(value).replace(tzinfo=None) for value in first]
+    if found.types[0].startswith(_DATES) and not found.types[0].endswith("]"):
+        return [_date(value) for value in first]
     return [float(number) for number in range(1, len(first) + 1)]
 
 
@@ -112,6 +114,14 @@ def _float(value: str | None) -> float | None:
     """A number that can be drawn."""
     number = math.nan if value is None else float(value)
     return number if math.isfinite(number) else None
+
+
+def _date(value: str | None) -> datetime | None:
+    """A date that can be drawn: not infinity, nor what stands for it at an end of the calendar, such as 9999-12-31."""
+    with suppress(ValueError):
+        date = datetime.fromisoformat(value or "").replace(tzinfo=None)
+        return date if date.year in _YEARS else None
+    return None
 
 
 def _tick(value: float | datetime, _: object) -> str:

@@ -371,6 +371,10 @@ async def test_what_is_drawn_is_bounded_and_says_what_is_left_out(run: Run) -> N
         "SELECT 'x' AS a, 'inf'::DOUBLE AS b",
         "SELECT DATE '2026-01-01' AS a, 1 AS b UNION ALL SELECT NULL, NULL",
         "SELECT now() AS a, 1.5 AS b",
+        "SELECT DATE '0044-03-15 (BC)' AS a, 1 AS b UNION ALL SELECT 'infinity'::DATE, 2",
+        "SELECT DATE '2026-01-01' AS a, 1 AS b UNION ALL SELECT DATE '9999-12-31', 2",
+        "SELECT DATE '9999-12-31' AS a, 1 AS b",
+        "SELECT [DATE '2026-01-01'] AS a, 1 AS b, [1.5] AS c",
         "SELECT repeat('$\\frac', 99) AS a, 1 AS b",
     ],
 )
