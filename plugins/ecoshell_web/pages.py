@@ -1,6 +1,7 @@
 """Takes pages of HTML apart; works in a worker process, as anybody may have written them."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -28,10 +29,12 @@ def extracted(html: str, address: str, part: str, selector: str, characters: int
     for one in [*page.iter(*_UNSEEN)]:
         one.drop_tree()
     places = _chosen(page, selector) if selector.strip() else [page]
-    base = next(iter(page.xpath("//base/@href")), "")
+    base = address
+    with suppress(ValueError):  # brackets that are no IPv6 address
+        base = urljoin(address, next(iter(page.xpath("//base/@href")), ""))
     kinds: dict[str, Callable[[Any], Iterable[str]]] = {
         "text": lambda place: [_text(place)],
-        "links": lambda place: _links(place, urljoin(address, base)),
+        "links": lambda place: _links(place, base),
         "tables": _tables,
         "headings": _headings,
     }
@@ -45,7 +48,7 @@ def _chosen(page: Any, selector: str) -> list[Any]:
 
     try:
         chosen: list[Any] = page.cssselect(selector)
-    except SelectorError as error:
+    except (SelectorError, import_module("lxml.etree").XPathError) as error:  # of a namespace that the page has not
         raise ToolError(f"{visible_line(selector)[:80]} is not a CSS selector: {visible_line(str(error))}.") from error
     known = {*chosen}
     return [one for one in chosen if not any(above in known for above in one.iterancestors())]

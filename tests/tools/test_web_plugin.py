@@ -242,11 +242,17 @@ async def test_parts_of_a_page_are_extracted(run: Run, site: Site) -> None:
         ({"part": "tables", "selector": "nav"}, "has no tables within nav"),
         ({"part": "text", "selector": "p >"}, "p > is not a CSS selector"),
         ({"part": "text", "selector": "p::first-line"}, "is not a CSS selector"),
+        ({"part": "text", "selector": "svg|a"}, "svg|a is not a CSS selector: Undefined namespace prefix."),
     ],
 )
 async def test_what_cannot_be_extracted_is_told(arguments: dict[str, str], words: str, run: Run, site: Site) -> None:
     seen = await run("web_extract", url=f"{site.address}/page", **arguments)
     assert (seen.ok, words in seen.text) == (False, True), seen.text
+
+
+async def test_a_base_that_is_no_address_is_left_out(run: Run, site: Site) -> None:
+    url = site.answer("/odd", '<base href="http://["><a href="/x">x</a>')
+    assert (await run("web_extract", url=url, part="links")).text == f"x: {site.address}/x"
 
 
 async def test_only_html_has_parts(run: Run, site: Site) -> None:
