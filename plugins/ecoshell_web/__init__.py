@@ -85,10 +85,11 @@ class WebTools:
         found = await in_thread(
             lambda: in_worker(pages.extracted, page.text, page.address, part, selector, most, seconds=seconds)
         )
+        rest = f"[truncated: only {self._options.fetch_bytes} bytes were fetched]" if page.cut else ""
         if not found:
             within = f" within {selector}" if selector else ""
-            raise ToolError(f"{page.address} has no {part}{within}; web_fetch shows what it says.")
-        return found
+            raise ToolError(f"{page.address} has no {part}{within}; web_fetch shows what it says. {rest}".rstrip())
+        return replace(found, text=f"{found.text}\n{rest}", truncated=True) if rest else found
 
     async def _page(self, url: str) -> Page:
         page = await self._web.page(url)

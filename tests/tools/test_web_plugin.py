@@ -273,6 +273,14 @@ async def test_what_is_extracted_is_bounded(part: str, run: Run, site: Site) -> 
         assert (seen.truncated, count in seen.text) == (True, True), seen.text[-200:]
 
 
+async def test_what_is_extracted_of_a_page_too_large_to_be_fetched_whole_says_so(run: Run, site: Site) -> None:
+    url = site.answer("/large", "<h1>Begin</h1>" + "x" * 2_000_000 + "<h2>End</h2>")
+    rest = "[truncated: only 2000000 bytes were fetched]"
+    seen = await run("web_extract", url=url, part="headings")
+    assert (seen.text, seen.truncated) == (f"# Begin\n{rest}", True)
+    assert (await run("web_extract", url=url, part="links")).text.endswith(rest)
+
+
 async def test_a_page_that_is_nested_without_end_costs_an_error_at_most(run: Run, site: Site) -> None:
     url = site.answer("/deep", "<div>" * 100_000 + "<a href='/x'>deep</a>")
     for part in ("text", "links"):
