@@ -211,13 +211,14 @@ def find_for(paths: "Paths") -> list[Plugin]:
     """
     import tomllib
 
-    texts = {key: os.environ.get(f"ECOSHELL_PLUGINS_{key.upper()}", "").strip() for key in ("enabled", "disabled")}
-    told = "".join(f"{key} = {text}\n" for key, text in texts.items() if text)
-    both: dict[str, Any] = {}
-    with suppress(OSError, ValueError, RecursionError):
-        file = paths.settings_file
-        tables = tomllib.loads(file.read_text(encoding="utf-8-sig")) if file.is_file() else {}
-        both = {**tables.get("plugins", {}), **tomllib.loads(told)}
+    given = {name.replace("__", "_"): text.strip() for name, text in os.environ.items() if name.startswith("ECOSHELL_")}
+    file, both = paths.settings_file, dict[str, Any]()
+    with suppress(OSError, ValueError, TypeError, RecursionError):  # also of a table that is none
+        both |= tomllib.loads(file.read_text(encoding="utf-8-sig")).get("plugins", {}) if file.is_file() else {}
+    for key in ("enabled", "disabled"):
+        with suppress(ValueError, RecursionError):
+            if text := given.get(f"ECOSHELL_PLUGINS_{key.upper()}"):
+                both |= tomllib.loads(f"{key} = {text}\n")
     named: dict[str, list[Any]] = {key: value for key, value in both.items() if isinstance(value, list)}
     own: dict[str, dict[str, Any]] = {key: value for key, value in both.items() if isinstance(value, dict)}
     enabled, disabled = named.get("enabled", ()), named.get("disabled", ())

@@ -328,6 +328,35 @@ def test_a_plugin_that_is_switched_off_is_not_even_loaded(command: Command, tmp_
     assert not (tmp_path / "mark").exists()
 
 
+@pytest.mark.parametrize(
+    ("file", "variables"),
+    [
+        ("", {"ECOSHELL_PLUGINS__DISABLED": '["loud_own"]'}),
+        ('[plugins]\ndisabled = ["still_own"]\n', {"ECOSHELL_PLUGINS_ENABLED": "git"}),
+    ],
+)
+def test_what_switches_a_plugin_off_holds_in_each_spelling_and_beside_what_is_wrong(
+    file: str, variables: dict[str, str], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "still_own" if file else "loud_own"
+    own(tmp_path, f"{name}.py", f"open({str(tmp_path / 'mark')!r}, 'w')")
+    settings(tmp_path, file)
+    for variable, text in variables.items():
+        monkeypatch.setenv(variable, text)
+    assert command("--help").returncode == 0
+    assert name in command("plugins").stdout
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("line", ['plugins = ["git"]', "plugins = 5", "[[plugins]]"])
+def test_settings_of_plugins_that_are_no_table_keep_nobody_from_the_help(
+    line: str, command: Command, tmp_path: Path
+) -> None:
+    settings(tmp_path, line)
+    assert command("--help").returncode == command("plugins").returncode == 0
+    assert "plugins" in command("config", "check").stderr
+
+
 def test_tools_that_come_with_ecoshell_are_there_once_the_settings_name_their_plugin(
     command: Command, tmp_path: Path
 ) -> None:
