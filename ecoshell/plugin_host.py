@@ -378,7 +378,10 @@ async def _blamed_command(plugin: str, command: "SlashCommand[Shell]", shell: "S
     from ecoshell.agent.commands import Printed
 
     with blaming(plugin):
-        printed = await command.run(shell, argument)
+        try:
+            printed = await command.run(shell, argument)
+        except SystemExit as ended:  # as argparse does where it cannot read what was typed
+            raise RuntimeError("it tried to end the program") from ended
         if not isinstance(cast("object", printed), Printed):
             raise TypeError(f"/{command.name} gave {type(printed).__name__} in the place of Printed")
         return printed

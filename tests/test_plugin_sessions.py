@@ -61,6 +61,8 @@ def prices():
 async def shout(shell, argument):
     if not argument:
         raise LookupError("nothing to shout")
+    if argument == "leave":
+        raise SystemExit(2)
     return Printed(argument.upper())
 
 @hookimpl
@@ -268,6 +270,8 @@ async def test_slash_commands_of_a_plugin_run_are_offered_and_fail_under_its_nam
         assert [one.text for one in shell.complete("/sho")] == ["/shout"]
         with pytest.raises(EcoshellError, match="The plugin fifth_own failed: LookupError: nothing to shout"):
             await shell.command("/shout")
+        with pytest.raises(EcoshellError, match="The plugin fifth_own failed: RuntimeError: it tried to end"):
+            await shell.command("/shout leave")
     finally:
         await shell.aclose()
 
