@@ -266,7 +266,7 @@ class Agent:
         options = options or Options()
         self._owned = None if model is None or isinstance(model, str) else model
         name = self._owned.traits.name if self._owned else model if isinstance(model, str) else options.model
-        self._options = replace(options, model=name, budget=cap or options.budget)
+        self._options = replace(options, model=name, budget=options.budget if cap is None else cap)
         if self._options.budget is not None:
             parse_amount(self._options.budget)
         self._tools = tools

@@ -180,6 +180,11 @@ async def test_no_call_passes_the_cap_and_reaching_it_is_an_error_of_its_own(tmp
     assert not model.closed
 
 
+def test_an_empty_text_is_no_cap_and_not_none_either(tmp_path: Path):
+    with pytest.raises(UsageError):
+        Agent("script:x", cap="", home=tmp_path)
+
+
 async def test_a_model_of_ones_own_is_asked_as_any_other_and_left_open(tmp_path: Path):
     model = OwnModel(Reply("", (Call("finish", {"answer": "Twelve."}),), Usage(100, 5)))
     async with Agent(model, tools=[stock], home=tmp_path) as agent:
