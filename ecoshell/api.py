@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Generic, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from ecoshell import errors
 from ecoshell.budget import CapState, Scope, nano_to_usd_text, parse_amount
@@ -361,7 +361,10 @@ class Agent:
         for wanted in self._tools:
             if isinstance(wanted, str):
                 names = fnmatch.filter(built_in, wanted)
-                chosen += [built_in[name] for name in names] or [tool_named(wanted, [*built_in.values()])]
-            else:
+                found = [built_in[name] for name in names] or [tool_named(wanted, [*built_in.values()])]
+                chosen += [one for one in found if one not in chosen]
+            elif isinstance(cast("object", wanted), Tool):
                 chosen.append(wanted)
+            else:
+                raise UsageError(f"{wanted!r:.80} is no tool.", fix="Mark a function with @ecoshell.tool.")
         return chosen

@@ -134,7 +134,8 @@ def test_a_price_of_a_tool_is_in_dollars():
 
 async def test_all_built_in_tools_are_there_unless_others_are_named(script: Script, tmp_path: Path):
     offered: dict[str, tuple[str, ...]] = {}
-    for name, tools in {"all": ("*",), "some": ("read_*", stock), "none": ()}.items():
+    some = ("read_*", "read_file", stock)  # what is named twice is there once
+    for name, tools in {"all": ("*",), "some": some, "none": ()}.items():
         async with Agent(script({"text": "Hello."}), tools=tools, home=tmp_path) as agent:
             async for event in agent.stream("Hello?"):
                 if isinstance(event, ToolsOffered):
@@ -143,6 +144,9 @@ async def test_all_built_in_tools_are_there_unless_others_are_named(script: Scri
     assert (offered["some"], offered["none"]) == (("read_file", "stock"), ())
     with pytest.raises(UsageError, match=r"no tool called 'red_file'.*read_file"):
         async with Agent(script(), tools=["red_file"], home=tmp_path):
+            pass
+    with pytest.raises(UsageError, match=r"is no tool.*@ecoshell.tool"):
+        async with Agent(script(), tools=[script], home=tmp_path):  # pyright: ignore[reportArgumentType]
             pass
 
 
