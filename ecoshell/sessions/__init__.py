@@ -182,7 +182,7 @@ class SessionStore(Database):
             rows = db.execute(
                 """SELECT * FROM sessions WHERE EXISTS (SELECT 1 FROM events WHERE session = id)
                 ORDER BY updated DESC, id LIMIT ?""",
-                (limit,),
+                (min(limit, _LAST),),
             ).fetchall()
         return tuple(SessionInfo(**dict(row)) for row in rows)
 

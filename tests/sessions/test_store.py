@@ -103,6 +103,7 @@ def test_the_last_used_session_is_listed_first_and_empty_ones_not_at_all(path: P
     store.append(first, [asked("one")])
     assert [session.id for session in store.list()] == [first, second]
     assert [session.id for session in store.list(limit=1)] == [first]
+    assert len(store.list(limit=10**20)) == 2  # and the file is not said to be damaged
     store.close()
 
 
