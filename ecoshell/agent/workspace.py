@@ -42,7 +42,7 @@ _FILES = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _MENTION = re.compile(r"(?<![\w@/.+-])@(?:\"(?P<quoted>[^\"\n]+)\"|(?P<plain>[^\s\"'`@<>()\[\]{},;|&$*?!#]+))")
-_TRAILING = ".:"
+_TRAILING = ".:…”’»"
 """Signs that end a sentence more often than a name."""
 _FILE_ENDINGS = (
     "bash c cc cfg conf cpp cs css csv diff env go h hpp htm html ini ipynb java jpg jpeg js json jsonl jsx kt lock "

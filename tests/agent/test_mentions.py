@@ -36,6 +36,8 @@ def names(found):
         ("what is in @docs/?", "docs/"),
         ("what is in @docs", "docs/"),
         ("read @docs/a.md, please", "docs/a.md"),
+        ("read “@notes.txt”", "notes.txt"),
+        ("read @notes.txt…", "notes.txt"),
     ],
 )
 def test_what_is_mentioned_is_attached_by_its_name(workspace, question, name):
