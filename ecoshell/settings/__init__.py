@@ -27,6 +27,8 @@ from ecoshell.settings.schema import NAMED, Settings, general, kind_of, values
 KeyPath = tuple[str, ...]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_CLOSES = re.compile(r"""]|\"{3}|'{3}""")
+"""What the last line has of a value over several lines."""
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
@@ -39,6 +41,8 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     statement: list[str] = []
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
         statement.append(line)
+        if len(statement) > 1 and not _CLOSES.search(line):
+            continue
         try:
             parsed = tomllib.loads("\n".join(statement))
         except tomllib.TOMLDecodeError:
