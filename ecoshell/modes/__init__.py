@@ -275,7 +275,8 @@ def tell_if_cut(reply: Reply, emit: Emit) -> None:
         emit(Notice("The reply was cut at its longest: [agent] max_output_tokens, or a cap, allows no more."))
 
 
-_ANSWER = re.compile(r"^\W*answer\W*:\W*", re.IGNORECASE)
+_ANSWER = re.compile(r"^\W*answer\W*:(?:[*_`]+(?=\s))?\s*", re.IGNORECASE)
+"""What stands before an answer, with the signs that set off the word and none of the answer's own."""
 
 
 async def ask_for_draft(

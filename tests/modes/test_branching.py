@@ -63,6 +63,12 @@ async def test_an_answer_in_the_place_of_a_plan_is_a_thought(text):
     assert await drafted(Reply(text)) == Thought("It is 42.")
 
 
+@pytest.mark.parametrize("answer", ["-12", "$5", "- a\n- b", "**yes**, it is", "`rm x`", ".gitignore", "[1, 2]"])
+async def test_an_answer_in_the_place_of_a_plan_keeps_the_sign_it_begins_with(answer):
+    assert await drafted(Reply(f"Answer: {answer}")) == Thought(answer)
+    assert await drafted(Reply(f"**Answer:** {answer}")) == Thought(answer)
+
+
 async def test_a_call_in_the_place_of_a_plan_is_a_thought_and_all_else_is_looked_at_as_a_plan():
     call = Call("count_text", {})
     assert await drafted(Reply("Look.", (call,))) == Thought("Look.", call)
