@@ -88,13 +88,15 @@ class DraftTask:
     """What there is to know, beside the view, for whoever writes a parallel plan."""
 
     before: str = ""
-    """The plan before this one, as it was written; empty for the first."""
-    fault: str = ""
-    """Why that one cannot be run."""
+    """The plan that ran before this one, as it was written; empty for the first."""
     unfinished: tuple[str, ...] = ()
-    """What of it failed when it ran, and why."""
+    """What of it failed, and why."""
     finished: tuple[str, ...] = ()
     """Labels of its nodes that are done, and are not run again."""
+    faulty: str = ""
+    """What was written last and cannot be run."""
+    fault: str = ""
+    """Why it cannot."""
     costs: str = ""
     """What tools cost, as a text; empty where nothing is told of it."""
     grammar: Callable[[], str] | None = None

@@ -53,6 +53,9 @@ class ParallelPlan:
         self._written = ""
         """The plan that was written last, whether it can be run or not."""
         self._plan: GraphPlan | None = None
+        """The last one that can be."""
+        self._plan_text = ""
+        """That one as it was written."""
         self.finished = Finished(turn_context.catalog)
         """The nodes that need not run."""
         self._drafting = Spending(emit)
@@ -60,10 +63,11 @@ class ParallelPlan:
     async def draft(self, mode: Mode, view: View, want: Draft) -> Thought | Drafted:
         """Have a plan written and looked at; raises BudgetError and ModelError."""
         task = DraftTask(
-            before=self._written,
-            fault=want.fault,
+            before=self._plan_text,
             unfinished=want.unfinished,
             finished=tuple(self.finished.steps),
+            faulty=self._written,
+            fault=want.fault,
             costs=self.turn_context.costs,
             grammar=partial(_grammar, view, self.turn_context),
         )
@@ -79,6 +83,7 @@ class ParallelPlan:
             again = " a second time, so it goes on step by step" if want.fault else ""
             self.emit(Notice(f"The plan cannot be run{again}. {fault}"))
             return Drafted(str(fault))
+        self._plan_text = written
         self.finished.follow(plan)
         self.emit(await asyncio.to_thread(self._planned, plan, repaired=bool(want.unfinished)))
         return Drafted()

@@ -50,6 +50,16 @@ async def test_a_node_whose_inputs_have_changed_runs_again_though_its_name_is_th
     assert len(read.runs) == 2
 
 
+async def test_a_repair_that_cannot_be_run_is_asked_for_again_beside_the_plan_that_ran(play):
+    ran, wrong = plan(keep=[], b=[]), plan(nobody=[])
+    async with play([ran, wrong, plan(keep=[]), finish("ok")], strategy="graph", registration="all") as shell:
+        add(shell, Probe("keep"), Probe("b", breaks))
+        await turn(shell, QUESTION)
+        told = shell.requests[2].messages[-1].text
+    assert f"{ran['text']}\ndone: keep\n- b failed: it is out of order" in told
+    assert f"This plan cannot be run:\n{wrong['text']}\n" in told
+
+
 async def test_what_waits_for_a_node_that_runs_anew_runs_anew_itself(play):
     lines = [
         plan(source=[], read=["source"], last=["read"], b=[]),

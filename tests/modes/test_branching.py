@@ -36,7 +36,7 @@ def test_the_example_in_numbers_is_the_same_plan():
 
 def test_what_was_wrong_or_came_of_a_plan_is_told_with_it_and_nothing_of_it_before():
     assert "cannot be run" not in draft_text(DraftTask())
-    faulty = draft_text(DraftTask(before='["a", ["a"]]', fault="`a` waits for itself."))
+    faulty = draft_text(DraftTask(faulty='["a", ["a"]]', fault="`a` waits for itself."))
     assert '["a", ["a"]]\n`a` waits for itself.' in faulty
     again = draft_text(DraftTask("the plan", unfinished=("b failed: gone",), finished=("a", "a#2"), costs="a costs 1"))
     assert "the plan\ndone: a, a#2\n- b failed: gone" in again
