@@ -35,7 +35,7 @@ def _any(*patterns: str, start: bool = False) -> re.Pattern[str]:
 _ERROR = _any(
     r"(?:[\w.]{0,80}(?:error|exception|failure)|fatal|panic)\b[^\n:]{0,80}:",  # Error: …; sqlite3.OperationalError: …
     r"http(?:/[\d.]+)?\s*(?:status|error|code)?[\s:]*[45]\d\d\b",
-    r"[45]\d\d[\s:]+(?:bad|not|unauth|forbidden|internal|service|gateway|too|method|request)",
+    r"[45]\d\d[\s:]+(?:bad|not|unauth\w+|forbidden|internal|service|gateway|too|method|request)\b",
     r"(?:failed|unable) to \w+",
     r"(?:could not|cannot|can't|couldn't) \w+",
     r"[^\n]{0,60}\b(?:timed out|rate limit(?:ed)?|quota exceeded|too many requests)\b",
@@ -98,7 +98,7 @@ _NOTHING = _any(
     rf"(?:no|zero|0) (?:[\w'-]+ ){{0,3}}?(?:{_KINDS})\b *(?:$|[.!,:;(]|{_SAID_OF_NOTHING})",
     r"nothing (?:was |is )?(?:found|matches|matched|to show)\b",
     r"(?:no|none)\b[^\n.]{0,60}\bfound\b\W*$",
-    r"(?:total|count|found)[^\n:]{0,30}: *0\b",
+    r"(?:total|count|found)[^\n:]{0,30}: *0\b(?![.,]\d)",
     r"(?:none|null|nil|empty|n/a|undefined|nan)\W*\Z",
     start=True,
 )
