@@ -60,6 +60,10 @@ def test_keys_of_the_usual_shapes_are_taken_out_wherever_they_stand(secret):
         ("machine host login me password hunter2", f"machine host login me password {MARK}"),
         ("STRIPE_KEY=abc123", f"STRIPE_KEY={MARK}"),
         ("<password>hunter2</password>", f"<password>{MARK}</password>"),
+        ('password = """hunter2"""', f'password = """{MARK}"""'),
+        ("password = '''\nhunter2\n'''", f"password = '''\n{MARK}\n'''"),
+        ("secret: |\n  hunter2\nnext: 1", f"secret: |\n  {MARK}\nnext: 1"),
+        ("password: >-\n    hunter2", f"password: >-\n    {MARK}"),
         (r'"{\"password\": \"hunter2\"}"', rf'"{{\"password\": \"{MARK}\"}}"'),
     ],
 )

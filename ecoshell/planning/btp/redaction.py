@@ -54,9 +54,13 @@ _NAMES = (
 _QUOTE = r"\\{0,8}[\"']"
 """Also as it stands in JSON that is itself a text in JSON."""
 _SPACE = r"\s{0,40}+"
+_OPENING = rf"(?P<quote>(?P<sign>{_QUOTE})(?P=sign){{2}}|{_QUOTE})(?(sign)\s{{0,40}}+)"
+"""The quote before a value, or three of them, as in Python."""
+_BLOCK = r"(?:[|>][-+\d]{0,2}\s{1,40}+)?+"
+"""What YAML puts before a value of several lines."""
 _BARE = r"(?!\[redacted\]|(?:true|false|none|null)\b)[^\s\"'<>&]*[^\s\"'<>&\\,;)}\]]"
 _NAMED = (
-    rf"(?P<name>{_NAMES}(?:{_QUOTE})?(?:{_SPACE}(?:=>?+|:){_SPACE}|>)(?:[\[({{]?{_SPACE}(?P<quote>{_QUOTE}))?+)"
+    rf"(?P<name>{_NAMES}(?:{_QUOTE})?(?:{_SPACE}(?:=>?+|:){_SPACE}{_BLOCK}|>)(?:[\[({{]?{_SPACE}{_OPENING})?+)"
     rf"(?(quote)(?:(?!(?<!\\)(?P=quote))[^\n])+|{_BARE})"
 )
 _OPTION = (
