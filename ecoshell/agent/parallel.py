@@ -69,7 +69,7 @@ class ParallelPlan:
             faulty=self._written,
             fault=want.fault,
             costs=self.turn_context.costs,
-            grammar=partial(_grammar, view, self.turn_context),
+            grammar=partial(_grammar, view, self.turn_context, self.finished),
         )
         if not want.fault:
             self._drafting = Spending(self.emit)
@@ -78,7 +78,7 @@ class ParallelPlan:
             return written
         self._written = written
         try:
-            plan = self._plan = await asyncio.to_thread(_read, written, view, self.turn_context)
+            plan = self._plan = await asyncio.to_thread(_read, written, view, self.turn_context, self.finished)
         except PlanFault as fault:
             again = " a second time, so it goes on step by step" if want.fault else ""
             self.emit(Notice(f"The plan cannot be run{again}. {fault}"))
@@ -120,29 +120,29 @@ class ParallelPlan:
         )
 
 
-def _read(written: str, view: View, turn_context: TurnContext) -> GraphPlan:
+def _read(written: str, view: View, turn_context: TurnContext, finished: "Finished") -> GraphPlan:
     """The plan in a text, around which there may be prose; raises PlanFault, which names line, column and node.
 
-    It may name what the view knows and the turn's plan allows.
+    It may name what the view knows and the turn's plan allows, and what it keeps.
     """
     tools = _tools(view, turn_context)
     found = find_plan(written, {*tools, *META_TOOLS, *turn_context.plan.forbidden})
+    kept = finished.kept(found.plan)
     for at, node in enumerate(found.plan.nodes):
         meta = f"{node.tool} is no part of a plan; tools alone are." if node.tool in META_TOOLS else ""
-        if said := meta or turn_context.plan.refusal(node.tool):
+        if said := meta or ("" if node.label in kept else turn_context.plan.refusal(node.tool)):
             raise found.placed(PlanFault(f"{shown(node.label)}: {said}", node=node.label, spot=(at, ITSELF)))
     validate(found.plan, Problem(tools), found)
     return found.plan
 
 
-def _grammar(view: View, turn_context: TurnContext) -> str:
+def _grammar(view: View, turn_context: TurnContext, finished: "Finished") -> str:
     """The grammar of the plans that can be run, for models that can be held to it; empty where there is none.
 
     May take a second.
     """
-    allowed = {
-        name: kinds for name, kinds in _tools(view, turn_context).items() if name not in turn_context.plan.forbidden
-    }
+    barred = turn_context.plan.forbidden.keys() - {step.call.subject for step in finished.steps.values()}
+    allowed = {name: kinds for name, kinds in _tools(view, turn_context).items() if name not in barred}
     try:
         return plan_grammar(Problem(allowed, max_nodes=_HELD_NODES))
     except PlanFault:
@@ -232,8 +232,8 @@ class Finished:
         if self.catalog.tool(node.tool).effects & LASTING:
             self._lasting.append(Lasting(step, frozenset((self._what(step.call), self._what(made)))))
 
-    def follow(self, plan: GraphPlan) -> None:
-        """Go on with a repaired plan, which keeps what it names as before: the same use of a tool for the same inputs.
+    def kept(self, plan: GraphPlan) -> dict[str, Node]:
+        """What a repaired plan keeps, by label: what it names as before, the same use of a tool for the same inputs.
 
         A node whose inputs have changed, or wait for what has, runs anew.
         """
@@ -243,7 +243,12 @@ class Finished:
             same = before is not None and set(before.after) == set(node.after)
             if same and kept.keys() >= set(node.after) - {TASK}:
                 kept[node.label] = node
-        self._nodes, self.steps = kept, {label: self.steps[label] for label in kept}
+        return kept
+
+    def follow(self, plan: GraphPlan) -> None:
+        """Go on with a repaired plan."""
+        self._nodes = self.kept(plan)
+        self.steps = {label: self.steps[label] for label in self._nodes}
         for followed, lasting in enumerate(reversed(self._lasting)):
             lasting.followed, lasting.left = followed, lasting.step not in self.steps.values()
 

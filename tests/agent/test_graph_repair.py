@@ -60,6 +60,29 @@ async def test_a_repair_that_cannot_be_run_is_asked_for_again_beside_the_plan_th
     assert f"This plan cannot be run:\n{wrong['text']}\n" in told
 
 
+async def test_what_is_done_is_kept_also_where_the_budget_has_no_room_for_it_any_more(play):
+    lines = [plan(buy=[], b=[]), plan(buy=[], other=["buy"]), finish("ok")]
+    async with play(lines, strategy="graph", registration="all", budget="1.00") as shell:
+        buy, other = Probe("buy", price=600_000_000), Probe("other")
+        add(shell, buy, Probe("b", breaks), other)
+        events = await turn(shell, QUESTION)
+        await shell.conversation.leave()
+    assert of(events, GraphPlanned)[1].kept == ("buy",)
+    assert of(events, Notice) == []
+    assert (len(buy.runs), len(other.runs), events[-1].answer) == (1, 1, "ok")
+
+
+async def test_what_is_done_is_not_done_once_more_where_the_budget_has_no_room_for_it(play):
+    lines = [plan(buy=[], b=[]), plan(buy=[], **{"buy#2": []}), finish("ok"), finish("ok")]
+    async with play(lines, strategy="graph", registration="all", budget="1.00") as shell:
+        buy = Probe("buy", price=600_000_000)
+        add(shell, buy, Probe("b", breaks))
+        events = await turn(shell, QUESTION)
+        await shell.conversation.leave()
+    assert "`buy#2`: buy was not run" in of(events, Notice)[0].text
+    assert len(buy.runs) == 1
+
+
 async def test_what_waits_for_a_node_that_runs_anew_runs_anew_itself(play):
     lines = [
         plan(source=[], read=["source"], last=["read"], b=[]),
