@@ -11,7 +11,8 @@ _SIGNS = re.compile(r"([\\`*_\[\]<>#|~!&])")
 _OBEYED = re.compile(r"[`\\]|(?<!\w)_|\*(?=\S)|(?<=\S)\*|~~|\[|<[A-Za-z/!?]|&#?\w+;|\|")
 _BLOCK = re.compile(r"#|>|[-+*=](?:\s|$)|-{2,}|\d+[.)](?:\s|$)")
 """What begins a heading, a quotation, a rule or a list."""
-_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_TAG = re.compile(r"(?<!\\)((?:\\\\)*)<(?=[A-Za-z/!?])")
+"""What may begin HTML and is not escaped already."""
 
 
 def fenced(text: str, language: str = "") -> str:
@@ -31,25 +32,33 @@ def obeys(text: str) -> bool:
 
 
 def prose(markdown: str) -> str:
-    """Markdown that somebody else wrote: HTML in it is shown as text, and a code block it leaves open is closed."""
+    """Markdown that somebody else wrote: HTML in it is shown as text, and a code block it leaves open is closed.
+
+    It is all a code block where it cannot be told where one ends: within a list that does with its item, too.
+    """
     lines: list[str] = []
-    fence = ""
+    fence, indent = "", 0
     for line in visible(markdown).strip().split("\n"):
         found = _FENCE.fullmatch(line)
-        lines.append(line if fence or found else _TAG.sub(r"\\<", line))
-        if not found:
-            continue
-        marks, rest = found["marks"], found["rest"]
+        marks, rest = (found["marks"], found["rest"].strip()) if found else ("", "")
+        if not fence and "`" in marks and "`" in rest:  # code within a line
+            marks = ""
+        lines.append(line if fence or marks else _TAG.sub(r"\1\\<", line))
         if not fence:
-            fence = "" if "`" in marks and "`" in rest else marks
-        elif marks[0] == fence[0] and len(marks) >= len(fence) and not rest.strip():
+            fence, indent = marks, len(line) - len(line.lstrip())
+        elif marks[:1] == fence[0] and len(marks) >= len(fence) and not rest and not line[:indent].strip():
             fence = ""
+        elif indent and (line[:indent].strip() or line.strip().startswith(fence)):
+            return fenced(markdown)
+    if fence and indent:
+        return fenced(markdown)
     return "\n".join([*lines, fence] if fence else lines)
 
 
 def quoted(markdown: str) -> str:
     """Somebody else's Markdown as a quotation."""
-    return "\n".join(f"> {line}".rstrip() for line in prose(markdown).split("\n"))
+    written = markdown.expandtabs(4)  # a tab would lead less far behind the mark
+    return "\n".join(f"> {line}".rstrip() for line in prose(written).split("\n"))
 
 
 def literal(text: str) -> str:

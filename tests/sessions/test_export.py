@@ -1,8 +1,9 @@
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from plan_play import ADVICE, FAILED, PLANNED, SPENT, USED
@@ -156,6 +157,28 @@ def test_no_answer_can_swallow_what_follows(answer: str) -> None:
     document = f"{prose(answer)}\n\n## after\n"
     tokens = MarkdownIt().parse(document)
     assert any(token.type == "inline" and token.content == "after" for token in tokens)
+
+
+ODD = (
+    *("", "- a", "  - b", "1. z", "> q", "  x", "<b>x</b>", "\\<b>"),
+    *("```", "  ```", "\t```", "> ```", "``` a``` <u>", "~~~"),
+)
+
+
+@given(st.lists(st.sampled_from(ODD), max_size=6).map("\n".join), st.sampled_from([prose, quoted]))
+@example("```x``` <img src=x>", prose)
+@example("- a\n\n  ```\n<script>x</script>", prose)
+@example("- a\n\n  ```\n  x", prose)
+@example("\\<b>", prose)
+def test_html_is_text_and_what_follows_is_not_swallowed(text: str, write: Callable[[str], str]) -> None:
+    tokens = MarkdownIt().parse(f"{write(text)}\n\n## after\n")
+    assert not [one for token in tokens for one in (token, *(token.children or ())) if one.type.startswith("html")]
+    assert any(token.type == "inline" and token.content == "after" for token in tokens)
+
+
+def test_code_in_a_list_stays_as_it_is() -> None:
+    listed = "1. Do:\n   ```sh\n   ls <b>\n   ```\n2. Then"
+    assert prose(listed) == listed
 
 
 @given(hostile)
