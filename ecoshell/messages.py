@@ -134,7 +134,7 @@ class ToolDocument:
 _SAID_OTHERWISE = frozenset({"type", "properties", "required", "title", "$schema", "additionalProperties"})
 """Parts of an arguments' schema that the lines of `ToolDocument.as_text` say, or that say nothing to a model."""
 _CLAUSE_END = re.compile(r"[;.](?:\s|$)")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?![a-z])|(?<=[。！？])|\n")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?![a-z])|(?<=[\u3002\uff01\uff1f])|\n")
 _LONGEST_SUMMARY = 160
 
 
