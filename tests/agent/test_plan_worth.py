@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.agent.scoring import scored, taken
+from ecoshell.budget import CapState
 from ecoshell.events import (
     BudgetSettled,
     CallFinished,
@@ -61,6 +62,14 @@ async def test_where_a_cap_allows_less_that_is_what_the_dearest_plan_may_cost(pl
         (score,) = of(await turn(shell), PlanScored)
         assert score.most_nano == 40_000_000
         await shell.conversation.leave()
+
+
+async def test_a_teams_cap_of_another_model_says_nothing_of_what_a_plan_may_cost(play, monkeypatch):
+    async with play(SCRIPT, price=PRICE, budget="0.04", **GRAPH) as shell:
+        caps = [CapState("session", "usd", 40_000_000, 0, 0), CapState("model:other day", "usd", 1_000, 0, 0)]
+        monkeypatch.setattr(shell.ledger, "caps", lambda *_, **__: caps)
+        (score,) = of(await turn(shell), PlanScored)
+    assert score.most_nano == 40_000_000
 
 
 async def test_the_settings_say_how_much_performance_weighs(play):
