@@ -195,9 +195,10 @@ class LinePerson:
                 return LimitChoice(kind, model)
             proposed = enough_text(hit)
             hint = f"enter for {proposed}" if proposed else f"such as {'0.50' if hit.unit == 'usd' else '20000tok'}"
-            typed = await self._word(f"New cap for this {hit.scope} ({hint}): ", at_end="") or proposed
+            asked = f"New cap for this {hit.scope} ({hint}): "
+            typed = await self._word(asked, at_end=" ") or proposed  # a blank: the end of the input agrees to nothing
             try:
-                if typed:
+                if typed.strip():
                     parse_amount(typed)
                     return LimitChoice("raise", typed)
             except UsageError as error:

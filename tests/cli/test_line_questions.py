@@ -107,6 +107,8 @@ async def test_a_question_that_comes_back_says_what_was_wrong_and_keeps_the_argu
         (["9", "2"], LimitChoice("model", "openai/small")),
         (["r", ""], LimitChoice("raise", "0.53")),
         (["r", "2"], LimitChoice("raise", "2")),
+        (["r"], LimitChoice("stop")),
+        (["r", EOFError(), "a"], LimitChoice("answer")),
         (["m", "", "a"], LimitChoice("answer")),
         ([], LimitChoice("stop")),
     ],
