@@ -455,8 +455,7 @@ class SpendApproval:
             finally:
                 for one in other.models:
                     await one.aclose()
-            traits = other.model.traits
-            fits = with_room((cap for cap in caps if cap.over(traits.name)), mode.aside, step + conclusion)
+            traits, fits = other.model.traits, with_room(other.capped_by(caps), mode.aside, step + conclusion)
             if fits or (step.nano is not None and (present.nano is None or step.nano < present.nano)):
                 offers.append(ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits))
         offers.sort(key=lambda offer: (not offer.fits, offer.most_nano is None, offer.most_nano or 0, offer.name))

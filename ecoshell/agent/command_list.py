@@ -14,8 +14,8 @@ from ecoshell.agent.model_set import AUTO, MODES, unpriced
 from ecoshell.agent.shell import Shell
 from ecoshell.budget import SCOPES, Scope, about, counted, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError, likely
-from ecoshell.events import PlanChanged, PlanRow, TurnUndone, why_words
-from ecoshell.events.describe import context_line, describe, untried
+from ecoshell.events import PlanChanged, PlanRow, TurnUndone
+from ecoshell.events.describe import context_line, describe, untried, why_words
 from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files

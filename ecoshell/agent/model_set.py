@@ -263,6 +263,10 @@ class ModelSet:
             return (self.model,)
         return tuple({id(model): model for model in (self.model, *self.players.values())}.values())
 
+    def capped_by(self, caps: Iterable[CapState]) -> tuple[CapState, ...]:
+        """Those of the caps that stand over one of them at least."""
+        return tuple(cap for cap in caps if any(cap.over(model.traits.name) for model in self.models))
+
     @property
     def caller(self) -> MeteredModel:
         """The model that makes the calls."""

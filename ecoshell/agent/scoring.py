@@ -40,9 +40,8 @@ class Scorer:
         if turn is None or status not in _FINISHED:
             return
         settings, profiles, checked = self.deps.settings, self.deps.profiles, None
-        names = [model.traits.name for model in self.deps.models.current.models]
-        caps = await self.deps.budget.caps()
-        limits = [cap.limit for cap in caps if cap.unit == "usd" and any(map(cap.over, names))]
+        caps = self.deps.models.current.capped_by(await self.deps.budget.caps())
+        limits = [cap.limit for cap in caps if cap.unit == "usd"]
         if settings.checker and status != "gave_up" and not self.deps.approvals.rules.read_only:
             try:
                 checked = await self.deps.workspace.check(settings.checker, answer)

@@ -309,7 +309,7 @@ class TurnPlan:
         if found is None or cost is None or self.forbidden.get(tool, "budget") != "budget":
             return None
         aside = self._deps.models.current.mode.aside
-        caps = [cap for cap in self._standing if cap.unit == found.unit]
+        caps = [cap for cap in self._deps.models.current.capped_by(self._caps) if cap.unit == found.unit]
         tightest = min(caps, key=lambda cap: cap.limit - used(cap, aside), default=None)
         better = priced.plan.better(tool)
         need = cost.total + found.reserved - priced.paid + (better.cost if better is not None else 0)
@@ -361,7 +361,7 @@ class TurnPlan:
                 return
             deps, models = self._deps, self._deps.models.current
             snapshot = PlanSnapshot(
-                caps=self._standing,
+                caps=models.capped_by(self._caps),
                 models=models,
                 aside=models.mode.aside,
                 view=self._view,
@@ -476,12 +476,6 @@ class TurnPlan:
             high=high,
             whole=found.cap + self.thinking.spent.amount(found.unit) if found else None,
         )
-
-    @property
-    def _standing(self) -> tuple[CapState, ...]:
-        """The caps over the models that play now."""
-        names = [model.traits.name for model in self._deps.models.current.models]
-        return tuple(cap for cap in self._caps if any(map(cap.over, names)))
 
     @property
     def _caps_changed(self) -> str:

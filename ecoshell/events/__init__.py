@@ -476,9 +476,8 @@ class ApprovalWanted(Event):
 
     @property
     def of_server(self) -> str:
-        """The server that asks this of the person beside a call; empty for a call. No tool's name has a colon."""
-        server, colon, _ = self.name.partition(":")
-        return server if colon else ""
+        """The server that asks this of the person beside a call; empty for a call, as no tool's name has a colon."""
+        return self.name.rpartition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -574,11 +573,6 @@ class CallMarked(Event):
 
 PlanState = Literal["planned", "forbidden", "unplanned"]
 PlanWhy = Literal["value", "new", "budget", "quota", "blacklist", "below τ"]
-
-
-def why_words(why: str) -> str:
-    """Why a row stands as it does, as people read it."""
-    return "low past success" if why == "below τ" else why
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,6 @@ from ecoshell.events import (
     TrustGiven,
     TurnFinished,
     TurnUndone,
-    why_words,
 )
 from ecoshell.messages import Call, visible_line
 
@@ -88,6 +87,11 @@ def refusal(refused: str) -> str:
     """Why a call was not run, by the guard that kept it from running: `denied`, `not run: the turn was stopped`."""
     told = {"unapproved": "denied", "stopped": "not run: the turn was stopped"}
     return told.get(refused) or f"refused: {visible_line(refused)}"
+
+
+def why_words(why: str) -> str:
+    """Why a row of a plan stands as it does."""
+    return "low past success" if why == "below τ" else why
 
 
 def context_line(told: ContextTold) -> str:

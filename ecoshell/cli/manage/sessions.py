@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 def _list(store: SessionStore, limit: int, *, as_json: bool) -> None:
     if limit < 1:
         raise UsageError(f"--limit {limit} lists nothing.", fix="Give a whole number, such as 20.")
-    sessions = store.list(min(limit, sys.maxsize))
+    sessions = store.list(limit)
     if as_json:
         print_json({"rows": [_record(session) for session in sessions]})
     elif not sessions:

@@ -12,7 +12,8 @@ from decimal import ROUND_DOWN, Decimal
 
 from ecoshell.budget import Unit, amount_text
 from ecoshell.catalog import Catalog
-from ecoshell.events import BudgetSettled, PlanRow, why_words
+from ecoshell.events import BudgetSettled, PlanRow
+from ecoshell.events.describe import why_words
 from ecoshell.planning.btp import HELPFUL_PRIOR, WEIGHT_PRIOR, Bound, Plan, mean_frequency, value
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
 
