@@ -22,7 +22,8 @@ Syntax = Literal["json", "named", "python", "braces"]
 REASONING_TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 """What families that reason put around it."""
 
-_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*"?)|,(?=\s*[}\]])', re.DOTALL)
+"""A comma too many outside of texts, or a text."""
 _OLDER_HEAD = re.compile(r'\{\s*"(?:call|thought)"')
 _FENCE = re.compile(r"```[a-zA-Z_]*")
 _MAX_STARTS = 40
@@ -339,14 +340,14 @@ def _json_calls(text: str, place: int, marker: int) -> Found:
 
 def _decode_from(text: str, place: int) -> tuple[Mapping[str, Any], int] | None:
     decoder = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
-    for candidate in (text[place:], _TRAILING_COMMA.sub(r"\1", text[place:])):
+    plain = text[place:]
+    for candidate in (plain, _TRAILING_COMMA.sub(lambda found: found[1] or " ", plain)):  # of the same length
         try:
             value, length = decoder.raw_decode(candidate)
         except (ValueError, RecursionError):  # ValueError covers bad JSON and integers past Python's digit limit
             continue
         if isinstance(value, dict):
-            shortened = len(text) - place - len(candidate)
-            return cast("Mapping[str, Any]", value), place + length + shortened
+            return cast("Mapping[str, Any]", value), place + length
     return None
 
 
@@ -430,18 +431,23 @@ def _closing(text: str, place: int) -> int | None:
 
 
 def _python_arguments(text: str) -> dict[str, Any] | None:
-    for candidate in (text, re.sub(r"\b(true|false|null)\b", lambda word: _PYTHON_WORDS[word[0]], text)):
-        try:
-            call = ast.parse(f"f{candidate}", mode="eval").body
-            if not isinstance(call, ast.Call) or call.args:
-                return None
-            return {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in call.keywords}
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-    return None
+    try:
+        call = _JsonWords().visit(ast.parse(f"f{text}", mode="eval")).body
+        if not isinstance(call, ast.Call) or call.args:
+            return None
+        return {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
 
 
-_PYTHON_WORDS = {"true": "True", "false": "False", "null": "None"}
+class _JsonWords(ast.NodeTransformer):
+    """Puts Python's constants in the place of JSON's."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(_JSON_WORDS[node.id]) if node.id in _JSON_WORDS else node
+
+
+_JSON_WORDS = {"true": True, "false": False, "null": None}
 
 
 _BRACE_CALL = re.compile(r"call:\s*([^\s{]+)\s*(?=\{)")

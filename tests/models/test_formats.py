@@ -339,6 +339,30 @@ def test_a_call_is_read_with_and_without_its_marks_and_in_a_fence(text):
     assert (said.text, said.calls) == ("I look at it.", (Call("read_file", READS),))
 
 
+def test_commas_too_many_are_forgiven_in_each_of_several_calls():
+    found = FORMATS["mistral"].read(
+        '[TOOL_CALLS][{"name":"a","arguments":{"x":1,},},{"name":"b","arguments":{"y":2,},}]'
+    )
+    assert [(one.name, one.arguments) for one in found.attempts] == [("a", {"x": 1}), ("b", {"y": 2})]
+
+
+@pytest.mark.parametrize(
+    ("form", "call"),
+    [
+        (
+            GENERIC,
+            '{"name": "write_file", "arguments": {"content": "split(\'[;,]\'); return null; // \\"true, }\\"",}}',
+        ),
+        (
+            FORMATS["llama-pythonic"],
+            """[write_file(content="split('[;,]'); return null; // \\"true, }\\"", overwrite=true, old=null)]""",
+        ),
+    ],
+)
+def test_what_is_forgiven_beside_the_texts_of_a_call_changes_nothing_in_them(form, call):
+    assert form.read(call).attempts[0].arguments["content"] == "split('[;,]'); return null; // \"true, }\""
+
+
 def test_of_two_calls_a_second_that_was_cut_leaves_the_first():
     reply = read('<tool_call>\n{"name": "list_files", "arguments": {}}\n</tool_call>\n<tool_call>\n{"na', cut=True)
     assert [call.name for call in reply.calls] == ["list_files"]
