@@ -22,7 +22,7 @@ FITTING_ADAPTER = "Name an adapter that was trained for this base, or the base i
 HUB = "hf:"
 _PREFIX = re.compile(r"(?:hf:|(?:https?://)?(?:huggingface\.co|hf\.co)/)", re.IGNORECASE)
 _NAME = re.compile(r"([\w.-]+)/([\w.-]+?)(?::([\w./ -]+))?/?", re.ASCII)
-_PART = re.compile(r"-(\d{5})-of-(\d{5})(?=\.gguf$)", re.IGNORECASE)
+_PART = re.compile(r"-(\d{5})-of-(?!0{5})(\d{5})(?=\.gguf$)", re.IGNORECASE)
 _QUANT = re.compile(
     r"(?:^|[-_.])((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|MXFP\d\w*|BF16|FP?(?:16|32)))(?=(?:-\d{5}-of-\d{5})?\.gguf$)",
     re.IGNORECASE,
@@ -45,7 +45,7 @@ _MAX_TENSORS = _MAX_METADATA = 1 << 18
 _MAX_DIMENSIONS = 4
 _MAX_BYTES = 1 << 40
 """Bounds beyond which no file goes that is what it says it is."""
-_SIZE_LABEL = re.compile(r"(?:(?P<experts>\d+)x)?(?P<count>\d+(?:\.\d+)?)(?P<scale>[KMBT])(?:-.*)?")
+_SIZE_LABEL = re.compile(r"(?:(?P<experts>\d{1,6})x)?(?P<count>\d{1,6}(?:\.\d+)?)(?P<scale>[KMBT])(?:-.*)?")
 _SCALES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 TRAINED_FOR = "ecoshell.trained_for"
 """The entry in which an adapter that `ecoshell train` made says for which role."""

@@ -6,17 +6,21 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import ModelMissing
-from ecoshell.models.gguf import check_base, header, hub_name
+from ecoshell.models.gguf import check_base, header, hub_name, parameters
 from ecoshell.models.local_models import ModelFile, hub_file, local_files, local_name, model_files
 
 
-def make_gguf(path: Path, *, architecture: str = "llama", context: int = 4096, kind: str = "model") -> Path:
+def make_gguf(
+    path: Path, *, architecture: str = "llama", context: int = 4096, kind: str = "model", label: str = ""
+) -> Path:
     """A GGUF file that says what it is, and has no weights."""
     gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(path, arch=architecture)
     writer.add_type(kind)
     writer.add_context_length(context)
+    if label:
+        writer.add_size_label(label)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
@@ -118,6 +122,21 @@ def test_what_is_no_model_to_talk_with_is_left_out(found, tmp_path):
     (folder / "half.gguf.part").write_bytes(b"GGUF")
     (folder / "empty.gguf").touch()
     assert found() == {}
+
+
+def test_one_part_of_none_is_a_whole_model(found, tmp_path):
+    path = make_gguf(tmp_path / "models" / "maker" / "odd" / "odd-Q8_0-00001-of-00000.gguf")
+    assert hub_file(hub_name("maker/odd"), tmp_path / "models", {"HOME": str(tmp_path)}) == path
+    assert list(found()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("label", "count"),
+    [("135M", 135_000_000), ("8x7B", 56_000_000_000), ("9" * 400 + "B", None), ("9" * 5000 + "x1B", None)],
+    ids=["one", "experts", "long", "longest"],
+)
+def test_a_size_that_no_model_has_is_not_known(tmp_path, label: str, count: int | None):
+    assert parameters(make_gguf(tmp_path / "some.gguf", label=label)) == count
 
 
 def test_a_file_that_two_programs_share_is_listed_once(found, home, tmp_path):
