@@ -90,13 +90,14 @@ async def count(to: int, ctx: Context) -> str:
 
 @server.tool()
 def draw() -> list[TextContent | ImageContent | AudioContent | EmbeddedResource]:
-    """Give a picture, a sound, a broken picture and a blob."""
+    """Give a picture, a sound, broken pictures and a blob."""
     blob = BlobResourceContents(uri="file:///some.pdf", mime_type="application/pdf", blob=encoded(b"blob"))
     return [
         TextContent(type="text", text="Drawn:"),
         ImageContent(type="image", mime_type="image/png", data=encoded(b"picture")),
         AudioContent(type="audio", mime_type="audio/wav", data=encoded(b"sound")),
         ImageContent(type="image", mime_type="image/png", data="no base64!"),
+        ImageContent(type="image", mime_type="image/png", data="not even ascii: ü"),
         EmbeddedResource(type="resource", resource=blob),
     ]
 

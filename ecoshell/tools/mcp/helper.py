@@ -19,7 +19,6 @@ whose patterns take for ever the alarm that a living process keeps putting off.
 
 import asyncio
 import base64
-import binascii
 import contextlib
 import ctypes
 import itertools
@@ -582,7 +581,7 @@ def _keeper(folder: str | None) -> Keep:
             descriptor, path = tempfile.mkstemp(ending, re.sub(r"\W+", "-", kind)[:40] + "-", folder)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-        except (binascii.Error, OSError) as failure:
+        except (ValueError, OSError) as failure:
             return f"[{about}, not kept: {failure}]"
         room -= size
         return f"[{about}, {len(content):,} bytes, kept in {path}]"
