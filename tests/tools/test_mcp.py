@@ -518,6 +518,9 @@ async def test_a_tool_that_was_changed_is_told_once_and_not_run_meanwhile(opened
         assert "has changed this tool" in told.text
         assert "v2" in told.text
         assert (await go.run({"v2": "a"})).ok
+        assert await soon(lambda: "v3" in server.tools[0].document.as_text())
+        assert "v3" in (await go.run({"v2": "a"})).text  # changed once more, it is told once more
+        assert (await go.run({"v3": "a"})).ok
         assert "has no tool gone any more" in (await left.run({})).text
 
 

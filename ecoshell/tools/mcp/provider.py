@@ -128,8 +128,8 @@ class McpServer:
         now = next((one for one in self.tools if one.listed.name == tool.listed.name), None)
         if now is None:
             return Observation(f"{self.name} has no tool {tool.listed.name} any more.", ok=False)
-        if now.document.parameters != tool.document.parameters and not tool.told:
-            tool.told = True
+        if now.document.parameters != tool.told:
+            tool.told = now.document.parameters
             text = f"{self.name} has changed this tool, so it was not run. This is it now:\n{now.document.as_text()}"
             return Observation(text, ok=False)
         try:
@@ -299,8 +299,8 @@ class McpTool:
         believed = listed.read_only and owner.server.trusted
         self.effects: frozenset[Effect] = frozenset(("read",) if believed else ("read", "write", "network"))
         self.limits = owner.limits
-        self.told = False
-        """Whether the model was told that the tool takes other arguments by now."""
+        self.told = listed.document.parameters
+        """The parameters as the model was told them last."""
         self._owner = owner
 
     def warm(self) -> None:
