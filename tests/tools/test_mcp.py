@@ -581,3 +581,10 @@ def test_a_schema_that_references_make_huge_is_left_out_before_it_is(bomb):
 def test_a_tool_without_an_objects_schema_is_left_out(schema):
     tools, left_out = listed("any", [{"name": "go", "description": "", "parameters": schema}])
     assert (tools, len(left_out)) == ((), 1)
+
+
+@pytest.mark.parametrize("odd", [{"default": float("nan")}, {"minimum": float("-inf")}, {"enum": [[float("inf")]]}])
+def test_a_tool_whose_schema_has_a_number_that_json_has_no_word_for_is_left_out(odd):
+    schema = {"type": "object", "properties": {"a": odd}}
+    tools, left_out = listed("any", [{"name": "go", "description": "", "parameters": schema}])
+    assert (tools, len(left_out)) == ((), 1)

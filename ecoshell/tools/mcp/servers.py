@@ -247,7 +247,7 @@ class _Plain:
         if key in _SEVERAL and isinstance(value, list) and value:
             return [self.of(one, depth) for one in cast("list[Any]", value)]
         if key in _PLAIN or key in ("type", "required"):
-            self._take(len(json.dumps(value)))
+            self._take(len(json.dumps(value, allow_nan=False)))
         if key == "type":
             kinds = cast("list[Any]", value) if isinstance(value, list) else [value]
             return (
