@@ -183,12 +183,13 @@ class Hub:
         if begun != file.sha256 or _size(part) > file.size_bytes:  # it is of another version of the file
             part.unlink(missing_ok=True)
             _note(part).write_text(file.sha256)
-        failed = 0
+        failed, most = 0, _size(part)
         while (before := _size(part)) < file.size_bytes:
             try:
                 self._stream(pull, file, part, progress)
             except TransportError:
-                failed = 0 if _size(part) > before else failed + 1
+                failed = 0 if _size(part) > most else failed + 1  # without ranges it begins anew each time
+                most = max(most, _size(part))
                 if failed >= _TRIES:
                     raise
                 time.sleep(self._pause * 2**failed)
@@ -211,6 +212,7 @@ class Hub:
 
     def _stream(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
         """One request, which begins where the file ends; a server that takes no ranges sends all of it again."""
+        from httpx import TransportError
         from huggingface_hub import hf_hub_url
 
         tools: Any = import_module("huggingface_hub.utils")  # which has types in part
@@ -227,6 +229,9 @@ class Hub:
         with ask as response:
             tools.hf_raise_for_status(response)
             mode = "ab" if there and response.status_code == 206 else "wb"
+            whole = str(file.size_bytes)
+            if there and mode == "wb" and response.headers.get("Content-Length", whole) != whole:
+                raise TransportError("the hub answers with something else than the file")
             with part.open(mode) as out:
                 for chunk in response.iter_bytes(_CHUNK):
                     if out.tell() + len(chunk) > file.size_bytes:

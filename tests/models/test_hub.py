@@ -108,6 +108,27 @@ def test_a_server_that_takes_no_ranges_sends_all_of_it_again(pull: Puller, serve
     assert pull(NAME).read_bytes() == WHOLE
 
 
+def test_a_server_that_takes_no_ranges_and_never_gets_further_is_given_up(pull: Puller, server: HubServer) -> None:
+    server.repos[NAME] = repo = Repo({FILE: WHOLE}, cuts=100, shares=(2, 4), ranges=False)
+    with pytest.raises(ModelUnavailable, match="broke off"):
+        pull(NAME)
+    assert repo.cuts > 90
+
+
+def test_a_page_in_the_place_of_the_rest_leaves_what_came(pull: Puller, server: HubServer, folder: Path) -> None:
+    server.repos[NAME].cuts = 100
+    with pytest.raises(ModelUnavailable):
+        pull(NAME)
+    (part,) = folder.rglob("*.part")
+    came = part.stat().st_size
+    server.repos[NAME] = Repo({FILE: WHOLE}, page=b"<html>Please pay for the line.</html>")
+    with pytest.raises(ModelUnavailable, match="something else"):
+        pull(NAME)
+    assert part.stat().st_size == came
+    server.repos[NAME] = Repo({FILE: WHOLE})
+    assert pull(NAME).read_bytes() == WHOLE
+
+
 def test_what_came_of_a_broken_download_is_kept_and_never_taken_for_a_model(
     pull: Puller, server: HubServer, folder: Path
 ) -> None:

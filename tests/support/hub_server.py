@@ -32,9 +32,13 @@ class Repo:
     """Whether no SHA-256 is told at all."""
     cuts: int = 0
     """How many of the next downloads end in the middle of what they should send."""
+    shares: tuple[int, ...] = (2,)
+    """By how much what they should send is divided, in turn."""
     stall: threading.Event | None = None
     """Waited for in the middle of each download."""
     ranges: bool = True
+    page: bytes = b""
+    """What every download is answered with, as if it were the file."""
     status: int = 0
     """What every download is answered with; 0 is as it should be."""
 
@@ -172,8 +176,9 @@ class _Handler(BaseHTTPRequestHandler):
         if repo.status:
             self._say(repo.status, {})
             return
-        data, start = repo.files[file], 0
-        found = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", "")) if repo.ranges else None
+        data, start = repo.page or repo.files[file], 0
+        ranges = repo.ranges and not repo.page
+        found = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", "")) if ranges else None
         if found:
             start = int(found[1])
             self.send_response(206)
@@ -190,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
             rest = rest[len(rest) // 2 :]
         if repo.cuts:
             repo.cuts -= 1
-            self.wfile.write(rest[: len(rest) // 2])
+            self.wfile.write(rest[: len(rest) // repo.shares[repo.cuts % len(repo.shares)]])
             self.wfile.flush()
             self.connection.close()
             self.close_connection = True
