@@ -271,7 +271,8 @@ def _files_below(folder: Path) -> Iterator[Path]:
     """The files below a folder in the order of their names; none where it cannot be read."""
     for at, folders, files in os.walk(folder):
         folders.sort()
-        yield from (Path(at, name) for name in sorted(files) if Path(at, name).is_file())
+        paths = (Path(at, name) for name in sorted(files))
+        yield from (path for path in paths if os.path.isfile(path))  # noqa: PTH113 - pathlib raises where it may not look
 
 
 def _listed(folder: Path) -> list[Path]:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from unprivileged import closed, read_only_folder
 
 from ecoshell.errors import ModelMissing
 from ecoshell.models.gguf import check_base, header, hub_name, parameters
@@ -162,3 +163,10 @@ def test_folders_that_are_not_there_or_cannot_be_read_hold_nothing(found, tmp_pa
     assert found() == {}
     (tmp_path / "models").write_text("a file")
     assert found() == {}
+
+
+def test_a_folder_of_which_only_the_names_may_be_read_holds_nothing(tmp_path):
+    with read_only_folder(make_gguf(tmp_path / "some.gguf")) as folder:
+        assert [model.path.name for model in model_files(folder, {"HOME": str(folder)})] == ["some.gguf"]
+        with closed(folder, named=True):
+            assert model_files(folder, {"HOME": str(folder)}) == []

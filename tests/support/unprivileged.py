@@ -27,11 +27,11 @@ def read_only_folder(*files: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def closed(folder: Path) -> Iterator[None]:
-    """While it lasts, whoever is nobody cannot even look into a folder."""
+def closed(folder: Path, *, named: bool = False) -> Iterator[None]:
+    """While it lasts, whoever is nobody cannot even look into a folder, or see no more of it than names."""
     me = os.geteuid()
     os.seteuid(os.getuid())
-    folder.chmod(0 if os.getuid() else 0o700)
+    folder.chmod(0o444 if named else 0 if os.getuid() else 0o700)
     os.seteuid(me)
     try:
         yield
