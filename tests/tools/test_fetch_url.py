@@ -326,6 +326,18 @@ async def test_the_address_that_was_checked_is_the_one_connected_to(
     assert site.seen == [(f"fickle.example:{site.port}", "/plain")]
 
 
+async def test_a_name_is_looked_up_as_it_is_asked_for(near: FetchTool, site: Site, monkeypatch: pytest.MonkeyPatch):
+    resolve = socket.getaddrinfo
+
+    def known(host: str, *arguments: object, **named: object):
+        host = "127.0.0.1" if host == "xn--strae-oqa.example" else host
+        return resolve(host, *arguments, **named)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(socket, "getaddrinfo", known)
+    assert (await near.fetch_url(site.url("/plain", "straße.example"))).text == "café"
+    assert site.seen == [(f"xn--strae-oqa.example:{site.port}", "/plain")]
+
+
 async def test_a_proxy_of_the_environment_is_used_but_not_for_private_names(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):

@@ -114,15 +114,16 @@ class FetchTool:
         import httpx
 
         target, headers, extensions = url, dict(_HEADERS), dict[str, str]()
+        host = url.raw_host.decode("ascii")  # as it is asked for, which the system would spell otherwise (ß)
         proxies = {} if urllib.request.proxy_bypass(url.host) else urllib.request.getproxies()
         proxy = proxies.get(url.scheme) or proxies.get("all")
         if proxy is None:  # connect to the very address that was checked, under the host's name
-            address = await checked_address(url.host, url.port or 443, allow_private=self._options.allow_private)
+            address = await checked_address(host, url.port or 443, allow_private=self._options.allow_private)
             target = url.copy_with(host=address)
             headers["Host"] = url.netloc.decode("ascii")
-            extensions["sni_hostname"] = url.raw_host.decode("ascii")
+            extensions["sni_hostname"] = host
         elif not self._options.allow_private:
-            require_public_name(url.raw_host.decode("ascii"))
+            require_public_name(host)
         try:
             client = httpx.AsyncClient(
                 proxy=proxy, trust_env=False, verify=_ssl_context(), timeout=self._options.fetch_seconds
