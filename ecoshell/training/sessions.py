@@ -31,9 +31,8 @@ from ecoshell.events import (
     to_json,
 )
 from ecoshell.messages import Call, ToolDocument
-from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local import LocalModel
-from ecoshell.models.local_models import LOCAL
+from ecoshell.models.local_models import is_local
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.planning.btp.redaction import redacted_value
@@ -156,7 +155,7 @@ def _unfit(
     marked = [event for event in clean if isinstance(event, (CallStarted, Answer, Rationale))]
     why = {
         "it was not answered": status != "answered" or len(answers) != 1 or answers[0].partial,
-        "a model of this machine answered it": started.model.startswith((EMBEDDED, LOCAL)),
+        "a model of this machine answered it": is_local(started.model),
         "it was a search, or a parallel plan": started.strategy != "react",
         "no tool was called": not made,
         "a call failed, or was refused": any(not event.ok or event.refused for event in ended)

@@ -116,7 +116,8 @@ def test_secrets_are_marked_where_they_are_read_and_not_learned_where_they_are_s
     assert taken(model, (Options(mode="single"),), keep).examples == found.examples
 
 
-def test_what_was_not_called_not_remote_or_undone_is_left_out(home, model) -> None:
+@pytest.mark.parametrize("name", ["local:", "hf:", "embedded+"])
+def test_what_was_not_called_not_remote_or_undone_is_left_out(home, model, name: str) -> None:
     session = talk(home, {"hello": [{"text": "Hello."}], "read a": [reads("a.txt"), {"text": "Read."}]}, a="a\n")
     database = home / "data" / "sessions.sqlite"
     with closing(sqlite3.connect(database)) as db, db:
@@ -125,7 +126,7 @@ def test_what_was_not_called_not_remote_or_undone_is_left_out(home, model) -> No
     assert taken(model, (Options(mode="single"),)).left_out == {"no tool was called": 1, "it was undone": 1}
     with closing(sqlite3.connect(database)) as db, db:
         db.execute("DELETE FROM events WHERE seq = 9999")
-        db.execute("UPDATE events SET json = replace(json, 'script:', 'local:') WHERE json LIKE '%turn_started%'")
+        db.execute("UPDATE events SET json = replace(json, 'script:', ?) WHERE json LIKE '%turn_started%'", (name,))
     assert taken(model, (Options(mode="single"),)).left_out == {"a model of this machine answered it": 2}
 
 
