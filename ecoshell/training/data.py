@@ -8,6 +8,7 @@ every observation is true, and what is learned is, token for token, what the mod
 import asyncio
 import hashlib
 import json
+import os
 import random
 import re
 import subprocess
@@ -730,10 +731,10 @@ def _kept(file: Path) -> dict[str, list[Example]]:
     """What a file of played tasks holds; a last line without an end is one that a killed process left, and goes."""
     if not file.is_file():
         return {}
-    text = file.read_text(encoding="utf-8")
-    if text and not text.endswith("\n"):
-        text = text[: text.rfind("\n") + 1]
-        file.write_text(text, encoding="utf-8")
+    text = file.read_bytes()
+    if text and not text.endswith(b"\n"):
+        text = text[: text.rfind(b"\n") + 1]
+        os.truncate(file, len(text))  # written anew, all would be gone where that is killed, too
     kept: dict[str, list[Example]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:

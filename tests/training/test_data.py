@@ -290,8 +290,9 @@ def test_each_task_is_played_once_and_kept(model, tmp_path, monkeypatch) -> None
     assert len(keep.read_text().splitlines()) == 3
 
 
-def test_a_broken_line_is_named(tmp_path) -> None:
+@pytest.mark.parametrize("broken", [b'{"no": "task"}', b"no text: \xff\xfe"])
+def test_a_broken_line_is_named(tmp_path, broken: bytes) -> None:
     keep = tmp_path / "tasks.jsonl"
-    keep.write_text('["single 0123456789abcdef",[]]\n{"no": "task"}\n')
+    keep.write_bytes(b'["single 0123456789abcdef",[]]\n' + broken + b"\n")
     with pytest.raises(UsageError, match=r"tasks\.jsonl, line 2 is no played task"):
         examples(None, 1, 1, "train", (Options(mode="single"),), keep)  # pyright: ignore[reportArgumentType]
