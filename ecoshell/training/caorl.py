@@ -99,7 +99,10 @@ def _read(args: argparse.Namespace) -> "tuple[Planner, Recordings]":
         raise UsageError(f"{args.data} has no recorded plans.", fix=f"Give a folder with {' or '.join(POOLS)}.")
     recordings = Recordings(read_plans(pools, constants), constants)
     texts = args.data / "task_description.txt"
-    descriptions: list[str] = texts.read_text(encoding="utf-8").splitlines() if texts.is_file() else []
+    try:
+        descriptions = texts.read_text(encoding="utf-8").splitlines() if texts.is_file() else list[str]()
+    except (OSError, ValueError) as failure:
+        raise UsageError(f"{texts} cannot be read: {failure}.", fix="Give OpenCATP's, or none.") from failure
     tasks = {task: recordings.situation(task, descriptions) for task in sorted(recordings.by_task)}
     if not 2 <= args.folds <= len(tasks):
         raise UsageError(f"{len(tasks)} tasks cannot be in {args.folds} parts.", fix="Give --folds from 2 to as many.")

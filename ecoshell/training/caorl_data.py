@@ -66,7 +66,7 @@ class Constants(BaseModel):
     tools_gpu_long_term_mem_mb: dict[str, Figure]
     tool_io: dict[str, tuple[str, str]]
     """Types of each tool's inputs, joined by `-`, and of its output: image, text."""
-    image_size_levels_px: Annotated[tuple[Figure, ...], AfterValidator(sorted)]
+    image_size_levels_px: Annotated[tuple[Figure, ...], Field(min_length=1), AfterValidator(sorted)]
     """Centres of the size levels of images, in pixels, in rising order."""
     max_cost: Annotated[Price, Field(gt=0)]
     """C_max."""
@@ -145,6 +145,8 @@ def read_plans(paths: Sequence[Path], constants: Constants) -> list[RecordedPlan
         try:
             plan = parse(json.dumps(line.plan))
             tools = [node.tool for node in plan.nodes]
+            if unknown := [tool for tool in tools if tool not in constants.tool_io]:
+                raise KeyError(unknown[0])
             runs = zip(tools, line.tool_exec_ms, line.tool_short_cpu_mb, line.tool_short_gpu_mb, strict=True)
             prices = tuple(
                 constants.tariff.price(taken, Footprint(cpu[tool], cpu_mb, gpu[tool], gpu_mb))

@@ -233,6 +233,26 @@ def test_a_folder_without_plans_or_with_a_broken_line_is_named(data) -> None:
         run(["train", "catp", "--data", str(data), "--dry-run"])
 
 
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        ({"tool_io": {}}, r":1: 'image_\w+' is missing in the constants"),
+        ({"image_size_levels_px": []}, "at least 1 item"),
+    ],
+)
+def test_constants_that_lack_something_are_named(data, odd, said) -> None:
+    constants = data / "constants.json"
+    constants.write_text(json.dumps(json.loads(constants.read_text(encoding="utf-8")) | odd), encoding="utf-8")
+    with pytest.raises(UsageError, match=said):
+        run(["train", "catp", "--data", str(data), "--dry-run"])
+
+
+def test_descriptions_that_are_no_text_are_named(data) -> None:
+    (data / "task_description.txt").write_bytes("größer\n".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"task_description\.txt cannot be read"):
+        run(["train", "catp", "--data", str(data), "--dry-run"])
+
+
 def test_the_highest_return_of_such_tasks_is_asked_for_and_no_task_is_learned_from_and_held(data) -> None:
     args = argparse.Namespace(data=data, folds=2, held=None, only=("caorl",))
     for training in caorl._trainings(*caorl._read(args), args, caorl.RECIPE):
