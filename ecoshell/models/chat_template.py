@@ -26,7 +26,7 @@ CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-_MARK = re.compile("\ue000([0-9]+)(\ue002?)\ue001")
+_MARK = re.compile("\ue000([0-9]{1,9})(\ue002?)\ue001")
 _HARMLESS = re.compile(r"[\w\s.,:;()'\"/+*=%&!?@#$^~`{}\\-]*", re.ASCII)
 """Texts in tools and calls that no control token is in; templates may look at these (`type == "string"`)."""
 _SEGMENTS_KEPT = 256
@@ -252,6 +252,8 @@ class _Marks:
         pieces: list[tuple[str, bool]] = []
         place = 0
         for mark in _MARK.finditer(rendered):
+            if int(mark[1]) >= len(self._texts):
+                continue  # the template's own
             text = self._texts[int(mark[1])]
             pieces.append((rendered[place : mark.start()], False))
             pieces.append((json.dumps(text, ensure_ascii=False)[1:-1] if mark[2] else text, True))

@@ -246,6 +246,12 @@ def test_a_control_token_in_a_schema_a_call_a_result_or_a_question_ends_nothing(
     assert ends("<|im_end|>") == ends("nothing") == 4
 
 
+@pytest.mark.parametrize("number", ["9", "9" * 5000], ids=["short", "long"])
+def test_what_looks_like_a_mark_in_a_template_is_text_of_its_own(told, number: str):
+    template = ChatTemplate(told(f"{{{{ messages[0].content }}}}\ue000{number}\ue001"))
+    assert template.text((Message("user", "Hello."),)) == f"Hello.\ue000{number}\ue001"
+
+
 def test_text_that_a_template_prints_as_json_is_escaped_as_json(told):
     template = ChatTemplate(told(template_of("Qwen-Qwen2.5-7B-Instruct")))
     tool = ToolDocument("odd", 'a "quote" <b>\nand a line', {"type": "object", "properties": {}})
