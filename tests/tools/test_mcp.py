@@ -350,6 +350,8 @@ class Floods(BaseHTTPRequestHandler):
                 self.answer(asked, result={**told, "serverInfo": {"name": "floods", "version": "1"}})
             case "tools/list":
                 self.answer(asked, result={"tools": [{"name": "go", "inputSchema": {"type": "object"}}]})
+            case "tools/call" if way == "done":
+                self.answer(asked, result={"content": [{"type": "text", "text": way}]})
             case "tools/call":
                 self.begin("application/json" if way == "body" else "text/event-stream")
                 said = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": ""}}
@@ -390,6 +392,40 @@ async def test_a_server_over_http_that_floods_costs_one_error(opened, way, why):
         async with opened(url=f"http://127.0.0.1:{served.server_port}/{way}", seconds=600.0) as server:
             await server.connect()
             assert why in await failure(server, "go")
+    finally:
+        served.shutdown()
+        served.server_close()
+
+
+class Forgets(Floods):
+    """A server over HTTP that takes part in the session it is in alone."""
+
+    session = "one"
+
+    def do_POST(self):
+        if self.headers.get("Mcp-Session-Id", Forgets.session) == Forgets.session:
+            super().do_POST()
+        else:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_error(404)
+
+    def begin(self, kind):
+        self.send_response(200)
+        self.send_header("Mcp-Session-Id", Forgets.session)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+
+
+async def test_a_server_over_http_that_has_forgotten_the_session_costs_one_error(opened, monkeypatch):
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Forgets)
+    threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    try:
+        async with opened(url=f"http://127.0.0.1:{served.server_port}/done") as server:
+            await server.connect()
+            assert (await run(server, "go")).text == "done"
+            monkeypatch.setattr(Forgets, "session", "two")  # it was started anew
+            assert await failure(server, "go") == "tried did not finish the call: it has forgotten the session."
+            assert (await run(server, "go")).text == "done"
     finally:
         served.shutdown()
         served.server_close()

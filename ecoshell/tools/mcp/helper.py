@@ -126,7 +126,8 @@ class Bridge:
         """Hears of changes, once it is connected."""
         self._over = asyncio.Event()
         """The server sends nothing any more, or too much."""
-        self._why = "it ended"
+        self._why = ""
+        """Why the connection is ended here, where it is."""
         self._messages = self._garbage = 0
         self._refused = False
         """Whether the server wants to be signed in to, and nobody has."""
@@ -192,11 +193,11 @@ class Bridge:
                 finally:
                     following.cancel()
                     self._listening.cancel()
-            return self._why
+            return self._why or "it ended"
         except asyncio.CancelledError:
             raise
         except BaseException as failure:  # noqa: BLE001 - the helper's edge: whatever it is, the shell is told
-            return _SIGN_IN if self._refused else _words(failure)
+            return _SIGN_IN if self._refused else self._why or _words(failure)
 
     async def _follow(self, client: "Client") -> None:
         """Tell the list anew whenever the server says that it has changed."""
@@ -319,6 +320,9 @@ class Bridge:
 
         async def see(response: Any) -> None:
             self._refused = self._refused or (response.status_code == 401 and sign_in is None)
+            asked = response.request
+            if response.status_code == 404 and asked.method == "POST" and "mcp-session-id" in asked.headers:
+                self._fail("it has forgotten the session")  # as one does that was started anew; the next begins another
 
         patience = httpx2.Timeout(30, read=300)  # as the SDK has it: a stream may be silent for long
         seen = {"response": [see]}
