@@ -32,6 +32,7 @@ FORM = {
         "name": {"type": "string", "default": "Jo"},
         "age": {"type": "integer", "description": "In years."},
         "odd": {"type": "string", "pattern": "^(a+)+$"},
+        "any": True,
     },
     "required": ["age"],
 }

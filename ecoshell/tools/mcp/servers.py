@@ -216,7 +216,7 @@ class _Plain:
     def of(self, schema: Any, depth: int) -> Any:
         self._nodes += 1
         self._take(len(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else 1)
-        if isinstance(schema, bool):
+        if schema is False:  # true says no more than an empty schema
             return schema
         if not isinstance(schema, dict) or depth > _DEEPEST or self._nodes > _MOST_NODES:
             return {}
