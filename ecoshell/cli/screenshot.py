@@ -47,9 +47,13 @@ def run(args: argparse.Namespace) -> int:
         )
     if file.suffix.lower() != ".svg":
         raise UsageError(f"{file} is not the name of an SVG file.", fix="Give a name that ends in .svg.")
-    if file.exists():  # said before the work; the file is never overwritten in any case
+    try:
+        there, placed = file.exists(), file.parent.is_dir()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}.", fix="Name another file.") from error
+    if there:  # said before the work; the file is never overwritten in any case
         raise UsageError(f"{file} exists already.", fix="Name a file that does not.")
-    if not file.parent.is_dir():
+    if not placed:
         raise UsageError(f"There is no folder {file.parent}.", fix="Make it, or name a file elsewhere.")
     write_new(file, asyncio.run(_picture(options_from(args), size)))
     return 0
