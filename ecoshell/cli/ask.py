@@ -53,7 +53,7 @@ def context(say: Callable[[str], None], *, promised: bool) -> Attachment | None:
         head, size, ended = _hear(FILE_BYTES, begins=limits[0], ends=limits[1])
     except OSError as error:  # as after nohup, which leaves an input that cannot be read
         if promised:
-            raise UsageError(f"Standard input cannot be read ({error.strerror}).") from error
+            raise unreadable(error) from error
         return None
     if not size and not ended:
         say(f"nothing came on standard input for {_BEGINS:.0f} s, so the question goes without it. {_WHEN_SLOW}")
@@ -81,6 +81,11 @@ def context(say: Callable[[str], None], *, promised: bool) -> Attachment | None:
     else:
         say(f"{NAME} had not ended after {_ENDS:.0f} s; {part} go along with the question. {_WHEN_SLOW}")
     return Attachment(NAME, f"{text}\n[cut: {part}]")
+
+
+def unreadable(error: OSError) -> UsageError:
+    """What is told where standard input is there and cannot be read, as after nohup."""
+    return UsageError(f"Standard input cannot be read ({error.strerror}).", fix="Pipe text, or give the question.")
 
 
 def _hear(kept: int, *, begins: float | None, ends: float | None) -> tuple[bytes, int, bool]:
@@ -193,7 +198,10 @@ def read_question(words: Sequence[str], warn: Callable[[str], None]) -> tuple[st
     typed = " ".join(words[:-1] if waited_for else words)
     raw, ended = typed.encode("utf-8", errors="surrogateescape"), True
     if alone:
-        raw, _, ended = _hear(MOST, begins=None, ends=None)
+        try:
+            raw, _, ended = _hear(MOST, begins=None, ends=None)
+        except OSError as error:
+            raise unreadable(error) from error
     if not ended:
         raise UsageError(f"The question on standard input has more than {MOST:,} bytes.", fix="Ask a shorter one.")
     text = decoded(raw, warn).strip()

@@ -19,7 +19,7 @@ from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.output import create_output
 
 from ecoshell.agent.commands import Completion
-from ecoshell.cli.ask import decoded
+from ecoshell.cli.ask import decoded, unreadable
 from ecoshell.cli.parser import HANGUPS, Handler, Interrupted, handling, interrupt
 from ecoshell.paths import is_special, make_private
 
@@ -86,7 +86,7 @@ class Lines:
     warn: Callable[[str], None]
 
     async def question(self, prompt: str) -> str:
-        """One line; raises Interrupted at Ctrl-C and EOFError at the end.
+        """One line; raises Interrupted at Ctrl-C, EOFError at the end and UsageError where nothing can be read.
 
         It blocks, since nothing goes on while a person or a script is waited for.
         """
@@ -99,6 +99,8 @@ class Lines:
                 raw = self.stream.readline()
         except KeyboardInterrupt:
             raise Interrupted from None
+        except OSError as error:
+            raise unreadable(error) from error
         if not raw:
             raise EOFError
         return decoded(raw, self.warn).rstrip("\r\n")

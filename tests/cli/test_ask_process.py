@@ -166,6 +166,17 @@ def test_a_standard_input_that_was_closed_holds_no_question(tmp_path: Path) -> N
     assert b"The question is empty." in ended.stderr
 
 
+@pytest.mark.skipif(os.name == "nt", reason="opens a file descriptor as nohup does")
+@pytest.mark.parametrize("command", ["ask -", "ask and -", "line"])
+def test_a_standard_input_that_cannot_be_read_is_told_in_one_sentence(command: str, tmp_path: Path) -> None:
+    (tmp_path / "script.jsonl").write_text('{"text": "fine"}\n')
+    env = {**os.environ, "ECOSHELL_HOME": str(tmp_path), "ECOSHELL_MODEL": f"script:{tmp_path / 'script.jsonl'}"}
+    run = f"exec '{sys.executable}' -m ecoshell {command} 0>/dev/null"
+    ended = subprocess.run(["/bin/sh", "-c", run], capture_output=True, timeout=LIMIT_S, env=env, check=False)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert ended.stderr.startswith(b"ecoshell: Standard input cannot be read (Bad file descriptor).")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
 @pytest.mark.parametrize("command", [["--version"], ["cost"], ["ask", "--json", "-"], ["line"]])
 def test_output_that_cannot_be_written_is_told_in_one_sentence(command: list[str], tmp_path: Path) -> None:
