@@ -254,6 +254,18 @@ async def test_resizing_folds_the_side_into_tabs_and_back(paths, width: int):
         assert shown(app, RolesPanel)
 
 
+@pytest.mark.parametrize("key", ["f2", "f3", "f4"])
+async def test_a_panel_that_a_narrow_screen_hides_gives_its_keys_to_the_prompt(paths, key: str):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press(key)
+        await eventually(pilot, lambda: app.body.side.has_focus_within)
+        await pilot.resize_terminal(*NARROW)
+        await eventually(pilot, lambda: not shown(app, ToolsPanel))
+        await pilot.pause()
+        assert in_prompt(app)
+
+
 async def test_every_panel_can_be_reached_at_every_height(paths):
     app = SideApp(paths, standing=many_tools(), past=TWO_MODELS)
     async with app.run_test(size=(120, 24)) as pilot:

@@ -273,6 +273,8 @@ class SideLayout(Horizontal):
         """Give the side its width; before there is a size, that of the screen counts."""
         whole = self.size.width or self.screen.size.width
         self._frame.styles.width = "1fr" if self._narrow else side_width(self._arrangement.width, whole)
+        if self._narrow and not self._tab and self._frame.has_focus_within:
+            self.call_after_refresh(self.leave)  # no keys for what is out of sight
 
     @property
     def _narrow(self) -> bool:
