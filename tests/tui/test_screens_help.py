@@ -6,8 +6,9 @@ from themed_host import Host, words
 from tui_play import eventually
 
 from ecoshell.paths import Paths
-from ecoshell.tui.screens.help import HelpScreen, Place, places
+from ecoshell.tui.screens.help import HelpScreen, Key, Place, places
 from ecoshell.tui.screens.pickers import ThemePicker
+from ecoshell.tui.transcript.view import Transcript
 
 COMMANDS = [("/budget [SCOPE] [AMOUNT|off]", "show or set a spending cap"), ("/help", "list the commands")]
 
@@ -87,3 +88,13 @@ async def test_copying_tells_of_the_terminals_own_selection(host: Host, paths: P
         await host.push_screen(HelpScreen(places(host.screen)))
         await eventually(pilot, lambda: "the terminal's own selection shift+drag" in lines(pilot))
         assert lines(pilot)[-5].startswith("── copying ──")
+
+
+async def test_the_longest_words_of_a_place_are_shown_whole_on_a_narrow_screen(host: Host) -> None:
+    async with host.run_test(size=(80, 24)) as pilot:
+        place = Place("transcript", Transcript.HELP, (Key("⏎", "fold"),), here=True)
+        await host.push_screen(HelpScreen([place]))
+        await eventually(pilot, lambda: len(lines(pilot)) > 1)
+        await pilot.press("down")
+        await eventually(pilot, lambda: Transcript.HELP[:20] in words(host))
+        assert Transcript.HELP in words(host)

@@ -103,6 +103,9 @@ class HelpScreen(Picker[str]):
         Binding("f1", "dismiss(None)", "close", show=False),
     ]
     HELP = "Type to search. Enter on a command types it for you, esc closes the help."
+    DEFAULT_CSS = """
+    HelpScreen #detail { height: 8; }
+    """
 
     def __init__(self, over: Sequence[Place], commands: Sequence[tuple[str, str]] = ()) -> None:
         """Help for these places, and for slash commands as they are typed, with their words."""
