@@ -218,6 +218,10 @@ class Parser(argparse.ArgumentParser):
             stranger = next(strangers, None)
         if stranger:
             named = stranger.partition("=")[0]
+            if not named.startswith("-"):
+                raise UsageError(
+                    f"{stranger!r} is one word too many.", fix=f"`{self.prog} --help` shows what there is."
+                )
             raise UsageError(f"There is no option {named}.", fix=likely(named, options))
         if wrong:
             what, typed = wrong["what"], wrong["typed"]

@@ -87,6 +87,7 @@ def test_a_question_may_come_in_several_words_or_as_a_dash() -> None:
         (["frobnicate"], "There is no command 'frobnicate'.", "There are chat, line, ask"),
         (["--bugdet", "0.50"], "There is no option --bugdet.", "Did you mean --budget?"),
         (["ask", "q", "--max-stpes=3"], "There is no option --max-stpes.", "Did you mean --max-steps?"),
+        (["cost", "day"], "'day' is one word too many.", "`ecoshell cost --help` shows what there is."),
         (["cost", "--jsn"], "There is no option --jsn.", "Did you mean --json?"),
         (["cost", "--by", "modle"], "--by cannot be 'modle'.", "Did you mean model?"),
         (["sessions", "lsit"], "There is no action 'lsit'.", "Did you mean list?"),
