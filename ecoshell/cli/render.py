@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import NoReturn, TextIO
 
 from rich.console import Console
-from rich.text import Text
+from rich.segment import Segment, Segments
 
 from ecoshell.agent.scoring import outcome
 from ecoshell.budget import about, counted
@@ -118,7 +118,8 @@ class Printer:
 
     def line(self, text: str, style: str = "", end: str = "\n") -> None:
         """Print one line, or several, of text that is already safe to show; a piece of a line where it has no `end`."""
-        self._console.print(Text(text, style=style), end=end)
+        # a segment keeps tabs, of which a text makes blanks
+        self._console.print(Segments([Segment(f"{text}{end}", self._console.get_style(style))]), end="")
 
     def copy(self, text: str) -> bool:
         """Put a text on the clipboard through the terminal (OSC 52), also over ssh; False where there is none."""

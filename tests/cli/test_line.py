@@ -181,6 +181,11 @@ async def test_an_answer_that_was_not_streamed_is_printed_whole() -> None:
     assert "391" in screen
 
 
+async def test_tabs_of_an_answer_stay_tabs() -> None:
+    _, screen = await chat(PlayedShell([Answer("all:\n\tmake it"), finished(answer="all:\n\tmake it")]), "how?")
+    assert "all:\n\tmake it\n" in screen
+
+
 async def test_a_thought_takes_one_line() -> None:
     _, screen = await chat(PlayedShell([Rationale("I need\n\na word counter.", "single"), finished()]), "q")
     assert "I need a word counter.\n" in screen
