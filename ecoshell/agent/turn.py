@@ -219,11 +219,8 @@ class Attempts:
             if mode != CANDIDATES[0]:
                 unpriced = [model.traits.name for model in models.current.models if model.traits.price is None]
                 capped = [cap for cap in await self.deps.budget.caps() if cap.unit == "usd"]
-                refused = next(
-                    (price_unknown(name, cap) for name in unpriced for cap in capped if cap.over(name)), None
-                )
-                if refused:
-                    raise refused
+                if refused := [(name, cap) for name in unpriced for cap in capped if cap.over(name)]:
+                    raise price_unknown(*refused[0])
         except (*_UNAVAILABLE, PriceUnknown) as failure:
             self.tell(Notice(f"{mode} cannot think. {failure}"))
             return False
