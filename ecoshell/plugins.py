@@ -75,21 +75,21 @@ class Hooks(Protocol):
         self, workspace: "Workspace", options: "ToolOptions", settings: Mapping[str, Any]
     ) -> "Iterable[Tool | ToolProvider]":
         """Tools for a session in this workspace: functions with `@ecoshell.tool`, other objects with the interface of
-        `tools.base.Tool`, and providers (`tools.base.ToolProvider`), whose tools come and go. `settings` is the table
+        `tools.Tool`, and providers (`tools.ToolProvider`), whose tools come and go. `settings` is the table
         `[plugins.NAME]` of the plugin's name; whatever is wrong in it is said by raising `errors.UsageError`."""
         ...
 
     def strategies(self) -> "Iterable[StrategySpec]":
-        """Strategies (`strategies.base`), chosen by `/strategy`, `--strategy` and `[agent] strategy`."""
+        """Strategies (`strategies.StrategySpec`), chosen by `/strategy`, `--strategy` and `[agent] strategy`."""
         ...
 
     def models(self) -> "Mapping[str, Callable[[str, Price | None], Model]]":
-        """For a beginning of names, such as `echo:`, what makes the model (`models.base`) of a whole name; it is given
+        """For a beginning of names, such as `echo:`, what makes the model (`models.Model`) of a whole name; it is given
         the price that is set for the name, too."""
         ...
 
     def prices(self) -> "Mapping[str, Price]":
-        """Prices by the names of models (`budget.price`); those of the settings win."""
+        """Prices by the names of models (`budget.Price`); those of the settings win."""
         ...
 
     def judges(self) -> "Mapping[str, Callable[[str, Call, Observation], bool | None]]":

@@ -93,7 +93,7 @@ async def _plan(shell: Shell, argument: str) -> Printed:
         text = flowchart(drawn[-1])
         if not rest.strip():
             return Printed(text.rstrip("\n"))
-        path = expanded(rest.strip())
+        path = Path(shell.workspace, expanded(rest.strip()))
         await asyncio.to_thread(write_new, path, text)
         return Printed(f"The plan is in {path}.")
     if argument and not (word == "why" and rest.strip()):
@@ -167,7 +167,12 @@ async def _tools(shell: Shell, argument: str) -> Printed:
         return Printed(visible(shell.conversation.known(argument).as_text()) + why)
     standing = await shell.standing()
     rows = [
-        (f"+ {tool.name}" if tool.registered else f"  {tool.name}", str(tool.tokens), tool.by, tool.description)
+        (
+            f"+ {tool.name}" if tool.registered else f"  {tool.name}",
+            str(tool.tokens),
+            tool.by.replace("upfront", "up front"),
+            tool.description,
+        )
         for tool in standing.tools
     ]
     head = ("  tool", "tokens" if standing.exact else "≈ tokens", "registered by", "what it does")
@@ -391,7 +396,7 @@ async def _export(shell: Shell, argument: str) -> Printed:
     endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
     files = (Path(shell.workspace, f"{shell.session}{ending}.md") for ending in endings)
     free = filter(lambda file: not file.exists(), files)
-    file = expanded(argument) if argument else await asyncio.to_thread(next, free)
+    file = Path(shell.workspace, expanded(argument)) if argument else await asyncio.to_thread(next, free)
     await shell.archive.export(shell.session, file, running=shell.conversation.busy)
     return Printed(f"Exported to {file}.")
 

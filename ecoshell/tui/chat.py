@@ -267,7 +267,7 @@ class ChatScreen(Screen[None]):
         bar = self.query_one(PromptBar)
         if bar.queue:
             bar.queue = ()
-            bar.hint("Nothing is queued any more: up finds what was. esc once more stops the turn.")
+            bar.hint("Nothing is queued any more: up finds what was.")
         elif self.shell is not None:
             self.run_worker(self.shell.stop())
 

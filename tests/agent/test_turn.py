@@ -2,6 +2,7 @@ import asyncio
 import itertools
 from contextlib import aclosing
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from agent_play import counts, finish, of, register, say, turn
@@ -330,7 +331,10 @@ async def test_an_export_is_written_once_and_never_over_another_file(play, tmp_p
         await shell.command(f"/export {file}")
         with pytest.raises(UsageError, match="exists already"):
             await shell.command(f"/export {file}")
-    assert "How many lines has notes.txt?" in file.read_text()
+        said = await shell.command("/export here.md")
+        here = Path(shell.workspace, "here.md")
+    assert said.text == f"Exported to {here}."
+    assert "How many lines has notes.txt?" in file.read_text() == here.read_text()  # noqa: ASYNC240
 
 
 async def test_a_turn_stopped_before_its_first_step_still_ends(play):

@@ -22,6 +22,7 @@ TOOLS = {
     "lies": [tool("go", outputSchema={**ANY, "properties": {"n": {"type": "integer"}}, "required": ["n"]})],
     "regex": [tool("go", outputSchema={**ANY, "properties": {"n": {"type": "string", "pattern": "^(a+)+$"}}})],
     "long_lists": [tool(f"go{at}", description="x" * 30_000) for at in range(200)],
+    "tasks": [tool(support, execution={"taskSupport": support}) for support in ("optional", "required")],
     "read_only": [tool("go", annotations={"readOnlyHint": True})],
 }
 

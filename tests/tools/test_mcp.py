@@ -619,6 +619,13 @@ def test_a_tool_without_an_objects_schema_is_left_out(schema):
     assert (tools, len(left_out)) == ((), 1)
 
 
+async def test_tools_that_can_be_called_as_tasks_alone_are_left_out(opened):
+    async with opened(hostile("tasks")) as server:
+        await server.connect()
+        assert [tool.listed.name for tool in server.tools] == ["optional"]
+        assert server.lists.left_out == ("'required': it can be called as a task alone, which is not done here",)
+
+
 @pytest.mark.parametrize("odd", [{"default": float("nan")}, {"minimum": float("-inf")}, {"enum": [[float("inf")]]}])
 def test_a_tool_whose_schema_has_a_number_that_json_has_no_word_for_is_left_out(odd):
     schema = {"type": "object", "properties": {"a": odd}}

@@ -525,6 +525,7 @@ async def _lists(client: "Client") -> dict[str, Any]:
                 "description": tool.description or tool.title or "",
                 "parameters": tool.input_schema,
                 "read_only": bool(tool.annotations and tool.annotations.read_only_hint),
+                "task": bool(tool.execution and tool.execution.task_support == "required"),
             }
             for tool in tools
         ],

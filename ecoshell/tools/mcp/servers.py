@@ -175,6 +175,8 @@ def listed(server: str, records: Iterable[Any]) -> tuple[tuple[Listed, ...], tup
             name, description = record["name"], " ".join(str(record["description"]).split())[:_MOST_DESCRIPTION]
             if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
                 raise ValueError("this is no name for a tool")
+            if record.get("task") is True:
+                raise ValueError("it can be called as a task alone, which is not done here")
             parameters = plain_schema(record["parameters"])
             if len(json.dumps(parameters)) > _MOST_SCHEMA:
                 raise ValueError("its schema is too long")
