@@ -465,11 +465,6 @@ def _word_features(word: str) -> bytes:
     return b"".join(feature.to_bytes(2, "little") for feature in features)
 
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
 _Counted = tuple[int, float, AttemptRow]
 """Where the question stands among the cosines, 1 where it was answered and 0 where not, and the attempt."""
 
