@@ -111,7 +111,7 @@ async def editor(home, lines, *options):
         *command(home, lines, *options),
         env=environment(home),
         cwd=home,
-        transport_kwargs={"stderr": None, "limit": 1 << 26},
+        transport_kwargs={"stderr": None, "limit": 1 << 26, "shutdown_timeout": 60.0},  # a busy machine is slow
         use_unstable_protocol=True,
     ) as (agent, process):
         opened.agent, opened.process = agent, process

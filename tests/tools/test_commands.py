@@ -154,10 +154,20 @@ async def test_what_a_command_leaves_running_ends_with_it(commands: CommandTools
 
 
 async def test_a_process_that_left_the_group_and_keeps_the_output_open_is_not_waited_for(commands: CommandTools):
-    code = "import os, sys, time\nif os.fork() == 0:\n os.setsid(); print(os.getpid(), flush=True); time.sleep(300)"
+    code = """
+import os, time
+heard, told = os.pipe()
+if left := os.fork():
+    os.read(heard, 1)
+    print(left)
+else:
+    os.setsid()
+    os.write(told, b"!")
+    time.sleep(300)
+"""
     found = await commands.run_python(code)
     with contextlib.suppress(ProcessLookupError):
-        os.kill(int(found.text.split()[0]), signal.SIGKILL)
+        os.kill(int(found.text), signal.SIGKILL)
     assert found.ok, "it was waited for until the time was up"
 
 
