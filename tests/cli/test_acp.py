@@ -230,6 +230,44 @@ async def test_slash_commands_are_offered_and_run(tmp_path):
         assert [turn.question for turn in started(tmp_path, session)] == ["Ask this.", "Ask this.", "/usr/bin is what?"]
 
 
+COUNT_COMMAND = """
+from ecoshell.agent.commands import Command, Printed
+from ecoshell.plugins import hookimpl
+
+async def count(shell, argument):
+    return Printed(f"{len(argument.split())} words")
+
+@hookimpl
+def slash_commands():
+    return [Command("count-2_words", "TEXT", "count words", count)]
+"""
+
+
+async def test_commands_of_plugins_and_questions_that_servers_have_ready_are_no_questions_of_their_own(tmp_path):
+    pytest.importorskip("mcp")
+    folder = tmp_path / "home" / "config" / "plugins"
+    folder.mkdir(parents=True)
+    (folder / "count.py").write_text(COUNT_COMMAND)
+    given = schema.McpServerStdio(name="docs", command=sys.executable, args=[str(SUPPORT / "mcp_server.py")], env=[])
+    async with editor(tmp_path, [finish("Reviewed.")]) as opened:
+        session = await opened.new(servers=[given])
+        assert await opened.ask(session, "/count-2_words one two") == "end_turn"
+        assert opened.text() == "2 words"
+        (opened.workspace / "a.txt").write_text("the notes")
+        link = acp.resource_link_block("a.txt", (opened.workspace / "a.txt").as_uri())
+        block = acp.embedded_text_resource((opened.workspace / "b.txt").as_uri(), "more notes")
+        await opened.ask(session, "/docs:review ", link, acp.resource_block(block))
+        (turn,) = started(tmp_path, session)
+        assert turn.question.startswith("Review @a.txt in a b.txt tone.")
+        assert [(one.name, one.text) for one in turn.attachments] == [("a.txt", "the notes"), ("b.txt", "more notes")]
+        again = await opened.new(servers=[given])
+        await opened.until(lambda: opened.of(schema.AvailableCommandsUpdate, again))
+        offered = {one.name: one for one in opened.of(schema.AvailableCommandsUpdate, again)[0].available_commands}
+        assert offered["docs:review"].input.root.hint == "file tone"
+        assert await opened.ask(again, "/New") == "end_turn"
+        assert "Your editor has its own way" in opened.text(session=again)
+
+
 async def test_a_cancelled_turn_ends_as_such_and_leaves_nothing_running(tmp_path):
     async with editor(tmp_path, [*SLEEP, finish("Here I am.")], "--yes") as opened:
         session = await opened.new()

@@ -42,7 +42,7 @@ from ecoshell.events import (
     TrustWanted,
     TurnFinished,
 )
-from ecoshell.messages import Attachment
+from ecoshell.messages import Attachment, visible_line
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.secrecy import masked
@@ -70,7 +70,8 @@ _PAGE = 50
 """Sessions that are known to a list, and those of one page."""
 _ELSEWHERE = frozenset({"clear", "copy", "new", "quit", "resume"})
 """Commands of chats for which an editor has its own ways."""
-_COMMAND = re.compile(r"/([a-z]+)(?:\s|$)")
+_COMMAND = re.compile(r"/([\w-]+(?::\S+)?)(?:\s|$)")
+"""A command, or a question that a server has ready: `/server:prompt`."""
 _HALF = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
 """What may be half of a surrogate pair in JSON."""
 _WORD = re.compile(r"[\w@]")
@@ -346,7 +347,9 @@ class EditorSession:
     async def greet(self) -> None:
         """Tell which slash commands there are."""
         commands: list[schema.AvailableCommand] = []
-        for typed, about in self._shell.overview():
+        prompts = self._shell.deps.providers.prompt_names()
+        ready = [(" ".join((name, *one.arguments)), visible_line(one.description)) for name, one in prompts]
+        for typed, about in (*self._shell.overview(), *ready):
             name, _, usage = typed.removeprefix("/").partition(" ")
             hint = schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=usage)) if usage else None
             if name not in _ELSEWHERE:
@@ -408,7 +411,7 @@ class EditorSession:
         named = _COMMAND.match(text)
         if named is None:
             return await self._ask(text, attachments)
-        if named[1] in _ELSEWHERE:
+        if named[1].lower() in _ELSEWHERE:
             await self._tell(
                 [self._updates.say(f"`/{named[1]}` is for chats. Your editor has its own way to do that.")]
             )
@@ -423,7 +426,8 @@ class EditorSession:
             self._command = None
         if printed.text:
             await self._tell([self._updates.say(fenced(printed.text) if "\n" in printed.text else printed.text)])
-        return await self._ask(printed.value, printed.attachments) if printed.effect == "ask" else "end_turn"
+        along = (*printed.attachments, *attachments)
+        return await self._ask(printed.value, along) if printed.effect == "ask" else "end_turn"
 
     async def _ask(self, question: str, attachments: Sequence[Attachment]) -> schema.StopReason:
         """Ask, and follow the turn to its last event; raises RequestError for one that ended in an error."""
