@@ -110,10 +110,11 @@ async def test_an_editor_that_cannot_ask_is_as_if_nobody_were_there(tmp_path):
         async def refuse():
             raise acp.RequestError.method_not_found("session/request_permission")
 
-        opened.choose = lambda options: refuse()
-        session = await opened.new()
-        assert await opened.ask(session, "Write a.txt.") == "end_turn"
-        assert not (opened.workspace / "a.txt").exists()
+        for answer in (lambda options: refuse(), lambda options: {"outcome": "cancelled"}):  # none, and a wrong one
+            opened.choose = answer
+            session = await opened.new()
+            assert await opened.ask(session, "Write a.txt.") == "end_turn"
+            assert not (opened.workspace / "a.txt").exists()
 
 
 async def test_sessions_are_listed_by_folder_loaded_with_their_past_and_closed(tmp_path):

@@ -22,7 +22,7 @@ class Editor:
         self.asked = []
         """What permission was asked for: the tool call, and the names of the options by their ids."""
         self.choose = lambda options: "once"
-        """The id to choose of the options; None dismisses the question."""
+        """The id to choose of the options; None dismisses the question, and a table is the whole answer."""
         self._came = asyncio.Event()
 
     async def session_update(self, session_id, update, **_):
@@ -36,6 +36,8 @@ class Editor:
         chosen = self.choose(names)
         if asyncio.iscoroutine(chosen):
             chosen = await chosen
+        if isinstance(chosen, dict):
+            return chosen
         outcome = (
             schema.DeniedOutcome(outcome="cancelled")
             if chosen is None

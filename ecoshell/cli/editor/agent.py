@@ -464,7 +464,7 @@ class EditorSession:
         card = self._updates.question(event)
         try:
             answer = await self._client.request_permission(self.id, card, [*options])
-        except (RequestError, ConnectionError) as failure:
+        except (RequestError, ConnectionError, ValidationError) as failure:  # refused, gone, or no answer
             raise NobodyThere from failure
         return answer.outcome.option_id if isinstance(answer.outcome, schema.SelectedPermissionOutcome) else ""
 
