@@ -83,6 +83,26 @@ def test_the_servers_of_another_client_are_taken_over(shell, tmp_path):
     assert again["imported"] == []
 
 
+def test_what_the_settings_cannot_take_of_one_server_keeps_no_other_out(shell, tmp_path):
+    theirs = {
+        "good": {"command": "run", "args": ["--port", 80, True], "env": {"PORT": 8080, "DEBUG": False}},
+        "no address": {"url": "example.org/mcp"},
+        "line": {"command": "npx", "args": "-y server"},
+        "odd": {"command": "run", "args": [None, {"a": 1}]},
+        "unset": {"command": "run", "env": {"KEY": None}},
+        "pairs": {"command": "run", "env": ["KEY=1"]},
+        "both": {"command": "run", "url": "https://example.org/mcp"},
+    }
+    (tmp_path / "a.json").write_text(json.dumps({"mcpServers": theirs}))
+    told = json.loads(shell("mcp", "import", str(tmp_path / "a.json"), "--json")[0])
+    assert told["imported"] == ["good"]
+    assert told["left_out"].keys() == theirs.keys() - {"good"}
+    assert "must be an address such as" in told["left_out"]["no address"]
+    assert "not both" in told["left_out"]["both"]
+    assert [row["command"] for row in rows(shell)] == [["run", "--port", "80", "true"]]
+    assert 'PORT = "8080"\nDEBUG = "false"' in user_paths().settings_file.read_text()
+
+
 def test_a_file_without_servers_is_refused(shell, tmp_path):
     (tmp_path / "a.json").write_text("[]")
     assert "mcpServers" in shell("mcp", "import", str(tmp_path / "a.json"), status=2)[1]

@@ -18,6 +18,7 @@ from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import visible_line
 from ecoshell.paths import expanded, user_paths
 from ecoshell.secrecy import begin, masked
+from ecoshell.settings import problem
 from ecoshell.settings.edit import REMOVED, write_settings
 from ecoshell.tools import Caller, caller
 from ecoshell.tools.mcp.provider import McpServer
@@ -192,6 +193,10 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
 
 def _taken_over(found: Any) -> Entry:
     """A server of another client as the settings have it; raises ValueError for what is not known here."""
+    from pydantic import ValidationError
+
+    from ecoshell.settings.schema import McpServerSettings
+
     if not isinstance(found, dict):
         raise ValueError("it is no table")
     given = cast("Entry", found)
@@ -199,18 +204,28 @@ def _taken_over(found: Any) -> Entry:
     if given.get("type") == "sse" or given.get("transport") == "sse":
         raise ValueError("it is reached by SSE, which the protocol has given up; it may have a newer address")
     if bool(address) == bool(given.get("command")):
-        raise ValueError("it has neither a command nor an address")
-    if not isinstance(address or given["command"], str):
-        raise ValueError("its command or address is no text")
+        raise ValueError("it needs a command or an address, and not both")
     entry: Entry = {"url": address} if address else {"command": given["command"], "args": given.get("args") or []}
-    if isinstance(entry.get("args"), list):  # others take numbers and switches for the texts that they are
-        entry["args"] = [json.dumps(one) if isinstance(one, (int, float)) else one for one in entry["args"]]
     entry |= {key: given[key] for key in ("env", "headers", "cwd") if given.get(key)}
     entry |= {"enabled": False} if given.get("disabled") is True else {}
+    for key, value in entry.items():  # others take numbers and switches for the texts that they are
+        if key in ("env", "headers") and isinstance(value, dict):
+            entry[key] = {name: _as_text(one) for name, one in cast("Entry", value).items()}
+        elif isinstance(value, list):
+            entry[key] = [*map(_as_text, cast("list[Any]", value))]
     text = _OTHERS_VARIABLE.sub(r"${\1}", json.dumps(entry))
     if "${input:" in text:
         raise ValueError("it has its client ask for ${input:…}; put a variable's ${NAME} in the place of that")
-    return cast("Entry", json.loads(text))
+    taken: Entry = json.loads(text)
+    try:
+        McpServerSettings.model_validate(taken)
+    except ValidationError as wrong:
+        raise ValueError(problem(wrong.errors()[0], "its settings").message) from wrong
+    return taken
+
+
+def _as_text(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, (int, float)) else value
 
 
 class Signs(Caller):
