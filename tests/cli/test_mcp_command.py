@@ -58,6 +58,15 @@ def test_a_server_needs_a_plain_name_and_one_way_to_it(shell, words):
     assert rows(shell) == []
 
 
+@pytest.mark.parametrize(
+    "words", [["--env", "=1"], ["--env", "A"], ["--env", " = "], ["--header", ": x"], ["--header", ""]]
+)
+def test_a_variable_and_a_header_have_a_name(shell, words):
+    told = shell("mcp", "add", "one", *words, "--no-test", "--", "run", status=2)[1]
+    assert f"{words[1]!r} cannot be read." in told
+    assert rows(shell) == []
+
+
 def test_the_servers_of_another_client_are_taken_over(shell, tmp_path):
     theirs = {
         "files": {"command": "npx", "args": ["-y", "server", 8080], "env": {"KEY": "${env:MY_KEY}"}, "disabled": True},

@@ -151,8 +151,8 @@ def _add(args: argparse.Namespace) -> int:
 
 def _pairs(texts: Sequence[str], sign: str, form: str) -> dict[str, str]:
     pairs = [text.partition(sign) for text in texts]
-    if odd := next((name for name, found, _ in pairs if not found or not name.strip()), None):
-        raise UsageError(f"{odd!r} cannot be read.", fix=f"Say {form}.")
+    if odd := next((pair for pair in pairs if not pair[1] or not pair[0].strip()), None):
+        raise UsageError(f"{''.join(odd)!r} cannot be read.", fix=f"Say {form}.")
     return {name.strip(): value.strip() if sign == ":" else value for name, _, value in pairs}
 
 
