@@ -112,6 +112,14 @@ def test_what_the_settings_cannot_take_of_one_server_keeps_no_other_out(shell, t
     assert 'PORT = "8080"\nDEBUG = "false"' in user_paths().settings_file.read_text()
 
 
+def test_servers_of_a_file_that_come_to_one_name_are_not_said_to_be_replaceable(shell, tmp_path):
+    theirs = {"a.b": {"command": "one"}, "a b": {"command": "two"}}
+    (tmp_path / "a.json").write_text(json.dumps({"mcpServers": theirs}))
+    for more in ([], ["--replace"]):
+        told = json.loads(shell("mcp", "import", str(tmp_path / "a.json"), "--json", *more)[0])
+    assert told == {"imported": ["a-b"], "left_out": {"a b": "another one of the file is called a-b, too"}}
+
+
 def test_a_file_without_servers_is_refused(shell, tmp_path):
     (tmp_path / "a.json").write_text("[]")
     assert "mcpServers" in shell("mcp", "import", str(tmp_path / "a.json"), status=2)[1]

@@ -172,7 +172,10 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
         raise UsageError(f"{file} has no table mcpServers.", fix=form)
     for called, found in servers.items():
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", called).strip("-")[:40] or "server"
-        if name in there or name in entries:
+        if name in entries:
+            left_out[called] = f"another one of the file is called {name}, too"
+            continue
+        if name in there:
             left_out[called] = f"there is a server {name} already (--replace puts this one in its place)"
             continue
         try:
