@@ -20,7 +20,7 @@ from ecoshell.budget import Price, PriceBook, Rates, parse_amount
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import StoreError, UsageError, nearest
 from ecoshell.options import ALL_ONE, Options, RoleModels
-from ecoshell.paths import Paths
+from ecoshell.paths import Paths, expanded
 from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.plugin_host import Plugins, find
@@ -267,7 +267,7 @@ def server_of(name: str, given: "McpServerSettings", workspace: Path) -> "Server
         name,
         command=(given.command, *given.args) if given.command is not None else (),
         env=given.env,
-        cwd=given.cwd or str(workspace),
+        cwd=str(workspace / expanded(given.cwd or "")),
         url=given.url or "",
         headers=given.headers,
         trusted=given.trusted,

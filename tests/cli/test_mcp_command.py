@@ -1,13 +1,16 @@
 """`ecoshell mcp`: servers in the settings, those of other clients taken over, and what a test of one prints."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from ecoshell.assembly import server_of
 from ecoshell.cli import main
 from ecoshell.cli.manage.mcp import Signs
 from ecoshell.errors import ToolError
 from ecoshell.paths import user_paths
+from ecoshell.settings.schema import McpServerSettings
 
 
 @pytest.fixture
@@ -133,6 +136,15 @@ def test_a_test_of_a_server_that_is_not_there_says_so_as_json(shell):
     assert told["seconds"] >= 0
     assert "no-such-program-anywhere cannot be started" in told["error"]
     assert "There are one." in shell("mcp", "test", "two", status=2)[1]
+
+
+@pytest.mark.parametrize(
+    ("cwd", "folder"),
+    [(None, "/w"), ("sub", "/w/sub"), ("/srv", "/srv"), ("~/p", "/home/me/p"), ("~nobody-x", "/w/~nobody-x")],
+)
+def test_the_folder_of_a_server_is_found_from_the_workspace_and_home(monkeypatch, cwd, folder):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert server_of("one", McpServerSettings(command="run", cwd=cwd), Path("/w")).cwd == folder
 
 
 @pytest.mark.parametrize("address", ["file:///home/me/run.desktop", "vscode://run", "--profile=x", "javascript:x", ""])
