@@ -100,6 +100,18 @@ def _tools(prefix: str, before: list[str]) -> Iterable[str]:
     return [tool.document.name for _, tool in sources_of(load_settings(paths), paths, ground, lambda _: None)]
 
 
+def _servers(prefix: str, before: list[str]) -> Iterable[str]:
+    from ecoshell.assembly import load_settings
+
+    return load_settings(user_paths()).mcp.servers
+
+
+def _plugins(prefix: str, before: list[str]) -> Iterable[str]:
+    from ecoshell.plugin_host import find_for
+
+    return [plugin.name for plugin in find_for(user_paths())]
+
+
 def _thinkers(*, judges: bool) -> Iterable[str]:
     """Strategies, or judges, ours and those of plugins."""
     from ecoshell.agent.dependencies import JUDGES
@@ -136,6 +148,8 @@ _CANDIDATES: tuple[tuple[set[str], Candidates], ...] = (
     ({"--strategy"}, lambda prefix, before: _thinkers(judges=False)),
     ({"--resume", "--session", "sessions id"}, _sessions),
     ({"tools name", "profile tool", "--tool"}, _tools),
+    ({"mcp name"}, _servers),
+    ({"plugins name"}, _plugins),
     ({"config pairs"}, _settings),
     ({"config keys"}, lambda prefix, before: _settings(prefix, [])),
     ({"models filter"}, lambda prefix, before: ("pull",)),

@@ -63,7 +63,11 @@ def test_a_shell_completes_commands_options_and_choices(complete: Complete, shel
     assert sorted(complete(shell, "ecoshell ask --strategy ")) == ["dfsdt", "graph", "react", "tot"]
 
 
-def test_the_names_of_what_there_is_are_completed(complete: Complete, tmp_path: Path) -> None:
+def test_the_names_of_what_there_is_are_completed(
+    complete: Complete, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+
     def bash(line: str) -> list[str]:
         return complete("bash", line)
 
@@ -79,6 +83,9 @@ def test_the_names_of_what_there_is_are_completed(complete: Complete, tmp_path: 
     assert "gpt-4o-mini" in bash("ecoshell ask --model gpt-4o-min")
     assert bash("ecoshell bench bt") == ["btp"]
     assert bash("ecoshell sessions show ") == [session]
+    assert main(["mcp", "add", "time", "--no-test", "--", "run"]) == 0
+    assert bash("ecoshell mcp test ") == bash("ecoshell mcp remove t") == ["time"]
+    assert "web" in bash("ecoshell plugins info ")
 
 
 PLUGIN = """
