@@ -91,6 +91,7 @@ def test_a_question_may_come_in_several_words_or_as_a_dash() -> None:
         (["cost", "--jsn"], "There is no option --jsn.", "Did you mean --json?"),
         (["cost", "--by", "modle"], "--by cannot be 'modle'.", "Did you mean model?"),
         (["sessions", "lsit"], "There is no action 'lsit'.", "Did you mean list?"),
+        (["budget", "set", "everybody", "year", "1"], "There is no period 'year'.", "There are day, month."),
         (["--registration", "name"], "--registration cannot be 'name'.", "Did you mean names?"),
         (["--budget", "-1"], "'-1' is negative", "20000tok"),
         (["--budget=-5tok"], "'-5tok' is negative", "20000tok"),

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action("show", "the caps, what is spent, held and leased of each, and the leases")
     put = action("set", "set a cap, or remove it")
     put.add_argument("scope", metavar="SCOPE", help="everybody, team:NAME, person:NAME, project:NAME or model:NAME")
-    put.add_argument("period", choices=("day", "month"), metavar="day|month")
+    put.add_argument("period", choices=("day", "month"), metavar="PERIOD", help="day or month")
     put.add_argument("amount", metavar="USD", help="dollars, such as 200, or off")
     add = action("add", "let a role of the database use the ledger")
     add.add_argument("person", metavar="PERSON")
