@@ -124,6 +124,8 @@ class TestSessions:
         ):
             shell("sessions", "export", session, str(file), *form)
         assert (tmp_path / "a.md").read_text() == shell("sessions", "export", session)
+        assert shell("sessions", "export", session, "-") == shell("sessions", "export", session)
+        assert shell("sessions", "export", session, "-", "--format", "json").startswith("{")
         assert json.loads((tmp_path / "b.json").read_text()) == json.loads((tmp_path / "c.txt").read_text())
         assert "exists already" in shell("sessions", "export", session, str(tmp_path / "a.md"), status=2)
         assert "cannot be written" in shell("sessions", "export", session, str(tmp_path / "no" / "a.md"), status=1)

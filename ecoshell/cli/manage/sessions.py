@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("show", "print a session").add_argument("id", help="the session's id, or its beginning")
     export = add("export", "write a session as a document")
     export.add_argument("id", help="the session's id, or its beginning")
-    export.add_argument("file", nargs="?", help="a new file (default: standard output)")
+    export.add_argument("file", nargs="?", help="a new file (default, or -: standard output)")
     export.add_argument("--format", choices=("md", "json"), help="default: as the file's name says, else md")
     rename = add("rename", "give a session another title")
     rename.add_argument("id", help="the session's id, or its beginning")
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
                 as_said = "json" if args.json or str(args.file).endswith(".json") else "md"
                 write = as_json if (args.format or as_said) == "json" else as_markdown
                 text = write(store.events(session), store.info(session))
-                if args.file is None:
+                if args.file in (None, "-"):
                     sys.stdout.write(text)
                 else:
                     file = expanded(args.file)
