@@ -49,7 +49,8 @@ def test_a_server_is_added_listed_and_removed(shell):
 def test_a_server_that_is_there_is_replaced_only_when_that_is_said(shell):
     shell("mcp", "add", "one", "--env", "A=1", "--no-test", "--", "before")
     assert "--replace" in shell("mcp", "add", "one", "--no-test", "--", "after", status=2)[1]
-    shell("mcp", "add", "one", "--replace", "--no-test", "--", "after")
+    told = shell("mcp", "add", "one", "--replace", "--no-test", "--json", "--", "after")[0]
+    assert json.loads(told) == {"added": "one"}
     assert [(row["command"], row["env"]) for row in rows(shell)] == [(["after"], [])]
 
 

@@ -146,6 +146,8 @@ def _add(args: argparse.Namespace) -> int:
     print(f"{args.name} is in {user_paths().settings_file}.", file=sys.stderr if args.json else sys.stdout)
     if not args.no_test:
         _test(_one(load_settings(user_paths()), args.name), as_json=args.json)
+    elif args.json:
+        print_json({"added": args.name})
     return 0
 
 
