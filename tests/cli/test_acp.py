@@ -149,6 +149,11 @@ async def test_sessions_are_listed_by_folder_loaded_with_their_past_and_closed(t
         assert again.text().endswith("Still nothing.")
         with pytest.raises(acp.RequestError, match="There is no session 'zzzz-zz'"):
             await again.agent.load_session(cwd=str(again.workspace), session_id="zzzz-zz", mcp_servers=[])
+        old = schema.SseMcpServer(type="sse", name="old", url="http://x/", headers=[])
+        for folder, servers in ((tmp_path / "gone", []), ("here", []), (again.workspace, [old])):
+            with pytest.raises(acp.RequestError):
+                await again.agent.load_session(cwd=str(folder), session_id=session, mcp_servers=servers)
+        assert await again.ask(session, "/help") == "end_turn"
         await again.agent.load_session(cwd=str(again.workspace), session_id=session, mcp_servers=[])
         assert again.text(schema.UserMessageChunk).endswith("What is here?And now?")
 

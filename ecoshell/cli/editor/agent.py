@@ -50,6 +50,7 @@ from ecoshell.sessions import SessionStore
 from ecoshell.sessions.markdown import fenced
 from ecoshell.settings.schema import McpServerSettings, Settings
 from ecoshell.tools.running import in_thread
+from ecoshell.tools.workspace import Workspace
 
 T = TypeVar("T")
 Block = (
@@ -285,9 +286,6 @@ class EditorAgent:
             except UsageError as error:
                 raise RequestError(_NOT_THERE, str(error)) from error
         async with self._loading:
-            if (before := self._sessions.get(name)) is not None:
-                before.require_free()
-                await self.close_session(name)
             session = await self._open(cwd, servers, resume=name)
         await session.replay(briefly=briefly)
         self._soon(session)
@@ -296,8 +294,13 @@ class EditorAgent:
     async def _open(self, cwd: str, servers: Iterable[McpServer], resume: str | None = None) -> "EditorSession":
         person = EditorPerson()
         with _plainly():
-            options = replace(self._options, workspace=_folder(cwd), resume=resume)
+            folder = _folder(cwd)
+            options = replace(self._options, workspace=folder, resume=resume)
             settings = _joined(await asyncio.to_thread(load_settings, user_paths()), servers)
+            if (before := self._sessions.get(resume or "")) is not None:
+                before.require_free()
+                Workspace(folder)  # or it would be refused once the session is closed
+                await self.close_session(before.id)
             shell = await assemble(options, person, settings=settings)
             try:
                 await shell.warm()
