@@ -1,5 +1,6 @@
 """`ecoshell mcp`: servers in the settings, those of other clients taken over, and what a test of one prints."""
 
+import io
 import json
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def test_a_variable_and_a_header_have_a_name(shell, words):
     assert rows(shell) == []
 
 
-def test_the_servers_of_another_client_are_taken_over(shell, tmp_path):
+def test_the_servers_of_another_client_are_taken_over(shell, tmp_path, monkeypatch):
     theirs = {
         "files": {"command": "npx", "args": ["-y", "server", 8080], "env": {"KEY": "${env:MY_KEY}"}, "disabled": True},
         "odd name": {"type": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "Bearer x"}},
@@ -94,6 +95,8 @@ def test_the_servers_of_another_client_are_taken_over(shell, tmp_path):
     assert "${MY_KEY}" in user_paths().settings_file.read_text()
     again = json.loads(shell("mcp", "import", str(file), "--json")[0])
     assert again["imported"] == []
+    monkeypatch.setattr("sys.stdin", io.StringIO(file.read_text(encoding="utf-8")))
+    assert "odd-name" in shell("mcp", "import", "-", "--replace")[0]
 
 
 def test_what_the_settings_cannot_take_of_one_server_keeps_no_other_out(shell, tmp_path):

@@ -164,7 +164,8 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
     entries: dict[str, Entry] = {}
     left_out: dict[str, str] = {}
     try:
-        read: Any = json.loads(sys.stdin.read() if file == "-" else expanded(file).read_text(encoding="utf-8-sig"))
+        text = sys.stdin.read() if file == "-" else expanded(file).read_text(encoding="utf-8")
+        read: Any = json.loads(text.removeprefix("\ufeff"))
     except (OSError, ValueError, RecursionError) as failure:
         raise UsageError(f"{file} cannot be read: {failure}", fix="Give a JSON file, such as .mcp.json.") from failure
     tables = [cast("Entry", read).get(key) for key in ("mcpServers", "servers")] if isinstance(read, dict) else []
