@@ -320,7 +320,7 @@ async def test_blocks_of_a_prompt_become_attachments(tmp_path):
             acp.resource_link_block("notes", f"{uri}/notes%20one.txt"),
             "and",
             acp.resource_link_block("plain", f"{uri}/plain.txt"),
-            "?",
+            "，?",
             acp.resource_link_block("outside", (tmp_path / "outside.txt").as_uri()),
             acp.resource_link_block("odd", "file://[/x%00"),
             acp.resource_link_block("web", "https://example.org/page"),
@@ -332,7 +332,7 @@ async def test_blocks_of_a_prompt_become_attachments(tmp_path):
     linked, embedded = started(tmp_path, session)
     files = {one.name: one.text for one in linked.attachments}
     assert files == {"notes one.txt": "three\n", "plain.txt": "four\n"}
-    assert linked.question.startswith('Compare @"notes one.txt" and @plain.txt? file://')
+    assert linked.question.startswith('Compare @"notes one.txt" and @"plain.txt"，? file://')
     assert linked.question.endswith("https://example.org/page")
     notes = opened.text(schema.AgentThoughtChunk)
     assert "outside.txt was not attached: it is not in the workspace" in notes

@@ -76,8 +76,6 @@ _COMMAND = re.compile(r"/([\w-]+(?::\S+)?)(?:\s|$)")
 _HALF = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
 """What may be half of a surrogate pair in JSON."""
 _WORD = re.compile(r"[\w@]")
-_PLAIN = re.compile(r"[\w./-]*\w")
-"""A path that can be mentioned without quotes."""
 
 
 async def serve(options: Options) -> None:
@@ -517,7 +515,7 @@ def _asked(blocks: Sequence[Block], workspace: str) -> tuple[str, list[Attachmen
             case schema.ResourceContentBlock(uri=added):
                 path = _inside(root, added)
                 if path is not None:
-                    added = f"@{path}" if _PLAIN.fullmatch(path) else f'@"{path}"'
+                    added = f'@"{path}"'  # whatever follows
                 elif added.startswith("file:"):
                     notices.append(f"{added} was not attached: it is not in the workspace.")
             case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents(uri=uri, text=content)):
