@@ -184,8 +184,9 @@ async def test_a_list_of_many_sessions_comes_in_pages(tmp_path):
     async with editor(tmp_path, []) as opened:
         first = await opened.agent.list_sessions()
         second = await opened.agent.list_sessions(cursor=first.next_cursor)
-        with pytest.raises(acp.RequestError, match="no page"):
-            await opened.agent.list_sessions(cursor="x")
+        for cursor in ("x", "9" * 5000):
+            with pytest.raises(acp.RequestError, match="no page"):
+                await opened.agent.list_sessions(cursor=cursor)
     assert (len(first.sessions), len(second.sessions), second.next_cursor) == (50, 10, None)
     assert len({one.session_id for one in (*first.sessions, *second.sessions)}) == 60
 
@@ -531,7 +532,11 @@ async def test_closing_a_session_stops_its_turn(tmp_path):
 async def test_what_cannot_be_done_is_an_error_in_the_shells_own_words(tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     async with editor(tmp_path, []) as opened:
-        for folder, told in ((tmp_path / "nowhere", "is not a folder"), ("relative", "is not an absolute path")):
+        for folder, told in (
+            (tmp_path / "nowhere", "is not a folder"),
+            ("relative", "is not an absolute path"),
+            ("/nul\0", "is not an absolute path"),
+        ):
             with pytest.raises(acp.RequestError, match=told) as refused:
                 await opened.new(folder)
             assert refused.value.code == -32602

@@ -220,7 +220,7 @@ class EditorAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> schema.ListSessionsResponse:
-        if cursor is not None and not cursor.isdecimal():
+        if cursor is not None and not re.fullmatch(r"\d{1,9}", cursor):
             raise RequestError(_BAD_PARAMETERS, f"There is no page {cursor!r}.")
         with _plainly():
             folder = None if cwd is None else str(_folder(cwd))
@@ -571,7 +571,7 @@ def _joined(settings: Settings, servers: Iterable[McpServer]) -> Settings:
 
 
 def _folder(cwd: str) -> Path:
-    if not os.path.isabs(cwd):  # noqa: PTH117 - a path of any length
+    if not os.path.isabs(cwd) or "\0" in cwd:  # noqa: PTH117 - a path of any length
         raise UsageError(f"The folder {cwd!r} is not an absolute path.")
     return Path(cwd)
 
