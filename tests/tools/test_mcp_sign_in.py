@@ -116,6 +116,9 @@ def test_one_signs_in_once_and_the_keyring_keeps_it(shell, address, ring, tmp_pa
     wanted = json.loads(shell("mcp", "test", "private", "--json", status=1)[0])["error"]
     assert "sign in" in wanted
     assert "ecoshell mcp login" in wanted
+    shell("mcp", "add", "keyed", "--url", address, "--header", "authorization: Bearer wrong", "--no-test")
+    unwanted = json.loads(shell("mcp", "test", "keyed", "--json", status=1)[0])["error"]
+    assert unwanted == "keyed cannot be reached: it does not take the Authorization header of its settings."
     told, shown = shell("mcp", "login", "private", "--json")
     assert json.loads(told)["tools"] == ["renewed"]
     assert "open this address" in shown

@@ -75,6 +75,7 @@ _TOLD_EACH = 1.0
 _GRACE = 2.0
 """Seconds a server gets to end once its input is closed, and again once it is told to."""
 _SIGN_IN = "it wants you to sign in: `ecoshell mcp login` does that"
+_WRONG_KEY = "it does not take the Authorization header of its settings"
 _CHILD_SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2): what a server starts and leaves behind becomes a child of this process."""
 
@@ -129,8 +130,8 @@ class Bridge:
         self._why = ""
         """Why the connection is ended here, where it is."""
         self._messages = self._garbage = 0
-        self._refused = False
-        """Whether the server wants to be signed in to, and nobody has."""
+        self._refused = ""
+        """Why the server lets nobody in; empty where it does."""
         self._clocks: dict[asyncio.Timeout, float] = {}
         """Of what runs, with the seconds it had left when they were stopped, as they are while somebody is asked."""
         self._questions = 0
@@ -197,7 +198,7 @@ class Bridge:
         except asyncio.CancelledError:
             raise
         except BaseException as failure:  # noqa: BLE001 - the helper's edge: whatever it is, the shell is told
-            return _SIGN_IN if self._refused else self._why or _words(failure)
+            return self._refused or self._why or _words(failure)
 
     async def _follow(self, client: "Client") -> None:
         """Tell the list anew whenever the server says that it has changed."""
@@ -319,7 +320,8 @@ class Bridge:
             auth = await sign_in.provider()
 
         async def see(response: Any) -> None:
-            self._refused = self._refused or (response.status_code == 401 and sign_in is None)
+            if response.status_code == 401 and sign_in is None:
+                self._refused = _WRONG_KEY if "authorization" in map(str.lower, server["headers"]) else _SIGN_IN
             asked = response.request
             if response.status_code == 404 and asked.method == "POST" and "mcp-session-id" in asked.headers:
                 self._fail("it has forgotten the session")  # as one does that was started anew; the next begins another
