@@ -31,7 +31,7 @@ async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> tuple[Compa
     none: an extract takes its place, and says what it is. Raises UsageError, BudgetError and ModelError; nothing is
     lost then.
     """
-    if not memory.turns:
+    if not any(turn.messages for turn in memory.turns):
         raise UsageError("There is nothing to compact.", fix="Ask something first.")
     own, history, taken = deps.models.current.models, memory.messages, Taken()
 
@@ -110,7 +110,8 @@ def extract(memory: Memory) -> str:
     """The questions and the beginnings of their answers, the latest kept: what is left where no model will do."""
     lines: list[str] = []
     room = _EXTRACT
-    for turn in reversed(memory.turns):
+    turns = [turn for turn in memory.turns if turn.messages]
+    for turn in reversed(turns):
         line = f"Asked: {_beginning(turn.question)}\nAnswered: {_beginning(turn.messages[-1].text)}"
         room -= len(line)
         if room < 0:
@@ -119,8 +120,8 @@ def extract(memory: Memory) -> str:
     told = ["[an extract, not a summary: each question with the beginning of its answer]"]
     if memory.summary:
         told.append(_beginning(memory.summary, 2 * _QUOTED))
-    if len(lines) < len(memory.turns):
-        told.append(f"[{len(memory.turns) - len(lines)} earlier turns are left out]")
+    if len(lines) < len(turns):
+        told.append(f"[{len(turns) - len(lines)} earlier turns are left out]")
     return "\n".join((*told, *reversed(lines)))
 
 

@@ -15,6 +15,7 @@ from ecoshell.events import (
     CommandRan,
     Compacted,
     ContextTold,
+    ErrorHappened,
     Event,
     GraphPlanned,
     NodeChanged,
@@ -96,6 +97,7 @@ class PastTurn:
     """What the person had run before it, which its question carried along."""
     before: Shown
     messages: tuple[Message, ...]
+    """None of a question that was never sent."""
     ran: frozenset[str]
     """The tools that ran, whether they succeeded or not."""
     registered: tuple[str, ...] = ()
@@ -135,6 +137,8 @@ class _OpenTurn:
     """All steps of all branches, by the ids of their calls."""
     skills: dict[str, Skill] = field(default_factory=dict[str, Skill])
     """What the agent registered on all branches, by the ids of its calls."""
+    refused: bool = False
+    """Whether its question was never sent, as one that is longer than the model's context."""
 
     @property
     def registered(self) -> list[Skill]:
@@ -257,6 +261,9 @@ class Memory:
             context=turn.context,
             copies=turn.started.copies or str(turn.started.turn),
         )
+        if turn.refused and status == "error":  # told with every question after it, it would have them all refused
+            past = replace(past, commands=(), messages=(), context="")
+            self.commands, self.shown = turn.commands + self.commands, turn.before
         self.turns.append(past)
 
     def _follow(self, turn: _OpenTurn, event: Event) -> None:
@@ -279,6 +286,8 @@ class Memory:
                     self.shown = replace(self.shown, names=names, documents=documents)
             case Rationale():
                 turn.rationale = event.text
+            case ErrorHappened(kind="UsageError"):
+                turn.refused = not turn.steps
             case Answer():
                 turn.answer = event.text
                 self.answers.append(event.text)

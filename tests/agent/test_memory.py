@@ -6,6 +6,7 @@ import pytest
 from agent_play import finish, register, say, turn
 
 from ecoshell.agent.memory import Memory
+from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
     CallFinished,
@@ -84,6 +85,24 @@ async def test_a_turn_that_failed_is_told_live_and_again(play):
         await turn(shell)
         assert is_replayed(shell)
         assert shell.conversation.memory.messages[-1] == Message("assistant", "[error]")
+
+
+async def test_a_question_that_is_longer_than_the_context_leaves_room_for_the_next(play):
+    async with play([finish("Hello."), finish("Again.")], registration="names") as shell:
+        await shell.run("echo seen")
+        refused = (await turn(shell, "long " * 400_000))[-1]
+        assert (refused.status, refused.steps) == ("error", 0)
+        assert is_replayed(shell)
+        with pytest.raises(UsageError, match="nothing to compact"):
+            await shell.command("/compact")
+        assert (await turn(shell, "Hi."))[-1].answer == "Hello."
+        assert is_replayed(shell)
+        told = [message.text for message in shell.requests[-1].messages]
+        assert not any("long long" in text for text in told)
+        assert "echo seen" in told[-1]
+        await shell.command("/undo")
+        assert (await shell.command("/retry")).value.startswith("long long")
+        assert is_replayed(shell)
 
 
 async def test_what_registering_and_unregistering_by_hand_leave_is_replayed(play):
