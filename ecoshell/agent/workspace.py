@@ -101,7 +101,8 @@ def attach(
             text, cut = (_listing(workspace, path), "") if real.is_dir() else _beginning(workspace, path, room)
         except ToolError as error:
             _, dot, ending = mention.rpartition(".")
-            if quoted or "/" in mention or (dot and ending.lower() in _ENDINGS):  # no decorator, no user name
+            there = any(one and os.path.lexists(workspace.root / one) for one in candidates)
+            if there or quoted or "/" in mention or (dot and ending.lower() in _ENDINGS):  # no decorator, no user name
                 found.notices.append(f"@{mention} was not attached: {error.message}")
             continue
         if cut:

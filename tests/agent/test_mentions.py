@@ -75,11 +75,15 @@ def test_an_address_a_decorator_or_a_name_is_no_mention(workspace, question):
         ("read @picture.png", "binary"),
         ("read @latin.txt", "not UTF-8"),
         ("read @pipe.txt", "a pipe"),
+        ("read @notes.db.", "binary"),
+        ("read @outside", "outside the workspace"),
     ],
 )
 def test_a_path_that_cannot_be_read_is_told_and_stays_text(workspace, question, why):
     (workspace.root / "link.txt").symlink_to(workspace.root.parent / "secret.txt")
+    (workspace.root / "outside").symlink_to(workspace.root.parent / "secret.txt")
     (workspace.root / "picture.png").write_bytes(b"\x89PNG\0")
+    (workspace.root / "notes.db").write_bytes(b"SQLite\0")
     (workspace.root / "latin.txt").write_bytes(b"caf\xe9")
     os.mkfifo(workspace.root / "pipe.txt")
     found = attach(workspace, question)
