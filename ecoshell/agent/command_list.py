@@ -20,7 +20,6 @@ from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
 from ecoshell.options import ALL_ONE, ROLES, SESSIONS, role_named
-from ecoshell.paths import expanded
 from ecoshell.planning.btp.costs import state_word
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
@@ -93,7 +92,7 @@ async def _plan(shell: Shell, argument: str) -> Printed:
         text = flowchart(drawn[-1])
         if not rest.strip():
             return Printed(text.rstrip("\n"))
-        path = Path(shell.workspace, expanded(rest.strip()))
+        path = shell.archive.file(rest)
         await asyncio.to_thread(write_new, path, text)
         return Printed(f"The plan is in {path}.")
     if argument and not (word == "why" and rest.strip()):
@@ -396,7 +395,7 @@ async def _export(shell: Shell, argument: str) -> Printed:
     endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
     files = (Path(shell.workspace, f"{shell.session}{ending}.md") for ending in endings)
     free = filter(lambda file: not file.exists(), files)
-    file = Path(shell.workspace, expanded(argument)) if argument else await asyncio.to_thread(next, free)
+    file = shell.archive.file(argument) if argument else await asyncio.to_thread(next, free)
     await shell.archive.export(shell.session, file, running=shell.conversation.busy)
     return Printed(f"Exported to {file}.")
 

@@ -29,6 +29,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Attachment, Call, Effect, Observation, ToolDocument, visible_line
 from ecoshell.models import ModelRow
+from ecoshell.paths import expanded
 from ecoshell.secrecy import masked
 from ecoshell.sessions import SessionInfo, SessionStore
 from ecoshell.tools.running import in_thread
@@ -65,6 +66,11 @@ class Archive:
     """Each removes what else is kept of a session, and may block."""
     current: Callable[[], str]
     """Gives the id of the session being talked in."""
+    workspace: str = ""
+
+    def file(self, name: str) -> Path:
+        """The file that a person has named: in the workspace, unless the name says otherwise."""
+        return Path(self.workspace, expanded(name.strip()))
 
     async def rows(self, limit: int = 1000) -> list[SessionRow]:
         """The sessions in which anything happened, the last used first."""
@@ -205,7 +211,7 @@ class Shell:
         self.session = ""
         """The id of the session being talked in."""
         forget = (deps.workspace.undo.forget, deps.providers.forget_session)
-        self.archive = Archive(store, ledger, forget=forget, current=lambda: self.session)
+        self.archive = Archive(store, ledger, forget=forget, current=lambda: self.session, workspace=workspace)
         self.workspace = workspace
         self._commands = commands
         self._conversation: Conversation | None = None

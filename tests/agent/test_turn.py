@@ -337,6 +337,17 @@ async def test_an_export_is_written_once_and_never_over_another_file(play, tmp_p
     assert "How many lines has notes.txt?" in file.read_text() == here.read_text()  # noqa: ASYNC240
 
 
+async def test_a_file_that_is_named_is_one_of_the_workspace_wherever_the_program_was_started(
+    play, home, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    async with play([finish("3")]) as shell:
+        await turn(shell)
+        printed = await shell.command("/export said.md")
+    assert str(home / "said.md") in printed.text
+    assert "How many lines has notes.txt?" in (home / "said.md").read_text()
+
+
 async def test_a_turn_stopped_before_its_first_step_still_ends(play):
     async with play([finish("3")]) as shell:
         events = shell.ask("How many?")

@@ -11,7 +11,6 @@ from textual.widgets import OptionList
 from ecoshell.budget import about, counted, plain
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.models import ModelRow, size
-from ecoshell.paths import expanded
 from ecoshell.tui.screens.picker import Aside, Picker, PickerColumn, PickerRow
 from ecoshell.tui.text import money, tokens
 from ecoshell.tui.themes import Broken, Look, ThemedApp
@@ -85,7 +84,7 @@ class SessionPicker(Picker["SessionRow"]):
                 asked = "Export into a new file (.md for people, .json for programs):"
                 name = await aside.ask(asked, f"{row.info.id}.md")
                 if name is not None and name.strip():
-                    file = expanded(name.strip())
+                    file = archive.file(name)
                     await archive.export(row.info.id, file)
                     self.complain(f"Exported to {file}.")
             elif row.current:
