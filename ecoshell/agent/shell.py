@@ -69,8 +69,8 @@ class Archive:
     workspace: str = ""
 
     def file(self, name: str) -> Path:
-        """The file that a person has named: in the workspace, unless the name says otherwise."""
-        return Path(self.workspace, expanded(name.strip()))
+        """The file that a person has named, quoted or not: in the workspace, unless the name says otherwise."""
+        return Path(self.workspace, expanded(name.strip().removeprefix('"').removesuffix('"')))
 
     async def rows(self, limit: int = 1000) -> list[SessionRow]:
         """The sessions in which anything happened, the last used first."""

@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+import json
 from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
@@ -344,7 +345,9 @@ async def test_a_file_that_is_named_is_one_of_the_workspace_wherever_the_program
     async with play([finish("3")]) as shell:
         await turn(shell)
         printed = await shell.command("/export said.md")
+        await shell.command('/export "what we said.json"')
     assert str(home / "said.md") in printed.text
+    assert json.loads((home / "what we said.json").read_text())["session"]
     assert "How many lines has notes.txt?" in (home / "said.md").read_text()
 
 
