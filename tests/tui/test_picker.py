@@ -273,3 +273,15 @@ def _key(stage: Stage, key: str):
     from textual.events import Key
 
     return Key(key, key if len(key) == 1 else None)
+
+
+async def test_what_is_still_read_when_the_list_is_closed_is_given_up(monkeypatch):
+    picker = FruitPicker()
+    picker.gate.clear()
+    monkeypatch.setattr(Filter, "on_unmount", lambda _: picker.gate.set(), raising=False)  # it comes while all goes
+    stage = Stage(picker)
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await eventually(pilot, lambda: picker.is_mounted)
+        await pilot.press("escape")
+        await eventually(pilot, lambda: not picker.is_attached)
+    assert stage.given == [None]

@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content, Span
 from textual.events import Click, Key, Resize
+from textual.messages import Prune
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -126,6 +127,10 @@ class Overlay(ModalScreen[str | None]):
         Footer { background: $surface; }
     }
     """
+
+    async def on_prune(self, event: Prune) -> None:
+        """Give up what is still read for it before its widgets are gone; Textual does so after them."""
+        self.workers.cancel_node(self)  # pyright: ignore[reportUnknownMemberType]
 
     def on_click(self, event: Click) -> None:
         """A click beside the box closes it."""
