@@ -268,7 +268,23 @@ class TestConfig:
         said = shell("config", "set", "agent.strategy", "reakt", status=2)
         assert "agent.strategy is 'reakt', and there is no such strategy.\nNothing was written." in said
         assert "Did you mean react?" in said
+        said = shell("config", "set", "approval.deny", '["run_comand:rm *"]', status=2)
+        assert "approval.deny names 'run_comand', and there is no such tool." in said
+        assert "Did you mean run_command?" in said
+        assert "there is no such theme" in shell("config", "set", "tui.theme", "drak", status=2)
+        assert "is the price of no tool" in shell("config", "set", "tools.prices.calculator", "0.01", status=2)
         assert file.read_text() == "model = 'x'\n"
+
+    def test_names_that_nothing_has_are_told_with_their_lines(self, shell: Shell) -> None:
+        written(
+            "[approval]\nallow = ['run_*:git status', 'read_file', 'weather__today']\ndeny = ['run_comand:rm *']\n"
+            "[tools.prices]\ncalculate = '0.01'\ncalculator = '0.01'\n[tui]\ntheme = 'drak'\n"
+        )
+        said = shell("config", "check", status=2)
+        assert "line 3: approval.deny names 'run_comand', and there is no such tool.\nDid you mean run_command?" in said
+        assert "line 6: tools.prices.calculator is the price of no tool that can have one." in said
+        assert "line 8: tui.theme is 'drak', and there is no such theme.\nDid you mean dark?" in said
+        assert "approval.allow" not in said
 
     def test_a_variable_that_hides_what_is_written_is_told(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ECOSHELL_AGENT_MAX_STEPS", "9")

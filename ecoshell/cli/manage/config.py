@@ -4,6 +4,7 @@ API keys are no settings and never shown.
 """
 
 import argparse
+import fnmatch
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions, told, warn
-from ecoshell.errors import SettingsError, UsageError, likely
+from ecoshell.errors import SettingsError, UsageError, likely, nearest
 from ecoshell.paths import user_paths
 from ecoshell.settings import (
     DEFAULT,
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 def _write(changes: Changes, *, as_json: bool) -> int:
     """Write the changes, and say which of them the environment hides."""
     file = user_paths().settings_file
-    if not _NAMED.isdisjoint(changes):
+    if any(path[:2] in _NAMED for path in changes):
         _, settings = changed(file, read_bytes(file), changes)
         for key, error in _unknown(settings):
             if key in changes:
@@ -105,15 +106,21 @@ def _write(changes: Changes, *, as_json: bool) -> int:
     return 0
 
 
-_NAMED = frozenset({("agent", "strategy"), ("plan", "judge")})
-"""Settings that may name what a plugin brings."""
+_RULES = ("allow", "ask", "deny")
+_NAMED = frozenset(
+    {("agent", "strategy"), ("plan", "judge"), ("tui", "theme"), ("tools", "prices")}
+    | {("approval", decision) for decision in _RULES}
+)
+"""Settings that may name what a plugin, a server or a file brings."""
 
 
-def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, str], SettingsError]]:
-    """What is wrong that only shows beside the plugins there are, by its key."""
+def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, ...], SettingsError]]:
+    """What is wrong that only shows beside the plugins, tools and themes there are, by its key."""
     from ecoshell.agent.dependencies import JUDGES
-    from ecoshell.assembly import plugins_of
+    from ecoshell.assembly import plugins_of, sources_of
     from ecoshell.assembly.shell import STRATEGIES
+    from ecoshell.tools.function import FunctionTool
+    from ecoshell.tools.workspace import Workspace, workspace_folder
 
     plugins = plugins_of(settings, user_paths(), warn)
     for key, name, ours, more in (
@@ -122,6 +129,28 @@ def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, str], SettingsErro
     ):
         if name not in ours and name not in (known := [*ours, *more(ours)]):
             yield key, SettingsError(f"is {name!r}, and there is no such {key[1]}.", fix=likely(name, known))
+    if theme := settings.tui.theme:
+        from ecoshell.tui.themes import load_themes
+
+        if theme not in (looks := sorted(look.name for look in load_themes(user_paths()).all)):
+            yield (
+                ("tui", "theme"),
+                SettingsError(f"is {theme!r}, and there is no such theme.", fix=likely(theme, looks)),
+            )
+    rules = [(decision, rule) for decision in _RULES for rule in getattr(settings.approval, decision)]
+    if not rules and not settings.tools.prices:
+        return
+    ground = Workspace(workspace_folder())
+    tools = {tool.document.name: tool for _, tool in sources_of(settings, user_paths(), ground, lambda _: None)}
+    for name in settings.tools.prices:
+        if not isinstance(tools.get(name), FunctionTool):
+            fix = f"Did you mean {near}?" if (near := nearest(name, tools)) else "`ecoshell tools` lists them all."
+            yield ("tools", "prices", name), SettingsError("is the price of no tool that can have one.", fix=fix)
+    for decision, rule in rules:
+        name = rule.partition(":")[0]  # one that is like none may be of a server that was never asked
+        if not fnmatch.filter(tools, name) and (near := nearest(name, tools)):
+            error = SettingsError(f"names {name!r}, and there is no such tool.", fix=f"Did you mean {near}?")
+            yield ("approval", decision), error
 
 
 def _path(key: str) -> tuple[str, ...]:
