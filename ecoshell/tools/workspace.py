@@ -292,9 +292,9 @@ class FileHead:
 
 
 def workspace_folder(given: Path | None = None) -> Path:
-    """The absolute path of the folder given, or of the current one; raises UsageError where that is gone."""
+    """The one path of the folder given, or of the current one, however named; raises UsageError where that is gone."""
     try:
-        return (given or Path.cwd()).absolute()
+        return Path(os.path.realpath(given or Path.cwd()))
     except OSError as error:
         raise UsageError("The current folder is not there any more.", fix="Change to another folder.") from error
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from command_play import Command, Ended
 
 
@@ -85,6 +86,16 @@ def test_continue_takes_the_last_session_of_this_folder(command: Command, tmp_pa
     assert none.returncode == 2
     assert "no session in" in none.stderr
     assert "--continue" in none.stderr
+
+
+@pytest.mark.parametrize("named", ["../here", "../link"])
+def test_continue_takes_it_however_its_folder_was_named(command: Command, tmp_path: Path, named: str) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to("here")
+    model = script(tmp_path, "one.jsonl", "One.")
+    first = command("ask", "--json", "Hello", "--model", model, "--workspace", named, folder="elsewhere")
+    for again in (("--continue",), ("--continue", "--workspace", named)):
+        assert session_of(command("ask", "--json", "And?", *again, folder="here")) == session_of(first)
 
 
 def test_in_the_line_shell_resume_changes_the_model_and_tells_of_the_folder(command: Command, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ from ecoshell.sessions import SessionStore
 from ecoshell.sessions.markdown import fenced
 from ecoshell.settings.schema import McpServerSettings, Settings
 from ecoshell.tools.running import in_thread
-from ecoshell.tools.workspace import Workspace
+from ecoshell.tools.workspace import Workspace, workspace_folder
 
 T = TypeVar("T")
 Block = (
@@ -573,7 +573,7 @@ def _joined(settings: Settings, servers: Iterable[McpServer]) -> Settings:
 def _folder(cwd: str) -> Path:
     if not os.path.isabs(cwd) or "\0" in cwd:  # noqa: PTH117 - a path of any length
         raise UsageError(f"The folder {cwd!r} is not an absolute path.")
-    return Path(cwd)
+    return workspace_folder(Path(cwd))
 
 
 def _stored(ask: Callable[[SessionStore], T]) -> T:
