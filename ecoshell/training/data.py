@@ -349,7 +349,7 @@ _ALONE = worlds.ALONE | {"here", "largest", "missing", "list", "git_last", "git_
 _IN_FOLDERS = (
     *("read", "value", "line", "lines", "words", "bytes", "occurs", "run", "field", "injected", "edit", "edit_read"),
     *("column_sum", "column_max", "rows", "sum_if", "sum_all", "names_if", "top", "cell", "log_count", "log_of"),
-    *("json_path", "json_keys", "swap", "drop", "two_read", "two_words"),
+    *("json_path", "json_keys", "swap", "drop", "two_read", "two_words", "table_tells", "text_tells", "numbers_tell"),
 )
 """Kinds whose file may stand in a folder."""
 _SURPRISING = frozenset(
@@ -363,7 +363,8 @@ _OFTEN = {
     **{"shell_tells": 6, "shell_does": 5, "git_tells": 2.5, "git_does": 2},
     **dict.fromkeys(("run", "search", "write", "edit", "edit_read", "swap"), 2),
     "read": 3,
-    **{"unserved": 3, "talk": 4, "value": 3, "repair": 3, "crash": 2},
+    **{"unserved": 3, "talk": 5, "value": 3, "repair": 5, "crash": 2},
+    **{"table_tells": 9, "table_does": 3, "text_tells": 3, "text_does": 3, "numbers_tell": 3, "story": 6},
 }
 """How often a kind is drawn, against one that is not named; worlds of their own are about half of all tasks."""
 
@@ -456,9 +457,10 @@ def make(kind: str, world: World) -> Task:
 def _others(world: World) -> dict[str, str]:
     """Files that nothing is asked about, of any kind, some of them in folders."""
     found: dict[str, str] = {}
+    folders = [one for one in world.words("dirs") if one != world.about.get("dir")]
     for _ in range(world.chance.randint(0, 4)):
         ending, text = world.any_file()
-        folder = f"{world.word('dirs')}/" if world.chance.random() < 0.3 else ""
+        folder = f"{world.chance.choice(folders)}/" if world.chance.random() < 0.3 else ""
         found[f"{folder}{world.name(ending)}"] = text
     return found
 

@@ -210,7 +210,7 @@ def only(name: str, **arguments: Any) -> list[tuple[str, Call]]:
 
 
 def _table(world: World, kind: str) -> Made:
-    """Rows of a table, in CSV or JSON, and what a row's program makes of them."""
+    """Rows of a table, in CSV or JSON, and what a program makes of them: the kind's, or the one that a way has."""
     chance, table = world.chance, world.word("tables")
     things, key, where, column = (table[one] for one in ("things", "key", "where", "column"))
     names = world.words(table["names"])
@@ -263,7 +263,8 @@ def _table(world: World, kind: str) -> Made:
     made = {"file": file, "things": things, "key": key, "where": where, "column": column, "name": str(picked[key])}
     made |= {"value": str(picked[where]), "n": str(chance.randint(int(ordered[1]), int(ordered[-2]))), "sign": sign}
     made |= {"best": best, "over": over, "most": most, "num": "float" if decimal else "int"}
-    program = frames()["programs"][kind].format(**made)
+    made["new"] = world.name(chance.choice(("csv", "json", "txt")))
+    program = frames()["programs"].get(kind, kind).format(**made)
     world.about |= {**made, "column": chance.choice(said), "total": str(round(sum(row[column] for row in rows), 2))}
     return [
         step(f"I look at {file}.", "read_file", path=file),
@@ -312,6 +313,34 @@ def _log(world: World, kind: str) -> Made:
         step(f"I look how {file} is written.", "read_file", path=file, start_line=1, end_line=2)
     ]  # fmt: skip
     return [*look, ("", call)], whole
+
+
+def _text(world: World, program: str) -> Made:
+    """A text, and what the program that its way has makes of its lines."""
+    chance, about = world.chance, world.about
+    people, nouns = (chance.sample(world.words(name), k=4) for name in ("people", "nouns"))
+    about["word"], about["name"] = chance.choice(nouns), chance.choice(people)
+    lines = [world.sentence() for _ in range(chance.randint(4, 9))]
+    lines += [f"{chance.choice(people)} has the {chance.choice(nouns)}" for _ in range(3)]
+    lines += [f"{about['name']}: {about['word']}", chance.choice(lines), chance.choice(("", lines[0]))]
+    chance.shuffle(lines)
+    about |= {"n": str(chance.randint(2, 6)), "new": world.name("txt"), "letter": chance.choice("abdefglmnoprst")}
+    file = world.file("".join(f"{line}\n" for line in lines), chance.choice(("txt", "md", "txt", "log")))
+    code = f"lines = open('{file}').read().splitlines()\n{program.format(**about)}"
+    return only("run_python", code=code), whole
+
+
+def _numbers(world: World, program: str) -> Made:
+    """A number in each line, and what the program that its way has makes of them."""
+    chance, num = world.chance, world.chance.choice(("int", "int", "float"))
+    numbers = chance.sample(range(-20 if chance.random() < 0.2 else 1, 900), k=chance.randint(5, 12))
+    written = [str(one) if num == "int" else f"{one}.{chance.randint(1, 99):02d}" for one in numbers]
+    written.append(chance.choice(written))
+    file = world.file("".join(f"{one}\n" for one in written), "txt")
+    world.about |= {"n": str(sorted(numbers)[len(numbers) // 2]), "k": str(chance.randint(2, 4))}
+    world.about["new"] = world.name("txt")
+    code = f"numbers = [{num}(line) for line in open('{file}')]\n{program.format(**world.about)}"
+    return only("run_python", code=code), whole
 
 
 # -- JSON
@@ -700,6 +729,9 @@ def _not_executable(world: World, _: str) -> Made:
 
 _KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
     (_table, "code", "sum_if mean_if sum_all count_over names_if names_over top distinct group common order cell"),
+    (_table, "code", "table_tells table_does"),
+    (_text, "code", "text_tells text_does"),
+    (_numbers, "code", "numbers_tell"),
     (_log, "code", "log_count log_end log_hour log_user log_between log_slow log_of"),
     (_json, "code", "json_path json_keys"),
     (_edited, "edit", "edit edit_read"),
@@ -714,7 +746,7 @@ _KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
     (_lines, "change", "append drop"),
     (_lines, "write", "join sort"),
     (_git, "git", "git_branch git_changed git_clean git_by git_first git_files git_new_branch git_most git_who"),
-    (_story, "calculate", "spend percent_of speed age area counting"),
+    (_story, "calculate", "spend percent_of speed age area counting story"),
     (_clock, "calculate", "clock_later clock_before clock_between"),
     (_days, "calculate", "days weekday"),
     (_measure, "convert", "measure"),
