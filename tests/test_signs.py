@@ -17,8 +17,8 @@ _SHARED = frozenset(
 """Windows Glyph List 4, as far as it has signs: DejaVu Sans Mono, Menlo and Consolas all have it."""
 _DRAWN = frozenset(map(chr, [*range(0x2500, 0x25A0)]))
 """Lines and blocks, which terminals draw themselves where a font has them not."""
-_DATA = {"messages.py": {"␛"}, "ask.py": {"\N{REPLACEMENT CHARACTER}"}, "mcp.py": {"\ufeff"}}
-"""Signs that somebody else wrote, or that stand for such."""
+_DATA = {"messages.py": {"␛"}, "ask.py": {"\N{REPLACEMENT CHARACTER}"}}
+"""Signs that stand for what somebody else wrote."""
 
 
 def _files():

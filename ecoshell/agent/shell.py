@@ -70,7 +70,10 @@ class Archive:
 
     def file(self, name: str) -> Path:
         """The file that a person has named, quoted or not: in the workspace, unless the name says otherwise."""
-        return Path(self.workspace, expanded(name.strip().removeprefix('"').removesuffix('"')))
+        name = name.strip()
+        if len(name) > 2 and name[0] == name[-1] and name[0] in "\"'":
+            name = name[1:-1]
+        return Path(self.workspace, expanded(name))
 
     async def rows(self, limit: int = 1000) -> list[SessionRow]:
         """The sessions in which anything happened, the last used first."""

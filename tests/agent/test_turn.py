@@ -346,8 +346,10 @@ async def test_a_file_that_is_named_is_one_of_the_workspace_wherever_the_program
         await turn(shell)
         printed = await shell.command("/export said.md")
         await shell.command('/export "what we said.json"')
+        await shell.command("/export 'my notes.md'")
     assert str(home / "said.md") in printed.text
     assert json.loads((home / "what we said.json").read_text())["session"]
+    assert (home / "my notes.md").is_file()
     assert "How many lines has notes.txt?" in (home / "said.md").read_text()
 
 

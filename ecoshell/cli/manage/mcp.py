@@ -165,7 +165,7 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
     left_out: dict[str, str] = {}
     try:
         text = sys.stdin.read() if file == "-" else expanded(file).read_text(encoding="utf-8")
-        read: Any = json.loads(text.removeprefix("\ufeff"))
+        read: Any = json.loads(text.encode())  # of bytes, it passes over a mark at the beginning
     except (OSError, ValueError, RecursionError) as failure:
         raise UsageError(f"{file} cannot be read: {failure}", fix="Give a JSON file, such as .mcp.json.") from failure
     tables = [cast("Entry", read).get(key) for key in ("mcpServers", "servers")] if isinstance(read, dict) else []
