@@ -7,14 +7,14 @@ which may earn it another; and that a repaired plan does nothing that lasts once
 
 import asyncio
 import json
+import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
-from ecoshell.agent.arguments import direct_call
 from ecoshell.agent.dependencies import JUDGE
 from ecoshell.agent.guards import CallContext, ToolExecutor, unwrap
 from ecoshell.agent.model_set import DraftTask, FillTask, Mode, View
@@ -25,7 +25,8 @@ from ecoshell.budget.gate import sharing
 from ecoshell.catalog import Catalog
 from ecoshell.errors import BudgetError, ModelError
 from ecoshell.events import BudgetSettled, Emit, Event, GraphNode, GraphPlanned, NodeChanged, Notice, TextArrived
-from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call, visible_line
+from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call, ToolDocument, visible_line
+from ecoshell.models.protocol import call_fault
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.catp.costs import CostTable
 from ecoshell.planning.catp.executor import NodeFailed, NodeRun, run_graph
@@ -33,7 +34,7 @@ from ecoshell.planning.catp.masking import plan_grammar
 from ecoshell.planning.catp.plan import ITSELF, TASK, GraphPlan, Node, PlanFault, longest_path, shown
 from ecoshell.planning.catp.rules import Problem, validate
 from ecoshell.planning.catp.tpl import find_plan, render
-from ecoshell.planning.catp.types import Signature, signature
+from ecoshell.planning.catp.types import FILE, JSON, NUMBER, TABLE, TEXT, URL, Signature, signature
 from ecoshell.strategies import Draft, Drafted, Gathered, Path, Step, Thought
 from ecoshell.tools import LASTING
 
@@ -41,6 +42,12 @@ MOST = 12
 """Tools whose costs are spoken of, the likeliest for the question first."""
 _HELD_NODES = 8
 """Nodes of a plan that is written under a grammar: each takes it more rules."""
+_CONTENT = frozenset({"text", "content", "contents", "body", "document", "passage", "input", "html", "markdown"})
+"""Words by which a parameter says that it takes a text whole; any other may want a part of it."""
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_WHOLE = re.compile(r"(-?[0-9]+)\.0+")
+_URL = re.compile(r"https?://\S+")
+_FILE = re.compile(r"[^\s:*?\"<>|]{1,255}")
 
 
 class ParallelPlan:
@@ -431,3 +438,43 @@ class Run:
         state = "denied" if denied else run.state
         nano = None if spent.thought.nano is None else spent.thought.nano + spent.tool_nano
         self._emit(NodeChanged(label, state, call, seconds, nano, run.reason))
+
+
+# -- arguments that need no thinking: of a tool without any, and of one that takes what comes before it as it is
+
+
+def direct_call(document: ToolDocument, given: Sequence[Step]) -> Call | None:
+    """The call that results leave no choice about; None where somebody has to think.
+
+    That is a tool without parameters, and a tool with one, where one result is that parameter's value as it stands.
+    """
+    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    if not properties:
+        return Call(document.name)
+    required = document.parameters.get("required") or ()
+    if len(properties) != 1 or len(given) != 1 or not set(properties) <= set(required):
+        return None
+    if given[0].observation.truncated:
+        return None
+    (name,) = properties
+    value = _value(name, signature(document).takes, given[0].observation.text)
+    call = Call(document.name, {name: value})
+    return None if value is None or call_fault(call, [document]) else call
+
+
+def _value(name: str, kinds: frozenset[str], result: str) -> Any:
+    """The result as a value of one of these kinds; None where it is none, or not by itself."""
+    text = result.strip()
+    if NUMBER in kinds and _NUMBER.fullmatch(text):
+        whole = _WHOLE.fullmatch(text)  # the schema takes 7.0 for an integer, tools do not
+        text = whole[1] if whole else text
+    elif not (kinds & {JSON, TABLE} and text[:1] in ("{", "[")):
+        if (URL in kinds and _URL.fullmatch(text)) or (FILE in kinds and _FILE.fullmatch(text)):
+            return text
+        return result if TEXT in kinds and not _CONTENT.isdisjoint(name.lower().split("_")) else None
+    try:
+        value = json.loads(text)
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):  # also of `007`, NaN, and numbers too large to be held
+        return None
+    return value

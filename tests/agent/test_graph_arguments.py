@@ -2,7 +2,7 @@
 
 import pytest
 
-from ecoshell.agent.arguments import direct_call
+from ecoshell.agent.parallel import direct_call
 from ecoshell.messages import Call, Observation, ToolDocument
 from ecoshell.strategies import Step
 
