@@ -298,6 +298,28 @@ async def test_what_is_selected_is_copied_without_signs_and_in_one_piece():
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(Offset(9, 0), Offset(55, 0)),
+        Selection(Offset(50, 0), None),
+        Selection(None, Offset(1, 0)),
+    ],
+    ids=["ends", "begins", "in the margin"],
+)
+async def test_a_selection_may_reach_past_the_characters_of_a_line(selection: Selection):
+    app = Host()
+    async with app.run_test(size=(60, 20)) as pilot:
+        app.transcript.column.add(note("漢字" * 12))
+        await settled(pilot)
+        before = seen(app)
+        app.screen.selections = {app.transcript: selection}
+        assert seen(app) == before
+        await pilot.resize_terminal(40, 20)
+        await settled(pilot)
+        assert "".join(seen(app)).count("漢") == 12
+
+
 async def test_selecting_everything_paints_nothing_that_is_off_screen():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:

@@ -119,8 +119,8 @@ class Finish:
             return kept[1]
         strip = painted.crop_extend(0, self.width, self.base).apply_style(self.base)
         for first, last, style in spans:
-            start = strip.index_to_cell_position(first)
-            end = strip.cell_length if last == -1 else strip.index_to_cell_position(last)
+            start = cell_len(strip.text[:first])  # a selection may end past a line that was laid out anew
+            end = strip.cell_length if last == -1 else max(start, cell_len(strip.text[:last]))
             chosen = Strip(Segment.apply_style(strip.crop(start, end), post_style=style))
             strip = Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
         if cursor is not None:
