@@ -27,6 +27,14 @@ settings.register_profile("ecoshell", deadline=None, max_examples=50)  # no test
 settings.load_profile("ecoshell")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A shell tells its model of the repository that it is started in: of an empty folder, and never of this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def embedded_model() -> Iterator["LocalModel"]:
     """The embedded model stays loaded, with what it has read: every shell of this process that wants it shares it."""

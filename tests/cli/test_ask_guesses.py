@@ -163,7 +163,8 @@ def test_less_is_written_over_a_file_only_by_force(ground: Ground, options: tupl
 @EMBEDDED
 def test_a_file_that_is_not_there_is_not_made_up(ground: Ground) -> None:
     _, answer, _ = ground.ask("What is the budget in plan.txt?")
-    assert "plan.txt: there is no such file" in answer
+    assert "plan.txt" in answer
+    assert "there is no" in answer.lower()
     assert not any(sign.isdigit() for sign in answer)
 
 

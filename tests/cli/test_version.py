@@ -1,8 +1,10 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import ecoshell
 from ecoshell import __version__
 from ecoshell.cli import main
 
@@ -22,7 +24,8 @@ def test_the_version_is_printed(option: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_the_version_loads_nothing_but_itself() -> None:
-    done = subprocess.run([sys.executable, "-S", "-c", LOADED], capture_output=True, text=True, check=True)
+    here = Path(ecoshell.__file__).parents[1]  # without the site's packages it is found where it is started
+    done = subprocess.run([sys.executable, "-S", "-c", LOADED], capture_output=True, text=True, check=True, cwd=here)
     assert done.stdout.splitlines()[1].split() == ["ecoshell", "ecoshell.cli"]
 
 
