@@ -233,6 +233,17 @@ async def test_a_row_is_picked_with_the_mouse_and_a_click_beside_the_box_closes_
     assert stage.given == [None]
 
 
+async def test_what_still_arrives_for_a_closed_picker_closes_nothing_else():
+    stage = Stage(FruitPicker())
+    async with stage.run_test() as pilot:
+        await read(pilot, stage.shown)
+        stage.shown.action_choose()
+        stage.shown.action_choose()
+        await pilot.pause()
+        assert stage.screen.query(Static)
+    assert stage.given == ["/eat apple"]
+
+
 async def test_wide_and_hostile_texts_are_shown_visibly_and_the_columns_stay_aligned():
     names = ("日本語のなまえ", "[bold]red[/] \x1b[31m", "plain", "👩‍🚀 pilot", "a" * 200)
     stage = Stage(FruitPicker(names))

@@ -1,5 +1,6 @@
 """Typing: history, completion, new lines, the draft."""
 
+import pytest
 from textual.events import Key
 from tui_play import HIT, STARTED, FakeShell, eventually
 
@@ -85,6 +86,17 @@ async def test_a_new_line_is_made_with_control_j(make_app):
         await pilot.press(*"one", "ctrl+j", *"two", "enter")
         await eventually(pilot, lambda: shell.asked)
     assert shell.asked == ["one\ntwo"]
+
+
+@pytest.mark.parametrize("key", ["ctrl+x", "ctrl+shift+k", "ctrl+k"])
+async def test_the_last_line_can_be_taken_out_whole(make_app, key):
+    app = make_app(FakeShell())
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(key)
+        assert prompt(app).text == ""
+        await pilot.press(*"one", "ctrl+j", *"two", "home", key)
+        assert prompt(app).text.rstrip("\n") == "one"
 
 
 async def test_up_and_down_at_the_edges_go_through_what_was_sent(make_app):

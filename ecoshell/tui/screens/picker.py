@@ -9,6 +9,7 @@ from typing import ClassVar, Generic, TypeVar
 from rich.cells import cell_len
 from textual import work
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content, Span
@@ -127,6 +128,10 @@ class Overlay(ModalScreen[str | None]):
         Footer { background: $surface; }
     }
     """
+
+    def dismiss(self, result: str | None = None) -> AwaitComplete:
+        """Close the box; what still arrives for one that is closed, or under another, closes nothing."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
 
     async def on_prune(self, event: Prune) -> None:
         """Give up what is still read for it before its widgets are gone; Textual does so after them."""
