@@ -114,6 +114,8 @@ def write_new(file: Path, text: str, *, kept: str = "The session is kept.", mode
             raise
     except FileExistsError:
         raise UsageError(f"{file} exists already.", fix="Name a file that does not.") from None
+    except ValueError:  # a NUL
+        raise UsageError(f"{visible_line(str(file))} cannot be the name of a file.", fix="Name another one.") from None
     except OSError as error:
         fix = remedy(error, "Name another file.")
         raise StoreError(f"{file} cannot be written: {error.strerror}.", kept=kept, fix=fix) from error

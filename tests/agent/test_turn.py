@@ -332,6 +332,8 @@ async def test_an_export_is_written_once_and_never_over_another_file(play, tmp_p
         await shell.command(f"/export {file}")
         with pytest.raises(UsageError, match="exists already"):
             await shell.command(f"/export {file}")
+        with pytest.raises(UsageError, match="cannot be the name of a file"):
+            await shell.command("/export a\0b.md")
         said = await shell.command("/export here.md")
         here = Path(shell.workspace, "here.md")
     assert said.text == f"Exported to {here}."
