@@ -227,7 +227,8 @@ def _reported_usage(stream: Any) -> dict[str, Any] | None:
 
     litellm always ends with a usage chunk, and counts by itself when the provider sent none. What the provider sent
     stands on the chunks that the wrapper keeps, before that last one. Several reports are cumulative: the largest
-    counts. litellm has made cached and written tokens part of the prompt's for every provider.
+    counts. litellm has made cached and written tokens part of the prompt's for every provider. Some servers count
+    reasoning in the total alone.
     """
     if getattr(stream, "custom_llm_provider", None) in _ESTIMATING:
         return None
@@ -245,7 +246,7 @@ def _reported_usage(stream: Any) -> dict[str, Any] | None:
         )
         report = {
             "input": usage.prompt_tokens,
-            "output": usage.completion_tokens,
+            "output": max(usage.completion_tokens, usage.total_tokens - usage.prompt_tokens),
             "cached": getattr(prompt, "cached_tokens", None) or 0,
             "cache_write": written or 0,
             "reasoning": getattr(output, "reasoning_tokens", None) or 0,

@@ -105,6 +105,11 @@ async def test_doubled_usage_is_passed_on_as_the_larger_report(model):
     assert reply.usage == Usage(input=140, output=24)
 
 
+async def test_reasoning_that_stands_in_the_total_alone_is_output_too(model):
+    reply, _ = await ask(model("openai/hidden-reasoner"))
+    assert reply.usage == Usage(input=70, output=512)
+
+
 @pytest.mark.parametrize("behaviour", ["garbage-usage", "negative-usage", "zero-usage"])
 async def test_usage_that_no_call_can_have_counts_as_not_reported_and_keeps_the_answer(model, behaviour):
     reply, _ = await ask(model(f"openai/{behaviour}"))

@@ -123,6 +123,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._event(_chunk(choices=[], usage={"prompt_tokens": 140, "completion_tokens": 24, "total_tokens": 164}))
         self._done()
 
+    def do_as_hidden_reasoner(self, body: dict[str, Any]) -> None:
+        """Counts its reasoning in the total alone, as Gemini does in OpenAI's protocol."""
+        self._stream_texts("The answer.")
+        self._end(usage={"prompt_tokens": 70, "completion_tokens": 12, "total_tokens": 582})
+
     def do_as_overbilling(self, body: dict[str, Any]) -> None:
         """Bills twice what the prompt and `max_tokens` allow."""
         self._stream_texts("The answer.")
