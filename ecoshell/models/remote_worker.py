@@ -209,8 +209,8 @@ class _Answer:
         counts. Raises Unfinished, or BadBody when nothing came at all.
         """
         finish = _finish_reason(stream)
-        if not finish:
-            if any(self.text) or any(self.reasoning) or self.calls:
+        if finish in ("", "error"):
+            if finish or any(self.text) or any(self.reasoning) or self.calls:
                 raise Unfinished("the stream ended before the answer did")
             raise BadBody("it answered with something that is no stream of chat chunks")
         self.finish = self.finish or finish

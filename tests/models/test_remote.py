@@ -122,7 +122,7 @@ async def test_an_answer_that_reaches_the_limit_says_that_it_was_cut(model):
     assert reply.usage is not None
 
 
-@pytest.mark.parametrize("behaviour", ["cut", "reset"])
+@pytest.mark.parametrize("behaviour", ["cut", "failing", "reset"])
 async def test_a_stream_that_breaks_off_is_no_answer_and_may_have_been_billed(model, behaviour):
     error = await failure(model(f"openai/{behaviour}"))
     assert isinstance(error, ModelUnavailable)

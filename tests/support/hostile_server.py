@@ -169,6 +169,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_as_cut(self, body: dict[str, Any]) -> None:
         self._stream_texts("Half an ans")
 
+    def do_as_failing(self, body: dict[str, Any]) -> None:
+        """Gives an error of its own as the reason for its answer's end."""
+        self._stream_texts("Half an ans")
+        self._end("error", usage=GOOD_USAGE)
+
     def do_as_reset(self, body: dict[str, Any]) -> None:
         """Breaks off inside a chunk of the transfer encoding."""
         self._head(200, "text/event-stream", ("transfer-encoding", "chunked"))
