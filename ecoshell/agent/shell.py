@@ -225,6 +225,8 @@ class Shell:
         """The events of the session from before it was opened here, and what it goes on with."""
         self.resumed: Notice | None = None
         """With what a session goes on that was there before."""
+        self.first_caps: dict[Scope, Amount] = {}
+        """Those of a turn and of the session, where one is opened that has none of this scope."""
 
     @property
     def conversation(self) -> Conversation:
@@ -239,6 +241,11 @@ class Shell:
             opened = await asyncio.to_thread(self.store.create, workspace=self.workspace, model=self.deps.models.name)
         else:
             opened = await asyncio.to_thread(self.store.find, session)
+        if self.read_only is None:
+            standing = {cap.scope for cap in await asyncio.to_thread(self.ledger.own_caps, opened, 0)}
+            for scope, cap in self.first_caps.items():
+                if scope not in standing:
+                    await asyncio.to_thread(self.ledger.set_cap, opened, scope, cap)
         if self._conversation is not None:
             await self._conversation.leave()
         self.past, self.resumed = await asyncio.to_thread(self.store.past, opened), None

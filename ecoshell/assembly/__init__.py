@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ecoshell.agent.dependencies import SETTING_KEYS, Experience, Profiles, SessionSettings
 from ecoshell.agent.rules import Rules
-from ecoshell.budget import Price, PriceBook, Rates, parse_amount
+from ecoshell.budget import SCOPES, Amount, Price, PriceBook, Rates, Scope, parse_amount
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import StoreError, UsageError, nearest
 from ecoshell.options import ALL_ONE, Options, RoleModels
@@ -74,6 +74,12 @@ def session_settings(settings: "Settings", options: Options) -> SessionSettings:
             value = None if value in (None, "off") else parse_amount(value).value
         given[name] = value
     return SessionSettings(**given, presets=presets_of(settings), named_models=tuple(settings.models))
+
+
+def first_caps(settings: "Settings", options: Options) -> dict[Scope, Amount]:
+    """What each session of a run begins with: `--budget`, else the settings' cap, and that of its turns."""
+    given = {"turn": settings.budget.turn, "session": options.budget or settings.budget.session}
+    return {scope: parse_amount(text) for scope in SCOPES if (text := given.get(scope)) is not None}
 
 
 def rules_of(settings: "Settings", options: Options, paths: Paths) -> Rules:

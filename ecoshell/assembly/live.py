@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.dependencies import SETTING_KEYS
 from ecoshell.agent.shell import Shell
-from ecoshell.assembly import presets_of, roles_of, rules_of, session_settings
+from ecoshell.assembly import first_caps, presets_of, roles_of, rules_of, session_settings
 from ecoshell.budget import SCOPES, Scope, parse_amount
 from ecoshell.budget.gate import finished
 from ecoshell.options import ROLES, Options, role_named
@@ -57,6 +57,7 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
             deps.require(name, value)
             setattr(deps.settings, name, value)
         case ("budget", name):
+            shell.first_caps = first_caps(settings, options)
             scope: Scope | None = next((known for known in SCOPES if known == name), None)
             text = None if scope is None else getattr(settings.budget, scope)
             if scope is None or text is None:

@@ -20,6 +20,7 @@ from ecoshell.agent.shell import Shell
 from ecoshell.agent.workspace import Environment, WorkspaceService
 from ecoshell.assembly import (
     experience_of,
+    first_caps,
     load_settings,
     open_ledger,
     open_store,
@@ -35,7 +36,7 @@ from ecoshell.assembly import (
     undo_log,
 )
 from ecoshell.assembly.model_factory import ConfiguredModelFactory, extended
-from ecoshell.budget import SCOPES, parse_amount
+from ecoshell.budget import parse_amount
 from ecoshell.budget.gate import Gate, finished
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
@@ -130,11 +131,12 @@ async def assemble(
         wanted = replace(options, resume=wanted.resume, workspace=wanted.workspace)
         shell = await asyncio.to_thread(made, wanted)
     try:
+        shell.first_caps = first_caps(settings, options)
         await shell.open(wanted.resume)
         if wanted.resume is not None:
             shell.goes_on(told, "--model, --mode, --role and --workspace choose otherwise.")
         if shell.read_only is None:
-            await _set_first_caps(shell, options, settings)
+            await _set_run_caps(shell, options, settings)
     except BaseException:
         await shell.aclose()
         raise
@@ -290,15 +292,11 @@ def _commands(plugins: Plugins) -> "CommandTable[Shell]":
     return CommandTable({**COMMANDS, **{command.name: command for command in more}})
 
 
-async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") -> None:
-    """The caps a run begins with: `--budget` for the session, else the settings' where they say something new."""
-    given = {scope: getattr(settings.budget, scope) for scope in SCOPES}
+async def _set_run_caps(shell: Shell, options: Options, settings: "Settings") -> None:
+    """The caps a run brings: the settings' of a day and a month where they say something new, and `--budget`."""
     for scope in ("day", "month"):
-        cap = None if given[scope] is None else parse_amount(given[scope])
+        text = getattr(settings.budget, scope)
+        cap = None if text is None else parse_amount(text)
         await finished(asyncio.to_thread(shell.ledger.adopt_cap, scope, cap))
-    standing = {cap.scope for cap in await shell.deps.budget.caps()}
-    for scope in ("turn", "session"):
-        if scope == "session" and options.budget is not None:
-            await shell.set_cap(scope, parse_amount(options.budget))
-        elif given[scope] is not None and scope not in standing:
-            await shell.set_cap(scope, parse_amount(given[scope]))
+    if options.budget is not None:
+        await shell.set_cap("session", parse_amount(options.budget))

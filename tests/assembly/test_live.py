@@ -85,6 +85,30 @@ async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> Non
     assert len(await shell.deps.budget.caps()) == 1
 
 
+async def test_a_session_that_is_begun_or_resumed_in_a_chat_has_the_caps_of_the_settings(shell) -> None:
+    uncapped = shell.session
+    await shell.command("/budget off")
+    await shell.command("/new")
+    for given in ({"session": "0.25", "turn": "9000tok"}, {"session": "0.50", "turn": "9000tok"}):
+        settings = Settings.model_validate({"budget": given})
+        assert await apply(shell, settings, ("budget", "session"), Options())
+        await shell.command("/new")
+        caps = {(cap.scope, cap.limit) for cap in await shell.deps.budget.caps()}
+        assert caps == {("turn", 9000), ("session", parse_amount(given["session"]).value)}
+    await shell.command("/budget 0.75")
+    second = shell.session
+    for session, limit in ((uncapped, 500_000_000), (second, 750_000_000)):
+        await shell.command(f"/resume {session}")
+        assert [cap.limit for cap in await shell.deps.budget.caps() if cap.scope == "session"] == [limit]
+
+
+async def test_what_a_run_was_told_caps_each_session_of_it(shell, tmp_path) -> None:
+    own = await assemble(Options(model=shell.deps.models.name, workspace=tmp_path, budget="0.30"))
+    await own.command("/new")
+    assert [(cap.scope, cap.limit) for cap in await own.deps.budget.caps()] == [("session", 300_000_000)]
+    await own.aclose()
+
+
 async def test_rules_hold_from_the_next_call_on(shell) -> None:
     settings = Settings.model_validate({"approval": {"deny": ["read_file"]}})
     assert (
