@@ -120,7 +120,7 @@ class Worker:
             reply = {
                 "text": "".join(answer.text),
                 "reasoning": "".join(answer.reasoning),
-                "calls": [{"name": call["name"], "arguments": call["arguments"]} for call in answer.calls],
+                "calls": [{"name": call["name"], "arguments": _once(call["arguments"])} for call in answer.calls],
                 "finish": answer.finish,
                 "usage": None if traffic.odd_usage else answer.usage,
             }
@@ -215,6 +215,12 @@ class _Answer:
             raise BadBody("it answered with something that is no stream of chat chunks")
         self.finish = self.finish or finish
         self.usage = _reported_usage(stream)
+
+
+def _once(arguments: str) -> str:
+    """Arguments that came twice over, as litellm has those of models that it does not stream, such as gpt-5-pro."""
+    half = arguments[: len(arguments) // 2]
+    return half if arguments == half * 2 else arguments
 
 
 def _finish_reason(stream: Any) -> str:

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 KEY = "sk-test-0123456789abcdef"
 NATIVE = ("caller", "two-calls", "half-a-call", "deep-call", "nan-call", "list-call", "wrong-call", "stranger", "good")
 NATIVE += ("two-calls-numbered-alike", "second-call-broken", "marked-caller", "finisher", "early-finisher", "repeater")
+NATIVE += ("doubler",)
 READ_FILE = ToolDocument(
     "files.read_file",
     "Reads a file.",
@@ -365,6 +366,11 @@ async def test_a_text_that_shows_a_call_of_no_tool_and_goes_on_is_an_answer(mode
 async def test_a_name_that_is_said_with_every_piece_is_one_name(model):
     reply, _ = await ask(model("openai/repeater"), ASK_WITH_TOOL)
     assert reply.calls == (Call("files.read_file", {"path": "a.txt"}),)
+
+
+async def test_arguments_that_come_twice_over_are_read_once(model):
+    reply, _ = await ask(model("openai/doubler"), ASK_WITH_TOOL)
+    assert (reply.calls, reply.fault) == ((Call("files.read_file", {"path": "a.txt"}),), "")
 
 
 async def test_pieces_of_a_call_after_a_text_are_counted(model):

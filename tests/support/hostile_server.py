@@ -293,6 +293,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._event(chunk)
         self._end("tool_calls", usage=GOOD_USAGE)
 
+    def do_as_doubler(self, body: dict[str, Any]) -> None:
+        """Says its arguments whole, and once more piece by piece."""
+        self._call_tool('{"path": "a.txt"}', '{"path": ', '"a.txt"}')
+
     def do_as_half_a_call(self, body: dict[str, Any]) -> None:
         self._call_tool('{"path": "no')
 
