@@ -445,7 +445,8 @@ class SpendApproval:
         models, mode, offers = self.deps.models, self.mode, list[ModelOffer]()
         own = [model.traits.name for model in models.current.models] if models.current.players else []
         present, _ = await asyncio.to_thread(_most, mode, view)
-        for name in dict.fromkeys((*own, *await asyncio.to_thread(models.factory.substitutes, models.name))):
+        barred = await asyncio.to_thread(self.deps.budget.gate.ledger.barred)
+        for name in {*own, *await asyncio.to_thread(models.factory.substitutes, models.name)} - barred.keys():
             try:
                 other = await asyncio.to_thread(models.factory.make, name, mode.name)
             except EcoshellError:  # a file that is gone or a missing key: one offer less

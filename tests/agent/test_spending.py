@@ -89,6 +89,14 @@ async def test_an_offer_is_an_upper_bound_of_what_is_then_reserved(play, cheap):
     assert held.held_tokens <= offer.most_tokens
 
 
+async def test_a_model_that_is_called_under_no_cap_any_more_is_not_offered(play, cheap):
+    person = Chooses(LimitChoice("stop"))
+    async with play([finish("ok")], price=PRICE, budget="0.001", person=person) as shell:
+        shell.ledger.bar(cheap, "it billed too much")
+        await turn(shell)
+    assert [offer.name for offer in person.asked[0].offers] == ["embedded"]
+
+
 async def test_at_a_limit_in_tokens_offers_say_whether_they_fit(play, cheap):
     person = Chooses(LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="50tok", person=person) as shell:
