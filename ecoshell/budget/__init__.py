@@ -443,9 +443,12 @@ def exchanged_output(ask: Ask, caps: Iterable[CapState], old: Hold) -> int:
 
 def price_unknown(model: str, cap: CapState) -> PriceUnknown:
     """The refusal of a call that nobody can price under a cap in dollars."""
+    fix = f'Give it in the configuration under [models."{model}".price]'
+    if cap.scope in SCOPES:  # a team's are in dollars
+        fix += f", or set one in tokens in its place: /budget {cap.scope} off, then /budget {cap.scope} 20000tok"
     return PriceUnknown(
         f"The price of {model} is not known, and a cap of {amount_text(cap.limit, 'usd')} stands for the {cap.scope}.",
-        fix=f'Give it in the configuration under [models."{model}".price], or set the cap in tokens.',
+        fix=f"{fix}.",
     )
 
 

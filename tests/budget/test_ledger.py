@@ -145,6 +145,10 @@ def test_under_a_cap_in_dollars_a_model_without_a_price_is_refused_with_the_sett
     with pytest.raises(PriceUnknown) as refused:
         ledger.hold(ask(price=None))
     assert '[models."m".price]' in refused.value.fix
+    assert "/budget month off, then /budget month 20000tok" in refused.value.fix
+    ledger.set_cap("s1", "month", None)
+    ledger.set_cap("s1", "month", Amount(20_000, "tokens"))
+    assert ledger.hold(ask(price=None)).nano is None
 
 
 def test_what_was_spent_at_an_unknown_price_is_unknown_and_not_nothing(

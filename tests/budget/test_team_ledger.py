@@ -338,8 +338,9 @@ def test_a_call_nobody_can_price_is_refused_under_a_teams_cap_and_made_without_o
     ann = shell()
     ann.settle(ann.hold(ask(price=None)), Usage(1, 1))
     admin.set_cap("person:ann", "day", NANO)
-    with pytest.raises(PriceUnknown, match="person:ann day"):
+    with pytest.raises(PriceUnknown, match="person:ann day") as refused:
         ann.hold(ask(price=None))
+    assert "tok" not in refused.value.fix, "a team's cap is in dollars"
 
 
 def test_without_the_server_calls_go_on_inside_the_lease_and_then_stop_with_a_message(
