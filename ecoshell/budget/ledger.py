@@ -640,7 +640,7 @@ class Ledger(Database):
         if row is not None:
             raise ModelBarred(
                 f"{account.model} is not called under a cap any more: {row['reason']}.",
-                fix="Choose another model, or remove the caps with /budget off.",
+                fix=f"Choose another model, or trust it again: ecoshell models --unbar {account.model}",
             )
         return caps
 

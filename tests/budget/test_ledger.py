@@ -171,8 +171,9 @@ def test_a_bill_above_the_hold_is_an_overrun_and_bars_the_model_under_any_cap(le
     assert (settlement.overrun_nano, settlement.overrun_tokens) == (150 * MILLION, 150)
     ledger.release(ledger.hold(ask()))  # without a cap there is nothing to pass
     ledger.set_cap("s1", "day", usd("100"))
-    with pytest.raises(ModelBarred, match=r"m is not called .* billed \$0\.15 more"):
+    with pytest.raises(ModelBarred, match=r"m is not called .* billed \$0\.15 more") as refused:
         ledger.hold(ask())
+    assert refused.value.fix.endswith("ecoshell models --unbar m")  # /budget off takes no day's cap away
     with pytest.raises(ModelBarred):
         ledger.set_aside(ask())
     assert list(ledger.barred()) == ["m"]
