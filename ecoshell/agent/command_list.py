@@ -66,7 +66,7 @@ async def _budget(shell: Shell, argument: str) -> Printed:
         caps = tuple(cap for cap in caps if cap.scope == named)
         if not caps:
             return Printed(f"No cap is set for the {named}. /budget {named} 2.00 sets one.")
-    return Printed(caps_table(caps))
+    return Printed(caps_table(caps, shell.ledger.away))
 
 
 @COMMANDS.add(
@@ -359,7 +359,7 @@ async def _cost(shell: Shell, argument: str) -> Printed:
         for row in roles
     ]
     by_role = table(("role", "calls", "in", "cached", "out", "spent", "seconds"), cells) if len(roles) > 1 else ""
-    parts = (spent, by_role, caps_table(await shell.deps.budget.caps()))
+    parts = (spent, by_role, caps_table(await shell.deps.budget.caps(), shell.ledger.away))
     return Printed("\n\n".join(part for part in parts if part))
 
 

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 
 from ecoshell.budget import CapState, about, amount_text
 from ecoshell.budget.ledger import CostRow
-from ecoshell.errors import UsageError
+from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.messages import Attachment
 
 Host = TypeVar("Host")
@@ -124,14 +124,16 @@ def spent_text(row: CostRow) -> str:
     return spent if not row.unpriced or row.shown_nano is None else f"{spent} + {row.unpriced} unknown"
 
 
-def caps_table(caps: Iterable[CapState]) -> str:
-    """The caps with what is used of them; says how to set one when there is none."""
+def caps_table(caps: Iterable[CapState], away: EcoshellError | None) -> str:
+    """The caps with what is used of them; says how to set one when there is none, and why a team's are not known."""
     found = list(caps)
-    if not found:
+    if not found and away is None:
         return "No cap is set. /budget 0.50 caps this session at 50 cents, /budget 20000tok at 20,000 tokens."
     own = any(cap.own is not None for cap in found)
     rows: list[list[str]] = []
     for cap in found:
         amounts = (cap.limit, cap.spent, cap.held, cap.left, *((cap.own,) if own else ()))
         rows.append([cap.scope, *("" if value is None else amount(value, cap.unit) for value in amounts)])
-    return table(("cap", "limit", "spent", "held", "left", *(("spent by you",) if own else ())), rows)
+    head = ("cap", "limit", "spent", "held", "left", *(("spent by you",) if own else ()))
+    parts = (table(head, rows) if rows else "", f"The team's caps are not known. {away}" if away else "")
+    return "\n".join(part for part in parts if part)

@@ -295,7 +295,7 @@ class TeamLedger(Ledger):
         """Know the caps over calls of a model as the server has them now; those of other models stay."""
         others = {f"model:{lease.model}" for lease in [*self._leases.values()]} - {f"model:{model}"}
         kept = [share for share in (self._shares or {}).values() if share.scope in others]
-        self._shares = {(share.scope, share.period): share for share in (*kept, *shares)}
+        self._shares, self.away = {(share.scope, share.period): share for share in (*kept, *shares)}, None
 
     def _open_lease(self, lease_id: str) -> _Lease | None:
         """A lease of this process's that has not ended."""
@@ -331,8 +331,10 @@ class TeamLedger(Ledger):
         """The team's caps, as if what is free in this process's leases were free."""
         if self._shares is None:
             self._shares = {}
-            with suppress(StoreError):  # then as soon as the server is asked for a lease
+            try:
                 self._know(self.server.shares(self.project))
+            except StoreError as failure:  # then as soon as the server is asked for a lease
+                self.away = failure
         own = [(lease, self.lease_cap(lease.id)) for lease in [*self._leases.values()]]
         models = {f"model:{lease.model}" for lease, _ in own}
         states: list[CapState] = []

@@ -296,6 +296,9 @@ class Ledger(Database):
     Raises StoreError when the file is locked, full, read-only or damaged.
     """
 
+    away: StoreError | None = None
+    """Why a team's caps are not known; None where they are, or where there is no team."""
+
     def __init__(self, path: Path, *, clock: Callable[[], datetime] = datetime.now, busy_seconds: float = 10.0) -> None:
         super().__init__(
             path,

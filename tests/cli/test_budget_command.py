@@ -1,5 +1,6 @@
 """`ecoshell budget`, and what `ecoshell cost` tells of a team."""
 
+import io
 import json
 from collections.abc import Callable
 from contextlib import closing
@@ -45,6 +46,20 @@ def spend() -> None:
     """A call in this home."""
     with closing(open_ledger(user_paths(), load_settings(user_paths()))) as ledger:
         ledger.settle(ledger.hold(ASK), Usage(80, 10))
+
+
+def test_caps_of_a_team_whose_server_is_away_are_not_known_rather_than_none(
+    team_ledger: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ECOSHELL_LEDGER", team_ledger("ann", port=1))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"/budget\n/budget day 2\n/quit\n")))
+    (tmp_path / "m.jsonl").write_text("")
+    assert main(["cost"]) == main(["line", "--model", f"script:{tmp_path / 'm.jsonl'}"]) == 0
+    told = capsys.readouterr()
+    assert "No cap is set" not in told.out
+    assert (told.out + told.err).count("The team's caps are not known. The team's ledger at 127.0.0.1 cannot be") == 3
+    assert "day  $2" in told.out
 
 
 def test_caps_are_set_and_shown_and_costs_told_by_person_team_and_project(

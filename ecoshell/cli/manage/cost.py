@@ -78,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
             session = last_used if args.session is None else store.find(args.session)
         unknown, last = ledger.unreconciled(), ledger.last(session)
         caps = ledger.caps(session, last.turn if last else 0)
+        if (away := ledger.away) is not None:
+            print(f"The team's caps are not known. {away}", file=sys.stderr)
     learned: list[Agreement] = []
     if paths.experience_file.is_file():
         try:
@@ -93,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
         _print_plans(plans)
     else:
         _print_rows(args.by, rows)
+    if not caps and away is None:
+        print("\nNo cap is set.")
     _print_rest(caps, unknown, learned)
     return 0
 
@@ -188,8 +192,8 @@ def _print_rows(by: str, rows: Sequence[CostRow]) -> None:
 
 def _print_rest(caps: Sequence[CapState], unknown: Sequence[Entry], learned: Sequence[Agreement]) -> None:
     """The caps, calls of which nobody knows what they took, and what an apprentice would have saved."""
-    print("" if caps else "\nNo cap is set.")
     if caps:
+        print()
         right = ("limit", "spent", "held", "left")
         cells: list[tuple[str, ...]] = []
         for cap in caps:
