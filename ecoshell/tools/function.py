@@ -42,6 +42,8 @@ _WORDS = {
     "array": "a list",
     "object": "an object",
 }
+_OF_TYPE = ("_type", "enum", "literal_error", "int_parsing", "float_parsing", "bool_parsing", "int_from_float")
+"""How the faults end, as pydantic calls them, of what is not of the type itself."""
 _NOISE = frozenset({"title", "$defs"})
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _SHOWN = 80
@@ -192,10 +194,13 @@ def _default(value: Any) -> dict[str, Any]:
 
 
 def split_annotation(annotation: Any) -> tuple[Any, str]:
-    """The type and the description in `Annotated[type, "description"]`."""
+    """The type and the description in `Annotated[type, "description"]`; what else is said of the type stays with it."""
     if get_origin(annotation) is not Annotated:
         return annotation, ""
     inner, *extras = get_args(annotation)
+    for extra in extras:
+        if not isinstance(extra, str | Subject):
+            inner = Annotated[inner, extra]
     return inner, next((extra for extra in extras if isinstance(extra, str)), "")
 
 
@@ -206,16 +211,16 @@ def _subject(annotation: Any) -> Subject | None:
 
 
 def _type_schema(annotation: Any) -> dict[str, Any]:
-    if annotation in _PLAIN:
-        return {"type": _PLAIN[annotation]}
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is None and annotation in _PLAIN:
+        return {"type": _PLAIN[annotation]}
     if origin is Literal and all(isinstance(choice, str) for choice in arguments):
         return {"type": "string", "enum": list(arguments)}
     if origin in (Union, types.UnionType):
         members = [member for member in arguments if member is not type(None)]
         if len(members) == 1:  # "or None" is said by the argument not being required
             return _type_schema(members[0])
-    if origin is list:
+    if origin is list and arguments:
         return {"type": "array", "items": _type_schema(arguments[0])}
     from pydantic import TypeAdapter  # heavy, and seldom needed
 
@@ -275,15 +280,16 @@ class Arguments:
 
     def _fault(self, detail: "ErrorDetails") -> str:
         name = str(detail["loc"][0]) if detail["loc"] else ""
-        if detail["type"] == "missing":
+        whole = len(detail["loc"]) == 1
+        if whole and detail["type"] == "missing":
             return f"`{name}` is missing: it must be {self._expected(name)}"
-        if detail["type"] == "extra_forbidden":
+        if whole and detail["type"] == "extra_forbidden":
             near = difflib.get_close_matches(name, self._properties, n=1, cutoff=0.5)
             taken = f"did you mean `{near[0]}`?" if near else f"it takes {', '.join(self._properties) or 'none'}"
             return f"`{name}` is not an argument ({taken})"
         came = json.dumps(detail["input"], ensure_ascii=False, default=repr)
         came = came if len(came) <= _SHOWN else came[: _SHOWN - 1] + "…"
-        if len(detail["loc"]) == 1 and (expected := self._expected(name)):
+        if whole and detail["type"].endswith(_OF_TYPE) and (expected := self._expected(name)):
             return f"`{name}` must be {expected}, not {came}"
         path = name + "".join(f"[{part!r}]" for part in detail["loc"][1:])
         return f"`{path}`: {detail['msg']}, not {came}"

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, List, Literal  # noqa: UP035 - as a plugin may have it
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
@@ -95,6 +95,41 @@ def test_plain_types_are_described_as_pydantic_does(kind: Any):
 
     function.__annotations__["value"] = kind
     assert parameters_of(function)["properties"]["value"] == TypeAdapter(kind).json_schema()
+
+
+def reserve(
+    place: Place,
+    when: date,
+    seats: Annotated[int, "How many.", Field(ge=1, le=3)] = 1,
+    names: List = (),  # noqa: UP006
+) -> str:
+    return f"{place} {when} {seats} {names}"
+
+
+def test_what_an_annotation_says_of_a_type_beside_its_description_is_told_too():
+    properties = parameters_of(reserve)["properties"]
+    assert properties["seats"] == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 3,
+        "description": "How many.",
+        "default": 1,
+    }
+    assert properties["names"] == {"type": "array", "items": {}, "default": ()}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"seats": 4}, "`seats`: Input should be less than or equal to 3, not 4."),
+        ({"when": "soon"}, "`when`: Input should be a valid date"),
+        ({"when": [1]}, "`when` must be a string, not [1]."),
+        ({"place": {"inside": None}}, "`place['title']`: Field required"),
+    ],
+)
+async def test_a_value_of_the_right_type_is_not_told_to_be_of_another(wrong: dict[str, Any], words: str):
+    found = await observation_of(reserve, **{"place": {"title": "A"}, "when": "2026-05-01"} | wrong)
+    assert words in found.text
 
 
 def test_a_function_whose_arguments_have_no_names_is_no_tool():
@@ -195,6 +230,13 @@ async def test_what_is_not_text_is_told_as_json():
         return {"é": [1, None]}
 
     assert (await observation_of(numbers)).text == '{"é": [1, null]}'
+
+
+async def test_a_key_that_json_has_no_word_for_is_what_is_named():
+    def places() -> dict[Any, int]:
+        return {(1, 2): 3}
+
+    assert "keys must be str" in (await observation_of(places)).text
 
 
 async def test_a_long_result_is_cut_and_marked():
