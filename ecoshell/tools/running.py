@@ -399,7 +399,10 @@ def _head(value: Any, most: int, room: Iterator[int]) -> Any:
         return value[:most]
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
-        return {_head(key, most, room): _head(inner, most, room) for (key, inner), _ in zip(items, room, strict=False)}
+        return {
+            key[:most] if isinstance(key, str) else key: _head(inner, most, room)
+            for (key, inner), _ in zip(items, room, strict=False)
+        }
     if isinstance(value, list | tuple):
         inside = cast("list[Any] | tuple[Any, ...]", value)
         return [_head(inner, most, room) for inner, _ in zip(inside, room, strict=False)]
