@@ -204,6 +204,17 @@ def test_a_tool_of_the_users_folder_is_called_and_one_that_fails_is_an_observati
     assert notices(again) == []
 
 
+@pytest.mark.parametrize(("name", "options"), [("loud_own.py", ()), ("louder_own.py", ("--json",))])
+def test_what_a_tool_prints_is_no_part_of_the_answer(
+    name: str, options: tuple[str, ...], command: Command, tmp_path: Path
+) -> None:
+    own(tmp_path, name, EVERYTHING.replace("return 2 * number", "print('noise')"))
+    script = tmp_path / "script.jsonl"
+    script.write_text(f"{json.dumps(call('twice', number=21))}\n{json.dumps({'text': '42'})}\n")
+    done = command("ask", "--model", f"script:{script}", "--registration", "all", *options, "twice 21")
+    assert (done.returncode, "noise" in done.stdout, "noise" in done.stderr) == (0, False, True)
+
+
 def test_a_strategy_of_a_plugin_is_chosen_by_option_and_by_the_settings(command: Command, tmp_path: Path) -> None:
     own(tmp_path, "third_own.py", EVERYTHING)
     assert events(asked(command, tmp_path, options=("--strategy", "parrot")))[-1]["answer"] == "TWICE 21"

@@ -9,9 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from ecoshell.agent.workspace import FILE_BYTES
 from ecoshell.api import Agent, Result
@@ -158,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
     json: bool = args.json
     quiet: bool = args.quiet
     complain = partial(print, "ecoshell:", file=sys.stderr)
-    report = print_line if json else AnswerOnly(quiet=quiet).show
+    report = partial(print_line, file=sys.stdout) if json else AnswerOnly(quiet=quiet).show
     person = None
     if not (json or quiet or words[-1:] == ["-"]) and all(one and one.isatty() for one in (sys.stdin, sys.stderr)):
         from ecoshell.cli.inputs import Keyboard
@@ -167,7 +167,7 @@ def run(args: argparse.Namespace) -> int:
         # asked on standard error, so that the answer alone is on standard output
         person = LinePerson(Keyboard(output=sys.stderr).word, partial(print, file=sys.stderr))
     agent = Agent(user=person, options=options)
-    with hangups_interrupt():
+    with hangups_interrupt(), redirect_stdout(sys.stderr):  # what a plugin's tool prints is no part of the answer
         try:
             question, attached = read_question(words, (lambda _: None) if quiet else complain)
             asyncio.run(follow(agent, question, attached, report=report, person=person))
@@ -239,9 +239,9 @@ async def follow(
                         stop()
 
 
-def print_line(event: Event) -> None:
+def print_line(event: Event, *, file: TextIO | None = None) -> None:
     """Print an event, the result too, as a line of JSON; in ASCII, which no terminal or encoding can spoil."""
-    print(json.dumps(to_json(event)), flush=True)
+    print(json.dumps(to_json(event)), file=file, flush=True)
 
 
 class AnswerOnly:
@@ -255,7 +255,8 @@ class AnswerOnly:
         self._lines: EventLines | None = None
         self._talkative = sys.stderr.isatty() and not quiet
         self._quiet = quiet
-        self._growing = sys.stdout.isatty()
+        self._output = sys.stdout
+        self._growing = self._output.isatty()
         self._printed = ""
         """What of the answer was printed while it arrived."""
         self._open = False
@@ -269,16 +270,16 @@ class AnswerOnly:
                 if not self._open:
                     self._printed, text = "", text.lstrip()
                 if text:
-                    print(visible(text), end="", flush=True)
+                    print(visible(text), end="", file=self._output, flush=True)
                     self._printed += text
                     self._open = True
             return
         if self._open:
-            print(flush=True)
+            print(file=self._output, flush=True)
             self._open = False
         if isinstance(event, Result):
             if event.answer and event.answer.strip() != self._printed.strip():
-                print(visible(event.answer), flush=True)
+                print(visible(event.answer), file=self._output, flush=True)
             return
         warning = isinstance(event, Notice) and not self._quiet
         wrong = isinstance(event, TurnFinished) and event.status != "answered"
