@@ -26,7 +26,7 @@ def run(args):
 
 @hookimpl
 def cli_commands():
-    return [Command("greet", "say hello", add_arguments, run)]
+    return [Command("greet", "say hello, 100% friendly", add_arguments, run)]
 """
 FAILING = {
     "cannot be imported": ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
@@ -83,7 +83,7 @@ def test_a_package_that_is_installed_adds_a_command_of_its_own(
 def test_help_names_the_commands_of_plugins(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     install("b_stranger", GREET)
     for argv, told in (
-        (["--help"], "    greet               say hello"),
+        (["--help"], "    greet               say hello, 100% friendly"),
         (["greet", "--help"], "usage: ecoshell greet"),
     ):
         with pytest.raises(SystemExit, match="0"):

@@ -277,7 +277,7 @@ class CommandLine(Parser):
         from ecoshell.plugin_host import Plugins, blaming, find_for
 
         for name, (plugin, command) in Plugins(find_for(user_paths()), warn).commands(self.commands.choices).items():
-            parser = self.commands.add_parser(name, help=command.about)
+            parser = self.commands.add_parser(name, help=command.about.replace("%", "%%"))
             parser.set_defaults(run=blaming(plugin)(command.run))
             parser.fill = blaming(plugin)(command.add_arguments)
 
