@@ -358,8 +358,13 @@ class _Provider:
 
 
 def _blamed_strategy(plugin: str, spec: "StrategySpec", question: str, max_steps: int) -> "Thinking":
+    from ecoshell.strategies import Outcome
+
     with blaming(plugin):
-        return (yield from spec.strategy(question, max_steps))
+        outcome = yield from spec.strategy(question, max_steps)
+        if not isinstance(cast("object", outcome), Outcome):
+            raise TypeError(f"{spec.name} gave {type(outcome).__name__} in the place of Outcome")
+        return outcome
 
 
 def _blamed_model(
@@ -384,6 +389,8 @@ async def _blamed_command(plugin: str, command: "SlashCommand[Shell]", shell: "S
             raise RuntimeError("it tried to end the program") from ended
         if not isinstance(cast("object", printed), Printed):
             raise TypeError(f"/{command.name} gave {type(printed).__name__} in the place of Printed")
+        if not isinstance(cast("object", printed.text), str):
+            raise TypeError(f"/{command.name} gave Printed({type(printed.text).__name__}) in the place of a text")
         return printed
 
 

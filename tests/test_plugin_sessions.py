@@ -43,6 +43,8 @@ def tools(workspace):
 def parrot(question, max_steps):
     if question == "fail":
         raise LookupError("no parrot")
+    if question == "nothing":
+        return question
     return Outcome("answered", question.upper(), Way(question))
     yield
 
@@ -63,6 +65,8 @@ async def shout(shell, argument):
         raise LookupError("nothing to shout")
     if argument == "leave":
         raise SystemExit(2)
+    if argument == "count":
+        return Printed(5)
     return Printed(argument.upper())
 
 @hookimpl
@@ -223,6 +227,8 @@ def test_a_strategy_of_a_plugin_is_chosen_by_option_and_by_the_settings(command:
     failed = command("ask", "--model", f"script:{tmp_path / 'script.jsonl'}", "fail")
     assert failed.returncode == 1
     assert "The plugin third_own failed: LookupError: no parrot (" in failed.stderr
+    failed = command("ask", "--model", f"script:{tmp_path / 'script.jsonl'}", "nothing")
+    assert "The plugin third_own failed: TypeError: parrot gave str in the place of Outcome (" in failed.stderr
 
 
 def test_a_strategy_that_nobody_brings_is_refused_by_option_and_replaced_in_the_settings(
@@ -283,6 +289,8 @@ async def test_slash_commands_of_a_plugin_run_are_offered_and_fail_under_its_nam
             await shell.command("/shout")
         with pytest.raises(EcoshellError, match="The plugin fifth_own failed: RuntimeError: it tried to end"):
             await shell.command("/shout leave")
+        with pytest.raises(EcoshellError, match="The plugin fifth_own failed: TypeError: /shout gave Printed"):
+            await shell.command("/shout count")
     finally:
         await shell.aclose()
 
