@@ -273,6 +273,9 @@ class TestConfig:
         assert "Did you mean run_command?" in said
         assert "there is no such theme" in shell("config", "set", "tui.theme", "drak", status=2)
         assert "is the price of no tool" in shell("config", "set", "tools.prices.calculator", "0.01", status=2)
+        said = shell("config", "set", "plugins.enabled", '["gti"]', status=2)
+        assert "plugins.enabled names 'gti', and there is no such plugin." in said
+        assert "Did you mean git?" in said
         assert file.read_text() == "model = 'x'\n"
 
     def test_names_that_nothing_has_are_told_with_their_lines(self, shell: Shell) -> None:

@@ -108,7 +108,7 @@ def _write(changes: Changes, *, as_json: bool) -> int:
 
 _RULES = ("allow", "ask", "deny")
 _NAMED = frozenset(
-    {("agent", "strategy"), ("plan", "judge"), ("tui", "theme"), ("tools", "prices")}
+    {("agent", "strategy"), ("plan", "judge"), ("tui", "theme"), ("tools", "prices"), ("plugins", "enabled")}
     | {("approval", decision) for decision in _RULES}
 )
 """Settings that may name what a plugin, a server or a file brings."""
@@ -119,6 +119,7 @@ def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, ...], SettingsErro
     from ecoshell.agent.dependencies import JUDGES
     from ecoshell.assembly import plugins_of, sources_of
     from ecoshell.assembly.shell import STRATEGIES
+    from ecoshell.plugin_host import find_for
     from ecoshell.tools.function import FunctionTool
     from ecoshell.tools.workspace import Workspace, workspace_folder
 
@@ -129,6 +130,11 @@ def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, ...], SettingsErro
     ):
         if name not in ours and name not in (known := [*ours, *more(ours)]):
             yield key, SettingsError(f"is {name!r}, and there is no such {key[1]}.", fix=likely(name, known))
+    there = [plugin.name for plugin in find_for(user_paths())]
+    for name in settings.plugins.enabled:
+        if name not in there:
+            error = SettingsError(f"names {name!r}, and there is no such plugin.", fix=likely(name, there))
+            yield ("plugins", "enabled"), error
     if theme := settings.tui.theme:
         from ecoshell.tui.themes import load_themes
 
