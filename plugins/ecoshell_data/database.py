@@ -106,7 +106,7 @@ def asked(workspace: Workspace, query: str, paths: Sequence[str]) -> Found:
             if table.plain.casefold() in named:
                 base.load(table)
         base.lock()
-        return base.result(query.strip().rstrip(";"))
+        return base.result(_without_end(query))
 
 
 @dataclass(slots=True)
@@ -314,6 +314,15 @@ def _sqlite(file: BinaryIO, name: str, workspace: Workspace) -> Generator[sqlite
             yield source
     except sqlite3.Error as error:
         raise ToolError(f"{name} cannot be read as SQLite: {error}.") from error
+
+
+def _without_end(query: str) -> str:
+    """A query without the `;` that ends it, and what follows."""
+    import duckdb
+
+    raw = query.encode()
+    end = next((at for at, _ in duckdb.tokenize(query) if raw[at : at + 1] == b";"), None)
+    return raw[:end].decode()
 
 
 def _decoded(text: bytes) -> str:

@@ -115,6 +115,7 @@ async def test_a_file_is_described(path: str, lines: list[str], run: Run) -> Non
     [
         ("SELECT region, sum(amount) AS s FROM sales GROUP BY 1 ORDER BY 2;", ["sales.csv"], "south -7.0 north 22.75"),
         ("SELECT count(*) AS n FROM 'sales.csv' -- all", ["sales.csv"], "3"),
+        ("SELECT 'é;' AS t, 1 AS n; -- all; /* ö */", ["sales.csv"], "é; 1"),
         ('SELECT count(*) AS n FROM "sub/more-sales.csv.gz"', ["sub/more-sales.csv.gz"], "3"),
         ("SELECT has.cats[2] AS c FROM people WHERE name = 'Ada'", ["people.json"], "2"),
         ("SELECT sum(number) AS s FROM many JOIN lines USING (number)", ["many.parquet", "lines.jsonl"], "3"),
