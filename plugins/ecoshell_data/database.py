@@ -39,6 +39,8 @@ _FUNCTIONS = frozenset({"unnest", "range", "generate_series", "repeat", "json_ea
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _JSON = frozenset({".json", ".jsonl", ".ndjson", ".geojson"})
 _CSV = frozenset({".csv", ".tsv", ".tab", ".psv", ".txt"})
+_HIDDEN = 1
+"""What SQLite calls a column of a virtual table that is only for its own use; columns that are computed are 2 and 3."""
 _HEAD = 4096
 _CHUNK = 10_000
 _ROWS = 2_000
@@ -161,8 +163,8 @@ class _Base:
             shown = f"{schema}.{written}" if self._is_taken(table) else written
             columns: list[tuple[str, str]] = []
             with suppress(sqlite3.OperationalError):  # as of a view of what is gone: told where it is loaded
-                found = source.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
-                columns = [(column, kind or "?") for _, column, kind, *_ in found]
+                found = source.execute(f"PRAGMA table_xinfo({_quoted(table)})").fetchall()
+                columns = [(column, kind or "?") for _, column, kind, *_, hidden in found if hidden != _HIDDEN]
             self.tables.append(_Table(table, shown, reference, columns, source))
         for table in self.tables:
             self._taken.add(table.plain.casefold())

@@ -46,6 +46,8 @@ def folder(workspace: Workspace) -> Path:
         shop.execute("INSERT INTO orders VALUES (1, 2.5, 'Ada', 'x', x'00ff'), (2, 4, 'Bé', 7, NULL)")
         shop.execute("CREATE TABLE sales (it TEXT)")
         shop.execute("CREATE VIEW dear AS SELECT id FROM orders WHERE total > 3")
+        shop.execute("CREATE TABLE computed (n, twice AS (2 * n))")
+        shop.execute("INSERT INTO computed VALUES (2)")
     shop.close()
     return root
 
@@ -121,6 +123,7 @@ async def test_a_file_is_described(path: str, lines: list[str], run: Run) -> Non
         ("SELECT sum(number) AS s FROM many JOIN lines USING (number)", ["many.parquet", "lines.jsonl"], "3"),
         ("SELECT who, total * 2 AS t, odd, blob FROM orders", ["shop.db"], "Ada 5.0 x 00ff Bé 8.0 7 NULL"),
         ("SELECT id FROM shop.dear", ["shop.db"], "2"),
+        ("SELECT twice FROM computed", ["shop.db"], "4"),
         ("SELECT amount, it FROM sales LEFT JOIN shop.sales ON 1 LIMIT 1", ["sales.csv", "shop.db"], "10.5 NULL"),
         ("SELECT note FROM sales WHERE amount > 12", ["sales.csv"], "␛[31mred"),
     ],
