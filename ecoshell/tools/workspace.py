@@ -5,6 +5,7 @@ import difflib
 import errno
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -521,7 +522,8 @@ class Workspace:
         near = [name for name in by_name if Path(name).stem == wanted]
         with suppress(ToolError):  # thousands of long names take long to compare
             near += in_worker(difflib.get_close_matches, wanted, list(by_name), seconds=_NEAREST_SECONDS)
-        return [path for name in dict.fromkeys(near) for path in by_name[name]][:3]
+        there = (path for name in dict.fromkeys(near) for path in by_name[name] if (self.root / path).exists())
+        return list(itertools.islice(there, 3))
 
 
 @dataclass(frozen=True, slots=True)

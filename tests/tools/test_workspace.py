@@ -136,6 +136,8 @@ def test_a_missing_file_is_told_with_the_nearest_names(workspace: Workspace):
     assert "Nearest: README.md" in refusal(workspace, "readme")
     assert "Nearest: docs/notes.txt" in refusal(workspace, "note.txt")
     assert "Nearest" not in refusal(workspace, "zzz")
+    (workspace.root / "gone.txt").symlink_to("nowhere")
+    assert refusal(workspace, "gone.txt").endswith("Nearest: docs/notes.txt.")
 
 
 @pytest.mark.parametrize(
