@@ -39,6 +39,12 @@ def test_no_line_is_found_behind_the_last_one_and_line_ends_are_no_part_of_a_lin
     assert search.search_text("^$", regex=True).text == "docs/notes.txt:3: "
     (search._workspace.root / "dos.txt").write_bytes(b"alpha\r\ngamma\r\n")
     assert search.search_text("gamma$", "dos.txt", regex=True).text == "dos.txt:2: gamma"
+    assert search.search_text("alpha\r\ngam", "dos.txt").text == "dos.txt:1: alpha"
+
+
+def test_of_a_long_line_the_part_with_the_match_is_shown(search: SearchTools):
+    (search._workspace.root / "long.js").write_text("a" * 1_000 + "needle" + "b" * 1_000)
+    assert search.search_text("needle").text == "long.js:1: " + "a" * 80 + "needle" + "b" * 154
 
 
 def test_a_search_keeps_to_the_folder_or_file_it_was_given(search: SearchTools):

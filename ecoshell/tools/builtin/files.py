@@ -314,6 +314,8 @@ def _range(start: int, stop: int) -> str:
 
 _SHOWN = 100
 _LINE = 240
+"""Characters of a line that are shown, and of them _BEFORE before the match where that stands further behind."""
+_BEFORE = 80
 _PATTERN = 1_000
 _REGEX_SECONDS = 2.0
 """For one file; only a pattern that backtracks without end takes longer."""
@@ -345,8 +347,9 @@ class SearchTools:
         import regex as regexes  # it keeps a time limit, if not with every pattern
 
         flags = regexes.MULTILINE | (0 if any(map(str.isupper, text)) else regexes.IGNORECASE)
+        sought = text.replace("\r\n", "\n")  # as in the files that are searched
         try:
-            pattern = regexes.compile(text if regex else regexes.escape(text), flags)
+            pattern = regexes.compile(sought if regex else regexes.escape(sought), flags)
         except (regexes.error, RecursionError) as error:
             raise ToolError(
                 f"{text!r} is not a regular expression: {error}. Leave `regex` out to search for plain text."
@@ -471,6 +474,8 @@ def _shown(name: str, text: str, pattern: Any, typed: str) -> Iterator[str]:
             begin = text.rfind("\n", 0, start) + 1
             end = text.find("\n", start)
             last_end = len(text) if end < 0 else end
+            if min(match.end(), last_end) - begin > _LINE:  # of a long line the part with the match is shown
+                begin = max(begin, start - _BEFORE)
             yield f"{name}:{line + 1}: {text[begin:last_end].strip()[:_LINE]}"
     except TimeoutError as error:
         raise ToolError(f"The pattern {typed!r} takes too long to match; use a simpler one.") from error
