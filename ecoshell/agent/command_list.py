@@ -472,7 +472,8 @@ async def _copy(shell: Shell, argument: str) -> Printed:
         raise UsageError(f"/copy {argument} cannot be read.", fix="Say /copy, or /copy 2 for the answer before.")
     back = int(argument or 1)
     if back > len(answers):
-        raise UsageError(f"There are {len(answers)} answers in this session.", fix="Ask something first.")
+        fix = "Say /copy N, counted from the end." if answers else "Ask something first."
+        raise UsageError(f"This session has {counted(len(answers), 'answer')}.", fix=fix)
     answer = answers[-back]
     which = "The last answer" if back == 1 else f"Answer {back} from the end"
     return Printed(f"{which} is copied: {len(answer):,} characters.", effect="copy", value=answer)

@@ -277,8 +277,9 @@ async def test_copy_gives_the_last_answer_or_an_earlier_one(play):
         assert (await shell.command("/copy")).value == "second"
         assert (await shell.command("/copy 2")).value == "first"
         for wrong in ("/copy 0", "/copy x", "/copy 3"):
-            with pytest.raises(UsageError):
+            with pytest.raises(UsageError) as refused:
                 await shell.command(wrong)
+            assert "Say /copy" in (refused.value.fix or "")
 
 
 async def test_a_new_session_during_a_turn_ends_the_old_stream_and_keeps_its_events(play):
