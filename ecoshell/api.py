@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, ClassVar, Generic, ParamSpec, Self, TypeVar, cast, get_args, overload
 
 from ecoshell import errors
 from ecoshell.budget import CapState, Scope, nano_to_usd_text, parse_amount
@@ -221,8 +221,12 @@ def tool(
 
     What it returns (a text, or anything JSON can say) is what the model reads; `ToolError` tells the model what went
     wrong. A call takes `seconds` at most. One with `effects` beyond reading is asked about first, as the rules say.
-    `price` is what one use costs (`0.002`, `1c`), and counts under the caps. Raises UsageError for what is no price.
+    `price` is what one use costs (`0.002`, `1c`), and counts under the caps. Raises UsageError for what is no price or
+    no effect.
     """
+    known = frozenset(effects)
+    if not known <= {*get_args(Effect)}:  # what is none would be neither asked about nor kept from a read-only shell
+        raise UsageError(f"{effects!r} are no effects of a tool.", fix=f"Give some of {[*get_args(Effect)]}.")
     price_nano = 0
     if price is not None:
         amount = parse_amount(price)
@@ -232,7 +236,7 @@ def tool(
     limits = Limits(seconds=seconds)
 
     def made(function: Callable[P, R]) -> ToolFunction[P, R]:
-        return ToolFunction(function, effects=effects, limits=limits, name=name, price_nano=price_nano)
+        return ToolFunction(function, effects=known, limits=limits, name=name, price_nano=price_nano)
 
     return made if function is None else made(function)
 

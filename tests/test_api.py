@@ -132,6 +132,13 @@ def test_a_price_of_a_tool_is_in_dollars():
         tool(price="20 tok")
 
 
+@pytest.mark.parametrize("effects", ["write", ["writes"]])
+def test_effects_of_a_tool_are_some_of_those_there_are(effects: Any):
+    with pytest.raises(UsageError, match="no effects of a tool") as refused:
+        tool(effects=effects)
+    assert "'execute'" in (refused.value.fix or "")
+
+
 async def test_all_built_in_tools_are_there_unless_others_are_named(script: Script, tmp_path: Path):
     offered: dict[str, tuple[str, ...]] = {}
     some = ("read_*", "read_file", stock)  # what is named twice is there once
