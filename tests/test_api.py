@@ -139,6 +139,14 @@ def test_effects_of_a_tool_are_some_of_those_there_are(effects: Any):
     assert "'execute'" in (refused.value.fix or "")
 
 
+def test_a_cap_may_be_a_number():
+    number: Any = 0.05
+    Agent("script:none.jsonl", cap=number)
+    number = -1
+    with pytest.raises(UsageError, match="is negative"):
+        Agent("script:none.jsonl", cap=number)
+
+
 async def test_all_built_in_tools_are_there_unless_others_are_named(script: Script, tmp_path: Path):
     offered: dict[str, tuple[str, ...]] = {}
     some = ("read_*", "read_file", stock)  # what is named twice is there once

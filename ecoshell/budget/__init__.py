@@ -91,6 +91,7 @@ def parse_amount(text: str) -> Amount:
     A comma before three digits is one of thousands for tokens, and beside a point or another comma; in dollars alone it
     could be either, and is refused. Raises UsageError for that, and what is negative, zero, absurd, or not an amount.
     """
+    text = str(text)  # a program may well give a number
     shown = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
     cleaned = text.strip().lower()
     found = _AMOUNT.fullmatch(cleaned) if len(cleaned) <= _LONGEST else None
