@@ -36,6 +36,11 @@ PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/deflated": (200, {"Content-Type": "text/plain", "Content-Encoding": "deflate"}, zlib.compress(b"zipped")),
     "/raw": (200, {"Content-Type": "text/plain", "Content-Encoding": "Deflate"}, zlib.compress(b"zipped", wbits=-15)),
     "/gzipped": (200, {"Content-Type": "text/plain", "Content-Encoding": "x-gzip"}, gzip.compress(b"zipped")),
+    "/parts": (
+        200,
+        {"Content-Type": "text/plain", "Content-Encoding": "gzip"},
+        gzip.compress(b"zip") + gzip.compress(b"ped") + b"\0" * 9,
+    ),
     "/nogzip": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, b"not packed at all"),
     "/moved": (302, {"Location": "/plain"}, b""),
     "/circle": (302, {"Location": "/circle"}, b""),
@@ -197,7 +202,7 @@ async def test_a_large_answer_is_cut_while_it_arrives(near: FetchTool, site: Sit
     assert "[truncated: only the first 50000 bytes were fetched]" in found.text
 
 
-@pytest.mark.parametrize("path", ["/deflated", "/raw", "/gzipped"])
+@pytest.mark.parametrize("path", ["/deflated", "/raw", "/gzipped", "/parts"])
 async def test_what_comes_packed_although_it_was_not_asked_for_is_unpacked(near: FetchTool, site: Site, path: str):
     assert (await near.fetch_url(site.url(path))).text == "zipped"
 

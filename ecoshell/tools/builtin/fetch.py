@@ -18,7 +18,7 @@ from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.tools import Subject, ToolOptions
 from ecoshell.tools.running import in_thread
-from ecoshell.worker import in_worker
+from ecoshell.worker import checkpoint, in_worker
 
 if TYPE_CHECKING:
     import ssl
@@ -182,7 +182,7 @@ def _text(body: bytes, encoding: str, charset: str | None, most: int) -> tuple[s
     unpacked = body
     for bits in _WINDOW_BITS.get(encoding, ()):
         try:  # the body may have been cut off itself
-            unpacked = zlib.decompressobj(bits).decompress(body[:most], most + 1)
+            unpacked = _unpacked(body[:most], bits, most + 1)
             break
         except zlib.error:
             if bits == _WINDOW_BITS[encoding][-1]:
@@ -196,6 +196,25 @@ def _text(body: bytes, encoding: str, charset: str | None, most: int) -> tuple[s
         return shown.decode(codec if _CHARSETS.fullmatch(codec) else "utf-8", errors="replace"), cut
     except (LookupError, UnicodeError, ValueError):  # a charset nobody knows
         return shown.decode(errors="replace"), cut
+
+
+def _unpacked(packed: bytes, bits: int, most: int) -> bytes:
+    """At most so many bytes of all parts that a gzip file has; raises zlib.error where the first is none."""
+    unpacked = b""
+    while packed and len(unpacked) < most:
+        checkpoint()
+        stream = zlib.decompressobj(bits)
+        try:
+            part = stream.decompress(packed, most - len(unpacked))
+        except zlib.error:
+            if unpacked:  # what follows the last part is passed over
+                break
+            raise
+        if not part:  # such parts may go on for ever
+            break
+        unpacked += part
+        packed = stream.unused_data
+    return unpacked
 
 
 # -- addresses
