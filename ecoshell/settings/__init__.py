@@ -284,6 +284,8 @@ def problem(detail: ErrorDetails, place: str) -> SettingsError:
         demand = str(detail.get("ctx", {}).get("error", detail["msg"]))
     elif kind in ("model_type", "mapping_type"):
         demand = "must be a table"
+    elif kind == "tuple_type":
+        demand = 'must be a list, such as ["one", "two"]'
     else:
         demand = detail["msg"].replace("Input should be", "must be", 1)
     shown = str(detail["input"]) if isinstance(detail["input"], (int, Decimal, str)) else ""

@@ -78,6 +78,7 @@ def test_a_misplaced_or_misspelt_key_is_led_to_the_right_one(file: Path, text: s
     ("text", "line", "demand"),
     [
         ("[agent]\nmax_steps = 'many'", 2, "agent.max_steps must be a valid integer, not 'many'"),
+        ("[plugins]\nenabled = 'git'", 2, 'plugins.enabled must be a list, such as ["one", "two"], not'),
         ("[agent]\nmax_steps = true", 2, "agent.max_steps must be a valid integer"),
         ("[agent]\nmax_steps = 0", 2, "must be greater than or equal to 1"),
         (
