@@ -20,6 +20,7 @@ import difflib
 import functools
 import math
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -532,13 +533,15 @@ def _zone(wanted: str) -> tuple[str, tzinfo]:
         if len({datetime.now(ZoneInfo(zone)).utcoffset() for zone in zones}) > 1:
             raise ToolError(f"{wanted} has several times; ask for one of: {', '.join(zones)}.")
         return zones[0], ZoneInfo(zones[0])
-    near = difflib.get_close_matches(key, [*_names(), *_countries()], n=3)
-    hint = ", ".join(_names().get(match, match) for match in near) or "IANA names such as Europe/Berlin are known"
-    raise ToolError(f"No time zone is called {wanted}. Nearest: {hint}.")
+    near = [_names().get(match, match) for match in difflib.get_close_matches(key, [*_names(), *_countries()], n=3)]
+    hint = f"Nearest: {', '.join(near)}." if near else "IANA names such as Europe/Berlin are known."
+    raise ToolError(f"No time zone is called {wanted}. {hint}")
 
 
 def _key(name: str) -> str:
-    return name.casefold().replace("_", " ")
+    """What a name is found by, whatever its capital letters and accents."""
+    plain = "".join(sign for sign in unicodedata.normalize("NFKD", name) if not unicodedata.combining(sign))
+    return plain.casefold().replace("_", " ")
 
 
 @functools.cache
