@@ -169,6 +169,7 @@ class Standing:
     """The mode and, where that is AUTO, the one chosen last."""
     strategy: str
     caps: tuple[CapState, ...]
+    """Without those of a team whose server is away."""
     spent_nano: int | None
     """Spent in this session, as people are shown it; None when a part of it is unknown."""
     used_tokens: int
@@ -190,6 +191,8 @@ class Standing:
     """What the model was told of where it works; None before it was."""
     planned: PlanChanged | None = None
     """The plan of the turn that ran last, by the caps as they are now; None before the first, and while one runs."""
+    away: bool = False
+    """Whether there is a team and its caps are not known."""
     estimated: bool = False
     """Whether a part of `used_tokens` is an estimate, as of calls that reported no usage."""
     estimated_nano: bool = False
@@ -496,6 +499,7 @@ class Shell:
             plan=deps.settings.plan,
             players=deps.models.current.seats,
             context=self.conversation.memory.shown.context,
+            away=self.ledger.away is not None,
             estimated=spent is not None and spent.estimate is not None,
             estimated_nano=spent is not None and spent.estimate_nano is not None,
         )

@@ -114,7 +114,11 @@ def test_a_cap_in_tokens_is_told_in_tokens():
 
 
 def test_without_a_cap_the_budget_says_how_to_set_one():
-    assert "no cap set — /budget 0.50 sets one" in plain(BudgetPanel(board(standing=replace(READY, caps=()))).lines(36))
+    uncapped = replace(READY, caps=())
+    assert "no cap set — /budget 0.50 sets one" in plain(BudgetPanel(board(standing=uncapped)).lines(36))
+    told = plain(BudgetPanel(board(standing=replace(uncapped, away=True))).lines(36))
+    assert "the team's caps are not known" in told
+    assert "no cap" not in told
 
 
 def test_what_runs_is_held_now():

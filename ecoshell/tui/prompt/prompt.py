@@ -202,7 +202,8 @@ class Prompt(TextArea):
         """Change the text; a marker is taken out whole, and nothing is typed into one."""
         places: list[Location] = []
         for (row, column), behind in ((edit.top, edit.top == edit.bottom), (edit.bottom, True)):
-            line = self.document.get_line(row) if row < self.document.line_count else ""  # whole lines end before the next
+            # the last line, taken out whole, ends where the next would begin
+            line = self.document.get_line(row) if row < self.document.line_count else ""
             inside = (one for one in self._pastes.spans(line) if one[0] < column < one[1])
             start, end = next(inside, (column, column))
             places.append((row, end if behind else start))

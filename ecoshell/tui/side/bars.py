@@ -97,7 +97,8 @@ class SummaryLine(Widget):
         context = f"context {tokens(standing.context_tokens)} of {tokens(standing.everything_tokens)}"
         if (cap := tightest(caps)) is None:
             spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
-            most = f"no cap, {'' if standing.spent_nano is None else 'spent '}{spent}"
+            most = "caps not known" if standing.away else "no cap"
+            most += f", {'' if standing.spent_nano is None else 'spent '}{spent}"
         else:  # the tightest stands for all
             word = f" ({cap_word(cap)})" if cap_word(cap) else ""
             most = (

@@ -44,7 +44,7 @@ class BudgetPanel(Panel):
         if standing is None:
             return [(("known once the session is open", "muted"),)]
         if self.folded:
-            self.gist = "no cap"
+            self.gist = "caps not known" if standing.away else "no cap"
             if (cap := tightest(self.state.caps)) is not None:
                 word = cap_word(cap)
                 self.gist = f"{amount(cap.left, cap.unit)} left{f' · {word}' if word else ''}"
@@ -63,7 +63,9 @@ class BudgetPanel(Panel):
                 ((fit(amounts, width), "muted"),),
             )
             lines += entry
-        if not lines:
+        if standing.away:
+            lines.append((("the team's caps are not known", "warning"),))
+        elif not lines:
             lines = [(("no cap set", "strong"), (" — /budget 0.50 sets one", "muted"))]
         nano, most = standing.next_nano, standing.next_tokens
         step = "not known yet" if most is None else f"≤ {tokens(most)} tok, price unknown"
