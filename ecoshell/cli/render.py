@@ -165,6 +165,8 @@ class EventLines:
         """What a note has said last."""
         self._branching: Branching | None = None
         """The parallel plan that is under way."""
+        self._calls: dict[str, str] = {}
+        """How each call of this turn was told, by its id."""
 
     def show(self, event: Event) -> None:
         """Print what there is to say about an event, which may be nothing."""
@@ -178,7 +180,7 @@ class EventLines:
             case TurnStarted():
                 self._end_branches()
                 self._reasoned, self._replies = [], []
-                self._thinks, self._plan = ("", ""), None
+                self._thinks, self._plan, self._calls = ("", ""), None, {}
                 for attached in event.attachments:
                     size = counted(len(attached.text), "character")
                     line(f"{signs.dot} attached {visible_line(attached.name)} ({size})", "dim")
@@ -213,14 +215,24 @@ class EventLines:
                     self._noted = note
             case _ if type(event) in _LOOKS and (told := describe(event)):
                 sign, style = _LOOKS[type(event)]
-                if isinstance(event, CallStarted):
-                    told = f"{said_by(event.role)}{told}"
+                told = self._of_call(event, told)
                 failed = isinstance(event, CallFinished) and not event.ok
                 changed = isinstance(event, ModeChosen) and event.after
                 style = "red" if failed else "yellow" if changed else style
                 line(f"{sign.format(**asdict(signs))} {told}", style)
             case _:
                 pass
+
+    def _of_call(self, event: Event, told: str) -> str:
+        """A call after who makes it; what comes of one after the call itself, where another has begun since."""
+        match event:
+            case CallStarted():
+                self._calls[event.id] = told
+                return f"{said_by(event.role)}{told}"
+            case CallFinished() | CallJudged() | CallProgressed() if event.id in self._calls:
+                return told if event.id == next(reversed(self._calls)) else f"{self._calls[event.id]}: {told}"
+            case _:
+                return told
 
     def _arrive(self, event: TextArrived) -> None:
         """Print a piece, whose role it is first; nothing of a call, and of what is reasoned only that it is."""

@@ -74,7 +74,7 @@ def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None, *, 
 
     A parallel plan is drawn as it stood at last; with `running` the last turn goes on.
     """
-    events = list(events)
+    events = _by_call(events)
     plans = iter(branchings((event for _, event in events), running=running))
     blocks = [f"# {literal(session.title) if session and session.title else 'A session with ecoshell'}"]
     if session is not None:
@@ -87,6 +87,27 @@ def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None, *, 
         else:
             blocks += _turn_blocks(at, event) or _call_blocks(event) or _line(event)
     return "\n\n".join(blocks) + "\n"
+
+
+def _by_call(events: Iterable[Timed]) -> list[Timed]:
+    """The events in their order, but what came of a call right after it: calls run side by side."""
+    found: list[list[Timed]] = []
+    calls: dict[str, list[Timed]] = {}
+    for at, event in events:
+        match event:
+            case TurnStarted():  # ids are those of one turn
+                calls.clear()
+            case CallStarted():
+                found.append([(at, event)])
+                calls[event.id] = found[-1]
+                continue
+            case ApprovalGiven() | CallFinished() | CallJudged() if event.id in calls:
+                calls[event.id].append((at, event))
+                continue
+            case _:
+                pass
+        found.append([(at, event)])
+    return [timed for group in found for timed in group]
 
 
 def iso_time(at: float) -> str:

@@ -25,7 +25,9 @@ from ecoshell.events import (
     ApprovalWanted,
     BranchLeft,
     CallFinished,
+    CallJudged,
     CallMarked,
+    CallStarted,
     CommandRan,
     Compacted,
     CostWanted,
@@ -242,6 +244,19 @@ async def test_a_refused_call_names_the_guard() -> None:
     refused = CallFinished("c1", "read_file", False, "Register it first.", False, 0.0, refused="unregistered")
     _, screen = await chat(PlayedShell([refused, finished()]), "q")
     assert "refused: unregistered: Register it first." in screen
+
+
+async def test_a_result_that_comes_after_another_call_began_says_whose_it_is() -> None:
+    started = [CallStarted(one, "read_file", {"path": f"{one}.txt"}) for one in ("c1", "c2")]
+    ended = [CallFinished(one, "read_file", True, f"text {one}", False, 0.01) for one in ("c1", "c2")]
+    unhelpful = CallJudged("c1", "read_file", False, "rules", "an empty result")
+    _, screen = await chat(PlayedShell([*started, *ended, unhelpful, finished()]), "q")
+    told = [line.partition("  10 ms")[0] for line in screen.splitlines() if "text c" in line or "unhelpful" in line]
+    assert told == [
+        '  = call read_file(path="c1.txt"): result: text c1',
+        "  = result: text c2",
+        '  !! call read_file(path="c1.txt"): unhelpful: an empty result',
+    ]
 
 
 async def test_the_summary_says_when_a_cost_is_unknown() -> None:

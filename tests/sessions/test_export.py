@@ -89,6 +89,23 @@ def test_the_markdown_tells_the_turn_in_its_order() -> None:
     assert "Do they" not in text
 
 
+def test_what_came_of_calls_side_by_side_stands_below_each() -> None:
+    def call(number: int) -> list[Event]:
+        return [
+            CallStarted(f"c{number}", "read_file", {"path": f"{number}.txt"}),
+            ApprovalGiven(f"c{number}", f"once-{number}", "person"),
+            CallFinished(f"c{number}", "read_file", True, f"text {number}", False, 0.1),
+            CallJudged(f"c{number}", "read_file", True, "rules", f"reason {number}"),
+        ]
+
+    first, second = call(1), call(2)
+    beside = [first[0], second[0], second[1], first[1], second[2], first[2], second[3], first[3]]
+    start = TURN[0]
+    assert as_markdown(timed([start, *beside])) == as_markdown(timed([start, *first, *second]))
+    again = as_markdown(timed([start, *first, start, *beside]))  # a later turn counts its calls anew
+    assert again == as_markdown(timed([start, *first, start, *first, *second]))
+
+
 def test_errors_limits_and_refusals_are_told() -> None:
     text = as_markdown(
         timed(
