@@ -248,8 +248,11 @@ class Conversation:
         return compacted, spent
 
     async def register(self, name: str) -> Event:
-        """Register a tool by the user's hand; raises UsageError for an unknown name."""
-        tokens, exact = await asyncio.to_thread(self._measure, self.known(name))
+        """Register a tool by the user's hand; raises UsageError for an unknown name, and for what is registered."""
+        document = self.known(name)
+        if name in self.memory.library:
+            raise UsageError(f"{name} is registered already.", fix="/tools shows what is.")
+        tokens, exact = await asyncio.to_thread(self._measure, document)
         return await self.note(ToolRegistered(name, tokens, exact, 0, "user"))
 
     async def unregister(self, name: str) -> Event:

@@ -1,5 +1,6 @@
 """What a person is told of one tool, from a real session."""
 
+import asyncio
 import time
 
 import pytest
@@ -66,6 +67,15 @@ async def test_a_tool_registered_by_hand_says_so_until_it_is_taken_out(play):
         taken_out = await shell.tool_details("read_file")
     assert (by_hand.by, by_hand.since.turn) == ("user", 0)
     assert (taken_out.by, taken_out.since) == ("", None)
+
+
+async def test_a_tool_that_is_registered_is_not_registered_once_more_by_hand(play):
+    async with play([register("count_text"), finish("x")], registration="names") as shell:
+        await turn(shell)
+        before = await asyncio.to_thread(shell.store.past, shell.session)
+        with pytest.raises(UsageError, match="count_text is registered already"):
+            await shell.command("/register count_text")
+        assert await asyncio.to_thread(shell.store.past, shell.session) == before
 
 
 async def test_an_unknown_tool_has_none(play):
