@@ -17,7 +17,7 @@ from typing import Any, Literal
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.models.embedded import BASE, embedded_adapter
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.gguf import header, tensor_shapes
+from ecoshell.models.gguf import check_file, header, tensor_shapes
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import LOCAL, local_files
 from ecoshell.options import Options
@@ -70,6 +70,7 @@ def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
     """What all stages take together, as far as a few tasks tell how long examples are."""
     with TemporaryDirectory() as folder:
         base, local = _base(args.base, args.out or Path(folder))
+        _begun(args)
         found = data.examples(local, min(args.tasks, _SAMPLE), recipe.seed, "train", _played(args))
         note = ""
         if args.from_sessions:
@@ -94,6 +95,8 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     trainer.require()
     out: Path = args.out
     base, local = _base(args.base, out)
+    begun = _begun(args)
+    matrices = None if begun is None else read_adapter(base, begun, args.rank)
     seed, ways = recipe.seed, _played(args)
     tell(Progress(0, args.tasks, note=f"{args.tasks} tasks are played, or taken from {out}.", stage="tasks"))
     found = data.examples(local, args.tasks, seed, "train", ways, out / "tasks.jsonl")
@@ -112,8 +115,8 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     figures: list[str] = []
     for name, roles, begins in _stages(args):
         learner = Adapter(base, args.rank, seed, found)
-        if begins or args.begin:
-            before = states[begins] if begins else _begun(args, base)
+        before = states[begins] if begins else matrices
+        if before is not None:
             torch = trainer.require()
             with torch.no_grad():
                 for part, value in learner.trained().items():
@@ -146,12 +149,16 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     return made
 
 
-def _begun(args: argparse.Namespace, base: Path) -> Mapping[str, Any]:
-    """The matrices of the adapter that is begun with."""
+def _begun(args: argparse.Namespace) -> Path | None:
+    """The file of the adapter that is begun with; None without one. Raises UsageError."""
+    if not args.begin:
+        return None
     file = embedded_adapter() if args.begin == EMBEDDED else Path(args.begin)
     if file is None:
         raise UsageError("The embedded model wears no adapter.", fix="Name a file, or leave out --begin.")
-    return read_adapter(base, file, args.rank)
+    if not file.is_file():
+        raise UsageError(f"There is no file {file}.", fix="Name what ecoshell train umi wrote, or leave out --begin.")
+    return file
 
 
 def _card(args: argparse.Namespace, recipe: Recipe, base: Path, figures: Sequence[str], sessions_told: str) -> str:
@@ -217,6 +224,7 @@ def _base(name: str, folder: Path) -> tuple[Path, LocalModel]:
     if found is None or found.adapter is not None:
         fix = "Name embedded, local:FILE.gguf, or a folder of Hugging Face."
         raise UsageError(f"{name} is no base to train.", fix=fix)
+    check_file(found.base)
     architecture(found.base)
     return found.base, LocalModel(found.base, name=name)
 

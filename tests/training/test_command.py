@@ -50,6 +50,13 @@ def test_a_dry_run_tells_what_it_would_take_and_trains_nothing(capsys, tmp_path)
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("option", ["--base=local:", "--begin="])
+def test_a_file_that_is_not_there_is_named_before_anything_is_played(option, capsys, tmp_path) -> None:
+    file = tmp_path / "none.gguf"
+    assert main(["train", "umi", f"{option}{file}", "--tasks", "1", "--dry-run"]) > 0
+    assert f"There is no file {file}." in capsys.readouterr().err
+
+
 def test_a_base_of_another_kind_is_refused(capsys, tmp_path) -> None:
     content = bytearray(embedded_path().read_bytes())
     place = content.index(b"general.architecture") + len("general.architecture") + 12
