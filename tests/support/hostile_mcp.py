@@ -21,6 +21,7 @@ TOOLS = {
     "names": [tool("good"), tool("bad name\n"), tool("good"), tool("x" * 500)],
     "lies": [tool("go", outputSchema={**ANY, "properties": {"n": {"type": "integer"}}, "required": ["n"]})],
     "regex": [tool("go", outputSchema={**ANY, "properties": {"n": {"type": "string", "pattern": "^(a+)+$"}}})],
+    "many": [tool(f"go{at}") for at in range(2_001)],
     "long_lists": [tool(f"go{at}", description="x" * 30_000) for at in range(200)],
     "tasks": [tool(support, execution={"taskSupport": support}) for support in ("optional", "required")],
     "read_only": [tool("go", annotations={"readOnlyHint": True})],

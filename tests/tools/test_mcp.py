@@ -295,9 +295,16 @@ async def test_a_list_that_does_not_end_is_an_error(opened):
             await server.connect()
 
 
-async def test_lists_that_are_too_long_are_an_error(opened):
-    async with opened(hostile("long_lists")) as server:
-        with pytest.raises(ToolError, match="its lists have more than 4,194,304 characters"):
+@pytest.mark.parametrize(
+    ("way", "why"),
+    [
+        ("long_lists", "its lists have more than 4,194,304 characters"),
+        ("many", r"its list of tools has more than 2,000\b"),
+    ],
+)
+async def test_lists_that_are_too_long_are_an_error(opened, way, why):
+    async with opened(hostile(way)) as server:
+        with pytest.raises(ToolError, match=why):
             await server.connect()
 
 

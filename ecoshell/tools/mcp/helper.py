@@ -51,6 +51,7 @@ MEMORY = 1 << 30
 MOST_TEXT = 200_000
 """Characters of a result; a tool's limits cut it further."""
 MOST_TOOLS = 2_000
+"""Entries of each list of a server."""
 _MOST_LISTED = 1 << 22
 """Characters of all of a server's lists, which the shell reads whenever they have changed."""
 _MOST_QUESTIONS, _MOST_FORM, _LONGEST_ADDRESS = 20, 20_000, 2_000
@@ -550,13 +551,15 @@ async def _lists(client: "Client") -> dict[str, Any]:
 
 
 async def _pages(what: str, fetch: Callable[..., Awaitable[Any]]) -> list[Any]:
-    """All pages of one of the server's lists; raises RuntimeError for one that does not end."""
+    """All pages of one of the server's lists; raises RuntimeError for one that is too long or does not end."""
     found: list[Any] = []
     cursor: str | None = None
     for page in itertools.count(1):
         listed = await fetch(cursor=cursor)
         found += getattr(listed, what)
-        if len(found) > MOST_TOOLS or page > _MOST_PAGES or (listed.next_cursor and listed.next_cursor == cursor):
+        if len(found) > MOST_TOOLS:
+            raise RuntimeError(f"its list of {what} has more than {MOST_TOOLS:,}")
+        if page > _MOST_PAGES or (listed.next_cursor and listed.next_cursor == cursor):
             raise RuntimeError(f"its list of {what} does not end ({len(found):,} {what} on {page} pages)")
         cursor = listed.next_cursor
         if not cursor:
