@@ -18,6 +18,7 @@ from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import Catalog, Presentation
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import CallFinished, CallJudged, CallStarted, Emit, ToolRegistered
+from ecoshell.events.describe import why_words
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolDocument
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.btp.experience import Use, document_hash
@@ -377,7 +378,13 @@ class Meta(Guard):
             query, forbidden = str(call.arguments.get("query", "")), self.checked.plan.forbidden
             ranked = await asyncio.to_thread(self.deps.ranker.search, query)
             found = [name for name in ranked if name not in forbidden][:SEARCH_RESULTS]
-            told = f"Tools that fit, best first: {', '.join(found)}" if found else f"No tool fits {query!r}."
+            if found:
+                told = f"Tools that fit, best first: {', '.join(found)}"
+            elif ranked:
+                barred = (f"{name} ({why_words(forbidden[name])})" for name in ranked[:SEARCH_RESULTS])
+                told = f"What fits {query!r} may not be used now: {', '.join(barred)}."
+            else:
+                told = f"No tool fits {query!r}."
             seen = Observation(told, ok=bool(found))
         elif call.name == TOOL_REGISTER:
             name = str(call.arguments.get("tool_name", ""))

@@ -249,6 +249,18 @@ async def test_where_a_name_is_hidden_tools_can_be_searched_for(play):
         assert "tool_search" not in [document.name for document in shell.requests[0].tools]
 
 
+async def test_a_search_that_finds_only_what_may_not_be_used_says_so(play):
+    lines = [say("", "tool_search", query="bytes"), say("", "tool_search", query="xyzzy"), finish("no")]
+    async with play(lines, registration="names", budget="60000tok") as shell:
+        shell.deps.settings.strict = True
+        _remember(shell, "count_text", helpful=False)
+        events = await turn(shell)
+    assert [one.observation for one in of(events, CallFinished)] == [
+        "What fits 'bytes' may not be used now: count_text (low past success).",
+        "No tool fits 'xyzzy'.",
+    ]
+
+
 async def test_strictly_a_tool_beyond_the_budget_is_neither_offered_nor_registered(play):
     lines = [register("count_text"), finish("no")]
     async with play(lines, registration="names", budget="60000tok") as shell:
