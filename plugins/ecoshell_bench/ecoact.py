@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
-from ecoshell.budget import Rates, plain
+from ecoshell.budget import Rates, counted, plain
 from ecoshell.catalog import (
     GROW,
     PLAIN,
@@ -44,6 +44,7 @@ from ecoshell.catalog import (
     few_words,
 )
 from ecoshell.catalog.search import Ranker
+from ecoshell.errors import UsageError
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, ToolDocument, Usage
 from ecoshell.modes import system_text
 from ecoshell_bench.printing import counting, show, table
@@ -57,6 +58,9 @@ PER_MESSAGE = 3
 def run(args: argparse.Namespace) -> int:
     """Measure, and print."""
     tools = read_tools(args.catalog)
+    if (most := max(args.pools)) > len(tools.documents):
+        told = f"{args.catalog} has {counted(len(tools.documents), 'tool')}, too few for a pool of {most:,}."
+        raise UsageError(told, fix="Give a larger catalog, or smaller --pools.")
     runs = read_runs(args.replay, tools)[: args.limit]
     one = Decimal(1)  # without cache prices, every token of a prompt costs 1
     cached = one if args.cached_price is None else args.cached_price

@@ -75,6 +75,13 @@ def test_the_seed_and_the_limit_are_taken_into_account(
     assert len(costs) > 1
 
 
+def test_a_pool_that_is_larger_than_the_catalog_is_refused(files: tuple[str, ...], catalog: Path) -> None:
+    tools = len(catalog.read_text(encoding="utf-8").splitlines())
+    assert bench("ecoact", *files, "--pools", str(tools)) == 0
+    with pytest.raises(UsageError, match=f"has {tools} tools, too few for a pool of {tools + 1}"):
+        bench("ecoact", *files, "--pools", f"4,{tools + 1}")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
