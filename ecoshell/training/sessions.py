@@ -18,6 +18,7 @@ from ecoshell.assembly import load_settings, open_store, sources_of
 from ecoshell.budget import counted
 from ecoshell.events import (
     Answer,
+    BudgetSettled,
     CallFinished,
     CallMarked,
     CallStarted,
@@ -39,7 +40,7 @@ from ecoshell.planning.btp.redaction import redacted_value
 from ecoshell.secrecy import environ, masked
 from ecoshell.sessions import SessionStore
 from ecoshell.tools.workspace import Workspace, workspace_folder
-from ecoshell.training.data import Example, Step, Task, played, replayed
+from ecoshell.training.data import ROLES, Example, Step, Task, played, replayed
 
 _ALL = 1_000_000
 """Sessions, more than anybody has."""
@@ -153,9 +154,10 @@ def _unfit(
     answers = [event for event in turn if isinstance(event, Answer)]
     said = [event for event in turn if isinstance(event, (CallStarted, Answer, Rationale))]
     marked = [event for event in clean if isinstance(event, (CallStarted, Answer, Rationale))]
+    thought = {event.model for event in turn if isinstance(event, BudgetSettled) and event.role in ("single", *ROLES)}
     why = {
         "it was not answered": status != "answered" or len(answers) != 1 or answers[0].partial,
-        "a model of this machine answered it": is_local(started.model),
+        "a model of this machine answered it": any(map(is_local, (started.model, *thought))),
         "it was a search, or a parallel plan": started.strategy != "react",
         "no tool was called": not made,
         "a call failed, or was refused": any(not event.ok or event.refused for event in ended)

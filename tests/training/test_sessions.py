@@ -130,6 +130,23 @@ def test_what_was_not_called_not_remote_or_undone_is_left_out(home, model, name:
     assert taken(model, (Options(mode="single"),)).left_out == {"a model of this machine answered it": 2}
 
 
+def test_a_turn_in_which_a_model_of_this_machine_took_part_is_left_out(home, model) -> None:
+    talk(home, {"read a": [reads("a.txt"), {"text": "Read."}]}, a="a\n")
+    database = home / "data" / "sessions.sqlite"
+    made = 'json LIKE \'{"type":"budget_settled"%\''
+
+    def paid(role: str, name: str) -> None:  # the first call, which is of a tool
+        with closing(sqlite3.connect(database)) as db, db:
+            first = f"seq = (SELECT MIN(seq) FROM events WHERE {made})"
+            swapped = "json_set(json, '$.role', ?, '$.model', ?)"
+            db.execute(f"UPDATE events SET json = {swapped} WHERE {first}", (role, name))
+
+    paid("judge", "embedded")
+    assert taken(model, (Options(mode="single"),)).turns == 1
+    paid("caller", "embedded")
+    assert taken(model, (Options(mode="single"),)).left_out == {"a model of this machine answered it": 1}
+
+
 def test_a_session_with_a_broken_event_is_named_and_left_out(home, model) -> None:
     broken = talk(home, {"read a": [reads("a.txt"), {"text": "Read."}]}, a="a\n")
     talk(home, {"read a again": [reads("a.txt"), {"text": "Read again."}]})
