@@ -102,7 +102,8 @@ class PlannedTurn:
     branching: Branching | None = None
     """The last plan, with what is known of its nodes; None until there is one."""
     calls: dict[str, str] = field(default_factory=dict[str, str])
-    """The ids of the calls by the labels of the nodes; what a repair keeps has those of the plan before."""
+    """The ids of the calls by the labels of the nodes, empty where one was skipped; what a repair keeps has those of
+    the plan before."""
     runs: dict[str, CallFinished] = field(default_factory=dict[str, CallFinished])
     """Every call of the turn that ran, by its id."""
     verdicts: dict[str, CallJudged] = field(default_factory=dict[str, CallJudged])
@@ -146,8 +147,7 @@ class PlannedTurns:
                         self.by_number[turn.turn] = turn
                     case NodeChanged() if turn.branching is not None:
                         turn.branching = turn.branching.heard(event)
-                        if event.call:
-                            turn.calls[event.label] = event.call
+                        turn.calls[event.label] = event.call
                     case CallFinished(refused=""):
                         turn.runs[event.id] = event
                     case CallJudged():

@@ -284,6 +284,13 @@ def test_results_that_nobody_could_judge_count_neither_way():
     assert describe(nobody).startswith(f"plan of turn {nobody.turn}: QoP unknown: P unknown, C $0")
 
 
+def test_a_mark_of_an_earlier_plan_says_nothing_of_a_node_that_the_last_one_skipped():
+    skipped = NodeChanged("a", "skipped", reason="b failed")
+    turn = turn_of(*done("a"), CallMarked(1, "ca", "a", True), GraphPlanned(NODES, "[]", repaired=True), skipped)
+    score = scored(turn, "answered", 0, BEFORE)
+    assert (score.performance, score.judged_by) == (0.0, "rules")
+
+
 def test_an_unknown_price_leaves_the_worth_unknown():
     score = scored(turn_of(*done("a")), "answered", None, BEFORE)
     assert (score.performance, score.cost_nano, score.quality) == (pytest.approx(1 / 3), None, None)
