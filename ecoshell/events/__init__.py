@@ -531,8 +531,8 @@ class CallFinished(Event):
     truncated: bool
     seconds: float
     refused: str = ""
-    """Which guard refused the call (unknown, unregistered, forbidden, unaffordable, unapproved), or `stopped` where the
-    turn ended before it ran; empty when the tool ran."""
+    """Which guard refused the call (unknown, repeated, unregistered, forbidden, unaffordable, unapproved), or `stopped`
+    where the turn ended before it ran; empty when the tool ran."""
     spent_nano: int = 0
     """What the tool itself cost; model calls are settled on their own."""
     changes: str = ""

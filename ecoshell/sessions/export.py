@@ -38,7 +38,7 @@ from ecoshell.events import (
     TurnUndone,
     to_json,
 )
-from ecoshell.events.describe import back_to, describe, price_range, turn_sums
+from ecoshell.events.describe import back_to, describe, price_range, refusal, turn_sums
 from ecoshell.messages import Call, visible_line
 from ecoshell.paths import remedy
 from ecoshell.sessions import SessionInfo
@@ -190,7 +190,8 @@ def _call_blocks(event: Event) -> tuple[str, ...]:
         case CallStarted():
             found = ("**Call**", fenced(Call(event.name, event.arguments).signature()))
         case CallFinished():
-            outcome = "Denied" if event.refused == "unapproved" else f"Refused ({literal(event.refused)})"
+            told = literal(refusal(event.refused))
+            outcome = f"{told[:1].upper()}{told[1:]}"
             if not event.refused:
                 cut = ", truncated" if event.truncated else ""
                 outcome = f"{'Result' if event.ok else 'Failed'} after {event.seconds:.2f} s{cut}"

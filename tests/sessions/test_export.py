@@ -126,6 +126,15 @@ def test_errors_limits_and_refusals_are_told() -> None:
         assert part in text
 
 
+def test_a_call_that_did_not_run_is_told_of_as_on_the_screen() -> None:
+    ended = [
+        CallFinished("c1", "read_file", False, "…", False, 0.0, refused=why) for why in ("stopped", "unregistered")
+    ]
+    text = as_markdown(timed([TURN[0], *ended]))
+    assert "**Not run: the turn was stopped**" in text
+    assert "**Refused: unregistered**" in text
+
+
 def test_what_a_search_proposed_and_where_it_went_back_is_told() -> None:
     proposed = StepProposed("Look *around*.", "list_files()", "single")
     left = BranchLeft(("c1",), 1, "given up: <nothing>")
