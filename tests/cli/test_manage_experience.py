@@ -294,6 +294,12 @@ def test_a_dash_exports_to_standard_output_and_makes_no_file(shell, kept, tmp_pa
     assert not (tmp_path / "-").exists()
 
 
+def test_an_export_into_a_file_tells_programs_what_is_in_it(shell, kept, tmp_path):
+    told = json.loads(shell("export", str(tmp_path / "uses.jsonl"), "--json"))
+    lines = (tmp_path / "uses.jsonl").read_text().splitlines()
+    assert told == {"exported": len(lines), "attempts": 0, "file": str(tmp_path / "uses.jsonl")}
+
+
 def test_an_export_is_for_its_owner_alone(shell, kept, tmp_path):
     shell("export", str(tmp_path / "uses.jsonl"))
     assert stat.S_IMODE((tmp_path / "uses.jsonl").stat().st_mode) == 0o600

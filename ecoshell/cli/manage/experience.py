@@ -82,7 +82,10 @@ def run(args: argparse.Namespace) -> int:
                     file = expanded(args.file)
                     write_new(file, text, kept="The experience is kept.", mode=0o600)
                     uses = sum(isinstance(item, Use) for item in items)
-                    print(f"{_counted(uses, len(items) - uses)} exported to {file}.", file=sys.stderr)
+                    if args.json:
+                        print_json({"exported": uses, "attempts": len(items) - uses, "file": str(file)})
+                    else:
+                        print(f"{_counted(uses, len(items) - uses)} exported to {file}.", file=sys.stderr)
             case "import":
                 items = _read(args.file)
                 added = store.add_new(items)
