@@ -161,9 +161,8 @@ def standing_text(plan: PlanChanged) -> str:
 )
 async def _tools(shell: Shell, argument: str) -> Printed:
     if argument:
-        decision = shell.conversation.decision
-        why = f"\n\n{decision.why(argument)}" if decision else ""
-        return Printed(visible(shell.conversation.known(argument).as_text()) + why)
+        told = visible(shell.conversation.known(argument).as_text())
+        return Printed("\n\n".join(filter(None, (told, _why_there(shell, argument)))))
     standing = await shell.standing()
     rows = [
         (
@@ -183,6 +182,16 @@ async def _tools(shell: Shell, argument: str) -> Printed:
         f"{standing.everything_tokens:,}."
     )
     return Printed(f"{table(head, rows)}\n\n{registered}{besides}")
+
+
+def _why_there(shell: Shell, name: str) -> str:
+    """Why a tool's document is there, or is not; empty where nobody has decided yet."""
+    skill, decision = shell.conversation.memory.library.skills.get(name), shell.conversation.decision
+    if skill is not None and skill.by != "upfront":
+        return f"{name} was registered by {'hand' if skill.by == 'user' else 'the agent'}."
+    if decision is not None and skill is None and name in decision.plan.upfront:
+        return f"{name} was up front, and was taken out by hand."
+    return "" if decision is None else decision.why(name)
 
 
 @COMMANDS.add(

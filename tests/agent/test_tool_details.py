@@ -78,6 +78,23 @@ async def test_a_tool_that_is_registered_is_not_registered_once_more_by_hand(pla
         assert await asyncio.to_thread(shell.store.past, shell.session) == before
 
 
+async def test_why_a_document_is_there_says_who_has_registered_it_or_taken_it_out(play):
+    async def why(shell, name):
+        return (await shell.command(f"/tools {name}")).text.rpartition("\n")[2]
+
+    async with play([register("count_text"), finish("x")], registration="names") as shell:
+        await turn(shell)
+        await shell.command("/register read_file")
+        assert await why(shell, "count_text") == "count_text was registered by the agent."
+        assert await why(shell, "read_file") == "read_file was registered by hand."
+        assert "name only" in await why(shell, "fetch_url")
+    async with play([finish("x")], registration="all") as shell:
+        await turn(shell)
+        assert "taken out" not in await why(shell, "read_file")
+        await shell.command("/unregister read_file")
+        assert await why(shell, "read_file") == "read_file was up front, and was taken out by hand."
+
+
 async def test_an_unknown_tool_has_none(play):
     async with play([finish("x")]) as shell:
         with pytest.raises(UsageError, match="no tool called 'red_file'"):
