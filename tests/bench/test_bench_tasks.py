@@ -280,6 +280,14 @@ def test_a_changed_task_and_a_torn_line_are_played_again(play: Bench) -> None:
     assert [row["answer"] for row in found["rows"]] == ["Evening.", "It is 1204."]
 
 
+def test_a_file_in_the_place_of_the_folder_of_events_is_named(play: Bench) -> None:
+    file = play.folder / "events"
+    file.write_text("mine")
+    with pytest.raises(UsageError, match="events cannot be a folder: File exists"):
+        play.run((TALK,), "--events", str(file), script=TALKED)
+    assert file.read_text() == "mine"
+
+
 def test_results_are_neither_overwritten_nor_mixed_with_those_of_other_options(play: Bench) -> None:
     play.run((TALK,), "--out", str(play.out), script=TALKED)
     before = play.out.read_text()

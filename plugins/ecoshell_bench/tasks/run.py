@@ -138,7 +138,11 @@ class _Run:
         told = usual.model_copy(update=shared)
         job = Job(told, options, loop, tuple(self._sides), args.task_seconds, keeps=args.events is not None)
         if job.keeps:
-            args.events.mkdir(parents=True, exist_ok=True)
+            try:
+                args.events.mkdir(parents=True, exist_ok=True)
+            except OSError as failure:
+                told = f"{args.events} cannot be a folder: {failure.strerror}."
+                raise UsageError(told, fix="Name another one with --events.") from failure
         turns = takewhile(lambda _: not self._limit and not self._used_up, self._left)
         try:
             with closing(played(job, turns, args.workers, len(self._left))) as rows:
