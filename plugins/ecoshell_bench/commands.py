@@ -149,7 +149,7 @@ def _add_umi(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add("--limit", type=number, metavar="N", help="the first N steps only; turns with --tokens")
     add("--budget", type=_amount, metavar="AMOUNT", help="the cap of the run, such as 0.50 or 20000tok")
     add("--out", type=Path, metavar="FILE", help="keep every answer here; a run goes on where it was")
-    convert = "make trajectories of recorded runs: livemcp, bfcl; or of a number of generated tasks: generated"
+    convert = "make trajectories of recorded data: livemcp, bfcl, toolbench; or of a number of tasks: generated"
     add("--convert", nargs=3, metavar=("KIND", "RUNS", "OUT"), help=convert)
     add("--documents", type=Path, metavar="PATH", help="the tools' schemas (default: beside the runs)")
     add("--pool", type=number, default=20, metavar="N", help="tools of a converted task (default: 20)")

@@ -165,8 +165,9 @@ def test_a_file_that_is_no_planner_is_named(tmp_path, content) -> None:
     file = tmp_path / "planner.npz"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(UsageError, match=r"planner\.npz is no planner"):
+    with pytest.raises(UsageError, match=r"planner\.npz is no planner") as refused:
         bench_play.bench(*MEASURE, "--planner", file)
+    assert "allow_pickle" not in str(refused.value)
 
 
 def test_bench_tells_what_the_plans_of_a_planner_were_worth(tmp_path, capsys, recordings) -> None:
