@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
-from ecoshell.budget import Rates, counted, plain
+from ecoshell.budget import Rates, plain
 from ecoshell.catalog import (
     GROW,
     PLAIN,
@@ -44,7 +44,6 @@ from ecoshell.catalog import (
     few_words,
 )
 from ecoshell.catalog.search import Ranker
-from ecoshell.errors import UsageError
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, ToolDocument, Usage
 from ecoshell.modes import system_text
 from ecoshell_bench.printing import counting, show, table
@@ -58,9 +57,7 @@ PER_MESSAGE = 3
 def run(args: argparse.Namespace) -> int:
     """Measure, and print."""
     tools = read_tools(args.catalog)
-    if (most := max(args.pools)) > len(tools.documents):
-        told = f"{args.catalog} has {counted(len(tools.documents), 'tool')}, too few for a pool of {most:,}."
-        raise UsageError(told, fix="Give a larger catalog, or smaller --pools.")
+    pools = list(dict.fromkeys(min(pool, len(tools.documents)) for pool in args.pools))  # no row of more than there are
     runs = read_runs(args.replay, tools)[: args.limit]
     one = Decimal(1)  # without cache prices, every token of a prompt costs 1
     cached = one if args.cached_price is None else args.cached_price
@@ -68,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     rates = Rates(one, cached, written, args.output_price, args.output_price)
     with counting("gpt-4") as (count, tokenizer):
         setting = Setting(rates, count, system_text, args.seed, args.wrong, args.questions)
-        results = list(measure_pools(runs, tools, args.pools, setting))
+        results = list(measure_pools(runs, tools, pools, setting))
     measured = results, setting, tokenizer
     show(json.dumps(as_record(*measured)) if args.json else as_text(*measured))
     return 0

@@ -75,11 +75,12 @@ def test_the_seed_and_the_limit_are_taken_into_account(
     assert len(costs) > 1
 
 
-def test_a_pool_that_is_larger_than_the_catalog_is_refused(files: tuple[str, ...], catalog: Path) -> None:
+def test_no_row_is_of_more_tools_than_there_are(
+    files: tuple[str, ...], catalog: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tools = len(catalog.read_text(encoding="utf-8").splitlines())
-    assert bench("ecoact", *files, "--pools", str(tools)) == 0
-    with pytest.raises(UsageError, match=f"has {tools} tools, too few for a pool of {tools + 1}"):
-        bench("ecoact", *files, "--pools", f"4,{tools + 1}")
+    bench("ecoact", *files, "--pools", f"4,{tools},{tools + 1}", "--json")
+    assert [row["pool"] for row in printed(capsys)["rows"]] == [4, tools]
 
 
 @pytest.mark.parametrize(
