@@ -1,6 +1,7 @@
 """The shell every interface holds: the conversation of the moment, and the way to others."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
@@ -362,12 +363,12 @@ class Shell:
             raise UsageError("Nothing is run: the shell is read-only.", fix="Start it without --read-only.")
         if not command.strip():
             raise UsageError("There is nothing to run.", fix="Say, for instance, !git status.")
-        conversation = self.conversation
+        conversation, started = self.conversation, time.monotonic()
         try:
             seen = await conversation.alone(self.deps.workspace.run(command))
         except Stopped:
             seen = Observation("[stopped]", ok=False)
-        ran = CommandRan(command, seen.text, seen.ok, seen.truncated, seen.seconds)
+        ran = CommandRan(command, seen.text, seen.ok, seen.truncated, time.monotonic() - started)
         return await conversation.note(ran)
 
     async def files(self) -> list[str]:

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -189,9 +189,7 @@ class WorkspaceService:
 
     async def run(self, command: str) -> Observation:
         """Run a shell command within the limits of the tool run_command; raises ToolError when it cannot be started."""
-        started = time.monotonic()
-        seen = await self._commands.run_command(command)
-        return replace(seen, seconds=time.monotonic() - started)
+        return await self._commands.run_command(command)
 
     async def check(self, command: str, text: str) -> bool:
         """Whether a command that is given this text finds it right; raises ToolError where it cannot tell."""

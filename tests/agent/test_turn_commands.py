@@ -83,6 +83,7 @@ async def test_a_command_that_is_stopped_leaves_nothing_running_and_is_recorded(
         await shell.stop()
         ran = await running
         assert (ran.ok, ran.output) == (False, "[stopped]")
+        assert ran.seconds > 0
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
         assert (await turn(shell, "And?"))[-1].status == "answered"
