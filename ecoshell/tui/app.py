@@ -114,6 +114,12 @@ class ChatApp(ThemedApp[int]):
         """Do something of the transcript's own, wherever one is."""
         await self.chat.query_one(Transcript).run_action(action)
 
+    def action_command_palette(self) -> None:
+        from ecoshell.tui.screens.palette import Palette  # no first frame waits for it
+
+        if not Palette.is_open(self):
+            self.push_screen(Palette())
+
     def action_interrupt(self) -> None:
         """Close what is open over the chat; copy what is selected; stop the turn or clear the prompt; twice, quit."""
         if isinstance(self.screen, ModalScreen):

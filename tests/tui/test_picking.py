@@ -147,6 +147,18 @@ async def test_the_palette_runs_what_it_finds(make_app, shell, typed, first, don
     assert shell.commands == done
 
 
+async def test_enter_pressed_again_in_the_palette_neither_ends_the_screen_nor_runs_the_choice_again(make_app, shell):
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.controller)
+        await found(pilot, app, "/help", "/help")
+        for _ in range(3):
+            app.simulate_key("enter")
+        await eventually(pilot, lambda: shell.commands)
+        await pilot.pause()
+    assert shell.commands == ["/help"]
+
+
 async def test_the_palette_puts_a_command_that_needs_more_into_the_prompt(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:

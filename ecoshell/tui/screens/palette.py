@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from textual.command import DiscoveryHit, Hit, Provider
+from textual import on
+from textual.await_complete import AwaitComplete
+from textual.command import CommandPalette, DiscoveryHit, Hit, Provider
 from textual.content import Content, Span
+from textual.message import Message
 from textual.screen import Screen
+from textual.widgets import Input, OptionList
 
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import visible_line
@@ -25,6 +29,20 @@ _OF_A_KIND = 12
 _OURSELVES = "command_palette"
 _RECENT = 5
 """Sessions that are shown before anything is typed."""
+
+
+class Palette(CommandPalette):
+    """Textual's palette; what still arrives for one that is closed closes nothing, and runs nothing again."""
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def ignore_when_closed(self, event: Message) -> None:
+        """Keep from Textual what was pressed after the choice."""
+        if not self.is_active:
+            event.prevent_default()
 
 
 @dataclass(frozen=True, slots=True)
