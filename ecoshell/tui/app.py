@@ -117,7 +117,7 @@ class ChatApp(ThemedApp[int]):
     def action_command_palette(self) -> None:
         from ecoshell.tui.screens.palette import Palette  # no first frame waits for it
 
-        if not Palette.is_open(self):
+        if not isinstance(self.screen, Palette):
             self.push_screen(Palette())
 
     def action_interrupt(self) -> None:

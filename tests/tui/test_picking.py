@@ -1,10 +1,11 @@
 """How the chat opens its pickers, and what comes of what is picked, as keystrokes."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 from picker_play import here
-from textual.command import CommandList, CommandPalette
+from textual.command import CommandInput, CommandList, CommandPalette
 from tui_play import FakeShell, eventually
 
 from ecoshell.agent.shell import ToolDetails
@@ -14,6 +15,7 @@ from ecoshell.models import HERE, ModelRow
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.screens.document import DocumentScreen
 from ecoshell.tui.screens.help import HelpScreen
+from ecoshell.tui.screens.palette import Palette
 from ecoshell.tui.screens.picker import Picker
 from ecoshell.tui.screens.pickers import ModelPicker, SessionPicker
 
@@ -157,6 +159,27 @@ async def test_enter_pressed_again_in_the_palette_neither_ends_the_screen_nor_ru
         await eventually(pilot, lambda: shell.commands)
         await pilot.pause()
     assert shell.commands == ["/help"]
+
+
+async def test_what_a_palette_still_searches_when_it_is_closed_is_given_up(make_app, shell, monkeypatch):
+    app, searching, left = make_app(shell), asyncio.Event(), []
+
+    async def models() -> list[ModelRow]:
+        searching.set()
+        return await asyncio.Future()
+
+    def on_unmount(_: object) -> None:  # while all goes; with the list gone, what comes in would end the screen
+        left.append([one for one in app.workers if one.group == Palette._GATHER_COMMANDS_GROUP])
+
+    monkeypatch.setattr(shell, "models", models)
+    monkeypatch.setattr(CommandInput, "on_unmount", on_unmount, raising=False)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.controller)
+        await pilot.press("ctrl+p", "x")
+        await eventually(pilot, searching.is_set)
+        await pilot.press("ctrl+c")
+        await eventually(pilot, lambda: left)
+    assert left == [[]]
 
 
 async def test_the_palette_puts_a_command_that_needs_more_into_the_prompt(make_app, shell):

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from textual import on
-from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette, DiscoveryHit, Hit, Provider
 from textual.content import Content, Span
 from textual.message import Message
@@ -19,6 +18,7 @@ from ecoshell.errors import EcoshellError
 from ecoshell.messages import visible_line
 from ecoshell.tui.commands import OPENING, THEME
 from ecoshell.tui.fuzzy import best, places, score
+from ecoshell.tui.screens.picker import ClosedOnce
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell
@@ -31,11 +31,8 @@ _RECENT = 5
 """Sessions that are shown before anything is typed."""
 
 
-class Palette(CommandPalette):
-    """Textual's palette; what still arrives for one that is closed closes nothing, and runs nothing again."""
-
-    def dismiss(self, result: None = None) -> AwaitComplete:
-        return super().dismiss(result) if self.is_active else AwaitComplete()
+class Palette(CommandPalette, ClosedOnce[None]):  # pyright: ignore[reportIncompatibleMethodOverride] - of Textual itself
+    """Textual's palette; what still arrives for one that is closed runs nothing again."""
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)

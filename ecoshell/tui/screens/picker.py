@@ -106,7 +106,19 @@ class Filter(Input):
         return action != "submit" and not (action == "delete_right" and self.cursor_position == len(self.value))
 
 
-class Overlay(ModalScreen[str | None]):
+class ClosedOnce(ModalScreen[T]):
+    """A screen over another one that may be closed at any moment, and while it is still being read."""
+
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        """Close the box; what still arrives for one that is closed, or under another, closes nothing."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+    async def on_prune(self, event: Prune) -> None:
+        """Give up what is still read for it before its widgets are gone; Textual does so after them."""
+        self.workers.cancel_node(self)  # pyright: ignore[reportUnknownMemberType]
+
+
+class Overlay(ClosedOnce[str | None]):
     """A box over the chat, and the whole of a narrow screen; gives back a text, or None when it is only closed."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - declared so by Textual
@@ -128,14 +140,6 @@ class Overlay(ModalScreen[str | None]):
         Footer { background: $surface; }
     }
     """
-
-    def dismiss(self, result: str | None = None) -> AwaitComplete:
-        """Close the box; what still arrives for one that is closed, or under another, closes nothing."""
-        return super().dismiss(result) if self.is_active else AwaitComplete()
-
-    async def on_prune(self, event: Prune) -> None:
-        """Give up what is still read for it before its widgets are gone; Textual does so after them."""
-        self.workers.cancel_node(self)  # pyright: ignore[reportUnknownMemberType]
 
     def on_click(self, event: Click) -> None:
         """A click beside the box closes it."""
