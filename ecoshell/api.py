@@ -283,6 +283,8 @@ class Agent:
         from ecoshell.assembly.model_factory import lending
         from ecoshell.assembly.shell import assemble
 
+        if self._shell is not None:
+            raise UsageError("The agent is open already.", fix="Open another one for what goes on beside it.")
         own = self._owned
         self._shell = await assemble(
             self._options,

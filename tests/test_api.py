@@ -109,6 +109,13 @@ async def test_a_question_is_answered_with_a_function_as_a_tool(script: Script, 
     assert names_in(users_own) == set()
 
 
+async def test_an_agent_that_is_open_is_not_opened_again_and_stays_open(script: Script, tmp_path: Path):
+    async with Agent(script(calls("finish", answer="yes")), home=tmp_path) as agent:
+        with pytest.raises(UsageError, match="open already"):
+            await agent.__aenter__()
+        assert (await agent.ask("Still there?")).answer == "yes"
+
+
 async def test_every_event_of_a_turn_can_be_followed(script: Script, tmp_path: Path):
     model = script(calls("stock", item="apples"), {"text": "There are 12."})
     async with Agent(model, tools=[stock, "calculate"], home=tmp_path) as agent:
