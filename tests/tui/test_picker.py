@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from picker_play import Stage, here, listed, read
@@ -295,4 +296,19 @@ async def test_what_is_still_read_when_the_list_is_closed_is_given_up(monkeypatc
         await eventually(pilot, lambda: picker.is_mounted)
         await pilot.press("escape")
         await eventually(pilot, lambda: not picker.is_attached)
+    assert stage.given == [None]
+
+
+async def test_a_list_that_is_closed_as_the_window_changes_is_fitted_to_nothing(monkeypatch):
+    picker, late = FruitPicker(), list[partial[object]]()
+    stage = Stage(picker)
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await eventually(pilot, lambda: picker.is_mounted)
+        monkeypatch.setattr(picker, "call_after_refresh", lambda *what, **how: late.append(partial(*what, **how)))
+        await pilot.resize_terminal(40, 10)
+        await eventually(pilot, lambda: late)
+        await pilot.press("escape")
+        await eventually(pilot, lambda: not picker.children)
+        for one in late:  # Textual has another screen do it, which need not be in time
+            one()
     assert stage.given == [None]

@@ -294,6 +294,8 @@ class Picker(Overlay, Generic[T]):
 
     def _follow(self, *, anew: bool = False) -> None:
         """Make the list fit what is typed; nothing is done when it does already, unless it is to be made `anew`."""
+        if not self.is_running:  # it was closed before it could be fitted to a new width
+            return
         typed = self.query_one(Filter).value.strip()
         if typed == self._typed and not anew:
             return
