@@ -6,9 +6,10 @@ from typing import cast
 
 from rich.cells import cell_len
 from textual.events import Key
+from textual.geometry import Offset
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Footer, Input
+from textual.widgets import Footer, Input, TextArea
 from textual.widgets._footer import FooterKey
 
 _GO_FIRST = (("f2", "f3", "f4"), ("ctrl+q",), ("ctrl+p",), ("f1",))
@@ -49,6 +50,15 @@ class KeysInOrder:
 
 class Field(KeysInOrder, Input):
     """A line to type in."""
+
+
+class Lines(TextArea):
+    """Lines to type in."""
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        """Textual wants it amid an edit as well, when the cursor's line may be gone and the cursor is still there."""
+        gone = self.cursor_location[0] >= self.document.line_count
+        return Offset() if gone else super().scroll_cursor_visible(center, animate)
 
 
 class KeyLine(Footer):

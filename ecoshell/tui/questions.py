@@ -31,7 +31,7 @@ from ecoshell.budget import Unit, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 from ecoshell.messages import visible, visible_line
-from ecoshell.tui.keys import Field, KeysInOrder, act_at_once
+from ecoshell.tui.keys import Field, KeysInOrder, Lines, act_at_once
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.text import amount, fit_middle, money, tokens
 from ecoshell.tui.transcript.blocks import folded
@@ -247,7 +247,7 @@ class TrustQuestion(Question[Trust]):
         self.resolve(word)
 
 
-class ArgumentsEditor(KeysInOrder, TextArea):
+class ArgumentsEditor(KeysInOrder, Lines):
     """The arguments as JSON, to be changed; enter runs, a new line is ctrl+j."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -45,6 +45,14 @@ async def test_a_paste_replaces_what_is_selected(app):
         assert app.prompt.text == "one 2"
 
 
+async def test_a_paste_of_more_lines_than_the_prompt_shows_can_be_undone_and_done_again(app):
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pasted(pilot, app, "a line\n" * 15)
+        for key, lines in (("ctrl+z", 0), ("ctrl+y", 15), ("ctrl+z", 0)):
+            await pilot.press(key)
+            assert app.prompt.text == "a line\n" * lines
+
+
 async def test_a_marker_is_deleted_whole_and_its_attachment_with_it(app):
     async with app.run_test() as pilot:
         await pasted(pilot, app, LONG)

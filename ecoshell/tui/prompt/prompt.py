@@ -21,7 +21,7 @@ from textual.widgets.text_area import Edit, EditHistory, EditResult, Location, S
 
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.messages import visible
-from ecoshell.tui.keys import Hint, act_at_once
+from ecoshell.tui.keys import Hint, Lines, act_at_once
 from ecoshell.tui.prompt.completion import (
     Completer,
     CompletionList,
@@ -64,7 +64,7 @@ class _Aside:
     edits: EditHistory
 
 
-class Prompt(TextArea):
+class Prompt(Lines):
     """A text area in which enter sends; it knows its history, its large pastes and its completions."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
