@@ -110,6 +110,17 @@ async def test_the_picker_begins_on_the_row_it_is_told_to():
         assert here(stage.shown).startswith("cherry")
 
 
+async def test_a_page_down_that_comes_before_the_list_is_in_sight_does_no_harm():
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        await pilot.press(*"zzz")
+        for key in ("backspace", "backspace", "backspace", "pagedown"):
+            stage.post_message(_key(stage, key))
+        await pilot.pause()
+        assert "apple" in listed(stage.shown)[0]
+
+
 async def test_keys_that_come_in_one_packet_act_in_their_order():
     stage = Stage(FruitPicker())
     async with stage.run_test(size=(80, 24)) as pilot:

@@ -3,6 +3,7 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 
@@ -251,7 +252,8 @@ class Picker(Overlay, Generic[T]):
     def action_move(self, how: str) -> None:
         """Move the highlight as the list's own action of this name does; from now on it stays on its item."""
         self._follow()
-        getattr(self.query_one(OptionList), f"action_{how}")()
+        with suppress(KeyError):  # a list that has only just come into sight has no pages yet
+            getattr(self.query_one(OptionList), f"action_{how}")()
         self._keep()
 
     def action_answer(self, word: str) -> None:
