@@ -161,6 +161,17 @@ async def test_enter_pressed_again_in_the_palette_neither_ends_the_screen_nor_ru
     assert shell.commands == ["/help"]
 
 
+async def test_a_palette_with_no_room_for_its_list_has_no_pages(make_app, shell):
+    app = make_app(shell)
+    async with app.run_test(size=(30, 4)) as pilot:
+        await eventually(pilot, lambda: app.chat.controller)
+        await pilot.press("ctrl+p")
+        await eventually(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await eventually(pilot, lambda: app.screen.query_one(CommandList).option_count)
+        await pilot.press("down", "pagedown", "pageup")
+        assert isinstance(app.screen, CommandPalette)
+
+
 async def test_what_a_palette_still_searches_when_it_is_closed_is_given_up(make_app, shell, monkeypatch):
     app, searching, left = make_app(shell), asyncio.Event(), []
 

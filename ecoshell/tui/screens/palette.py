@@ -34,6 +34,10 @@ _RECENT = 5
 class Palette(CommandPalette, ClosedOnce[None]):  # pyright: ignore[reportIncompatibleMethodOverride] - of Textual itself
     """Textual's palette; what still arrives for one that is closed runs nothing again."""
 
+    def _action_command_list(self, action: str) -> None:
+        with suppress(KeyError):  # a list that is not in sight has no pages
+            super()._action_command_list(action)
+
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def ignore_when_closed(self, event: Message) -> None:
