@@ -19,11 +19,15 @@ META_TOOLS = frozenset({TOOL_REGISTER, TOOL_SEARCH, TOOL_CALL, FINISH})
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One action: a tool's name and its arguments; `id` pairs it with its observation."""
+    """A tool call. `id` pairs it with its result: the provider's own ID where there is one."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     id: str = ""
+    group: str = field(default="", compare=False)
+    """Identifies the reply that made the call; equal for all calls of one reply."""
+    fault: str = field(default="", compare=False)
+    """Why the call cannot run (broken JSON, arguments that do not fit the schema), worded for the model."""
 
     @property
     def subject(self) -> str:
@@ -46,13 +50,42 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """An image in a message or in a tool result."""
+
+    name: str
+    media_type: str
+    data: str = field(repr=False)
+    """The file's bytes in base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderState:
+    """What a provider sent with a reply and expects back unchanged: its message, with thinking blocks, signatures,
+    reasoning items, and tool calls under their own IDs.
+    """
+
+    family: str
+    """Only a model of this provider family receives it again."""
+    message: Mapping[str, Any]
+    """The assistant message in litellm's form, without its role."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of the conversation as a model receives it."""
+    """One entry of the conversation. An assistant message holds everything of one reply."""
 
     speaker: Speaker
     text: str = ""
-    call: Call | None = None
-    """The call an assistant message makes, or the call a tool message answers."""
+    calls: tuple[Call, ...] = ()
+    """The calls an assistant message makes; of a tool message, the one call it answers."""
+    images: tuple[Image, ...] = ()
+    state: ProviderState | None = None
+
+    @property
+    def call(self) -> Call | None:
+        """The first of the calls."""
+        return self.calls[0] if self.calls else None
 
 
 @dataclass(frozen=True)

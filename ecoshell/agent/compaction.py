@@ -130,7 +130,7 @@ def _request(history: Sequence[Message]) -> Request:
     who = {"tool": "Result", "user": "Person"}
     lines = [
         f"{who.get(message.speaker, 'Agent')}: {message.text}"
-        + (f" [calls {message.call.signature()}]" if message.call and message.speaker != "tool" else "")
+        + "".join(f" [calls {call.signature()}]" for call in message.calls if message.speaker != "tool")
         for message in history
     ]
     told = "The conversation:\n\n" + "\n\n".join(lines) + "\n\nNow summarise it."

@@ -91,7 +91,7 @@ def unwrap(call: Call) -> Call:
         return call
     inside: object = call.arguments.get("arguments")
     arguments: Mapping[str, Any] = cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {}
-    return Call(str(call.arguments.get("name", "")), arguments, call.id)
+    return replace(call, name=str(call.arguments.get("name", "")), arguments=arguments)
 
 
 def unknown_tool(name: str, catalog: Catalog) -> str:
@@ -113,7 +113,7 @@ class Announced(Guard):
     """Says when a call starts and how it ended, also when the turn ends first."""
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
-        context.emit(CallStarted(call.id, call.name, call.arguments, context.through, context.role))
+        context.emit(CallStarted(call.id, call.name, call.arguments, context.through, context.role, call.group))
         start = time.monotonic()
         try:
             seen = await self.inner.execute(call, context)
@@ -142,7 +142,7 @@ def finished(call: Call, seen: Observation, context: CallContext) -> CallFinishe
         units = float(TABLE_B2.price(seen.seconds * 1000, held))
     spent, changes = context.bill.spent_nano, seen.changes
     told = (seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused, spent, changes)
-    return CallFinished(call.id, call.name, *told, memory_mb=memory, units=units)
+    return CallFinished(call.id, call.name, *told, memory_mb=memory, units=units, group=call.group)
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,8 @@ class Checked(Guard):
         catalog = self.deps.catalog
         if call.name not in catalog:
             return refuse("unknown", unknown_tool(call.name, catalog))
+        if call.fault:
+            return refuse("invalid", call.fault)
         if (repeated := self._repeated(call, context)) is not None:
             return repeated
         if refusal := await self.refusal(call.name, context):
@@ -372,6 +374,8 @@ class Meta(Guard):
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         catalog = self.deps.catalog
+        if call.fault:
+            return await self.inner.execute(call, context)
         if call.name == TOOL_CALL:
             return await self.inner.execute(unwrap(call), replace(context, through=TOOL_CALL))
         if call.name == TOOL_SEARCH:
@@ -397,12 +401,13 @@ class Meta(Guard):
             else:
                 document, tool = catalog.document(name), catalog.tool(name)
                 tokens, exact = self.measure(document)
-                context.emit(ToolRegistered(name, tokens, exact, len(context.path.steps) + 1, "agent", call.id))
+                step = len(context.path.steps) + 1
+                context.emit(ToolRegistered(name, tokens, exact, step, "agent", call.id, call.group))
                 if isinstance(tool, Warming):
                     tool.warm()
                 return Observation(self.presentation.registration_result(document))
         else:
             return await self.inner.execute(call, context)
-        context.emit(CallStarted(call.id, call.name, call.arguments, role=context.role))
-        context.emit(CallFinished(call.id, call.name, seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused))
+        context.emit(CallStarted(call.id, call.name, call.arguments, role=context.role, group=call.group))
+        context.emit(finished(call, seen, context))
         return seen

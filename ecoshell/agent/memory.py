@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from ecoshell.agent.model_set import View
 from ecoshell.catalog import STABLE, Catalog, Presentation, Skill, SkillLibrary, presentation_of
@@ -18,6 +19,7 @@ from ecoshell.events import (
     ErrorHappened,
     Event,
     GraphPlanned,
+    ModelReplied,
     NodeChanged,
     Rationale,
     ToolRegistered,
@@ -36,6 +38,7 @@ from ecoshell.messages import (
     Call,
     Message,
     Observation,
+    ProviderState,
     fenced,
 )
 from ecoshell.strategies import Path, Step
@@ -49,11 +52,13 @@ _NEVER_CUT = META_TOOLS - {TOOL_CALL}
 
 
 def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
-    """The turn as messages: the opening, then for each step what the assistant called and what came of it."""
+    """The turn as messages: the opening, then each reply of the assistant followed by the results of its calls."""
     messages = [Message("user", opening)]
-    for step in path.steps:
-        messages.append(Message("assistant", step.rationale, step.call))
-        messages.append(Message("tool", step.observation.told, step.call))
+    for _, group in groupby(enumerate(path.steps), lambda numbered: numbered[1].call.group or numbered[0]):
+        steps = [step for _, step in group]
+        calls = tuple(step.call for step in steps)
+        messages.append(Message("assistant", steps[0].rationale, calls, state=steps[0].state))
+        messages += [Message("tool", step.observation.told, (step.call,)) for step in steps]
     return tuple(messages)
 
 
@@ -122,8 +127,11 @@ class _OpenTurn:
     listing: str = ""
     advice: str = ""
     rationale: str = ""
-    calls: dict[str, tuple[str, Call]] = field(default_factory=dict[str, tuple[str, Call]])
-    """The calls that are under way, by their ids, each after why it is made."""
+    states: dict[str, ProviderState] = field(default_factory=dict[str, ProviderState])
+    """By its group, what a reply's provider expects back; taken out by the reply's first call."""
+    answer_state: ProviderState | None = None
+    calls: dict[str, Step] = field(default_factory=dict[str, Step])
+    """The calls that are under way, by their IDs; their observations are still missing."""
     places: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """By what steps are in order, by the ids of their calls: as they were made, those of a parallel plan as its nodes
     stand, whatever came back first."""
@@ -144,6 +152,11 @@ class _OpenTurn:
     def registered(self) -> list[Skill]:
         """What the agent registered on the path."""
         return [self.skills[step.call.id] for step in self.path.steps if step.call.id in self.skills]
+
+    def started_step(self, call: Call, observation: Observation) -> Step:
+        """The step of a call that starts now; the first call of a reply takes its rationale and provider state."""
+        rationale, self.rationale = self.rationale, ""
+        return Step(rationale, call, observation, self.states.pop(call.group, None))
 
     def add(self, step: Step) -> None:
         """Put the step into its place."""
@@ -228,9 +241,8 @@ class Memory:
                     turn.skills[call] = skill
                     self.shown = replace(self.shown, documents=self.shown.documents | {event.name})
                     result = self.presentation.registration_result(self._catalog.document(event.name))
-                    made = Call(TOOL_REGISTER, {"tool_name": event.name}, call)
-                    turn.add(Step(turn.rationale, made, Observation(result)))
-                    turn.rationale = ""
+                    made = Call(TOOL_REGISTER, {"tool_name": event.name}, call, event.group)
+                    turn.add(turn.started_step(made, Observation(result)))
             case _ if self._open is not None:
                 self._follow(self._open, event)
             case _:
@@ -241,10 +253,11 @@ class Memory:
         turn, self._open = self._open, None
         if turn is None:
             return
-        for rationale, call in turn.calls.values():
-            turn.ran.add(call.subject)
-            stopped = Observation(f"The turn ended before {call.subject} did.", ok=False)
-            turn.add(Step(rationale, call, stopped))
+        for step in turn.calls.values():
+            subject = step.call.subject
+            turn.ran.add(subject)
+            stopped = Observation(f"The turn ended before {subject} did.", ok=False)
+            turn.add(replace(step, observation=stopped))
         question, attachments = turn.started.question, turn.started.attachments
         asked = asked_text(question, attachments, turn.commands)
         opening = opening_text(turn.listing, asked, advice=turn.advice, context=turn.context)
@@ -254,7 +267,10 @@ class Memory:
             attachments=attachments,
             commands=turn.commands,
             before=turn.before,
-            messages=(*path_messages(opening, turn.path), Message("assistant", turn.answer or f"[{status}]")),
+            messages=(
+                *path_messages(opening, turn.path),
+                Message("assistant", turn.answer or f"[{status}]", state=turn.answer_state),
+            ),
             ran=frozenset(turn.ran),
             registered=tuple(skill.name for skill in turn.registered),
             spent_nano=spent_nano,
@@ -288,20 +304,25 @@ class Memory:
                 turn.rationale = event.text
             case ErrorHappened(kind="UsageError"):
                 turn.refused = not turn.steps
+            case ModelReplied() if event.message:
+                turn.states[event.group] = ProviderState(event.family, event.message)
             case Answer():
                 turn.answer = event.text
+                last = list(turn.states.values())[-1:]
+                said = [state for state in last if (state.message.get("content") or "").strip() == event.text.strip()]
+                turn.answer_state = said[0] if said and not said[0].message.get("tool_calls") else None
                 self.answers.append(event.text)
             case CallStarted() if event.name != FINISH:
                 inside = {"name": event.name, "arguments": event.arguments}  # of a call as the model made it
                 name, arguments = (event.through, inside) if event.through else (event.name, event.arguments)
-                turn.calls[event.id] = (turn.rationale, Call(name, arguments, event.id))
+                call = Call(name, arguments, event.id, event.group)
+                turn.calls[event.id] = turn.started_step(call, Observation(""))
                 turn.places.setdefault(event.id, (len(turn.places), 0))  # after the calls before it
-                turn.rationale = ""
             case CallFinished() if event.id in turn.calls:
                 if not event.refused:
                     turn.ran.add(event.name)
                 seen = Observation(event.observation, event.ok, event.truncated, event.seconds, event.refused)
-                turn.add(Step(*turn.calls.pop(event.id), seen))
+                turn.add(replace(turn.calls.pop(event.id), observation=seen))
             case GraphPlanned():
                 turn.graph, turn.graph_place = tuple(node.label for node in event.nodes), None
             case NodeChanged() if event.call and event.label in turn.graph:

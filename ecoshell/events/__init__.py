@@ -297,6 +297,27 @@ class Reasoned(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelReplied(Event):
+    """A model's reply is complete."""
+
+    type: ClassVar[str] = "model_replied"
+    group: str
+    """Identifies the reply; its calls carry the same."""
+    role: str
+    model: str
+    finish: str
+    """Why the model stopped: `stop`, `tool_calls`, `length`, `content_filter`; empty if the provider did not say."""
+    calls: int = 0
+    """How many tool calls it made."""
+    reasoning_tokens: int | None = None
+    """Reported by the provider; part of the output tokens."""
+    family: str = ""
+    """The provider family that receives `message` again."""
+    message: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The reply in litellm's form, with the provider's own fields (thinking blocks, signatures, call IDs)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rationale(Event):
     """A finished thought, whole."""
 
@@ -444,6 +465,8 @@ class ToolRegistered(Event):
     by: Literal["agent", "user", "upfront"]
     id: str = ""
     """The agent's call that registered it."""
+    group: str = ""
+    """The reply that made the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,6 +530,8 @@ class CallStarted(Event):
     """The meta-tool the model called it through; empty when it was called directly."""
     role: str = ""
     """Who made the call; empty where no model did, and in sessions of old versions."""
+    group: str = ""
+    """The reply that made the call: equal for all calls of one reply, empty where no model made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,6 +566,8 @@ class CallFinished(Event):
     """The most memory the run held, on CPU and GPU, in MB of 2^20 bytes; None when it is not known."""
     units: float | None = None
     """What the run cost by its time and memory, in OpenCATP's price units; None when its memory is not known."""
+    group: str = ""
+    """The reply that made the call, as in `call_started`."""
 
 
 @dataclass(frozen=True, slots=True)

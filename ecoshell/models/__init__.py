@@ -3,12 +3,12 @@
 import json
 import unicodedata
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ecoshell.budget import Price
-from ecoshell.messages import Call, Message, ToolDocument, Usage
+from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
 
 Purpose = Literal["step", "answer", "repair", "rank", "judge", "compact", "sample"]
 
@@ -115,7 +115,13 @@ class Reply:
     attempt: Call | None = None
     """The call that was attempted, where it can be read and not be used."""
     reasoning: str = ""
-    """What was thought before the answer; never part of `text`, and never sent back."""
+    """Reasoning text before the answer; never part of `text`."""
+    finish: str = field(default="", compare=False)
+    """Why the model stopped, in OpenAI's terms: `stop`, `tool_calls`, `length`, `content_filter`; empty if unknown."""
+    state: ProviderState | None = field(default=None, compare=False, repr=False)
+    """What the provider expects back with the next request."""
+    group: str = field(default="", compare=False)
+    """Identifies the reply within a session."""
 
     @property
     def call(self) -> Call | None:
@@ -261,7 +267,7 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
     bound = PER_PROMPT
     for message in messages:
         bound += PER_MESSAGE + text_bound(message.text)
-        if (call := message.call) is not None:
+        for call in message.calls:
             bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments)
     if tools:
         bound += PER_TOOL_ARRAY + PER_TOOL * len(tools) + sum(json_bound(tool.as_function()) for tool in tools)

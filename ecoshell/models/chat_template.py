@@ -19,7 +19,7 @@ from ecoshell.errors import ModelBroken, ToolError
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.formats import GENERIC, REASONING_TAGS, CallFormat, call_json, detect
 from ecoshell.models.llama import Vocabulary
-from ecoshell.models.protocol import as_plain, exchanges
+from ecoshell.models.protocol import as_plain, exchanges, one_call_each
 from ecoshell.worker import in_worker
 
 CHATML = (
@@ -97,7 +97,7 @@ class ChatTemplate:
         self, messages: Sequence[Message], tools: Sequence[ToolDocument], *, asks: bool = True
     ) -> list[tuple[str, bool]]:
         """The prompt in pieces, each with whether it is data."""
-        plain = [as_plain(message) for message in messages]
+        plain = [as_plain(message) for message in one_call_each(messages)]
         in_turn = alternating(plain)
         told = [self._function(tool) for tool in tools]
         attempts = [(messages, tools), (in_turn, tools)] if tools else [(plain, ()), (in_turn, ()), (plain, None)]
@@ -120,12 +120,13 @@ class ChatTemplate:
         speakers = [message.speaker for message in messages[:2]]
         if tools and self._folded and speakers == ["system", "user"]:
             messages = [Message("user", f"{messages[0].text}\n\n{messages[1].text}"), *messages[2:]]
-        for message, result, identity in exchanges(messages):
-            if result is None or message.call is None:
+        for number, (message, results) in enumerate(exchanges(one_call_each(messages))):
+            if not results:
                 plain = as_plain(message)
                 chat.append({"role": plain.speaker, "content": marks.mark(plain.text)})
                 continue
-            call, text = message.call, marks.mark(message.text)
+            (call,), (result,), identity = message.calls, results, f"call{number:05d}"
+            text = marks.mark(message.text)
             if self._calls_as_text:
                 written = self.form.write(call.name, call_json(call), marks.mark)
                 chat.append({"role": "assistant", "content": f"{text}\n{written}" if text else written})
@@ -167,10 +168,11 @@ class ChatTemplate:
         parameters = {"type": "object", "properties": {"probe_key": {"type": "string"}}}
         tools = (ToolDocument("probe_tool", "Probe purpose.", parameters),)
         asked = (Message("system", "Probe system."), Message("user", "Probe question."))
-        made = (Message("assistant", "Probe thought.", call), Message("tool", "Probe result.", call))
+        made = (Message("assistant", "Probe thought.", (call,)), Message("tool", "Probe result.", (call,)))
         try:
             early, late = self._native(asked, tools), self._native((*asked, *made), tools)
-            last = self._native((*asked, *made, Message("assistant", "", call), Message("tool", "Again.", call)), tools)
+            again = (Message("assistant", "", (call,)), Message("tool", "Again.", (call,)))
+            last = self._native((*asked, *made, *again), tools)
         except ValueError:
             return ""
         if not all(text in late for text in ("Probe system.", "Probe question.", "Probe purpose.", "Probe result.")):

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from ecoshell.budget import Account, Ask, Hold, Settlement
 from ecoshell.budget.gate import Gate, finished
 from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, ModelUnreachable, StoreError
-from ecoshell.events import BudgetHeld, BudgetSettled, Emit, Notice, Reasoned, TextArrived
+from ecoshell.events import BudgetHeld, BudgetSettled, Emit, ModelReplied, Notice, Reasoned, TextArrived
 from ecoshell.messages import Usage
 from ecoshell.models import (
     Delta,
@@ -150,6 +150,8 @@ class MeteredModel:
                 call.usage = listener.usage
                 if reply is not None:
                     call.tool = reply.calls[0].subject if reply.calls else ""
+                    reply = _grouped(reply, f"m{call.hold.entry}")
+                    call.emit(_replied(reply, call.hold.account, shown=request.purpose in _SHOWN))
                     return reply
                 if listener.endless:
                     # A model that ignores `max_tokens` cannot be kept within a cap, and the whole reservation counts.
@@ -159,6 +161,26 @@ class MeteredModel:
                     call.emit(Notice(f"{name} {reason}; it is not called under a cap any more."))
                     return Reply("".join(listener.said), cut=True)
         raise ModelBroken(f"{self.traits.name} ended its stream without an answer.", fix="Ask again.")
+
+
+def _grouped(reply: Reply, group: str) -> Reply:
+    """The reply and its calls marked with the group they form."""
+    return replace(reply, group=group, calls=tuple(replace(call, group=group) for call in reply.calls))
+
+
+def _replied(reply: Reply, account: Account, *, shown: bool) -> ModelReplied:
+    """The event of a complete reply; only replies of the conversation keep what their provider expects back."""
+    state = reply.state if shown else None
+    return ModelReplied(
+        group=reply.group,
+        role=account.role,
+        model=account.model,
+        finish=reply.finish or ("length" if reply.cut else "tool_calls" if reply.calls else "stop"),
+        calls=len(reply.calls),
+        reasoning_tokens=reply.usage.reasoning if reply.usage else None,
+        family=state.family if state else "",
+        message=state.message if state else {},
+    )
 
 
 class _Call:
@@ -294,7 +316,9 @@ class _Listener:
             self._reply = piece
             for (reasoning, answer), mask in self._masks.items():
                 self._tell(mask.end(), reasoning=reasoning, answer=answer)
-            piece = masked(piece)
+            state, piece = piece.state, masked(piece)
+            if piece.state is not state:  # a masked message is not what the provider signed
+                piece = replace(piece, state=None)
             usage = piece.usage
             self.usage = usage if usage is not None and self._credible(usage, piece) else self.usage
             if piece.reasoning and self._request.purpose in _SHOWN:

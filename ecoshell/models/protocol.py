@@ -1,13 +1,14 @@
 """How a request is told to a model, and the calls in its reply read: natively, or as text.
 
 A provider with tool calls of its own takes chat messages and a tool array, with marks for its prompt cache. Names that
-providers refuse (they allow letters, digits, `_` and `-`) are replaced by safe ones on the way out, and `real_name`
-finds the way back. To every other model the tools are told in the system message, and calls and results are text.
+providers refuse (they allow letters, digits, `_` and `-`) are replaced by safe ones on the way out, and
+`resolved_name` finds the way back. Every other model reads the tools in the system message; calls and results are text.
 
 The rendering is append-only: adding messages to a request never changes a byte of what the earlier ones became, so a
 cached prefix stays valid. Parsing never raises: what cannot be used becomes `Reply.fault`, in words for the model.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,11 +26,13 @@ When no tool is needed, answer in plain text."""
 """The same whatever is wanted of a reply, which the last message says: so all that is asked begins alike."""
 _ALLOWED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")
+_NAME_PREFIX = re.compile(r"^(?:functions?|tools?|default_api|multi_tool_use)\s*[.:/]\s*", re.IGNORECASE)
 _CHOICE = {"call": "required", "either": "auto", "text": "none"}
 _CACHE_MARK = {"type": "ephemeral"}
 _ASKED_ONCE = frozenset({"rank", "judge", "compact"})
 """Purposes whose prompt no later call continues, so that writing it to a cache would cost and never pay."""
 
+_CALL_SHAPE = 'A call needs "name" (a text) and "arguments" (an object).'
 CUT = "The reply was cut before the call was complete; write a shorter one."
 _DEEPEST = 64
 """Levels of arguments: each reader of what happened would go down as many."""
@@ -39,8 +42,8 @@ _DEEPEST = 64
 
 
 def as_plain_messages(request: Request) -> list[Message]:
-    """The request's messages as system, user and assistant texts alone, the tools and the protocol in the first one."""
-    messages = list(request.messages)
+    """The request's messages as system, user and assistant texts, the tools and the protocol in the first one."""
+    messages = one_call_each(request.messages)
     opening = ""
     if messages and messages[0].speaker == "system":
         opening = messages.pop(0).text
@@ -52,14 +55,29 @@ def as_plain_messages(request: Request) -> list[Message]:
     return plain + [as_plain(message) for message in messages]
 
 
+def one_call_each(messages: Iterable[Message]) -> list[Message]:
+    """The messages with each call in an assistant message of its own, directly before its result.
+
+    Text protocols and chat templates of small models take them in this order.
+    """
+    split: list[Message] = []
+    for message, results in exchanges(tuple(messages)):
+        split += [message] if not results else ()
+        for number, (call, result) in enumerate(zip(message.calls, results, strict=bool(results))):
+            text = "" if number else message.text
+            split += [Message("assistant", text, (call,)), result]
+    return split
+
+
 def as_plain(message: Message) -> Message:
-    """A message without a call: a call is part of the text, and its result is the user's."""
-    if message.speaker == "assistant" and message.call is not None:
-        return Message("assistant", call_text(message.call, message.text))
+    """A message without calls: they become part of the text, and results are the user's."""
+    if message.speaker == "assistant":
+        written = [GENERIC.write(call.name, call_json(call)) for call in message.calls]
+        return Message("assistant", "\n".join(filter(None, (message.text, *written))))
     if message.speaker == "tool":
         name = message.call.name if message.call else "the tool"
-        return Message("user", f"Result of {name}:\n{message.text}")
-    return Message(message.speaker, message.text)
+        return Message("user", f"Result of {name}:\n{message.text}", images=message.images)
+    return Message(message.speaker, message.text, images=message.images)
 
 
 def call_text(call: Call, thought: str = "") -> str:
@@ -99,28 +117,36 @@ def parse_reply(
 def usable_calls(
     attempts: Iterable[Attempt], documents: Sequence[ToolDocument]
 ) -> tuple[tuple[Call, ...], str, Call | None]:
-    """The calls up to one that cannot be used; if that is the first, what is wrong with it, and it, as far as it goes.
-
-    Arguments may be an object, or its JSON.
-    """
+    """The calls up to the first unusable one; if that is the very first, its fault and as much of it as can be read."""
     calls: list[Call] = []
     for attempt in attempts:
-        name, arguments, call = attempt.name, attempt.arguments, None
-        fault = 'A call needs "name" (a text) and "arguments" (an object).'
-        if isinstance(name, str) and isinstance(arguments, str):
-            call, fault = Call(name), f"The arguments of {name} must be one JSON object."
-            try:
-                arguments = json.loads(arguments, parse_constant=refuse_constant)
-            except (ValueError, RecursionError) as error:
-                fault = f"The arguments of {name} are no JSON ({error}). Write them again as one JSON object."
-        if isinstance(name, str) and isinstance(arguments, dict):
-            call = Call(name, cast("dict[str, Any]", arguments))
-            fault = call_fault(call, documents)
-            call = Call(name) if too_deep(call.arguments) else call
-        if call is None or fault:
-            return tuple(calls), "" if calls else fault, None if calls else call
+        call = read_call(attempt, documents)
+        if call.fault:
+            attempted = replace(call, fault="") if call.name else None
+            return tuple(calls), "" if calls else call.fault, None if calls else attempted
         calls.append(call)
     return tuple(calls), "", None
+
+
+def read_call(attempt: Attempt, documents: Sequence[ToolDocument]) -> Call:
+    """The call an attempt stands for, with a fault where it cannot run. Arguments may be an object or its JSON."""
+    name, arguments = attempt.name, attempt.arguments
+    if not isinstance(name, str):
+        return Call("", fault=_CALL_SHAPE)
+    name = resolved_name(name, documents)
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments, parse_constant=refuse_constant)
+        except (ValueError, RecursionError) as error:
+            fault = f"The arguments of {name} are not valid JSON ({error}). Write them again as one JSON object."
+            return Call(name, fault=fault)
+        if not isinstance(arguments, dict):
+            return Call(name, fault=f"The arguments of {name} must be one JSON object.")
+    if not isinstance(arguments, dict):
+        return Call("", fault=_CALL_SHAPE)
+    call = Call(name, cast("dict[str, Any]", arguments))
+    call = replace(call, fault=call_fault(call, documents))
+    return Call(name, fault=call.fault) if too_deep(call.arguments) else call
 
 
 def too_deep(value: object, levels: int = _DEEPEST) -> bool:
@@ -146,7 +172,7 @@ def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
     document = next((known for known in documents if known.name == call.name), None)
     if document is None:
         names = ", ".join(known.name for known in documents)
-        return f"There is no tool named {call.name!r}. The tools that can be called now: {names or 'none'}."
+        return f"There is no tool named {call.name!r}. Available: {names or 'none'}."
     if too_deep(call.arguments):
         return f"The arguments of {call.name} go more than {_DEEPEST} levels deep."
     try:
@@ -179,30 +205,57 @@ def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
 # -- as providers take it
 
 
-def chat_body(request: Request, *, native: bool) -> dict[str, Any]:
-    """The request for a model with `native` tool calls, or for one to which tools and calls are text.
+def chat_body(request: Request, *, native: bool, family: str = "") -> dict[str, Any]:
+    """The request in OpenAI's form, for a model with `native` tool calls or for one that reads them as text.
 
-    Natively one call alone may be made where a call is what is wanted.
+    What a provider of this `family` sent is sent back unchanged; replies of others are written anew, without their
+    opaque fields.
     """
     if not native:
-        plain_messages = as_plain_messages(request)
-        return {"messages": [{"role": message.speaker, "content": message.text} for message in plain_messages]}
+        return {"messages": [_plain_entry(message) for message in as_plain_messages(request)]}
     chat: list[dict[str, Any]] = []
-    for message, result, identity in exchanges(request.messages):
-        if result is None or message.call is None:  # on its own, which providers refuse: it becomes text
-            plain = as_plain(message)
-            chat += [{"role": plain.speaker, "content": plain.text}] if plain.text else []
+    numbers = itertools.count()
+    for message, results in exchanges(request.messages):
+        if message.speaker != "assistant" or (message.calls and not results):
+            plain = as_plain(message)  # providers refuse results without calls, and calls without results
+            chat += [_plain_entry(plain)] if plain.text else []
             continue
-        function = {"name": safe_name(message.call.name), "arguments": call_json(message.call)}
-        calls = [{"id": identity, "type": "function", "function": function}]
-        chat.append({"role": "assistant", "content": message.text or None, "tool_calls": calls})
-        chat.append({"role": "tool", "tool_call_id": identity, "content": result.text})
+        entry = _assistant_entry(message, numbers, family)
+        if entry.get("content") or entry.get("tool_calls"):
+            chat.append(entry)
+        for made, result in zip(entry.get("tool_calls") or (), results, strict=True):
+            chat.append({"role": "tool", "tool_call_id": made["id"], "content": result.text})
     return {
         "messages": chat,
         "tools": [replace(document, name=safe_name(document.name)).as_function() for document in request.tools],
         "tool_choice": _CHOICE[request.want],
         "parallel_tool_calls": request.want == "either",
     }
+
+
+def _plain_entry(message: Message) -> dict[str, Any]:
+    return {"role": message.speaker, "content": message.text}
+
+
+def _assistant_entry(message: Message, numbers: Iterator[int], family: str) -> dict[str, Any]:
+    """An assistant message; `numbers` gives IDs to calls whose provider's IDs cannot be used."""
+    state = message.state
+    if state is not None and state.family == family:
+        made: Sequence[Any] = state.message.get("tool_calls") or ()
+        if len(made) == len(message.calls):
+            return {"role": "assistant", **state.message}
+    entry: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    if message.calls:
+        # Nine letters and digits, the only form that every provider and every template takes.
+        entry["tool_calls"] = [
+            {
+                "id": f"call{next(numbers):05d}",
+                "type": "function",
+                "function": {"name": safe_name(call.name), "arguments": call_json(call)},
+            }
+            for call in message.calls
+        ]
+    return entry
 
 
 def mark_for_cache(body: dict[str, Any], request: Request) -> None:
@@ -243,24 +296,37 @@ def safe_name(name: str) -> str:
     return f"{_NOT_ALLOWED.sub('_', name)[:55]}_{sha1(name.encode(), usedforsecurity=False).hexdigest()[:8]}"
 
 
-def real_name(name: str, documents: Iterable[ToolDocument]) -> str:
-    """The name of the document that went out under this name; the name itself when there is none."""
-    return next((document.name for document in documents if safe_name(document.name) == name), name)
+def resolved_name(name: str, documents: Iterable[ToolDocument]) -> str:
+    """The tool that a model means by this name; the name itself where none, or more than one, is meant.
 
-
-def exchanges(messages: Sequence[Message]) -> Iterator[tuple[Message, Message | None, str]]:
-    """The messages, a call together with the result that follows it, and an id for the two.
-
-    The id is of nine letters and digits, the only form that every provider and every template takes.
+    Providers are sent safe names, and models deviate in case, white space, `-` for `_`, and prefixes like `functions.`.
     """
+    known = [document.name for document in documents]
+    if name in known:
+        return name
+    if exact := [one for one in known if safe_name(one) == name]:
+        return exact[0]
+    meant = {one for one in known if _folded_name(one) == _folded_name(name)}
+    return meant.pop() if len(meant) == 1 else name
+
+
+def _folded_name(name: str) -> str:
+    return _NAME_PREFIX.sub("", name.strip()).strip().replace("-", "_").casefold()
+
+
+def exchanges(messages: Sequence[Message]) -> Iterator[tuple[Message, tuple[Message, ...]]]:
+    """Each message; an assistant message whose calls all have results comes with these, in the order of the calls."""
     at = 0
     while at < len(messages):
-        message, result = messages[at], messages[at + 1] if at + 1 < len(messages) else None
-        call = message.call if message.speaker == "assistant" else None
-        if call is None or result is None or result.speaker != "tool" or (result.call or call).name != call.name:
-            result = None
-        yield message, result, f"call{at:05d}"
-        at += 1 if result is None else 2
+        message = messages[at]
+        following = messages[at + 1 : at + 1 + len(message.calls)] if message.speaker == "assistant" else ()
+        answered = len(following) == len(message.calls) and all(
+            result.speaker == "tool" and (result.call or call).name == call.name
+            for call, result in zip(message.calls, following, strict=True)
+        )
+        results = tuple(following) if answered else ()
+        yield message, results
+        at += 1 + len(results)
 
 
 def _mark(message: dict[str, Any]) -> None:

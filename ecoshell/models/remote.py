@@ -9,14 +9,14 @@ import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ecoshell.budget import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
-from ecoshell.messages import Usage
+from ecoshell.messages import Call, ProviderState, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, spoken
@@ -27,8 +27,8 @@ from ecoshell.models.protocol import (
     chat_body,
     mark_for_cache,
     parse_reply,
-    real_name,
-    usable_calls,
+    read_call,
+    safe_name,
     without_reasoning,
 )
 from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
@@ -215,6 +215,7 @@ class RemoteOptions:
 _AS_KNOWN = RemoteOptions()
 _NAMED_SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+\.\d+(?=b)|\d+(?=b)|\d{2,}(?=m))([bm])(?![a-z0-9])")
 """Weights in a name; `1m` would be a context."""
+_SENDABLE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _NAMED_SCALES = {"b": 10**9, "m": 10**6}
 
 
@@ -291,7 +292,7 @@ class RemoteModel:
         messages = request.messages if native else as_plain_messages(request)
         texts = [message.text for message in messages]
         if native:
-            texts += [message.call.signature() for message in messages if message.call]
+            texts += [call.signature() for message in messages for call in message.calls]
             texts += [document.entry for document in request.tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
         bound = request_bound(request, native_tools=self.traits.native_tools)
@@ -299,7 +300,8 @@ class RemoteModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Ask the provider; closing the iterator closes the connection."""
-        body, name = chat_body(request, native=self.traits.native_tools and bool(request.tools)), self.traits.name
+        native = self.traits.native_tools and bool(request.tools)
+        body, name = chat_body(request, native=native, family=self.family), self.traits.name
         if "claude" in name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai")):
             mark_for_cache(body, request)
         if self._base_url and not name.startswith(f"{self._provider}/"):
@@ -332,6 +334,11 @@ class RemoteModel:
                 else:
                     raise await self._error(line["error"])
 
+    @property
+    def family(self) -> str:
+        """Who understands what this provider sends with a reply: the provider, at one address."""
+        return f"{self._provider} {self._base_url}" if self._base_url else self._provider
+
     async def aclose(self) -> None:
         """Let the tokenizer go; the helper process serves other models too and is closed by whoever made it."""
         self._counter.close()
@@ -344,20 +351,52 @@ class RemoteModel:
         if record["finish"] == "content_filter":
             text = f"{text}\n\n{_FILTERED}".strip()
         native = self.traits.native_tools and bool(request.tools)
-        known = (*request.callable_now, *request.tools)
-        names = {document.name for document in known}
+        names = {document.name for document in (*request.callable_now, *request.tools)}
+        state, finish = ProviderState(self.family, record["message"]), record["finish"]
         if not (native and record["calls"]):
             reasoning, text = without_reasoning(text)
             reply = parse_reply(text, request, usage, cut, spoken(text))
             if reply.attempt and native and reply.attempt.name not in names and not text.rstrip().endswith(_CALLS_END):
                 reply = Reply(text, usage=usage, cut=cut)  # it tells what a call looks like, and goes on
-            return replace(reply, reasoning=record["reasoning"] or reasoning)
+            calls = reply.calls or reply.fault  # calls written as text are not the provider's
+            return replace(
+                reply, reasoning=record["reasoning"] or reasoning, finish=finish, state=None if calls else state
+            )
         reasoning, text = without_reasoning(text)
-        attempts = [Attempt(real_name(one["name"], known), one["arguments"] or "{}") for one in record["calls"]]
-        calls, fault, attempt = usable_calls(attempts, request.callable_now)
-        if cut and fault:
-            fault = CUT
-        return Reply(text, calls, usage, fault, cut, attempt, record["reasoning"] or reasoning)
+        calls = self._native_calls(record["calls"], record["message"]["tool_calls"], request)
+        fault = ""
+        if cut and calls[-1].fault:  # the call that was being written when the reply ended
+            fault, calls = ("", calls[:-1]) if len(calls) > 1 else (CUT, ())
+            record["message"]["tool_calls"] = record["message"]["tool_calls"][: len(calls)]
+        reasoning = record["reasoning"] or reasoning
+        return Reply(text, calls, usage, fault, cut, reasoning=reasoning, finish=finish, state=state)
+
+    @staticmethod
+    def _native_calls(
+        records: Sequence[Mapping[str, Any]], made: Sequence[dict[str, Any]], request: Request
+    ) -> tuple[Call, ...]:
+        """All calls of a reply, those that cannot run with their fault; `made` are the same as they are sent back.
+
+        Arguments that are no JSON object are sent back as an empty one, because providers refuse a history with them.
+        """
+        documents = (*request.callable_now, *request.tools)
+        offered = {document.name for document in documents}
+        calls: list[Call] = []
+        ids: set[str] = set()
+        for record, sent in zip(records, made, strict=True):
+            call = read_call(Attempt(record["name"], record["arguments"] or "{}"), documents)
+            if call.name not in offered:  # whoever runs the call knows which names come near
+                call = replace(call, fault="")
+            if not call.arguments and not _is_json_object(sent["function"]["arguments"]):
+                sent["function"]["arguments"] = "{}"
+            if not sent["id"] or sent["id"] in ids:  # each result needs an ID of its own
+                sent["id"] = f"{sent['id'] or 'call'}_{len(calls)}"
+            ids.add(sent["id"])
+            call = replace(call, id=sent["id"])
+            if not _SENDABLE_NAME.fullmatch(record["name"]):
+                sent["function"]["name"] = safe_name(call.name)
+            calls.append(call)
+        return tuple(calls)
 
     async def _error(self, record: Mapping[str, Any]) -> ModelError:
         """The failure the worker describes, in the shell's terms and without any key."""
@@ -398,3 +437,10 @@ class RemoteModel:
         near = difflib.get_close_matches(name, (EMBEDDED, *self._book.names()), n=3)
         hint = f"Did you mean {', '.join(near)}?" if near else _HOW_NAMES_ARE
         return ModelMissing(f"There is no model {name}." + (f" ({said})" if said else ""), fix=hint, billed=billed)
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False

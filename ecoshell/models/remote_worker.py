@@ -121,6 +121,7 @@ class Worker:
                 "text": "".join(answer.text),
                 "reasoning": "".join(answer.reasoning),
                 "calls": [{"name": call["name"], "arguments": _once(call["arguments"])} for call in answer.calls],
+                "message": answer.message(),
                 "finish": answer.finish,
                 "usage": None if traffic.odd_usage else answer.usage,
             }
@@ -167,9 +168,15 @@ class _Answer:
     began: bool = False
     text: list[str] = field(default_factory=list[str])
     reasoning: list[str] = field(default_factory=list[str])
-    calls: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
-    open: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
+    calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    open: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     """The call that the pieces of each index belong to by now."""
+    thinking: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Anthropic's thinking blocks; the last one may still miss its signature."""
+    items: list[Any] = field(default_factory=list[Any])
+    """OpenAI's reasoning items."""
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What else the provider sent with its message, such as Gemini's thought signatures."""
     answer: AnswerText = field(default_factory=AnswerText)
     """That of a call of `finish`, if it is the first: one after other calls does not end the turn."""
     finish: str = ""
@@ -181,8 +188,9 @@ class _Answer:
             return {"delta": "", "reasoning": "", "answer": "", "unseen": 0}
         choice = chunk.choices[0]
         self.finish = choice.finish_reason or self.finish
-        text: str = choice.delta.content or ""
-        reasoning: str = getattr(choice.delta, "reasoning_content", None) or ""
+        text = _text_of(choice.delta.content)
+        reasoning = _text_of(getattr(choice.delta, "reasoning_content", None))
+        self._take_fields(choice.delta)
         self.text.append(text)
         self.reasoning.append(reasoning)
         said, unseen = "", 0
@@ -193,14 +201,56 @@ class _Answer:
             call = self.open.get(index)
             name = part.function.name or ""
             if call is None or (name and call["name"] and given and given != call["id"]):
-                call = self.open[index] = {"id": given, "name": "", "arguments": ""}
+                call = self.open[index] = {"id": given, "name": "", "arguments": "", "fields": {}}
                 self.calls.append(call)
+            call["id"] = call["id"] or given
+            for source in (part, part.function):
+                call["fields"] |= _plain(getattr(source, "provider_specific_fields", None)) or {}
             call["name"] += "" if name == call["name"] else name  # which some servers say with every piece
             call["arguments"] += part.function.arguments or ""
             unseen += len(name) + len(part.function.arguments or "")
             if call is self.calls[0] and call["name"] == FINISH:
                 said += self.answer.feed(part.function.arguments or "")
         return {"delta": text, "reasoning": reasoning, "answer": said, "unseen": unseen}
+
+    def _take_fields(self, delta: Any) -> None:
+        """Add what the provider expects back with its message; opaque here."""
+        for block in _plain(getattr(delta, "thinking_blocks", None)) or ():
+            if block.get("type") == "redacted_thinking":
+                self.thinking.append(block)
+                continue
+            if not self.thinking or self.thinking[-1].get("signature") or "data" in self.thinking[-1]:
+                self.thinking.append({"type": "thinking", "thinking": "", "signature": ""})
+            self.thinking[-1]["thinking"] += block.get("thinking") or ""
+            self.thinking[-1]["signature"] = block.get("signature") or ""
+        self.items += _plain(getattr(delta, "reasoning_items", None)) or ()
+        fields: dict[str, Any] = _plain(getattr(delta, "provider_specific_fields", None)) or {}
+        for name, value in fields.items():
+            known = self.fields.get(name)
+            both_lists = isinstance(known, list) and isinstance(value, list)
+            self.fields[name] = [*cast("list[Any]", known), *cast("list[Any]", value)] if both_lists else value
+
+    def message(self) -> dict[str, Any]:
+        """The assistant message as the provider expects it back, in litellm's form."""
+        message: dict[str, Any] = {"content": "".join(self.text) or None}
+        if self.calls:
+            message["tool_calls"] = [
+                {
+                    "id": call["id"],
+                    "type": "function",
+                    "function": {"name": call["name"], "arguments": _once(call["arguments"])},
+                    **({"provider_specific_fields": call["fields"]} if call["fields"] else {}),
+                }
+                for call in self.calls
+            ]
+        signed = [block for block in self.thinking if block.get("signature") or "data" in block]
+        optional = {
+            "thinking_blocks": signed,
+            "reasoning_items": self.items,
+            "provider_specific_fields": {k: v for k, v in self.fields.items() if k not in _DERIVED_FIELDS},
+            "reasoning_content": "".join(self.reasoning),
+        }
+        return message | {name: value for name, value in optional.items() if value}
 
     def close(self, stream: Any) -> None:
         """Check that the stream came to its end, and take the usage it carried.
@@ -215,6 +265,37 @@ class _Answer:
             raise BadBody("it answered with something that is no stream of chat chunks")
         self.finish = self.finish or finish
         self.usage = _reported_usage(stream)
+
+
+_DERIVED_FIELDS = frozenset({"thinking_blocks", "reasoning_content", "refusal"})
+"""Fields litellm repeats from elsewhere in the message."""
+
+
+def _text_of(content: Any) -> str:
+    """Text of a delta; some servers send a list of parts."""
+    if isinstance(content, list):
+        parts = cast("list[Any]", content)
+        texts: list[Any] = [part["text"] if _is_text(part) else part for part in parts]
+        return "".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else ""
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(cast("dict[str, Any]", part).get("text"), str)
+
+
+def _plain(value: Any) -> Any:
+    """A value litellm gives as JSON; None where it is none."""
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return [_plain(one) for one in cast("list[Any]", value)]
+    dump = getattr(value, "model_dump", None)
+    value = dump(exclude_none=True) if dump else value
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _once(arguments: str) -> str:

@@ -61,7 +61,7 @@ class ScriptModel:
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt, by the bytes of its messages and tools."""
         pieces = [message.text for message in request.messages]
-        pieces += [message.call.signature() for message in request.messages if message.call is not None]
+        pieces += [call.signature() for message in request.messages for call in message.calls]
         pieces += [tool.entry for tool in request.tools]
         total = _bytes("".join(pieces))
         framing = _MESSAGE_TOKENS * (len(request.messages) + len(request.tools))

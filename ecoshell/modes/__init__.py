@@ -232,7 +232,7 @@ def thought_of(reply: Reply, *, by: str = "") -> Thought:
     """A reply as a thought: all of its calls, though none that would end the turn before the others have come back."""
     ends = reply.call is not None and reply.call.name == FINISH
     more = () if ends else tuple(call for call in reply.calls[1:] if call.name != FINISH)
-    return Thought(reply.text.strip(), reply.call, by=by, more=more)
+    return Thought(reply.text.strip(), reply.call, by=by, more=more, state=reply.state)
 
 
 def repair_request(request: Request, reply: Reply, told: str) -> Request:
@@ -241,7 +241,8 @@ def repair_request(request: Request, reply: Reply, told: str) -> Request:
     After a call of no tool there is, one of those that there are is wanted.
     """
     answered: Speaker = "user" if reply.attempt is None else "tool"
-    said = (Message("assistant", reply.text, reply.attempt), Message(answered, told, reply.attempt))
+    attempted = (reply.attempt,) if reply.attempt else ()
+    said = (Message("assistant", reply.text, attempted), Message(answered, told, attempted))
     unknown = reply.attempt is not None and all(one.name != reply.attempt.name for one in request.callable_now)
     want = "call" if unknown else request.want
     return replace(request, messages=(*request.messages, *said), want=want, purpose="repair", temperature=0.0)

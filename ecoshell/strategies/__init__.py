@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Call, Observation
+from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Call, Observation, ProviderState
 
 _NO_RESULTS = META_TOOLS - {TOOL_CALL}
 """Calls that only prepare others, or end the path."""
@@ -26,6 +26,8 @@ class Thought:
     """Whether the rationale was told of while the rest came about."""
     more: tuple[Call, ...] = ()
     """Further calls of the same reply, to be made after the first."""
+    state: ProviderState | None = field(default=None, compare=False, repr=False)
+    """The reply as its provider sent it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Step:
     rationale: str
     call: Call
     observation: Observation
+    state: ProviderState | None = field(default=None, compare=False, repr=False)
+    """On the first call of a reply: the reply as its provider sent it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +201,8 @@ def act(path: Path, thought: Thought) -> Generator[Request, Any, tuple[Step, ...
         return ()
     calls = (thought.call, *thought.more)
     observations: tuple[Observation, ...] = yield CallTool(path, calls)
-    told = (thought.rationale, *("" for _ in thought.more))
-    return tuple(Step(*step) for step in zip(told, calls, observations, strict=True))
+    first, *others = zip(calls, observations, strict=True)
+    return (Step(thought.rationale, *first, thought.state), *(Step("", *other) for other in others))
 
 
 def same(one: Call, other: Call) -> bool:

@@ -156,10 +156,10 @@ def test_steps_are_read_with_their_thoughts_and_results():
     registering, reading = Call(TOOL_REGISTER, {"tool_name": "read_file"}, "c1"), Call("read_file", {"path": "a"}, "c2")
     assert told == (
         Message("user", "Tools to register: read_file\n\nq"),
-        Message("assistant", "need it", registering),
-        Message("tool", "read_file: What read_file does.", registering),
-        Message("assistant", "read", reading),
-        Message("tool", "text", reading),
+        Message("assistant", "need it", (registering,)),
+        Message("tool", "read_file: What read_file does.", (registering,)),
+        Message("assistant", "read", (reading,)),
+        Message("tool", "text", (reading,)),
         Message("assistant", "done"),
     )
 

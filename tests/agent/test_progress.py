@@ -29,10 +29,7 @@ async def test_all_calls_of_a_reply_are_made_in_their_order(play):
     results = [message.text for message in told if message.speaker == "tool"]
     assert "3 lines" in results[0]
     assert "42" in results[1]
-    assert [message.text for message in told if message.call and message.speaker == "assistant"] == [
-        "Both at once.",
-        "",
-    ]
+    assert [message.text for message in told if message.call and message.speaker == "assistant"] == ["Both at once."]
 
 
 async def test_a_call_after_a_registration_in_the_same_reply_may_use_it(play):

@@ -96,8 +96,8 @@ async def test_a_trained_model_quotes_the_last_result_by_a_mark(cast, tmp_path, 
     read = Call("read_file", {"path": "notes.txt"})
     asked = (
         Message("user", "Read it."),
-        Message("assistant", "", read),
-        Message("tool", "Milk [result]\n and tea.\n", read),
+        Message("assistant", "", (read,)),
+        Message("tool", "Milk [result]\n and tea.\n", (read,)),
     )
     request = Request(asked, want="text", grammar='root ::= "It says: [result]!"', max_tokens=20)
     pieces = [piece async for piece in model.stream(request)]

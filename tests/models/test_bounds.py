@@ -65,4 +65,4 @@ def test_a_native_tool_array_adds_what_providers_add_around_it():
 
 def test_the_arguments_of_earlier_calls_count():
     call = Call("write_file", {"text": "x" * 1000})
-    assert request_bound(Request((Message("assistant", "", call),), (TOOL,)), native_tools=True) > 1000
+    assert request_bound(Request((Message("assistant", "", (call,)),), (TOOL,)), native_tools=True) > 1000

@@ -36,7 +36,7 @@ READ = ToolDocument(
 LIST = ToolDocument("list_files", "List files.", {"type": "object", "properties": {}})
 CALL = Call("read_file", {"path": "notes.txt", "lines": 3, "raw": True})
 ASKED = (Message("system", "You are ecoshell."), Message("user", "What is in notes.txt?"))
-MADE = (Message("assistant", "I look.", CALL), Message("tool", "Buy milk.", CALL))
+MADE = (Message("assistant", "I look.", (CALL,)), Message("tool", "Buy milk.", (CALL,)))
 ANSWERED = (Message("assistant", "Milk."), Message("user", "And?"))
 
 HERMES_2_PRO = "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use"
@@ -238,7 +238,7 @@ def test_a_control_token_in_a_schema_a_call_a_result_or_a_question_ends_nothing(
     def ends(text: str) -> int:
         tool = ToolDocument("read_file", text, {"type": "object", "properties": {text: {"enum": [text]}}})
         call = Call("read_file", {text: text})
-        said = (Message("user", text), Message("assistant", text, call), Message("tool", text, call))
+        said = (Message("user", text), Message("assistant", text, (call,)), Message("tool", text, (call,)))
         tokens = template.tokens((*ASKED[:1], *said), (tool,))
         assert text in template.text((*ASKED[:1], *said), (tool,))
         return tokens.count(end)

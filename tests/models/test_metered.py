@@ -102,7 +102,7 @@ async def test_a_call_is_held_streamed_and_settled_in_this_order(
 ) -> None:
     reply = await metered(Odd(FINE)).ask(REQUEST, events.append, role="planner")
     assert reply.text == "one two"
-    assert kinds(events) == ["budget_held", "text_arrived", "text_arrived", "budget_settled"]
+    assert kinds(events) == ["budget_held", "text_arrived", "text_arrived", "model_replied", "budget_settled"]
     held, settled = events[0], events[-1]
     assert isinstance(held, BudgetHeld)
     assert (held.held_nano, held.held_tokens, held.max_tokens, held.clamped) == (150 * MILLION, 150, 50, False)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Call, Message, ProviderState, ToolDocument
 from ecoshell.models import Reply, Request
 from ecoshell.models.protocol import (
     as_plain_messages,
@@ -15,7 +15,7 @@ from ecoshell.models.protocol import (
     chat_body,
     mark_for_cache,
     parse_reply,
-    real_name,
+    resolved_name,
     safe_name,
 )
 
@@ -59,7 +59,7 @@ def test_a_request_without_tools_is_left_alone():
 
 def test_a_call_and_its_observation_become_assistant_and_user_texts():
     call = Call("calculate", {"expression": "17 * 23"})
-    steps = (Message("assistant", "Multiply.", call), Message("tool", "391", call))
+    steps = (Message("assistant", "Multiply.", (call,)), Message("tool", "391", (call,)))
     said, seen = as_plain_messages(Request((*QUESTION, *steps)))[-2:]
     assert said.text == 'Multiply.\n{"name": "calculate", "arguments": {"expression": "17 * 23"}}'
     assert said.speaker == "assistant"
@@ -71,8 +71,8 @@ def test_adding_messages_never_changes_a_byte_of_the_earlier_ones(added):
     messages = QUESTION
     before = as_plain_messages(Request(messages, tools=(CALCULATE,)))
     for speaker, text in added:
-        call = Call("calculate", {"expression": text}) if speaker != "user" else None
-        messages = (*messages, Message(speaker, text, call))
+        calls = (Call("calculate", {"expression": text}),) if speaker != "user" else ()
+        messages = (*messages, Message(speaker, text, calls))
         after = as_plain_messages(Request(messages, tools=(CALCULATE,)))
         assert after[: len(before)] == before
         before = after
@@ -183,10 +183,10 @@ CALL = Call("read_file", {"path": "ä.txt"})
 STEPS = (
     Message("system", "You help."),
     Message("user", "What is in it?"),
-    Message("assistant", "I look.", CALL),
-    Message("tool", "some words", CALL),
-    Message("assistant", "", CALL),
-    Message("tool", "the same words", CALL),
+    Message("assistant", "I look.", (CALL,)),
+    Message("tool", "some words", (CALL,)),
+    Message("assistant", "", (CALL,)),
+    Message("tool", "the same words", (CALL,)),
 )
 
 
@@ -207,11 +207,72 @@ def test_each_request_begins_with_the_messages_of_the_one_before():
 
 
 def test_a_call_without_a_result_and_a_result_without_a_call_become_text():
-    messages = (Message("tool", "lost words", CALL), Message("assistant", "I look.", CALL), Message("user", "Well?"))
+    messages = (
+        Message("tool", "lost words", (CALL,)),
+        Message("assistant", "I look.", (CALL,)),
+        Message("user", "Well?"),
+    )
     sent = chat_body(Request(messages, (TOOL,)), native=True)["messages"]
     assert [message["role"] for message in sent] == ["user", "assistant", "user"]
     assert "lost words" in sent[0]["content"]
     assert "read_file" in sent[1]["content"]
+
+
+FIRST, SECOND = Call("read_file", {"path": "a"}, "x1", "g"), Call("read_file", {"path": "b"}, "x2", "g")
+REPLY = {
+    "content": "Both.",
+    "tool_calls": [
+        {"id": "prov/1", "type": "function", "function": {"name": "read_file", "arguments": '{"path" : "a"}'}},
+        {"id": "prov/2", "type": "function", "function": {"name": "read_file", "arguments": '{"path" : "b"}'}},
+    ],
+    "thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s1"}],
+}
+PARALLEL = (
+    Message("user", "Read both."),
+    Message("assistant", "Both.", (FIRST, SECOND), state=ProviderState("anthropic", REPLY)),
+    Message("tool", "A", (FIRST,)),
+    Message("tool", "B", (SECOND,)),
+)
+
+
+def test_a_reply_is_sent_back_to_its_provider_as_it_came():
+    sent = chat_body(Request(PARALLEL, (TOOL,)), native=True, family="anthropic")["messages"]
+    assert sent[1] == {"role": "assistant", **REPLY}
+    assert [(one["tool_call_id"], one["content"]) for one in sent[2:]] == [("prov/1", "A"), ("prov/2", "B")]
+
+
+def test_another_provider_gets_the_reply_as_one_message_without_opaque_fields():
+    sent = chat_body(Request(PARALLEL, (TOOL,)), native=True, family="openai")["messages"]
+    assert set(sent[1]) == {"role", "content", "tool_calls"}
+    assert [json.loads(one["function"]["arguments"])["path"] for one in sent[1]["tool_calls"]] == ["a", "b"]
+    assert [one["tool_call_id"] for one in sent[2:]] == [one["id"] for one in sent[1]["tool_calls"]]
+
+
+def test_a_text_protocol_gets_each_call_directly_before_its_result():
+    texts = [message.text for message in as_plain_messages(Request(PARALLEL))]
+    assert [text.partition("\n")[0] for text in texts[1:]] == [
+        "Both.",
+        "Result of read_file:",
+        '{"name": "read_file", "arguments": {"path": "b"}}',
+        "Result of read_file:",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("functions.read_file", "read_file"),
+        ("Read_File ", "read_file"),
+        ("read-file", "read_file"),
+        ("default_api:read_file", "read_file"),
+        ("read_files", "read_files"),
+        ("git.log", "git.log"),
+        ("GIT_LOG", "GIT_LOG"),  # two tools are meant
+    ],
+)
+def test_a_name_is_resolved_only_where_one_tool_is_meant(written, meant):
+    documents = [replace(TOOL, name=name) for name in ("read_file", "git.log", "git_log", "Git-Log")]
+    assert resolved_name(written, documents) == meant
 
 
 def test_messages_without_text_are_left_out_since_providers_refuse_them():
@@ -270,7 +331,7 @@ def test_a_prompt_that_no_later_call_continues_is_not_written_to_a_cache():
 @given(st.text(min_size=1))
 def test_every_name_goes_out_in_a_form_providers_take_and_comes_back(name):
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", safe_name(name))
-    assert real_name(safe_name(name), [TOOL, ToolDocument(name, "", {})]) == name
+    assert resolved_name(safe_name(name), [TOOL, ToolDocument(name, "", {})]) == name
 
 
 def test_names_that_differ_only_in_refused_letters_stay_apart():

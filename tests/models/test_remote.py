@@ -287,7 +287,7 @@ async def test_a_model_the_provider_does_not_have_is_missing(model, server, name
 
 async def test_a_native_call_arrives_with_its_real_name_and_arguments(model, server):
     reply, _ = await ask(model("openai/caller"), ASK_WITH_TOOL)
-    assert reply.call == Call("files.read_file", {"path": "notes.txt"})
+    assert reply.call == Call("files.read_file", {"path": "notes.txt"}, "c0")
     assert not reply.fault
     sent = server.asked[0]["tools"][0]["function"]["name"]
     assert sent.replace("_", "").replace("-", "").isalnum()
@@ -316,7 +316,7 @@ async def test_an_answer_that_is_an_argument_of_finish_streams_as_it_is_written(
     assert [piece.text for piece in pieces[:-1] if piece.answer] == ["Milk ", "😀, ", "eggs"]
     assert "".join(piece.text for piece in pieces[:-1] if not piece.answer) == "That is all."
     assert pieces[-1].text == "That is all."
-    assert pieces[-1].call == Call("finish", {"answer": "Milk 😀, eggs"})
+    assert pieces[-1].call == Call("finish", {"answer": "Milk 😀, eggs"}, "c0")
 
 
 async def test_an_answer_beside_another_call_does_not_end_the_turn_and_is_not_streamed(model):
@@ -336,10 +336,12 @@ async def test_the_temperature_that_a_provider_recommends_is_left_to_it(model, s
 def record(text="", *calls, finish="stop"):
     """What the helper tells of an answer."""
     told = [{"name": "files.read_file", "arguments": arguments} for arguments in calls]
-    return {"text": text, "reasoning": "", "calls": told, "usage": None, "finish": finish}
+    made = [{"id": f"c{number}", "type": "function", "function": dict(call)} for number, call in enumerate(told)]
+    message = {"content": text, "tool_calls": made} if made else {"content": text}
+    return {"text": text, "reasoning": "", "calls": told, "message": message, "usage": None, "finish": finish}
 
 
-async def test_reasoning_before_a_native_call_is_no_part_of_what_is_sent_back(model):
+async def test_reasoning_before_a_native_call_is_no_part_of_the_text(model):
     reply = model("openai/caller")._reply(record("<think>secret</think>\n\nI look.", '{"path": "a"}'), ASK_WITH_TOOL)
     assert (reply.text, reply.reasoning, len(reply.calls)) == ("I look.", "secret", 1)
 
@@ -365,12 +367,12 @@ async def test_a_text_that_shows_a_call_of_no_tool_and_goes_on_is_an_answer(mode
 
 async def test_a_name_that_is_said_with_every_piece_is_one_name(model):
     reply, _ = await ask(model("openai/repeater"), ASK_WITH_TOOL)
-    assert reply.calls == (Call("files.read_file", {"path": "a.txt"}),)
+    assert reply.calls == (Call("files.read_file", {"path": "a.txt"}, "c0"),)
 
 
 async def test_arguments_that_come_twice_over_are_read_once(model):
     reply, _ = await ask(model("openai/doubler"), ASK_WITH_TOOL)
-    assert (reply.calls, reply.fault) == ((Call("files.read_file", {"path": "a.txt"}),), "")
+    assert (reply.calls, reply.fault) == ((Call("files.read_file", {"path": "a.txt"}, "c0"),), "")
 
 
 async def test_pieces_of_a_call_after_a_text_are_counted(model):
@@ -380,9 +382,9 @@ async def test_pieces_of_a_call_after_a_text_are_counted(model):
     assert sum(piece.unseen for piece in pieces[:-1]) > len("Milk, eggs")
 
 
-async def test_a_broken_call_after_a_whole_one_leaves_the_whole_one(model):
+async def test_a_broken_call_after_a_whole_one_carries_its_own_fault(model):
     reply, _ = await ask(model("openai/second-call-broken"), ASK_WITH_TOOL)
-    assert reply.calls == (Call("files.read_file", {"path": "first.txt"}),)
+    assert [(call.id, bool(call.fault)) for call in reply.calls] == [("c0", False), ("c1", True)]
     assert not reply.fault
 
 
@@ -397,19 +399,27 @@ async def test_what_a_provider_calls_reasoning_streams_as_such_and_is_no_part_of
 @pytest.mark.parametrize(
     ("behaviour", "complaint"),
     [
-        ("half-a-call", "files.read_file are no JSON"),
-        ("deep-call", "files.read_file are no JSON"),
+        ("half-a-call", "files.read_file are not valid JSON"),
+        ("deep-call", "files.read_file are not valid JSON"),
         ("nan-call", "NaN is not JSON"),
         ("list-call", "files.read_file must be one JSON object"),
         ("wrong-call", "path"),
-        ("stranger", "no tool named 'rm_rf'"),
     ],
 )
-async def test_a_call_that_cannot_be_used_is_a_fault_in_words(model, behaviour, complaint):
+async def test_a_native_call_that_cannot_run_says_why(model, behaviour, complaint):
     reply, _ = await ask(model(f"openai/{behaviour}"), ASK_WITH_TOOL)
-    assert reply.call is None
-    assert complaint in reply.fault
-    assert reply.attempt is not None  # so that the model is told as the result of its call
+    assert complaint in reply.call.fault
+    assert not reply.fault
+
+
+async def test_arguments_that_are_no_object_are_sent_back_as_an_empty_one(model):
+    reply, _ = await ask(model("openai/half-a-call"), ASK_WITH_TOOL)
+    assert reply.state.message["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+async def test_a_call_of_an_unknown_tool_is_left_to_the_guards(model):
+    reply, _ = await ask(model("openai/stranger"), ASK_WITH_TOOL)
+    assert (reply.call.name, reply.call.fault) == ("rm_rf", "")
 
 
 async def test_without_native_tools_a_call_in_the_text_is_read(model, server):

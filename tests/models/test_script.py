@@ -65,7 +65,7 @@ async def test_without_usage_a_token_is_four_bytes(write: Write) -> None:
 def test_the_bound_of_a_prompt_is_its_bytes_and_eight_for_each_message(write: Write) -> None:
     model = ScriptModel(write())
     tool = ToolDocument("t", "does", {"type": "object"})
-    request = Request((Message("user", "äöü"), Message("assistant", call=Call("t", {"x": 1}))), tools=(tool,))
+    request = Request((Message("user", "äöü"), Message("assistant", calls=(Call("t", {"x": 1}),))), tools=(tool,))
     size = model.size(request)
     total = 6 + len("t(x=1)") + len(tool.entry)
     assert (size.count, size.bound, size.exact) == (-(-total // 4), total + 24, False)

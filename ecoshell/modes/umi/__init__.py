@@ -20,7 +20,7 @@ from ecoshell.messages import FINISH, Call, Message, ToolDocument
 from ecoshell.models import Reply, Request
 from ecoshell.models.formats import refuse_constant
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.protocol import call_fault, too_deep
+from ecoshell.models.protocol import call_fault, one_call_each, too_deep
 from ecoshell.modes import (
     ASIDE_SLACK,
     CALLER,
@@ -103,7 +103,7 @@ _ANSWER_NAME = re.compile(r"^\s*(?:conclusion|summarizer|answer)\s*:\s*", re.IGN
 def lines(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Messages of turns and paths as the roles read them; what the planner did not write speaks as the user."""
     told: list[Message] = []
-    for message in messages:
+    for message in one_call_each(messages):
         if message.speaker == "system":
             told.append(message)
         elif message.speaker == "user":

@@ -84,7 +84,8 @@ def _turn() -> Iterator[tuple[Message, ...]]:
     yield said
     for step in range(STEPS):
         call = Call("read_file", {"path": f"list-{step}.txt"})
-        said += (Message("assistant", f"I read list {step}.", call), Message("tool", f"List {step}\n{_RESULT}", call))
+        result = Message("tool", f"List {step}\n{_RESULT}", (call,))
+        said += (Message("assistant", f"I read list {step}.", (call,)), result)
         yield said
 
 

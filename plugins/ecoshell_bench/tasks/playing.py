@@ -228,7 +228,7 @@ async def _step(
         result.status, result.answer = "answered", reply.text
     for number, call in enumerate(calls):
         told = await _run(tools, call, reply.fault, result)
-        messages += [Message("assistant", "" if number else reply.text, call), Message("tool", told, call)]
+        messages += [Message("assistant", "" if number else reply.text, (call,)), Message("tool", told, (call,))]
 
 
 async def _run(tools: Sequence[Tool], call: Call, fault: str, result: Result) -> str:

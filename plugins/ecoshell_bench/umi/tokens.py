@@ -121,8 +121,8 @@ class RecordedModel:
         """The prompt in pieces: documents and messages."""
 
         def piece(message: Message) -> str:
-            written = message.speaker == "assistant" and message.call is not None
-            return f"{message.speaker}\n{message.text}{call_text(message.call) if written and message.call else ''}"
+            calls = message.calls if message.speaker == "assistant" else ()
+            return f"{message.speaker}\n{message.text}{''.join(map(call_text, calls))}"
 
         if self.traits.native_tools:
             return (*(tool.entry for tool in request.tools), *map(piece, request.messages))
