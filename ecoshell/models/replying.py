@@ -220,7 +220,7 @@ class ReplyReader:
                 grammar = calls_grammar(documents, self._calls, marked=True, once=False)
                 chooser.hold_to(grammar, self._text[head.end :])
             elif document is not None:
-                chooser.hold_to(self._calls.rest(document), self._text[head.end :])
+                chooser.hold_to(self._calls.rest(document, head), self._text[head.end :])
             else:  # there is no such tool, and the rest is not waited for
                 self._unknown, self.over = head.tool, True
             shown += self._finishing(self._text[head.end :])
