@@ -140,6 +140,19 @@ class Elements:
         found = re.match(pattern, text)
         return found and (found[1], found.end())
 
+    def text_so_far(self, text: str, key: str) -> str:
+        """The text of an argument whose element may still be open, without what may turn out to be its closing tag."""
+        found = next((one for one in self._key_pattern.finditer(text) if one[1] == key), None)
+        if found is None:
+            return ""
+        value = text[found.end() :]
+        if self.key[1].endswith("\n"):
+            value = value.removeprefix("\n")
+        closing = self.value_end.rstrip("\n")
+        value, closed, _ = value.partition(closing)
+        held_back = next((size for size in range(len(closing) - 1, 0, -1) if value.endswith(closing[:size])), 0)
+        return value if closed else value[: len(value) - held_back]
+
     @cached_property
     def _key_pattern(self) -> re.Pattern[str]:
         tags = r"\s*".join(re.escape(part) for part in self.key[1].split("\n") if part)
