@@ -133,7 +133,7 @@ class ChatTemplate:
                 chat.append({"role": "assistant", "content": f"{text}\n{written}" if text else written})
             else:
                 arguments: dict[str, Any] = dict(call.arguments)
-                if self.form.elements:  # templates print other values in ways that differ, not all of them as JSON
+                if self.form.elements:  # templates differ in how they print other values, and not all print JSON
                     arguments = {**argument_texts(arguments, schema or {})}
                 function = {"name": marks.deep(call.name), "arguments": marks.deep(arguments)}
                 calls = [{"id": identity, "type": "function", "function": function}]

@@ -19,10 +19,12 @@ Kinds = frozenset[str]
 """JSON types that a value may have."""
 ANY: Kinds = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
 STRING: Kinds = frozenset({"string"})
+_UNION_DEPTH = 3
+"""Unions within unions that are followed; a deeper one allows any type, which bounds the work on recursive schemas."""
 _KEY_RULE = "[a-zA-Z0-9_.-]+"
 _PYTHON_VALUE = re.compile(r"\s*(?:(?:True|False|None)\s*\Z|[\[{])")
-"""What is read as Python where it is not JSON: some templates print such values, so models write them as well."""
-_SPACE = re.compile(r"\s*")
+"""Values that are read as Python literals if they are not JSON: some templates print them, so models write them."""
+_TEXT = re.compile(r"\S|\Z")
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,12 @@ class Elements:
     """The tags of one format. A newline at a tag's inner edge belongs to the tag, not to the value."""
 
     name: tuple[str, str]
-    """Text before and after a tool's name; the first part is empty where the format's opening marker precedes it."""
+    """Text before and after a tool's name; the first part is empty if the opening marker precedes the name."""
     key: tuple[str, str]
     """Text before and after an argument's name."""
     value_end: str
     call_end: str = ""
-    """Empty where the format's closing marker ends the call."""
+    """Empty if the format's closing marker ends the call."""
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -45,7 +47,7 @@ class Elements:
     # -- writing
 
     def write(self, name: str, arguments: Mapping[str, Any], parameters: Node, data: Callable[[str], str]) -> str:
-        """A call without the markers around it; `data` marks what is not syntax."""
+        """A call without the markers around it; `data` marks names and values."""
         texts = argument_texts(arguments, parameters).items()
         written = (f"{self.key[0]}{data(key)}{self.key[1]}{data(text)}{self.value_end}" for key, text in texts)
         return f"{self.name[0]}{data(name)}{self.name[1]}{''.join(written)}{self.call_end}"
@@ -77,7 +79,7 @@ class Elements:
         """The rule of a text that does not contain the closing tag, one rule for each matched character of the tag."""
         tag = self.value_end.strip()
         first = _class_char(tag[0])
-        rules = [f'text ::= ([^{first}\\x00] text | {literal(tag[0])} text-1)?']
+        rules = [f"text ::= ([^{first}\\x00] text | {literal(tag[0])} text-1)?"]
         for length in range(1, len(tag)):
             onward = f"{literal(tag[length])} text-{length + 1} | " if length + 1 < len(tag) else ""
             other = f"[^{_class_char(tag[length])}{first}\\x00]"
@@ -128,24 +130,25 @@ class Elements:
     def head_pattern(self, opens: str) -> re.Pattern[str]:
         """What begins a call, with the tool's name as its group; `opens` is the format's opening marker."""
         if self.name[0]:
-            before, after = map(re.escape, (self.name[0], self.name[1].strip()))
+            opening, closing = map(re.escape, (self.name[0], self.name[1].strip()))
             follows = "|".join(re.escape(tag.strip()) for tag in (self.key[0], self.call_end))
-            return re.compile(rf"{before}([^<>\"\n]{{1,200}}){after}\s*(?={follows}|\Z)")
+            return re.compile(rf"{opening}([^<>\"\n]{{1,200}}){closing}\s*(?={follows}|\Z)")
         return re.compile(rf"{re.escape(opens)}\s*([^\s<>{{}}\[\]\"]{{1,200}})\s*(?={re.escape(self.key[0])}|</|\Z)")
 
     def called(self, text: str) -> tuple[str, int] | None:
         """The tool that a text after the opening marker calls, and where its arguments begin; None if still unknown."""
-        before, after = self.name[0], self.name[1].strip()
-        pattern = rf"\s*{re.escape(before)}([^<>\"\n]{{1,200}}){re.escape(after)}" if before else r"\s*([^\s<>]+)(?=[\s<])"
-        found = re.match(pattern, text)
-        return found and (found[1], found.end())
+        pattern = r"\s*([^\s<>]+)(?=[\s<])"
+        if self.name[0]:
+            pattern = rf"\s*{re.escape(self.name[0])}([^<>\"\n]{{1,200}}){re.escape(self.name[1].strip())}"
+        match = re.match(pattern, text)
+        return match and (match[1], match.end())
 
     def text_so_far(self, text: str, key: str) -> str:
         """The text of an argument whose element may still be open, without what may turn out to be its closing tag."""
-        found = next((one for one in self._key_pattern.finditer(text) if one[1] == key), None)
-        if found is None:
+        opening = next((match for match in self._key_pattern.finditer(text) if match[1] == key), None)
+        if opening is None:
             return ""
-        value = text[found.end() :]
+        value = text[opening.end() :]
         if self.key[1].endswith("\n"):
             value = value.removeprefix("\n")
         closing = self.value_end.rstrip("\n")
@@ -163,16 +166,16 @@ class Elements:
         return re.compile(rf"\s*({tags})")
 
     def _value(self, text: str, place: int, kinds: Kinds, end: str) -> tuple[Any, int] | None:
-        """The value that begins at a place and where its element ends; None where it does not end."""
+        """The value at a place and the end of its element; None if the element is not closed."""
         tag = self.value_end.strip()
         if kinds != STRING:  # JSON tells where it ends, whatever its strings contain
-            begin = _matched_end(_SPACE, text, place)
+            begin = _after_space(text, place)
             decoded_end = _json_end(text, begin)
             if decoded_end is not None:
-                stop = _matched_end(_SPACE, text, decoded_end)
+                stop = _after_space(text, decoded_end)
                 if text.startswith(tag, stop):
                     return read_value(text[begin:decoded_end], kinds), stop + len(tag)
-        follows = "|".join(re.escape(one.strip()) for one in (self.key[0], self.call_end, end) if one.strip())
+        follows = "|".join(re.escape(part.strip()) for part in (self.key[0], self.call_end, end) if part.strip())
         closing = re.compile(rf"{re.escape(tag)}(?=\s*(?:{follows}))").search(text, place)
         if closing is None:
             return None
@@ -188,7 +191,7 @@ class Elements:
 
 
 def argument_texts(arguments: Mapping[str, Any], parameters: Node) -> dict[str, str]:
-    """Each argument as the text that stands in its element."""
+    """Each argument as the text of its element."""
     kinds = parameter_kinds(parameters)
     return {key: value_text(value, kinds.get(key, ANY)) for key, value in arguments.items()}
 
@@ -201,7 +204,7 @@ def value_text(value: Any, kinds: Kinds) -> str:
 
 
 def read_value(text: str, kinds: Kinds) -> Any:
-    """The value that a text stands for where these types are allowed; the text itself where no other one fits."""
+    """The value of a text under a schema that allows these types; the text itself if it is no value of them."""
     if kinds == STRING:
         return text
     try:
@@ -219,7 +222,7 @@ def parameter_kinds(parameters: Node) -> dict[str, Kinds]:
     return {key: value_kinds(schema, parameters) for key, schema in cast("Node", properties).items()}
 
 
-def value_kinds(schema: Any, root: Node, depth: int = MAX_DEPTH) -> Kinds:
+def value_kinds(schema: Any, root: Node, depth: int = _UNION_DEPTH) -> Kinds:
     """The JSON types that a schema allows, as far as its outermost keywords tell."""
     node = followed(schema, root)
     if depth == 0:
@@ -262,13 +265,26 @@ def _json_end(text: str, place: int) -> int | None:
 
 def _fits(value: Any, kinds: Kinds) -> bool:
     kind = _kind(value)
-    whole = isinstance(value, float) and value.is_integer() and "integer" in kinds
-    return kind in kinds or whole or (kind == "integer" and "number" in kinds)
+    integral = isinstance(value, float) and value.is_integer() and "integer" in kinds
+    return kind in kinds or integral or (kind == "integer" and "number" in kinds)
 
 
 def _kind(value: Any) -> str:
-    names = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array"}
-    return names.get(type(value), "object")
+    match value:
+        case str():
+            return "string"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case None:
+            return "null"
+        case list():
+            return "array"
+        case _:
+            return "object"
 
 
 def _refuse(name: str) -> NoReturn:
@@ -276,10 +292,10 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _class_char(character: str) -> str:
-    """A character as it stands in a character class of GBNF."""
+    """A character as it is written in a character class of GBNF."""
     return f"\\{character}" if character in "]\\^-" else character
 
 
-def _matched_end(pattern: re.Pattern[str], text: str, place: int) -> int:
-    found = pattern.match(text, place)
-    return found.end() if found else place
+def _after_space(text: str, place: int) -> int:
+    match = _TEXT.search(text, place)
+    return match.start() if match else len(text)

@@ -78,7 +78,7 @@ class CallFormat:
     syntax: Syntax = "json"
     notation: Notation = LOOSE
     elements: Elements | None = None
-    """The tags, where the syntax is that of XML elements."""
+    """The tags, if the syntax is XML elements."""
     argument_key: str = "arguments"
     result_role: str = "tool"
     told_in_system: bool = False
@@ -94,22 +94,20 @@ class CallFormat:
 
     # -- writing
 
-    def write(
-        self, name: str, arguments: str, data: Callable[[str], str] = str, parameters: Node | None = None
-    ) -> str:
+    def write(self, name: str, arguments: str, data: Callable[[str], str] = str, parameters: Node | None = None) -> str:
         """A call as a model of the family writes it, its arguments given as JSON; `data` marks what is not syntax.
 
-        `parameters` is the tool's schema, by which values are written as text or as JSON in XML elements.
+        `parameters` is the tool's schema, which decides whether an XML element holds text or JSON.
         """
         if self.elements:
-            return f"{self.opens}{self.start}{self.elements.write(name, json.loads(arguments), parameters or {}, data)}{self.end}"
-        one = ""
+            written = self.elements.write(name, json.loads(arguments), parameters or {}, data)
+            return f"{self.opens}{self.start}{written}{self.end}"
         match self.syntax:
             case "json":
                 one = f'{{"name": "{name}", "{self.argument_key}": {arguments}}}'
             case "named":
                 one = f"{name}[ARGS]{arguments}"
-            case "python" | "braces":
+            case _:
                 values: dict[str, Any] = json.loads(arguments)
                 opening, closing = self.notation.brackets
                 pieces = (self.notation.argument.format(key) + self._value(value) for key, value in values.items())
@@ -170,8 +168,8 @@ class CallFormat:
         """The grammar of what follows the head of a call of this tool that no marker began."""
         if self.elements and not head.json:
             body = self.elements.body_rule(document.parameters)
-            before = literal("\n") if self.elements.name[1].endswith("\n") else '""'
-            return f"root ::= {before} {body}\n{self.elements.text_rules()}{rules(LOOSE)}"
+            newline = literal("\n") if self.elements.name[1].endswith("\n") else '""'
+            return f"root ::= {newline} {body}\n{self.elements.text_rules()}{rules(LOOSE)}"
         if self.syntax == "python" and not head.json:
             arguments = arguments_rule(document.parameters, self.notation)
             arguments = '")"' if arguments == '"()"' else arguments.replace('("("', "(", 1)  # the head has the bracket
@@ -192,9 +190,9 @@ class CallFormat:
         return Head(found.start(), sure=True, end=found.end(), tool=tool, json=found["json"] is not None)
 
     def called(self, text: str) -> Head | None:
-        """What the call is of that a text after the marker begins with, as far as it can be known; its values are JSON.
+        """The tool that a text after the marker calls, and the place where its arguments begin.
 
-        None while that is not known, and where values are written otherwise.
+        None while that is unknown, and in formats whose values are neither JSON nor XML elements.
         """
         if self.syntax == "named":
             named = _NAMED.match(text)
@@ -207,7 +205,7 @@ class CallFormat:
     def read(self, text: str, documents: Sequence[ToolDocument] = ()) -> Found:
         """The calls in a text; what cannot be read is left out, and said to be broken if it was to be a call.
 
-        `documents` are the tools that may be called, whose schemas tell what the text in XML elements stands for.
+        `documents` are the tools that may be called; their schemas give the types of values in XML elements.
         """
         place = text.find(self.opens) if self.opens else -1
         if self.elements:
@@ -227,9 +225,7 @@ class CallFormat:
             attempts, broken = _brace_calls(inside, self.notation.quote)
         return Found(lead.strip(), attempts, broken or (place >= 0 and not attempts))
 
-    def _read_elements(
-        self, elements: Elements, text: str, place: int, documents: Sequence[ToolDocument]
-    ) -> Found:
+    def _read_elements(self, elements: Elements, text: str, place: int, documents: Sequence[ToolDocument]) -> Found:
         head = elements.head_pattern(self.opens).search(text)
         if head is None:
             return _json_calls(text, place, len(self.opens))
@@ -242,7 +238,7 @@ class CallFormat:
 _MARKER = re.compile(r"<[^<>\s]*>|\[[A-Z_]+\]")
 
 GENERIC = CallFormat("generic", signs=("<function=", "]<]minimax[>["), between="\n")
-"""For models whose template knows no tools, or has tags that no format here has (Functionary 3.1, MiniMax-M3)."""
+"""For models whose template knows no tools or uses tags of an unsupported format (Functionary 3.1, MiniMax-M3)."""
 HERMES = CallFormat(
     "hermes",
     signs=("<tool_call>",),
@@ -389,8 +385,8 @@ def spoken(text: str) -> CallFormat:
 
 
 def _speaks(form: CallFormat, text: str) -> bool:
-    if form.elements:  # several of these share their marker
-        return form.elements.head_pattern(form.opens).search(text) is not None
+    if form.elements and form.elements.head_pattern(form.opens).search(text) is None:
+        return False  # the marker alone does not tell, as several formats share it
     return form.opens in text
 
 
@@ -405,7 +401,7 @@ _NO_NAMES = frozenset[str]()
 
 
 def _head_tags(form: CallFormat) -> tuple[str, str] | None:
-    """What stands around the tool's name in a call that no marker begins; None where a marker always does."""
+    """The tags around the tool's name in a call without an opening marker; None if every call needs the marker."""
     if form.syntax == "python":
         return "[", "("
     return (form.elements.name[0], form.elements.name[1].strip()) if form.elements and form.elements.name[0] else None
