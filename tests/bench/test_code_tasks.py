@@ -51,9 +51,9 @@ async def test_reference_solution_passes_and_untouched_workspace_fails(task: Tas
 def test_every_style_has_enough_tasks_in_both_halves() -> None:
     assert Counter(task.id.split("-")[1] for task in TASKS) == STYLES
     assert {task.kind for task in TASKS} == {"code"}
-    for style in STYLES:
+    for style, count in STYLES.items():
         halves = Counter(task.split for task in TASKS if task.id.startswith(f"code-{style}-"))
-        assert min(halves[split] for split in SPLITS) >= 0.3 * STYLES[style], style
+        assert min(halves[split] for split in SPLITS) >= 0.3 * count, style
     assert {task.id for task in TASKS} == {file.stem for file in SOLUTIONS.iterdir() if file.is_file()}
 
 

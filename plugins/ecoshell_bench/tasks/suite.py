@@ -166,7 +166,8 @@ def _read_folder(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if hidden:
             runner = (files("ecoshell_bench.tasks") / _TEST_RUNNER).read_text(encoding="utf-8")
             added = {f"{_CHECK_FOLDER}/{name}": text for name, text in {**hidden, _TEST_RUNNER: runner}.items()}
-            record["check"] = {"command": _RUN_HIDDEN_TESTS, "files": added, **record.get("check", {})}
+            check = cast("Mapping[str, Any]", record.get("check", {}))
+            record["check"] = {"command": _RUN_HIDDEN_TESTS, "files": added, **check}
         yield str(place), record
 
 
