@@ -540,7 +540,7 @@ def test_plain_loop_sends_calls_back_in_one_message_under_the_ids_of_the_provide
         settings = user_paths().settings_file
         settings.parent.mkdir(parents=True)
         price = "price = { input = 2.0, output = 8.0, cached_input = 0.5 }\n"
-        settings.write_text(f'[models."openai/m"]\nbase_url = "{server.url}"\n{price}')
+        settings.write_text(f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\n{price}')
         found = play.run((LIST, TALK), "--model", "openai/m", "--baseline-only")["baseline"]
     first, second, third = server.requests
     system, user, assistant, *results = second["messages"]
@@ -564,7 +564,9 @@ def test_both_sides_ask_for_the_same_output_tokens(play: Bench, monkeypatch: pyt
     with closing(ChatServer({"content": "Good morning."}, {"content": "Good morning."})) as server:
         settings = user_paths().settings_file
         settings.parent.mkdir(parents=True)
-        settings.write_text(f'[models."openai/m"]\nbase_url = "{server.url}"\nprice = {{ input = 2.0, output = 8.0 }}\n')
+        settings.write_text(
+            f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\nprice = {{ input = 2.0, output = 8.0 }}\n'
+        )
         found = play.run((TALK,), "--model", "openai/m", "--baseline")
     limits = [request.get("max_completion_tokens", request.get("max_tokens")) for request in server.requests]
     assert len(limits) == 2
