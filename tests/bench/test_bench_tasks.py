@@ -564,9 +564,8 @@ def test_both_sides_ask_for_the_same_output_tokens(play: Bench, monkeypatch: pyt
     with closing(ChatServer({"content": "Good morning."}, {"content": "Good morning."})) as server:
         settings = user_paths().settings_file
         settings.parent.mkdir(parents=True)
-        settings.write_text(
-            f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\nprice = {{ input = 2.0, output = 8.0 }}\n'
-        )
+        price = "price = { input = 2.0, output = 8.0 }\n"
+        settings.write_text(f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\n{price}')
         found = play.run((TALK,), "--model", "openai/m", "--baseline")
     limits = [request.get("max_completion_tokens", request.get("max_tokens")) for request in server.requests]
     assert len(limits) == 2

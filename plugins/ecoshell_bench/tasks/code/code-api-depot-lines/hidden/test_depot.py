@@ -149,4 +149,4 @@ class Hidden(unittest.TestCase):
 
         ended = subprocess.run([sys.executable, "-m", "unittest", "discover", "-s", "tests", "-t", "."], capture_output=True, text=True)
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        self.assertRegex(ended.stderr, r"Ran [4-9]")
+        self.assertRegex(ended.stderr, r"Ran ([4-9]|\d\d)")

@@ -144,4 +144,4 @@ class Hidden(unittest.TestCase):
     def test_the_visible_tests_still_run(self):
         ended = subprocess.run([sys.executable, "-m", "unittest", "discover", "-s", "tests", "-t", "."], capture_output=True, text=True)
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        self.assertRegex(ended.stderr, r"Ran [3-9]")
+        self.assertRegex(ended.stderr, r"Ran ([3-9]|\d\d)")
