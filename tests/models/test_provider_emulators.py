@@ -18,6 +18,7 @@ from providers import (
     Reply,
     Text,
     ToolCall,
+    ToolSearch,
     Unknown,
 )
 from providers.litellm_client import LitellmClient
@@ -42,7 +43,7 @@ class Conversation:
 
     def __init__(self, litellm, emulator, provider, **arguments):
         self.litellm, self.emulator = litellm, emulator
-        self.arguments = {"api_base": emulator.base_url, "tools": TOOLS, "max_tokens": 16_000, **arguments}
+        self.arguments = {"api_base": emulator.base_url, "tools": TOOLS, "max_tokens": 16_000} | arguments
         self.provider = provider
         self.messages = [{"role": "system", "content": LONG}]
 
@@ -61,6 +62,8 @@ class Conversation:
             message.pop("reasoning_content", None)
         self.messages.append(message)
         for call in message.get("tool_calls", ()):
+            if call["id"].startswith("srvtoolu_"):  # a search, which Anthropic runs itself
+                continue
             path = json.loads(call["function"]["arguments"])["path"]
             self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": f"text of {path}"})
         return answer
@@ -95,8 +98,8 @@ class MarkedConversation(Conversation):
 
 def steps(prompt):
     """Parallel calls with reasoning in each step, then an answer made of the results."""
-    step = sum(bool(said.calls) for said in prompt.messages) % STEPS if prompt.results else 0
-    if prompt.results and sum(len(said.results) for said in prompt.messages) % (2 * STEPS) == 0:
+    step = sum(bool(message.calls) for message in prompt.messages) % STEPS if prompt.results else 0
+    if prompt.results and sum(len(message.results) for message in prompt.messages) % (2 * STEPS) == 0:
         return Reply((Reasoning("They are all here."), Text(" and ".join(text for _, text in prompt.results))))
     calls = (ToolCall("read_file", {"path": f"a{step}.txt"}), ToolCall("read_file", {"path": f"b{step}.txt"}))
     return Reply((Reasoning(f"Step {step} needs two files, and this is why." * 3), Text("Reading."), *calls))
@@ -140,13 +143,35 @@ def test_a_correct_conversation_passes_and_is_cached(litellm, provider):
         assert emulator.rejections == []
         assert [len(first), len(second)] == [STEPS + 1, STEPS + 1]
         assert first[-1]["message"]["content"] == f"text of a{STEPS - 1}.txt and text of b{STEPS - 1}.txt"
-        assert [one["finish"] for one in first] == ["tool_calls"] * STEPS + ["stop"]
-        usages = [one["usage"] for one in [*first, *second]]
+        assert [answer["finish"] for answer in first] == ["tool_calls"] * STEPS + ["stop"]
+        usages = [answer["usage"] for answer in [*first, *second]]
         cached = [usage["prompt_tokens_details"]["cached_tokens"] or 0 for usage in usages]
         assert not cached[0]
         assert all(count > 4000 for count in cached[1:])
         assert all(count <= usage["prompt_tokens"] for count, usage in zip(cached, usages, strict=True))
         assert all(usage["completion_tokens_details"]["reasoning_tokens"] > 0 for usage in usages)
+
+
+DEFERRED = {"type": "function", "function": {"name": "web_fetch", "parameters": SCHEMA}, "defer_loading": True}
+SEARCHES = {
+    "anthropic": {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
+    "responses": {"type": "tool_search"},
+}
+
+
+@pytest.mark.parametrize("provider", SEARCHES)
+def test_deferred_tools_are_found_by_the_providers_search(litellm, provider):
+    emulate, converse, arguments = PROVIDERS[provider]
+    with emulate() as emulator:
+        search = Reply(
+            (Reasoning("I need the web."), ToolSearch("web", ("web_fetch",)), ToolCall("web_fetch", {"path": "x"}))
+        )
+        emulator.script([search, Reply((Text("Fetched."),)), Reply((Text("Bye."),))])
+        conversation = converse(litellm, emulator, provider, **arguments, tools=[SEARCHES[provider], *TOOLS, DEFERRED])
+        assert conversation.work("Fetch x.")[-1]["message"]["content"] == "Fetched."
+        assert conversation.work("Bye.")[-1]["message"]["content"] == "Bye."
+        assert emulator.rejections == []
+        assert "tool_search" in json.dumps(emulator.requests[1].get("input") or emulator.requests[1]["messages"])
 
 
 def test_reasoning_that_a_server_shows_must_come_back(litellm):
@@ -174,12 +199,12 @@ def post(emulator, path, body):
             return error.code, json.load(error)
 
 
-def stream(emulator, path, body, most=None):
+def stream(emulator, path, body, limit=None):
     """The text of a stream, or its beginning."""
     headers = {"Content-Type": "application/json", emulator.key_header: "key"}
     request = urllib.request.Request(emulator.address + path, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=60) as response:
-        return response.read(most).decode()
+        return response.read(limit).decode()
 
 
 TWO_CALLS = Reply(
@@ -245,7 +270,7 @@ def gemini_history(emulator):
     reply = answer["candidates"][0]["content"]
     calls = [part["functionCall"] for part in reply["parts"] if "functionCall" in part]
     response = {"content": "text"}
-    results = [{"functionResponse": {"name": one["name"], "id": one["id"], "response": response}} for one in calls]
+    results = [{"functionResponse": {"name": call["name"], "id": call["id"], "response": response}} for call in calls]
     return path, {**body, "contents": [question, reply, {"role": "user", "parts": results}]}
 
 
@@ -529,6 +554,7 @@ VIOLATIONS = [
         "exceed context limit",
     ),
     (AnthropicMessages, "model", put("model", "claude-0"), "model: claude-0"),
+    (AnthropicMessages, "all deferred", put("tools", 0, "defer_loading", True), "All tools cannot be deferred"),
     # Gemini
     (GeminiContent, "no signature", drop(*REPLY, 1, "thoughtSignature"), "missing a thought_signature"),
     (
@@ -609,10 +635,10 @@ NAMES = ("openai", "responses", "anthropic", "gemini")
 
 def ask(litellm, provider, answers, **arguments):
     """The answer to one question, and the emulator that gave it."""
-    emulate, converse, given = PROVIDERS[provider]
+    emulate, converse, defaults = PROVIDERS[provider]
     with emulate({"small": SMALL}) as emulator:
         emulator.script(answers)
-        conversation = converse(litellm, emulator, provider, **{**given, **arguments})
+        conversation = converse(litellm, emulator, provider, **{**defaults, **arguments})
         conversation.messages.append({"role": "user", "content": "Go."})
         return litellm.ask(messages=conversation.messages, **conversation.arguments), emulator
 
@@ -699,7 +725,7 @@ def test_thinking_can_go_on_without_end(emulate, path, body):
     with emulator:
         emulator.script([Reply((Reasoning("Hmm."), Text("Done.")), endless=True)])
         streaming = {} if emulate is GeminiContent else {"stream": True}
-        assert stream(emulator, path, {**body, **streaming}, most=100_000).count("Hmm.") > 200
+        assert stream(emulator, path, {**body, **streaming}, limit=100_000).count("Hmm.") > 200
 
 
 TOO_LONG = {"openai": 1_200_000, "responses": 4_000_000, "anthropic": 900_000, "gemini": 4_400_000}
@@ -742,8 +768,8 @@ def test_anthropic_caches_only_up_to_marks():
             messages = [{"role": "user", "content": f"{emulator.next_number}"}]
             body = {"model": model, "max_tokens": 100, "system": system, "messages": messages}
             post(emulator, "/v1/messages", body)
-            told = emulator.usages[-1]
-            return told["cache_read_input_tokens"], *told["cache_creation"].values()
+            reported = emulator.usages[-1]
+            return reported["cache_read_input_tokens"], *reported["cache_creation"].values()
 
         assert usage("x" * 8000, ttl=None) == (0, 0, 0)
         assert usage("x" * 4000) == (0, 0, 0)

@@ -4,7 +4,18 @@ from providers.anthropic_messages import AnthropicMessages
 from providers.gemini_content import GeminiContent
 from providers.openai_chat import OpenAIChat
 from providers.openai_responses import OpenAIResponses
-from providers.script import Answer, Failure, Prompt, Reasoning, Reply, Said, Text, ToolCall, Unknown
+from providers.script import (
+    Answer,
+    Failure,
+    Prompt,
+    PromptMessage,
+    Reasoning,
+    Reply,
+    Text,
+    ToolCall,
+    ToolSearch,
+    Unknown,
+)
 from providers.server import Emulator, Model
 
 __all__ = [
@@ -17,10 +28,11 @@ __all__ = [
     "OpenAIChat",
     "OpenAIResponses",
     "Prompt",
+    "PromptMessage",
     "Reasoning",
     "Reply",
-    "Said",
     "Text",
     "ToolCall",
+    "ToolSearch",
     "Unknown",
 ]

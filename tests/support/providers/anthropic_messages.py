@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from providers.media import IMAGE_TOKENS, IMAGE_TYPES, decoded, sniffed_type
-from providers.script import Prompt, Reasoning, Reply, Said, Text, ToolCall, merged, output_tokens, token_count
+from providers.script import (
+    Prompt,
+    PromptMessage,
+    Reasoning,
+    Reply,
+    Text,
+    ToolCall,
+    ToolSearch,
+    merged,
+    output_tokens,
+    token_count,
+)
 from providers.server import (
     Body,
     Emulator,
@@ -33,18 +44,24 @@ _BLOCK_FIELDS = {
     "thinking": frozenset({"thinking", "signature"}),
     "redacted_thinking": frozenset({"data"}),
     "tool_use": frozenset({"id", "name", "input", "cache_control", "caller"}),
+    "server_tool_use": frozenset({"id", "name", "input"}),
+    "tool_search_tool_result": frozenset({"tool_use_id", "content"}),
     "tool_result": frozenset({"tool_use_id", "content", "is_error", "cache_control"}),
 }
 _ROLE_BLOCKS = {
     "user": ("text", "image", "tool_result"),
-    "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
+    "assistant": (
+        *("text", "thinking", "redacted_thinking", "tool_use"),
+        *("server_tool_use", "tool_search_tool_result"),
+    ),
 }
 _THINKING = ("thinking", "redacted_thinking")
+_TOOL_SEARCH = "tool_search_tool_"
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _TOOL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _MARKS = 4
 _LOOKBACK = 20
-"""Blocks before a cache mark at which an earlier cache entry is looked for."""
+"""Blocks before a cache mark that are searched for an earlier cache entry."""
 _LARGEST_IMAGE = 5 << 20
 _DOCUMENTATION = (
     "Please consult our documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
@@ -147,6 +164,7 @@ class AnthropicMessages(Emulator):
             for place, block in enumerate(_blocks_of(message)):
                 self._check_block(f"messages.{index}.content.{place}", message["role"], block)
         self._check_calls(messages, bool(tools))
+        self._check_searches(messages, tools)
         self._check_thoughts(messages, thinks=thinks)
         blocks = _cache_blocks(body)
         self._check_marks(blocks)
@@ -165,7 +183,7 @@ class AnthropicMessages(Emulator):
             body=body,
             model=body["model"],
             tools=tools,
-            messages=merged(_said(body)),
+            messages=merged(_prompt_messages(body)),
             max_output_tokens=max(1, min(limit, model.context - total)),
             is_reasoning=thinks,
         )
@@ -216,7 +234,16 @@ class AnthropicMessages(Emulator):
     def _check_tools(self, body: Body, *, thinks: bool) -> tuple[str, ...]:
         tools = entries(body, "tools")
         names = [tool["name"] for tool in tools]
+        if tools and all(tool.get("defer_loading") for tool in tools):
+            raise Rejected("At least one tool must have defer_loading=false. All tools cannot be deferred.")
         for index, tool in enumerate(tools):
+            if tool.get("type", "").startswith(_TOOL_SEARCH):
+                continue
+            if tool.get("defer_loading") and tool.get("cache_control"):
+                raise Rejected(
+                    f"Tool '{tool['name']}' cannot have both defer_loading=true and cache_control set. Tools with "
+                    "defer_loading cannot use prompt caching."
+                )
             if not _TOOL_NAME.fullmatch(tool["name"]):
                 raise Rejected(f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
             schema = tool.get("input_schema")
@@ -313,8 +340,8 @@ class AnthropicMessages(Emulator):
                     raise Rejected(f"messages.{index}.content.{place}: `tool_use` ids must be unique")
                 if block["type"] == "tool_use":
                     used.add(block["id"])
-            before = _blocks_of(messages[index - 1]) if index else []
-            expected = [block["id"] for block in before if block["type"] == "tool_use"]
+            previous = _blocks_of(messages[index - 1]) if index else []
+            expected = [block["id"] for block in previous if block["type"] == "tool_use"]
             results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
             for place, block in enumerate(blocks):
                 if block["type"] != "tool_result":
@@ -331,12 +358,32 @@ class AnthropicMessages(Emulator):
                         f"`tool_result` blocks with id: {block['tool_use_id']}"
                     )
             first = [block["type"] for block in blocks[: len(expected)]]
-            missing = [one for one in expected if one not in results]
+            missing = [identifier for identifier in expected if identifier not in results]
             if missing or (expected and first != ["tool_result"] * len(expected)):
                 _raise_unanswered(index - 1, missing or expected)
         last = [block["id"] for block in _blocks_of(messages[-1]) if block["type"] == "tool_use"]
         if last:
             _raise_unanswered(len(messages) - 1, last)
+
+    def _check_searches(self, messages: list[Body], tools: tuple[str, ...]) -> None:
+        """Each search's result follows it, and names only tools of this request."""
+        for index, message in enumerate(messages):
+            blocks = _blocks_of(message)
+            for place, block in enumerate(blocks):
+                previous = blocks[place - 1] if place else {}
+                if block["type"] == "tool_search_tool_result":
+                    if previous.get("id") != block["tool_use_id"]:
+                        raise Rejected(
+                            f"messages.{index}.content.{place}: unexpected `tool_use_id` found in "
+                            f"`tool_search_tool_result` blocks: {block['tool_use_id']}."
+                        )
+                    for reference in entries(block["content"], "tool_references"):
+                        if reference["tool_name"] not in tools:
+                            raise Rejected(f"Tool reference '{reference['tool_name']}' not found in available tools")
+                elif previous.get("type") == "server_tool_use":
+                    raise Rejected(
+                        f"messages.{index}: `server_tool_use` ids were found without a result block: {previous['id']}."
+                    )
 
     def _check_thoughts(self, messages: list[Body], *, thinks: bool) -> None:
         """In the current turn, the thinking blocks of each reply stand where they stood, and the first one begins."""
@@ -344,11 +391,11 @@ class AnthropicMessages(Emulator):
             (
                 index
                 for index, message in enumerate(messages)
-                if message["role"] == "user" and all(one["type"] != "tool_result" for one in _blocks_of(message))
+                if message["role"] == "user" and all(item["type"] != "tool_result" for item in _blocks_of(message))
             ),
             default=0,
         )
-        turn = [(index, one) for index, one in enumerate(messages) if index > start and one["role"] == "assistant"]
+        turn = [(index, item) for index, item in enumerate(messages) if index > start and item["role"] == "assistant"]
         if not thinks:
             if turn and turn[-1][0] == len(messages) - 1:
                 for place, block in enumerate(_blocks_of(turn[-1][1])):
@@ -362,10 +409,10 @@ class AnthropicMessages(Emulator):
         for position, (index, message) in enumerate(turn):
             blocks = _blocks_of(message)
             if position == 0 and blocks[0]["type"] not in _THINKING:
-                adaptive_without = any(self._thoughts.get(one.get("id", "")) == [] for one in blocks)
+                adaptive_without = any(self._thoughts.get(item.get("id", "")) == [] for item in blocks)
                 if not adaptive_without:
-                    found = _STARTS_WITHOUT_THINKING.format(found=blocks[0]["type"])
-                    raise Rejected(f"messages.{index}.content.0.type: {found}")
+                    text = _STARTS_WITHOUT_THINKING.format(found=blocks[0]["type"])
+                    raise Rejected(f"messages.{index}.content.0.type: {text}")
             thoughts = [_plain(block) for block in blocks if block["type"] in _THINKING]
             for block in blocks:
                 issued = self._thoughts.get(block.get("id", ""))
@@ -414,6 +461,19 @@ class AnthropicMessages(Emulator):
                 case ToolCall(name, arguments, id=given):
                     identifier = given or self.identifier("toolu_", prompt.number, index)
                     content.append({"type": "tool_use", "id": identifier, "name": name, "input": dict(arguments)})
+                case ToolSearch(query, names):
+                    search = self.identifier("srvtoolu_", prompt.number, index)
+                    kind = next(
+                        tool["name"]
+                        for tool in entries(prompt.body, "tools")
+                        if tool.get("type", "").startswith(_TOOL_SEARCH)
+                    )
+                    references = [{"type": "tool_reference", "tool_name": name} for name in names]
+                    result = {"type": "tool_search_tool_search_result", "tool_references": references}
+                    content += [
+                        {"type": "server_tool_use", "id": search, "name": kind, "input": {"query": query}},
+                        {"type": "tool_search_tool_result", "tool_use_id": search, "content": result},
+                    ]
                 case other:
                     content.append(dict(other.fields))
         thoughts = [_plain(block) for block in content if block["type"] in _THINKING]
@@ -472,7 +532,7 @@ def _streamed(block: Body) -> tuple[Body, list[Body]]:
             deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
             return {"type": "thinking", "thinking": "", "signature": ""}, deltas
-        case "tool_use":
+        case "tool_use" | "server_tool_use":
             arguments = json.dumps(block["input"]) if block["input"] else ""
             deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces(arguments))]
             return {**block, "input": {}}, deltas
@@ -482,7 +542,9 @@ def _streamed(block: Body) -> tuple[Body, list[Body]]:
 
 def _blocks_of(message: Body, name: str = "content") -> list[Body]:
     content: Any = message.get(name) or []
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if is_entries(content) else []
 
 
 def _plain(block: Body) -> Body:
@@ -506,13 +568,13 @@ def _check_image(place: str, source: Body) -> None:
             f"{place}.source.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
         )
     data = decoded(source["data"])
-    found = sniffed_type(data) if data else None
-    if data is None or found is None:
+    actual = sniffed_type(data) if data else None
+    if actual is None:
         raise Rejected(f"{place}.source.base64.data: Could not process image")
-    if found != kind:
+    if actual != kind:
         raise Rejected(
             f"{place}.source.base64: The image was specified using the {kind} media type, but the image appears to "
-            f"be a {found} image"
+            f"be a {actual} image"
         )
     if len(source["data"]) > _LARGEST_IMAGE:
         raise Rejected(
@@ -522,7 +584,7 @@ def _check_image(place: str, source: Body) -> None:
 
 def _cache_blocks(body: Body) -> list[_Block]:
     """Everything that is read, in the order of the cache."""
-    blocks = [_block(tool) for tool in body.get("tools") or ()]
+    blocks = [_block(tool) for tool in entries(body, "tools") if not tool.get("defer_loading")]
     blocks += [_block(block) for block in _blocks_of(body, "system")]
     blocks.append(_Block(canonical([body.get("thinking"), body.get("tool_choice")])))  # which void the messages' cache
     for message in body["messages"]:
@@ -533,35 +595,35 @@ def _cache_blocks(body: Body) -> list[_Block]:
 
 
 def _block(block: Body, role: str = "") -> _Block:
-    marks = [one["cache_control"] for one in (block, *_blocks_of(block)) if one.get("cache_control")]
+    marks = [item["cache_control"] for item in (block, *_blocks_of(block)) if item.get("cache_control")]
     return _Block(role + canonical(_without_images(block)), marks[0].get("ttl", "5m") if marks else "")
 
 
 def _without_images(value: Any) -> Any:
     """A block without cache marks, with images as texts of their size in tokens."""
     if is_entries(value):
-        return [_without_images(one) for one in value]
+        return [_without_images(item) for item in value]
     if not is_body(value):
         return value
     if value.get("type") == "image":
         return padded(IMAGE_TOKENS, value["source"]["data"])
-    return {name: _without_images(one) for name, one in value.items() if name != "cache_control"}
+    return {name: _without_images(item) for name, item in value.items() if name != "cache_control"}
 
 
-def _said(body: Body) -> Iterator[Said]:
+def _prompt_messages(body: Body) -> Iterator[PromptMessage]:
     system = "".join(block["text"] for block in _blocks_of(body, "system"))
     if system:
-        yield Said("system", system)
+        yield PromptMessage("system", system)
     for message in body["messages"]:
         blocks = _blocks_of(message)
-        results = tuple((one["tool_use_id"], _text(one)) for one in blocks if one["type"] == "tool_result")
+        results = tuple((item["tool_use_id"], _text(item)) for item in blocks if item["type"] == "tool_result")
         if results:
-            images = sum(len(_images(one)) for one in blocks if one["type"] == "tool_result")
-            yield Said("tool", results=results, images=images)
-        text = "".join(one["text"] for one in blocks if one["type"] == "text")
-        calls = tuple((one["id"], one["name"], one["input"]) for one in blocks if one["type"] == "tool_use")
+            images = sum(len(_images(item)) for item in blocks if item["type"] == "tool_result")
+            yield PromptMessage("tool", results=results, images=images)
+        text = "".join(item["text"] for item in blocks if item["type"] == "text")
+        calls = tuple((item["id"], item["name"], item["input"]) for item in blocks if item["type"] == "tool_use")
         if text or calls or not results:
-            yield Said(message["role"], text, sum(one["type"] == "image" for one in blocks), calls)
+            yield PromptMessage(message["role"], text, sum(item["type"] == "image" for item in blocks), calls)
 
 
 def _text(block: Body) -> str:

@@ -5,7 +5,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from providers.media import IMAGE_TOKENS, IMAGE_TYPES, decoded, sniffed_type
-from providers.script import Prompt, Reasoning, Reply, Said, Text, ToolCall, merged, output_tokens, token_count
+from providers.script import (
+    Prompt,
+    PromptMessage,
+    Reasoning,
+    Reply,
+    Text,
+    ToolCall,
+    ToolSearch,
+    merged,
+    output_tokens,
+    token_count,
+)
 from providers.server import (
     Body,
     Emulator,
@@ -85,7 +96,7 @@ class GeminiContent(Emulator):
             body={**body, "contents": contents, "generationConfig": config},
             model=name,
             tools=tools,
-            messages=merged(_said(body, contents)),
+            messages=merged(_prompt_messages(body, contents)),
             max_output_tokens=limit,
             is_reasoning=thinking.get("thinkingBudget") != 0,
         )
@@ -151,8 +162,10 @@ class GeminiContent(Emulator):
         data = set(part) & {"text", "inlineData", "functionCall", "functionResponse"}
         if len(data) != 1:
             raise Rejected(f"* GenerateContentRequest.{place}.data: required oneof field 'data' must have one field")
-        wanted = {"functionCall": "model", "functionResponse": "user", "inlineData": "user"}.get(next(iter(data)))
-        if wanted not in (None, role):
+        required_role = {"functionCall": "model", "functionResponse": "user", "inlineData": "user"}.get(
+            next(iter(data))
+        )
+        if required_role not in (None, role):
             raise Rejected(f"* GenerateContentRequest.{place}: {next(iter(data))} is not allowed with role {role}")
         if "inlineData" in part:
             _check_image(part["inlineData"])
@@ -167,8 +180,8 @@ class GeminiContent(Emulator):
         for index, content in enumerate(contents):
             calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
             results = [part["functionResponse"] for part in content["parts"] if "functionResponse" in part]
-            before = entries(contents[index - 1], "parts") if index else []
-            expected = [part["functionCall"] for part in before if "functionCall" in part]
+            previous = entries(contents[index - 1], "parts") if index else []
+            expected = [part["functionCall"] for part in previous if "functionCall" in part]
             if calls and (index == 0 or contents[index - 1]["role"] != "user"):
                 raise Rejected(
                     "Please ensure that function call turn comes immediately after a user turn or after a function "
@@ -200,8 +213,8 @@ class GeminiContent(Emulator):
         start = max(
             (
                 index
-                for index, one in enumerate(contents)
-                if one["role"] == "user" and all("functionResponse" not in part for part in one["parts"])
+                for index, item in enumerate(contents)
+                if item["role"] == "user" and all("functionResponse" not in part for part in item["parts"])
             ),
             default=0,
         )
@@ -239,7 +252,7 @@ class GeminiContent(Emulator):
         shared = self._cache.shared_tokens(prompt.model, text)
         total, reasoning = output_tokens(reply)
         tokens = token_count(text)
-        images = sum(said.images for said in prompt.messages) * IMAGE_TOKENS
+        images = sum(message.images for message in prompt.messages) * IMAGE_TOKENS
         details = [{"modality": "TEXT", "tokenCount": tokens - images}]
         usage: Body = {
             "promptTokenCount": tokens,
@@ -276,6 +289,8 @@ class GeminiContent(Emulator):
                         is_signed = True
                         parts[-1]["thoughtSignature"] = self.sign(_signed_call(call))
                         self._signed[call.get("id", "")] = parts[-1]["thoughtSignature"]
+                case ToolSearch():
+                    raise AssertionError("Gemini has no tool search")
                 case other:
                     parts.append(dict(other.fields))
         if not reply.calls and thought and parts and "text" in parts[-1] and "thought" not in parts[-1]:
@@ -354,14 +369,14 @@ _FREE = frozenset({"args", "response", "parameters", "parametersJsonSchema"})
 def _camel(value: Any) -> Any:
     """A body with its field names in the form of the documentation: the service accepts both."""
     if is_entries(value):
-        return [_camel(one) for one in value]
+        return [_camel(item) for item in value]
     if not is_body(value):
         return value
-    named: Body = {}
-    for name, one in value.items():
-        camel = _CAMEL.sub(lambda found: found[1].upper(), name)
-        named[camel] = one if camel in _FREE else _camel(one)
-    return named
+    renamed: Body = {}
+    for name, item in value.items():
+        camel = _CAMEL.sub(lambda match: match[1].upper(), name)
+        renamed[camel] = item if camel in _FREE else _camel(item)
+    return renamed
 
 
 def _prompt_text(body: Mapping[str, Any]) -> str:
@@ -374,24 +389,24 @@ def _prompt_text(body: Mapping[str, Any]) -> str:
 
 def _without_images(value: Any) -> Any:
     if is_entries(value):
-        return [_without_images(one) for one in value]
+        return [_without_images(item) for item in value]
     if not is_body(value):
         return value
     if "inlineData" in value:
         return padded(IMAGE_TOKENS, value["inlineData"]["data"])
-    return {name: _without_images(one) for name, one in value.items() if name != "thoughtSignature"}
+    return {name: _without_images(item) for name, item in value.items() if name != "thoughtSignature"}
 
 
-def _said(body: Body, contents: list[Body]) -> Iterator[Said]:
+def _prompt_messages(body: Body, contents: list[Body]) -> Iterator[PromptMessage]:
     instruction: Body = _camel(section(body, "system_instruction") or section(body, "systemInstruction"))
     if instruction:
-        yield Said("system", "".join(part.get("text", "") for part in instruction["parts"]))
+        yield PromptMessage("system", "".join(part.get("text", "") for part in instruction["parts"]))
     for content in contents:
         parts: list[Body] = content["parts"]
         responses = [part["functionResponse"] for part in parts if "functionResponse" in part]
         if responses:
-            results = tuple((one.get("id") or one["name"], _text(one["response"])) for one in responses)
-            yield Said("tool", images=sum(len(one.get("parts") or ()) for one in responses), results=results)
+            results = tuple((item.get("id") or item["name"], _text(item["response"])) for item in responses)
+            yield PromptMessage("tool", images=sum(len(item.get("parts") or ()) for item in responses), results=results)
         text = "".join(part.get("text", "") for part in parts if not part.get("thought"))
         calls = tuple(
             (call.get("id") or call["name"], call["name"], section(call, "args"))
@@ -400,7 +415,7 @@ def _said(body: Body, contents: list[Body]) -> Iterator[Said]:
         )
         if text or calls or not responses:
             images = sum("inlineData" in part for part in parts)
-            yield Said("assistant" if content["role"] == "model" else "user", text, images, calls)
+            yield PromptMessage("assistant" if content["role"] == "model" else "user", text, images, calls)
 
 
 def _text(response: Body) -> str:

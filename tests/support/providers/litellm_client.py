@@ -103,8 +103,8 @@ def _add(message: dict[str, Any], delta: Any) -> None:
     if items := getattr(delta, "reasoning_items", None):
         message["reasoning_items"] = items
     if fields := getattr(delta, "provider_specific_fields", None):
-        kept = {name: value for name, value in fields.items() if name != "thinking_blocks"}
-        message.setdefault("provider_specific_fields", {}).update(kept)
+        opaque = {name: value for name, value in fields.items() if name != "thinking_blocks"}
+        message.setdefault("provider_specific_fields", {}).update(opaque)
     for part in delta.tool_calls or ():
         calls: list[dict[str, Any]] = message.setdefault("tool_calls", [])
         if part.id:

@@ -16,7 +16,18 @@ from providers.openai_errors import (
     check_temperature,
     error_body,
 )
-from providers.script import Prompt, Reasoning, Reply, Said, Text, ToolCall, Unknown, merged, output_tokens, token_count
+from providers.script import (
+    Prompt,
+    PromptMessage,
+    Reasoning,
+    Reply,
+    Text,
+    ToolCall,
+    Unknown,
+    merged,
+    output_tokens,
+    token_count,
+)
 from providers.server import (
     Body,
     Emulator,
@@ -104,7 +115,7 @@ class OpenAIChat(Emulator):
             body=body,
             model=body["model"],
             tools=tools,
-            messages=merged(_said(messages)),
+            messages=merged(_prompt_messages(messages)),
             max_output_tokens=limit,
             is_reasoning=model.reasoning != "none" and effort != "none",
         )
@@ -157,9 +168,9 @@ class OpenAIChat(Emulator):
         names = tuple(tool["function"]["name"] for tool in tools)
         choice = body.get("tool_choice")
         if is_body(choice):
-            wanted = choice["function"]["name"]
-            if wanted not in names:
-                raise Rejected(f"Tool choice '{wanted}' not found in 'tools' parameter.", param="tool_choice")
+            tool_name = choice["function"]["name"]
+            if tool_name not in names:
+                raise Rejected(f"Tool choice '{tool_name}' not found in 'tools' parameter.", param="tool_choice")
         return names
 
     def _check_message(self, index: int, message: Body) -> None:
@@ -232,9 +243,9 @@ class OpenAIChat(Emulator):
                         param=f"messages.[{index}].role",
                     )
                 if identifier not in waiting:
-                    what = "Duplicate value for" if identifier in answered else "Unknown"
+                    problem = "Duplicate value for" if identifier in answered else "Unknown"
                     raise Rejected(
-                        f"{what} 'tool_call_id' of '{identifier}' in messages[{index}].",
+                        f"{problem} 'tool_call_id' of '{identifier}' in messages[{index}].",
                         param=f"messages.[{index}].tool_call_id",
                         code="invalid_value",
                     )
@@ -259,7 +270,7 @@ class OpenAIChat(Emulator):
     def _check_reasoning(self, messages: list[Body]) -> None:
         if self._reasoning_field is None:
             return
-        start = max((index for index, one in enumerate(messages) if one["role"] == "user"), default=0)
+        start = max((index for index, item in enumerate(messages) if item["role"] == "user"), default=0)
         for message in messages[start:]:
             for call in message.get("tool_calls") or ():
                 issued = self._reasoning.get(call["id"])
@@ -322,29 +333,29 @@ class OpenAIChat(Emulator):
 
     def events(self, prompt: Prompt, reply: Reply, message: Body) -> Iterator[Body]:
         choice = message["choices"][0]
-        said: Body = choice["message"]
+        assistant: Body = choice["message"]
 
         def chunk(delta: Body, finish: str | None = None) -> Body:
             head = {name: message[name] for name in ("id", "created", "model")}
             choices = [{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}]
             return {**head, "object": "chat.completion.chunk", "choices": choices}
 
-        yield chunk({"role": "assistant", "content": "" if said["content"] else None})
-        if self._reasoning_field in said:
-            for piece in pieces(said[self._reasoning_field]):
+        yield chunk({"role": "assistant", "content": "" if assistant["content"] else None})
+        if self._reasoning_field in assistant:
+            for piece in pieces(assistant[self._reasoning_field]):
                 yield chunk({self._reasoning_field: piece})
-        if isinstance(said["content"], list):
-            yield chunk({"content": said["content"]})
-        elif said["content"]:
-            for piece in pieces(said["content"]):
+        if isinstance(assistant["content"], list):
+            yield chunk({"content": assistant["content"]})
+        elif assistant["content"]:
+            for piece in pieces(assistant["content"]):
                 yield chunk({"content": piece})
-        for index, call in enumerate(said.get("tool_calls", ())):
+        for index, call in enumerate(assistant.get("tool_calls", ())):
             function = {"name": call["function"]["name"], "arguments": ""}
             yield chunk({"tool_calls": [{"index": index, **call, "function": function}]})
             for piece in pieces(call["function"]["arguments"]):
                 yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-        known = {"role", "content", "refusal", "tool_calls", self._reasoning_field}
-        if unknown := {name: value for name, value in said.items() if name not in known}:
+        standard = {"role", "content", "refusal", "tool_calls", self._reasoning_field}
+        if unknown := {name: value for name, value in assistant.items() if name not in standard}:
             yield chunk(unknown)
         yield chunk({}, choice["finish_reason"])
         if section(prompt.body, "stream_options").get("include_usage"):
@@ -377,17 +388,17 @@ def _prompt_text(body: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _said(messages: list[Body]) -> Iterator[Said]:
+def _prompt_messages(messages: list[Body]) -> Iterator[PromptMessage]:
     for message in messages:
         content: Any = message.get("content") or ""
         parts = content if is_entries(content) else [{"type": "text", "text": content}]
         text = "".join(part.get("text", "") for part in parts if part["type"] == "text")
         images = sum(part["type"] == "image_url" for part in parts)
         if message["role"] == "tool":
-            yield Said("tool", results=((message["tool_call_id"], text),))
+            yield PromptMessage("tool", results=((message["tool_call_id"], text),))
             continue
         calls = tuple(
             (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"] or "{}"))
             for call in message.get("tool_calls") or ()
         )
-        yield Said("system" if message["role"] == "developer" else message["role"], text, images, calls)
+        yield PromptMessage("system" if message["role"] == "developer" else message["role"], text, images, calls)

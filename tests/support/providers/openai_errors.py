@@ -34,8 +34,8 @@ def error_body(rejected: Rejected) -> Body:
     }
 
 
-def check_fields(place: str, given: Mapping[str, Any], allowed: frozenset[str]) -> None:
-    for name in given:
+def check_fields(place: str, fields: Mapping[str, Any], allowed: frozenset[str]) -> None:
+    for name in fields:
         if name not in allowed:
             full = f"{place}.{name}" if place else name
             raise Rejected(f"Unknown parameter: '{full}'.", param=full, code="unknown_parameter")
@@ -96,11 +96,11 @@ def check_effort(place: str, effort: object, model: Model) -> None:
 
 
 def check_temperature(body: Mapping[str, Any], model: Model, effort: object) -> None:
-    given = body.get("temperature", 1)
-    if model.reasoning == "effort" and effort != "none" and given not in (None, 1):
+    temperature = body.get("temperature", 1)
+    if model.reasoning == "effort" and effort != "none" and temperature not in (None, 1):
         raise Rejected(
-            f"Unsupported value: 'temperature' does not support {given} with this model. Only the default (1) value "
-            "is supported.",
+            f"Unsupported value: 'temperature' does not support {temperature} with this model. Only the default "
+            "(1) value is supported.",
             param="temperature",
             code="unsupported_value",
         )

@@ -17,7 +17,18 @@ from providers.openai_errors import (
     check_temperature,
     error_body,
 )
-from providers.script import Prompt, Reasoning, Reply, Said, Text, ToolCall, merged, output_tokens, token_count
+from providers.script import (
+    Prompt,
+    PromptMessage,
+    Reasoning,
+    Reply,
+    Text,
+    ToolCall,
+    ToolSearch,
+    merged,
+    output_tokens,
+    token_count,
+)
 from providers.server import (
     Body,
     Emulator,
@@ -42,6 +53,8 @@ _ITEM_FIELDS = {
     "message": frozenset({"type", "role", "content", "id", "status", "phase"}),
     "reasoning": frozenset({"type", "id", "summary", "encrypted_content", "content", "status"}),
     "function_call": frozenset({"type", "id", "call_id", "name", "arguments", "status", "namespace"}),
+    "tool_search_call": frozenset({"type", "id", "call_id", "execution", "status", "arguments"}),
+    "tool_search_output": frozenset({"type", "id", "call_id", "execution", "status", "tools"}),
     "function_call_output": frozenset({"type", "id", "call_id", "output", "status"}),
 }
 _PARTS = {
@@ -58,7 +71,7 @@ class OpenAIResponses(Emulator):
     """`POST /v1/responses`.
 
     Stricter than the real service in one point: a function call of the current turn that came with a reasoning item
-    must come back behind it even where it is sent without its item ID.
+    must come back after it, even without its own item ID.
     """
 
     models: ClassVar[Mapping[str, Model]] = MODELS
@@ -105,7 +118,7 @@ class OpenAIResponses(Emulator):
             body=body,
             model=body["model"],
             tools=tools,
-            messages=merged(_said(body)),
+            messages=merged(_prompt_messages(body)),
             max_output_tokens=limit,
             is_reasoning=model.reasoning != "none" and effort != "none",
         )
@@ -164,7 +177,7 @@ class OpenAIResponses(Emulator):
             self._check_parts(f"{place}.content", item["content"], _PARTS[role])
         if kind == "function_call":
             check_name(f"{place}.name", item["name"], 128)
-        if kind.startswith("function_call"):
+        if kind in ("function_call", "function_call_output"):
             check_length(f"{place}.call_id", item["call_id"], 64)
         if kind == "function_call_output":
             self._check_parts(f"{place}.output", item["output"], _PARTS["user"])
@@ -187,16 +200,16 @@ class OpenAIResponses(Emulator):
         """Each call has one output behind it, and each output a call before it."""
         called: list[str] = []
         answered: set[str] = set()
-        seen: set[str] = set()
+        item_ids: set[str] = set()
         for item in items:
             if (identifier := item.get("id")) is not None:
-                if identifier in seen:
+                if identifier in item_ids:
                     raise Rejected(
                         f"Duplicate item found with id {identifier}. Remove duplicate items from your input and try "
                         "again.",
                         param="input",
                     )
-                seen.add(identifier)
+                item_ids.add(identifier)
             kind, call = item.get("type"), item.get("call_id", "")
             if kind == "function_call":
                 if call in called:
@@ -299,6 +312,15 @@ class OpenAIResponses(Emulator):
                     item |= {"name": name, "arguments": json.dumps(arguments), "status": "completed"}
                     if reasoning:
                         self._reasons[call] = reasoning
+                case ToolSearch(_, names):
+                    shared: Body = {"execution": "server", "call_id": None, "status": "completed"}
+                    search = self.identifier("tsc_", prompt.number, index)
+                    output.append(
+                        {"type": "tool_search_call", "id": search, "arguments": {"paths": [*names]}, **shared}
+                    )
+                    loaded = [tool for tool in entries(body, "tools") if tool.get("name") in names]
+                    search = self.identifier("tso_", prompt.number, index)
+                    item = {"type": "tool_search_output", "id": search, "tools": loaded, **shared}
                 case other:
                     item = dict(other.fields)
             output.append(item)
@@ -395,40 +417,41 @@ class OpenAIResponses(Emulator):
 
 
 def _items(body: Mapping[str, Any]) -> list[Body]:
-    given: Any = body.get("input") or []
-    return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
+    items: Any = body.get("input") or []
+    return [{"type": "message", "role": "user", "content": items}] if isinstance(items, str) else items
 
 
 def _prompt_text(body: Mapping[str, Any]) -> str:
     """The prompt in the order of the cache, with images as texts of their size in tokens."""
-    parts = [canonical(entries(body, "tools")), body.get("instructions") or ""]
+    tools = [tool for tool in entries(body, "tools") if not tool.get("defer_loading")]
+    parts = [canonical(tools), body.get("instructions") or ""]
     for item in _items(body):
-        kept = {name: value for name, value in item.items() if name not in ("id", "encrypted_content", "status")}
+        fields = {name: value for name, value in item.items() if name not in ("id", "encrypted_content", "status")}
         for name in ("content", "output"):
-            if is_entries(parts_in := kept.get(name)):
-                kept[name] = [
+            if is_entries(parts_in := fields.get(name)):
+                fields[name] = [
                     padded(IMAGE_TOKENS, part["image_url"]) if part["type"] == "input_image" else part
                     for part in parts_in
                 ]
-        parts.append(canonical(kept))
+        parts.append(canonical(fields))
     return "\n".join(parts)
 
 
-def _said(body: Mapping[str, Any]) -> Iterator[Said]:
+def _prompt_messages(body: Mapping[str, Any]) -> Iterator[PromptMessage]:
     if body.get("instructions"):
-        yield Said("system", body["instructions"])
+        yield PromptMessage("system", body["instructions"])
     for item in _items(body):
         match item.get("type", "message"):
             case "message":
                 text, images = _content(item["content"])
                 role = item["role"]
-                yield Said("system" if role == "developer" else role, text, images)
+                yield PromptMessage("system" if role == "developer" else role, text, images)
             case "function_call":
                 arguments = json.loads(item["arguments"] or "{}")
-                yield Said("assistant", calls=((item["call_id"], item["name"], arguments),))
+                yield PromptMessage("assistant", calls=((item["call_id"], item["name"], arguments),))
             case "function_call_output":
                 text, images = _content(item["output"])
-                yield Said("tool", images=images, results=((item["call_id"], text),))
+                yield PromptMessage("tool", images=images, results=((item["call_id"], text),))
             case _:
                 pass
 

@@ -36,13 +36,21 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolSearch:
+    """A search of the provider for deferred tools, and the tools it loads."""
+
+    query: str
+    tools: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """A part of a type that no client knows."""
 
     fields: Mapping[str, Any] = field(default_factory=lambda: {"type": "hologram", "hologram": "?"})
 
 
-Part = Text | Reasoning | ToolCall | Unknown
+Part = Text | Reasoning | ToolCall | ToolSearch | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ Answer = Reply | Failure
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PromptMessage:
     """One message of a request, the same for every provider. `calls`: (id, name, arguments); `results`: (id, text)."""
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -99,40 +107,42 @@ class Prompt:
     body: Mapping[str, Any]
     model: str
     tools: tuple[str, ...]
-    messages: tuple[Said, ...]
+    messages: tuple[PromptMessage, ...]
     max_output_tokens: int
     is_reasoning: bool
 
     @property
     def question(self) -> str:
         """The last user text."""
-        return next((said.text for said in reversed(self.messages) if said.role == "user" and said.text), "")
+        return next(
+            (message.text for message in reversed(self.messages) if message.role == "user" and message.text), ""
+        )
 
     @property
     def results(self) -> tuple[tuple[str, str], ...]:
         """The tool results after the last assistant message, in order: (call id, text)."""
         results: list[tuple[str, str]] = []
-        for said in reversed(self.messages):
-            if said.role == "assistant":
+        for message in reversed(self.messages):
+            if message.role == "assistant":
                 break
-            results[:0] = said.results
+            results[:0] = message.results
         return tuple(results)
 
 
-def merged(messages: Iterable[Said]) -> tuple[Said, ...]:
+def merged(messages: Iterable[PromptMessage]) -> tuple[PromptMessage, ...]:
     """Messages with those of one reply, and of one group of results, made one."""
-    result: list[Said] = []
-    for said in messages:
+    result: list[PromptMessage] = []
+    for message in messages:
         last = result[-1] if result else None
-        if last is None or last.role != said.role or said.role not in ("assistant", "tool"):
-            result.append(said)
+        if last is None or last.role != message.role or message.role not in ("assistant", "tool"):
+            result.append(message)
             continue
         result[-1] = replace(
             last,
-            text=last.text + said.text,
-            images=last.images + said.images,
-            calls=last.calls + said.calls,
-            results=last.results + said.results,
+            text=last.text + message.text,
+            images=last.images + message.images,
+            calls=last.calls + message.calls,
+            results=last.results + message.results,
         )
     return tuple(result)
 
@@ -142,17 +152,17 @@ Script = Callable[[Prompt], Answer]
 
 def limited(reply: Reply, tokens: int) -> Reply:
     """The reply cut at the limit on output tokens, as a provider cuts it."""
-    kept: list[Part] = []
-    left = tokens
+    parts: list[Part] = []
+    remaining = tokens
     for part in reply.parts:
         needed = part_tokens(part)
-        if needed <= left:
-            kept.append(part)
-            left -= needed
+        if needed <= remaining:
+            parts.append(part)
+            remaining -= needed
             continue
-        if left and isinstance(part, Text | Reasoning):
-            kept.append(replace(part, text=part.text[: left * CHARACTERS_PER_TOKEN]))
-        return replace(reply, parts=tuple(kept), finish="length")
+        if remaining and isinstance(part, Text | Reasoning):
+            parts.append(replace(part, text=part.text[: remaining * CHARACTERS_PER_TOKEN]))
+        return replace(reply, parts=tuple(parts), finish="length")
     return reply
 
 

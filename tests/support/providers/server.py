@@ -45,22 +45,22 @@ class Rejected(Exception):
 class PrefixCache:
     """Prompts that were seen, to find the longest prefix that a new one shares with any of them."""
 
-    _seen: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    _prompts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def shared_tokens(self, key: str, prompt: str) -> int:
         """Tokens of the longest shared prefix; remembers the prompt."""
-        seen = self._seen.setdefault(key, [])
-        longest = max((_shared_length(prompt, other) for other in seen), default=0)
-        seen.append(prompt)
-        del seen[:-50]
+        prompts = self._prompts.setdefault(key, [])
+        longest = max((_shared_length(prompt, other) for other in prompts), default=0)
+        prompts.append(prompt)
+        del prompts[:-50]
         return longest // CHARACTERS_PER_TOKEN
 
 
-def _shared_length(one: str, other: str) -> int:
-    low, high = 0, min(len(one), len(other))
+def _shared_length(prompt: str, other: str) -> int:
+    low, high = 0, min(len(prompt), len(other))
     while low < high:
         middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
+        if prompt[:middle] == other[:middle]:
             low = middle
         else:
             high = middle - 1
@@ -179,10 +179,10 @@ class Emulator(ABC):
     # -- shared helpers
 
     def model(self, name: str) -> Model:
-        found = self.known_models.get(name)
-        if found is None:
+        model = self.known_models.get(name)
+        if model is None:
             raise Rejected(self.unknown_model(name), status=404, kind="not_found_error", code="model_not_found")
-        return found
+        return model
 
     def unknown_model(self, name: str) -> str:
         return f"The model `{name}` does not exist or you do not have access to it."
@@ -314,13 +314,13 @@ def pieces(text: str, size: int = 20) -> Iterator[str]:
 
 
 def section(body: Mapping[str, Any], name: str) -> Body:
-    """An object inside a body; empty where there is none."""
+    """An object in a body; empty if it is missing."""
     value: Any = body.get(name)
     return value or {}
 
 
 def entries(body: Mapping[str, Any], name: str) -> list[Body]:
-    """A list of objects inside a body; empty where there is none."""
+    """A list of objects in a body; empty if it is missing."""
     value: Any = body.get(name)
     return value or []
 
@@ -339,6 +339,6 @@ def canonical(value: object) -> str:
 
 
 def padded(tokens: int, digest_of: str) -> str:
-    """A text that stands for an image of so many tokens in a prompt."""
+    """A text with as many tokens as an image, to put in its place in a prompt."""
     digest = hashlib.sha256(digest_of.encode()).hexdigest()
     return (digest * (tokens * CHARACTERS_PER_TOKEN // len(digest) + 1))[: tokens * CHARACTERS_PER_TOKEN]
