@@ -673,6 +673,12 @@ def test_a_reply_is_cut_at_the_limit_on_output(litellm, provider):
     assert 20 in emulator.usages[0].values() or emulator.usages[0]["candidatesTokenCount"] == 20
 
 
+def test_a_model_that_was_told_not_to_reason_does_not(litellm):
+    reply = Reply((Reasoning("Hm."), Text("Done.")))
+    answer, emulator = ask(litellm, "anthropic", [reply], reasoning_effort="none", temperature=0)
+    assert (answer["message"], emulator.usages[0]["output_tokens"]) == ({"role": "assistant", "content": "Done."}, 2)
+
+
 @pytest.mark.parametrize("provider", NAMES)
 def test_two_calls_can_have_one_id(litellm, provider):
     calls = (ToolCall("read_file", {"path": "a"}, id="same"), ToolCall("read_file", {"path": "b"}, id="same"))
@@ -697,7 +703,11 @@ def test_content_can_come_as_a_list_of_parts():
 
 ENDLESS = [
     (OpenAIChat, "/v1/chat/completions", {"model": "gpt-5-mini", "messages": [USER_SAYS_GO]}),
-    (OpenAIResponses, "/v1/responses", {"model": "gpt-5.4", "input": "Go.", "reasoning": {"summary": "auto"}}),
+    (
+        OpenAIResponses,
+        "/v1/responses",
+        {"model": "gpt-5.4", "input": "Go.", "reasoning": {"effort": "low", "summary": "auto"}},
+    ),
     (
         AnthropicMessages,
         "/v1/messages",

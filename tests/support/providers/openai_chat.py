@@ -15,6 +15,7 @@ from providers.openai_errors import (
     check_name,
     check_temperature,
     error_body,
+    is_reasoning,
 )
 from providers.script import (
     Prompt,
@@ -117,7 +118,7 @@ class OpenAIChat(Emulator):
             tools=tools,
             messages=merged(_prompt_messages(messages)),
             max_output_tokens=limit,
-            is_reasoning=model.reasoning != "none" and effort != "none",
+            is_reasoning=self._reasoning_field is not None or is_reasoning(model, effort),
         )
 
     def _raise_too_long(self, total: int, model: Model) -> None:

@@ -10,7 +10,7 @@ from providers.server import Body, Model, Rejected
 MODELS: Mapping[str, Model] = {
     "gpt-4.1-mini": Model(1_047_576, 32_768),
     "gpt-5-mini": Model(400_000, 128_000, "effort", ("minimal", "low", "medium", "high")),
-    "gpt-5.4": Model(1_050_000, 128_000, "effort", ("none", "low", "medium", "high", "xhigh")),
+    "gpt-5.4": Model(1_050_000, 128_000, "effort", ("none", "low", "medium", "high", "xhigh"), default_effort="none"),
 }
 CACHE_STEP = 128
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
@@ -95,9 +95,13 @@ def check_effort(place: str, effort: object, model: Model) -> None:
         )
 
 
+def is_reasoning(model: Model, effort: object) -> bool:
+    return model.reasoning == "effort" and (effort or model.default_effort) != "none"
+
+
 def check_temperature(body: Mapping[str, Any], model: Model, effort: object) -> None:
     temperature = body.get("temperature", 1)
-    if model.reasoning == "effort" and effort != "none" and temperature not in (None, 1):
+    if is_reasoning(model, effort) and temperature not in (None, 1):
         raise Rejected(
             f"Unsupported value: 'temperature' does not support {temperature} with this model. Only the default "
             "(1) value is supported.",

@@ -16,6 +16,7 @@ from providers.openai_errors import (
     check_name,
     check_temperature,
     error_body,
+    is_reasoning,
 )
 from providers.script import (
     Prompt,
@@ -120,7 +121,7 @@ class OpenAIResponses(Emulator):
             tools=tools,
             messages=merged(_prompt_messages(body)),
             max_output_tokens=limit,
-            is_reasoning=model.reasoning != "none" and effort != "none",
+            is_reasoning=is_reasoning(model, effort),
         )
 
     def _check_limit(self, body: Body, model: Model) -> int:

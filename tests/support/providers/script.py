@@ -20,7 +20,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Reasoning; a provider that hides its text reports only its tokens. `redacted`: Anthropic sends it encrypted."""
+    """Reasoning, if the request allows it; a provider that hides its text reports only its tokens.
+
+    `redacted`: Anthropic sends it encrypted.
+    """
 
     text: str
     redacted: bool = False
@@ -69,6 +72,10 @@ class Reply:
     fail_after: int | None = None
     endless: bool = False
     content_as_parts: bool = False
+
+    def without_reasoning(self) -> "Reply":
+        """The reply of a model that was told not to reason."""
+        return replace(self, parts=tuple(part for part in self.parts if not isinstance(part, Reasoning)))
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -23,7 +23,7 @@ class Model:
     """The limits of one model, in tokens, and how it reasons.
 
     `reasoning`: "none", "effort" (OpenAI), "budget", "adaptive" (Anthropic), "level" (Gemini 3).
-    `cache_minimum`: the shortest prefix that is cached.
+    `cache_minimum`: the shortest prefix that is cached. `default_effort`: the effort of a request that names none.
     """
 
     context: int
@@ -31,6 +31,7 @@ class Model:
     reasoning: str = "none"
     efforts: tuple[str, ...] = ()
     cache_minimum: int = 1024
+    default_effort: str = "medium"
 
 
 class Rejected(Exception):
@@ -218,7 +219,7 @@ class Emulator(ABC):
             if isinstance(answer, Failure):
                 extra = {} if answer.retry_after is None else {"Retry-After": str(answer.retry_after)}
                 return Response(answer.status, self.error(self.failure(answer)), extra)
-            reply = limited(answer, prompt.max_output_tokens)
+            reply = limited(answer if prompt.is_reasoning else answer.without_reasoning(), prompt.max_output_tokens)
             usage = self.usage(prompt, reply)
             self.usages.append(usage)
             message = self.message(prompt, reply, usage)
