@@ -147,7 +147,8 @@ def test_a_correct_conversation_passes_and_is_cached(litellm, provider):
         usages = [answer["usage"] for answer in [*first, *second]]
         cached = [usage["prompt_tokens_details"]["cached_tokens"] or 0 for usage in usages]
         assert not cached[0]
-        assert all(count > 4000 for count in cached[1:])
+        previous = [usage["prompt_tokens"] for usage in usages[:-1]]
+        assert all(count > 0.9 * tokens for count, tokens in zip(cached[1:], previous, strict=True))
         assert all(count <= usage["prompt_tokens"] for count, usage in zip(cached, usages, strict=True))
         assert all(usage["completion_tokens_details"]["reasoning_tokens"] > 0 for usage in usages)
 

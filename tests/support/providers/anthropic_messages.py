@@ -607,6 +607,8 @@ def _without_images(value: Any) -> Any:
         return value
     if value.get("type") == "image":
         return padded(IMAGE_TOKENS, value["source"]["data"])
+    if value.get("type") == "tool_result":  # a text is the same as a list of one text block
+        value = {**value, "content": _blocks_of(value)}
     return {name: _without_images(item) for name, item in value.items() if name != "cache_control"}
 
 
