@@ -471,8 +471,8 @@ def sent_back(message: Mapping[str, Any], provider: str, name: str, *, own_serve
         kept |= {"reasoning_items"}
         fields = {key: value for key, value in fields.items() if key in ("openai_responses_replay", "phase")}
     else:
-        kept |= {"reasoning_content"}
-        fields = {}
+        kept |= {"reasoning_content", "reasoning_items"}
+        fields = {key: value for key, value in fields.items() if key == "openai_responses_replay"}
     sent = {key: value for key, value in message.items() if key in kept}
     return sent | {"provider_specific_fields": dict(fields)} if fields else sent
 
