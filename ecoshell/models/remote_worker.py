@@ -14,6 +14,7 @@ refused), `broken` (the answer cannot be used).
 """
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -27,7 +28,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
 from queue import SimpleQueue
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn, Protocol, cast
 
 from ecoshell.messages import FINISH
 from ecoshell.models.replying import AnswerText
@@ -53,11 +54,7 @@ def main() -> None:
     """Serve until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the shell, which cancels what it wants cancelled
     close_process()  # it is told the keys
-    most = int(sys.argv[1])
-    with suppress(ImportError, OSError, ValueError):  # Windows has none, macOS none that holds
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit_memory(int(sys.argv[1]))
     wire = _take_stdout()
     lines: SimpleQueue[bytes] = SimpleQueue()
 
@@ -71,9 +68,30 @@ def main() -> None:
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
+    load_litellm()
+    asyncio.run(Worker(wire).serve(lines))
+
+
+def limit_memory(most: int) -> None:
+    """Let this process take so many bytes of memory at most, where the system knows how."""
+    with suppress(ImportError, OSError, ValueError):  # Windows has none, macOS none that holds
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def load_litellm() -> None:
+    """Import litellm and set it up, which takes seconds."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it fetches its price map while being imported
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # or it reads a .env file
-    import litellm
+    gc.disable()  # a fifth of the time goes into looking for garbage among thousands of new classes
+    try:
+        import litellm
+        from litellm.litellm_core_utils.litellm_logging import Logging
+        from litellm.llms.openai.common_utils import BaseOpenAILLM
+    finally:
+        gc.freeze()
+        gc.enable()
 
     litellm.suppress_debug_info = True
     litellm.disable_streaming_logging = True
@@ -82,15 +100,43 @@ def main() -> None:
     litellm.failure_callback = []
     litellm.num_retries = 0
     litellm.disable_aiohttp_transport = True  # one client for all, so that its traffic is counted
+    # Clients that hold a key end with their ask; their connections stay open in a client without one.
+    litellm.aclient_session = BaseOpenAILLM.get_async_http_client()
+    setattr(BaseOpenAILLM, "set_cached_openai_client", lambda *_, **__: None)
+    # Its own idea of what a call costs is not used, and takes a tokenizer that loads for 0.4 s.
+    for name in ("response_cost_calculator", "_response_cost_calculator"):
+        setattr(Logging, name, lambda *_, **__: None)
     count_traffic()
-    asyncio.run(Worker(wire).serve(lines))
+
+
+def warm_litellm() -> None:
+    """Load what litellm else loads during the first call of most providers."""
+    for module in ("openai.resources", "litellm._service_logger", "anyio._backends._asyncio", "httpcore"):
+        with suppress(ImportError):
+            import_module(module)
+
+
+class Wire(Protocol):
+    """Where the lines of a worker go."""
+
+    def write(self, line: bytes, /) -> Any: ...
+
+    def flush(self) -> Any: ...
+
+
+def _loaded() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
 
 
 @dataclass(eq=False)
 class Worker:
     """Runs any number of asks at once; one line of output belongs to one ask."""
 
-    _wire: BinaryIO
+    _wire: Wire
+    _ready: asyncio.Event = field(default_factory=_loaded)
+    """Set once litellm is loaded; no ask begins before that."""
     _tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
 
     async def serve(self, lines: SimpleQueue[bytes]) -> None:
@@ -103,14 +149,25 @@ class Worker:
                 _end_at_the_limit()
             if "environ" in message:
                 os.environ.update(message["environ"])
-            elif "cancel" not in message:
-                number: int = message["id"]
-                task = self._tasks[number] = asyncio.create_task(self._answer(number, message))
-                task.add_done_callback(lambda _, number=number: self._tasks.pop(number, None))
-            elif asked := self._tasks.get(message["id"]):
-                asked.cancel()
+            else:
+                self.take(message)
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Begin an ask, or cancel one."""
+        number: int = message["id"]
+        if "cancel" not in message:
+            task = self._tasks[number] = asyncio.create_task(self._answer(number, message))
+            task.add_done_callback(lambda _: self._tasks.pop(number, None))
+        elif asked := self._tasks.get(number):
+            asked.cancel()
+
+    def cancel(self) -> None:
+        """Cancel all asks, whose client is gone."""
+        for task in self._tasks.values():
+            task.cancel()
 
     async def _answer(self, number: int, message: dict[str, Any]) -> None:
+        await self._ready.wait()
         answer, traffic = _Answer(), Traffic(message["bytes"])
         _CURRENT.set(traffic)
         deadline = asyncio.timeout(message["seconds"])
@@ -264,10 +321,21 @@ def _reported_usage(stream: Any) -> dict[str, Any] | None:
     return largest or None
 
 
-def _end_at_the_limit() -> NoReturn:
-    """End the process, which the shell starts again; its last words are what the shell shows."""
-    os.write(2, b"\nit needed more memory than it may take\n")
+clients: set[int] = set()
+"""Descriptors of those who share this process and are told why it ends."""
+
+
+def end_process(why: str) -> NoReturn:
+    """End the process, which the shell starts again; these last words are what the shell shows."""
+    os.write(2, f"\n{why}\n".encode())
+    for client in clients:
+        with suppress(OSError):
+            os.write(client, json.dumps({"ended": why}).encode() + b"\n")
     os._exit(1)
+
+
+def _end_at_the_limit() -> NoReturn:
+    end_process("it needed more memory than it may take")
 
 
 def _take_stdout() -> BinaryIO:
@@ -394,6 +462,7 @@ def count_traffic() -> None:
             raise
         traffic.unreached = ""
         traffic.unrefused -= response.status_code in REFUSALS
+        response.headers.pop("Set-Cookie", None)  # or the next ask, with another key, would carry the cookie
         response.stream = Body(response, traffic)
         return response
 

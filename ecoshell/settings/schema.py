@@ -262,6 +262,14 @@ class LocalSettings(Section):
     """Whether Ollama, LM Studio, llama.cpp and vLLM are asked, on this machine alone, which models they have."""
 
 
+class RemoteSettings(Section):
+    """How remote models are asked."""
+
+    host_idle_seconds: Annotated[int, Field(strict=True, ge=0, le=86_400)] = 600
+    """Seconds that the process which holds litellm stays after its last use, to serve the next commands; 0 ends it
+    with each command."""
+
+
 class ApprovalSettings(Section):
     """Rules `tool` or `tool:pattern`, such as `run_command:git status*`; deny wins over ask, ask over allow."""
 
@@ -443,6 +451,7 @@ class Settings(Section):
     learn: LearnSettings = LearnSettings()
     registration: RegistrationSettings = RegistrationSettings()
     local: LocalSettings = LocalSettings()
+    remote: RemoteSettings = RemoteSettings()
     approval: ApprovalSettings = ApprovalSettings()
     tools: ToolsSettings = ToolsSettings()
     mcp: McpSettings = McpSettings()

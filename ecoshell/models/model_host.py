@@ -1,0 +1,190 @@
+"""The model host: the worker of remote models (remote_worker), kept between commands and serving many of them at once.
+
+`main` detaches itself, listens on the socket of a HostAddress and greets every connection with one line, `{"pid",
+"idle_seconds", "environ"}`. After that a connection speaks the worker's protocol, without `environ` records: a host
+holds no keys but those of the asks under way. `{"stop": true}` ends the host. When a connection ends, so do its asks.
+
+The lock beside the socket is held from before the socket exists until the process is gone, however it ends. So there is
+one host for an address, and a socket found while the lock is free is nobody's.
+"""
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+    from pathlib import Path
+
+    from ecoshell.models.host_address import HostAddress
+    from ecoshell.models.remote_worker import Worker
+
+_LINE_LIMIT = 1 << 27
+"""Bytes of one ask, images included."""
+_UNREAD_LIMIT = 1 << 26
+"""Bytes that wait for a client which does not read them, before its connection is closed."""
+_LOCK_PATIENCE = 10.0
+"""Seconds to wait for a host that is ending to let its lock go."""
+
+
+def main() -> None:
+    """Start a host and return once it listens, or another one does; exit status 1 says that there is none.
+
+    The arguments are the folder and key of the address, the bytes of memory it may take, and the seconds without
+    an ask after which it ends.
+    """
+    reading, writing = os.pipe()
+    if os.fork():
+        os.close(writing)
+        os._exit(0 if os.read(reading, 1) else 1)
+    os.close(reading)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.chdir("/")
+    os.umask(0o077)
+
+    import asyncio
+    from pathlib import Path
+
+    from ecoshell.models.host_address import HostAddress
+    from ecoshell.models.remote_worker import limit_memory
+    from ecoshell.secrecy import close_process
+
+    folder, key, memory, idle = sys.argv[1:5]
+    close_process()  # asks carry keys
+    limit_memory(int(memory))
+    address = HostAddress(Path(folder), key)
+    address.require_private()
+    if _lock(address):
+        asyncio.run(_Host(address, float(idle)).serve(writing))
+    elif _answers(address):
+        os.write(writing, b"\n")
+
+
+def _lock(address: "HostAddress") -> bool:
+    """Whether this process is the host now; False when another one answers."""
+    import time
+
+    from ecoshell.models.host_address import sweep, take_lock
+
+    give_up = time.monotonic() + _LOCK_PATIENCE
+    while take_lock(address) is None:
+        if _answers(address) or time.monotonic() > give_up:
+            return False
+        time.sleep(0.01)
+    address.socket_file.unlink(missing_ok=True)
+    sweep(address)
+    return True
+
+
+def _answers(address: "HostAddress") -> bool:
+    try:
+        address.connect().close()
+    except OSError:
+        return False
+    return True
+
+
+class _Host:
+    def __init__(self, address: "HostAddress", idle: float) -> None:
+        import asyncio
+
+        from ecoshell.models.host_address import environ_digest, host_environ
+
+        self._address = address
+        self._idle = idle
+        self._digest = environ_digest(host_environ(os.environ))
+        self._loaded = asyncio.Event()
+        self._clients: set[asyncio.StreamWriter] = set()
+        self._used = 0.0
+        """When the last ask ended, by the loop's clock."""
+
+    async def serve(self, listening: int) -> None:
+        """Listen, say so to the descriptor, load litellm and serve until nobody has asked for long enough."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        self._used = loop.time()
+        await asyncio.start_unix_server(self._meet, str(self._address.socket_file), limit=_LINE_LIMIT)
+        os.write(listening, b"\n")
+        os.close(listening)
+        loading = asyncio.ensure_future(asyncio.to_thread(self._load))
+        loading.add_done_callback(self._begin)
+        while self._clients or loop.time() - self._used < self._idle:
+            await asyncio.sleep(1.0 if self._clients else self._used + self._idle - loop.time())
+        self._end()
+
+    def _load(self) -> None:
+        from ecoshell.models.remote_worker import load_litellm, warm_litellm
+
+        load_litellm()
+        warm_litellm()
+
+    def _begin(self, loading: "asyncio.Future[None]") -> None:
+        from ecoshell.models.remote_worker import end_process
+
+        error = loading.exception()
+        if error is not None:
+            end_process(f"{type(error).__name__}: {error}")
+        self._loaded.set()
+
+    async def _meet(self, reader: "asyncio.StreamReader", writer: "asyncio.StreamWriter") -> None:
+        """Serve one connection to its end; whatever a client sends or does, the others are served on."""
+        import asyncio
+        import json
+
+        from ecoshell.models import remote_worker
+        from ecoshell.models.host_address import peer_user
+
+        connection = writer.get_extra_info("socket")
+        loop, asks = asyncio.get_running_loop(), 0
+        worker = remote_worker.Worker(_Wire(writer), self._loaded)
+        try:
+            if peer_user(connection) != os.geteuid():
+                return
+            idle = 0.0 if self._clients else loop.time() - self._used
+            hello = {"pid": os.getpid(), "idle_seconds": round(idle, 3), "environ": self._digest}
+            writer.write(json.dumps(hello).encode() + b"\n")
+            self._clients.add(writer)
+            remote_worker.clients.add(connection.fileno())
+            while line := await reader.readline():
+                message = json.loads(line)
+                if "stop" in message:
+                    self._end()
+                worker.take(message)
+                asks += 1
+                del line, message  # the next one may be long in coming, and this one has a key in it
+        except (OSError, ValueError, KeyError):  # it left, or is no client of ours
+            pass
+        finally:
+            remote_worker.clients.discard(connection.fileno())
+            worker.cancel()
+            self._clients.discard(writer)
+            if asks:
+                self._used = loop.time()
+            writer.transport.abort()
+
+    def _end(self) -> None:
+        self._address.socket_file.unlink(missing_ok=True)
+        os._exit(0)  # which lets the lock go last of all
+
+
+class _Wire:
+    """Writes the worker's lines to a connection, and gives up one that does not read them."""
+
+    def __init__(self, writer: "asyncio.StreamWriter") -> None:
+        self._transport = writer.transport
+
+    def write(self, line: bytes, /) -> Any:
+        if self._transport.is_closing():
+            return
+        self._transport.write(line)
+        if self._transport.get_write_buffer_size() > _UNREAD_LIMIT:
+            self._transport.abort()
+
+    def flush(self) -> None: ...
+
+
+if __name__ == "__main__":
+    main()
