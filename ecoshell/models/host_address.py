@@ -1,4 +1,4 @@
-"""Where the model host of a user listens, which one it is, and a connection to it that is known to be the user's own."""
+"""Where the model host of a user listens, and connections to it that are known to be the user's own."""
 
 import contextlib
 import errno
@@ -51,11 +51,12 @@ class HostAddress:
         """What the host holds locked for as long as it lives."""
         return self.folder / f"{self.key}.lock"
 
-    def require_private(self) -> None:
-        """Make the folder; raises OSError unless it is a real folder of this user that is closed to others."""
+    def require_private(self, *, make: bool = False) -> None:
+        """Raise OSError unless the folder is a real one of this user that is closed to others; `make` makes it."""
         if len(os.fsencode(self.socket_file)) > PATH_LIMIT:
             raise OSError(errno.ENAMETOOLONG, "the path of a socket would be too long", str(self.socket_file))
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if make:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise PermissionError(errno.EPERM, "not a private folder", str(self.folder))

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import asyncio
-    from pathlib import Path
 
     from ecoshell.models.host_address import HostAddress
-    from ecoshell.models.remote_worker import Worker
 
 _LINE_LIMIT = 1 << 27
 """Bytes of one ask, images included."""
@@ -111,7 +109,7 @@ class _Host:
         os.close(listening)
         loading = asyncio.ensure_future(asyncio.to_thread(self._load))
         loading.add_done_callback(self._begin)
-        while self._clients or loop.time() - self._used < self._idle:
+        while self._clients or loop.time() - self._used < self._idle:  # noqa: ASYNC110 - it waits for time to pass
             await asyncio.sleep(1.0 if self._clients else self._used + self._idle - loop.time())
         self._end()
 
@@ -148,22 +146,26 @@ class _Host:
             writer.write(json.dumps(hello).encode() + b"\n")
             self._clients.add(writer)
             remote_worker.clients.add(connection.fileno())
-            while line := await reader.readline():
+            while line := await reader.readline():  # raises ValueError for one that is too long
                 message = json.loads(line)
                 if "stop" in message:
                     self._end()
                 worker.take(message)
                 asks += 1
                 del line, message  # the next one may be long in coming, and this one has a key in it
-        except (OSError, ValueError, KeyError):  # it left, or is no client of ours
+        except (ValueError, KeyError, TypeError) as error:
+            writer.write(json.dumps({"ended": f"it could not read what it was asked ({error})"[:500]}).encode() + b"\n")
+        except OSError:  # the client left
             pass
+        except MemoryError:
+            remote_worker.end_process(remote_worker.OUT_OF_MEMORY)
         finally:
             remote_worker.clients.discard(connection.fileno())
             worker.cancel()
             self._clients.discard(writer)
             if asks:
                 self._used = loop.time()
-            writer.transport.abort()
+            writer.close()
 
     def _end(self) -> None:
         self._address.socket_file.unlink(missing_ok=True)

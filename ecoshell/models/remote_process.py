@@ -52,10 +52,9 @@ class HostOptions:
 class RemoteProcess:
     """Carries asks to a process that owns litellm, and starts one when it is needed, also after it died.
 
-    Belongs to the event loop that first used it. With `host`, asks that say so go to the user's model host, as long as
-    there is one that fits; the others go to a child. The child ends with `aclose`, and by itself when this process does.
-    Either ends when it needs more than `memory` bytes, and is ended when an ask is not over `grace` seconds after its
-    time.
+    Belongs to the event loop that first used it. With `host`, shared asks go to the user's model host as long as one
+    fits; all others go to a child, which ends with `aclose`, and by itself when this process does. Either process ends
+    when it needs more than `memory` bytes, and is killed when an ask is not over `grace` seconds after its deadline.
     """
 
     def __init__(self, *, memory: int = _MEMORY, grace: float = _GRACE, host: HostOptions | None = None) -> None:
@@ -105,7 +104,7 @@ class RemoteProcess:
         environ = host_environ(helper_environ())
         address = host_address(host.folder)
         try:
-            address.require_private()
+            address.require_private(make=True)
             for _ in range(_START_ATTEMPTS):
                 try:
                     connection = address.connect()
@@ -237,8 +236,8 @@ class _Link:
         self.inboxes.clear()
 
     def close(self) -> None:
-        """Let go of the process."""
-        self._writer.close()
+        """Let go of the process; what it has not been able to read yet is not waited for."""
+        self._writer.transport.abort()
 
     def end_process(self) -> None:
         """Kill the process, which no longer does what it should."""

@@ -86,9 +86,9 @@ def load_litellm() -> None:
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # or it reads a .env file
     gc.disable()  # a fifth of the time goes into looking for garbage among thousands of new classes
     try:
-        import litellm
-        from litellm.litellm_core_utils.litellm_logging import Logging
-        from litellm.llms.openai.common_utils import BaseOpenAILLM
+        litellm: Any = import_module("litellm")
+        logging: Any = import_module("litellm.litellm_core_utils.litellm_logging").Logging
+        openai: Any = import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
     finally:
         gc.freeze()
         gc.enable()
@@ -100,13 +100,15 @@ def load_litellm() -> None:
     litellm.failure_callback = []
     litellm.num_retries = 0
     litellm.disable_aiohttp_transport = True  # one client for all, so that its traffic is counted
-    # Clients that hold a key end with their ask; their connections stay open in a client without one.
-    litellm.aclient_session = BaseOpenAILLM.get_async_http_client()
-    setattr(BaseOpenAILLM, "set_cached_openai_client", lambda *_, **__: None)
+    # A client that holds a key ends with its ask; connections stay open in one that holds none.
+    litellm.aclient_session = openai.get_async_http_client()
+    openai.set_cached_openai_client = _do_nothing
     # Its own idea of what a call costs is not used, and takes a tokenizer that loads for 0.4 s.
-    for name in ("response_cost_calculator", "_response_cost_calculator"):
-        setattr(Logging, name, lambda *_, **__: None)
+    logging.response_cost_calculator = logging._response_cost_calculator = _do_nothing
     count_traffic()
+
+
+def _do_nothing(*_: object, **__: object) -> None: ...
 
 
 def warm_litellm() -> None:
@@ -321,6 +323,7 @@ def _reported_usage(stream: Any) -> dict[str, Any] | None:
     return largest or None
 
 
+OUT_OF_MEMORY = "it needed more memory than it may take"
 clients: set[int] = set()
 """Descriptors of those who share this process and are told why it ends."""
 
@@ -335,7 +338,7 @@ def end_process(why: str) -> NoReturn:
 
 
 def _end_at_the_limit() -> NoReturn:
-    end_process("it needed more memory than it may take")
+    end_process(OUT_OF_MEMORY)
 
 
 def _take_stdout() -> BinaryIO:

@@ -22,7 +22,8 @@ from ecoshell.messages import Message, Usage
 from ecoshell.models import Reply, Request
 from ecoshell.models.keys import Keys
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
+from ecoshell.models.remote import RemoteModel, RemoteOptions
+from ecoshell.models.remote_process import RemoteProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
