@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     import asyncio
 
     from ecoshell.models.host_address import HostAddress
+    from ecoshell.models.remote_worker import Worker
 
 _LINE_LIMIT = 1 << 27
 """Bytes of one ask, images included."""
 _UNREAD_LIMIT = 1 << 26
 """Bytes that wait for a client which does not read them, before its connection is closed."""
+_FIRST_CLIENT_SECONDS = 10.0
+"""How long a new host waits at least for the command that started it."""
+_LOOK_SECONDS = 0.5
+"""Between two looks at whether anybody is there."""
 _LOCK_PATIENCE = 10.0
 """Seconds to wait for a host that is ending to let its lock go."""
 
@@ -94,7 +99,8 @@ class _Host:
         self._idle = idle
         self._digest = environ_digest(host_environ(os.environ))
         self._loaded = asyncio.Event()
-        self._clients: set[asyncio.StreamWriter] = set()
+        self._workers: set[Worker] = set()
+        """One for each client."""
         self._used = 0.0
         """When the last ask ended, by the loop's clock."""
 
@@ -102,22 +108,22 @@ class _Host:
         """Listen, say so to the descriptor, load litellm and serve until nobody has asked for long enough."""
         import asyncio
 
+        from ecoshell.models import remote_worker
+
         loop = asyncio.get_running_loop()
-        self._used = loop.time()
+        self._used = loop.time() + _FIRST_CLIENT_SECONDS
         await asyncio.start_unix_server(self._meet, str(self._address.socket_file), limit=_LINE_LIMIT)
         os.write(listening, b"\n")
         os.close(listening)
-        loading = asyncio.ensure_future(asyncio.to_thread(self._load))
+        loading = asyncio.ensure_future(asyncio.to_thread(remote_worker.load_litellm))
         loading.add_done_callback(self._begin)
-        while self._clients or loop.time() - self._used < self._idle:  # noqa: ASYNC110 - it waits for time to pass
-            await asyncio.sleep(1.0 if self._clients else self._used + self._idle - loop.time())
+        warming: asyncio.Future[None] | None = None
+        while self._workers or loop.time() - self._used < self._idle:
+            left = self._used + self._idle - loop.time()
+            await asyncio.sleep(left if warming and not self._workers else min(_LOOK_SECONDS, max(left, 0.01)))
+            if not warming and self._loaded.is_set() and not any(worker.is_busy for worker in self._workers):
+                warming = asyncio.ensure_future(asyncio.to_thread(remote_worker.warm_litellm))
         self._end()
-
-    def _load(self) -> None:
-        from ecoshell.models.remote_worker import load_litellm, warm_litellm
-
-        load_litellm()
-        warm_litellm()
 
     def _begin(self, loading: "asyncio.Future[None]") -> None:
         from ecoshell.models.remote_worker import end_process
@@ -141,10 +147,10 @@ class _Host:
         try:
             if peer_user(connection) != os.geteuid():
                 return
-            idle = 0.0 if self._clients else loop.time() - self._used
-            hello = {"pid": os.getpid(), "idle_seconds": round(idle, 3), "environ": self._digest}
+            idle = 0.0 if self._workers else loop.time() - self._used
+            hello = {"pid": os.getpid(), "idle_seconds": round(max(idle, 0.0), 3), "environ": self._digest}
             writer.write(json.dumps(hello).encode() + b"\n")
-            self._clients.add(writer)
+            self._workers.add(worker)
             remote_worker.clients.add(connection.fileno())
             while line := await reader.readline():  # raises ValueError for one that is too long
                 message = json.loads(line)
@@ -162,9 +168,8 @@ class _Host:
         finally:
             remote_worker.clients.discard(connection.fileno())
             worker.cancel()
-            self._clients.discard(writer)
-            if asks:
-                self._used = loop.time()
+            self._workers.discard(worker)
+            self._used = loop.time() if asks else min(self._used, loop.time())
             writer.close()
 
     def _end(self) -> None:

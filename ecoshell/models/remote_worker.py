@@ -111,9 +111,25 @@ def load_litellm() -> None:
 def _do_nothing(*_: object, **__: object) -> None: ...
 
 
+FIRST_CALL_MODULES = (
+    "openai.resources",
+    "anyio._backends._asyncio",
+    "litellm._service_logger",
+    "litellm.litellm_core_utils.default_encoding",
+    "litellm.llms.anthropic.completion.transformation",
+    "litellm.llms.gemini.chat.transformation",
+    "litellm.llms.vertex_ai.context_caching.vertex_ai_context_caching",
+    "litellm.llms.openrouter.chat.transformation",
+    "litellm.llms.mistral.chat.transformation",
+    "litellm.llms.ollama.chat.transformation",
+    "litellm.proxy.guardrails.exception_utils",
+)
+"""What litellm else loads during the first call of a provider, for up to a second."""
+
+
 def warm_litellm() -> None:
-    """Load what litellm else loads during the first call of most providers."""
-    for module in ("openai.resources", "litellm._service_logger", "anyio._backends._asyncio", "httpcore"):
+    """Load what first calls need, in a moment in which nobody waits."""
+    for module in FIRST_CALL_MODULES:
         with suppress(ImportError):
             import_module(module)
 
@@ -162,6 +178,11 @@ class Worker:
             task.add_done_callback(lambda _: self._tasks.pop(number, None))
         elif asked := self._tasks.get(number):
             asked.cancel()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an ask is under way."""
+        return bool(self._tasks)
 
     def cancel(self) -> None:
         """Cancel all asks, whose client is gone."""

@@ -178,6 +178,9 @@ def holders(number):
 remote_worker.load_litellm()
 gc.unfreeze()
 asyncio.run(main())
+remote_worker.warm_litellm()
+missing = [name for name in remote_worker.FIRST_CALL_MODULES if name not in sys.modules]
+assert not missing, missing
 held = {"key": KEYS[0]}
 assert len(holders(0)) == 1 + len(holders(1)), "the scan does not find what is held here"
 del held

@@ -4,10 +4,11 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
+from typing import Any
 
 from ecoshell.models.host_address import stop_all
 from ecoshell.paths import Paths
@@ -48,7 +49,7 @@ def _measure(home: Home, repeat: int) -> Iterator[Measurement]:
 
 
 @contextmanager
-def immediate_server() -> Iterator[str]:
+def immediate_server() -> Generator[str]:
     """A server on loopback that speaks OpenAI's protocol and answers at once; gives its base URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
@@ -69,16 +70,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        delta = {"delta": {"role": "assistant", "content": ANSWER}, "finish_reason": None}
-        end = {"delta": {}, "finish_reason": "stop"}
+        choice: dict[str, Any] = {"index": 0, "delta": {"role": "assistant", "content": ANSWER}, "finish_reason": None}
+        end: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 70, "completion_tokens": 3, "total_tokens": 73}
         base = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "immediate"}
-        chunks = (
-            {**base, "choices": [{"index": 0, **delta}]},
-            {**base, "choices": [{"index": 0, **end}]},
-            {**base, "choices": [], "usage": usage},
-        )
-        body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+        chunks: list[dict[str, Any]] = [{"choices": [choice]}, {"choices": [end]}, {"choices": [], "usage": usage}]
+        body = "".join(f"data: {json.dumps(base | chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Content-Length", str(len(body)))
