@@ -38,7 +38,7 @@ class Paths:
         """What came with results and is no text, such as images, by session."""
         self.approvals_file = data / "approvals.json"
         self.run_folder = cache / "run"
-        """Sockets of processes that outlive a command."""
+        """Sockets and locks of processes that outlive a command."""
         self.models_folder = data / "models"
         """Where a user's own GGUF files are looked for."""
         self.undo_folder = data / "undo"

@@ -1,4 +1,4 @@
-"""Where the model host of a user listens, and connections to it that are known to be the user's own."""
+"""The address of a user's model host, and connections that verify the user at the other end."""
 
 import contextlib
 import errno
@@ -25,9 +25,9 @@ from ecoshell.secrecy import SECRET_NAME
 PATH_LIMIT = 100
 """Bytes of a socket's path; Linux takes 107, macOS 103."""
 HELLO_LIMIT = 4096
-"""Bytes of the line that a host begins every connection with."""
+"""Maximum bytes of the greeting, the first line of a connection."""
 PATIENCE = 10.0
-"""Seconds within which a host that runs has greeted whoever connects, and one that is stopped has ended."""
+"""Seconds to wait for the greeting of a running host, and for the end of a stopped one."""
 _PEER = struct.Struct("3i")
 _ALWAYS_PASSED = ("HOME", "ECOSHELL_HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONPATH")
 _PREFIXES = ("LITELLM_", "HTTPX_", "SSL_", "GOOGLE_", "VERTEX", "OR_", "OLLAMA_", "LM_STUDIO_", "LLAMAFILE_")
@@ -36,19 +36,19 @@ _NAMES = re.compile(r"(?:HTTPS?|ALL|NO)_PROXY|(?:REQUESTS|CURL)_CA_BUNDLE|SSLKEY
 
 @dataclass(frozen=True, slots=True)
 class HostAddress:
-    """The socket and the lock of the one host that fits this user, home, program and its libraries."""
+    """Socket and lock of the host for one user, home directory, program version and set of packages."""
 
     folder: Path
     key: str
 
     @property
     def socket_file(self) -> Path:
-        """Where the host listens."""
+        """The socket the host listens on."""
         return self.folder / f"{self.key}.sock"
 
     @property
     def lock_file(self) -> Path:
-        """What the host holds locked for as long as it lives."""
+        """The file the host keeps locked while it runs."""
         return self.folder / f"{self.key}.lock"
 
     def require_private(self, *, make: bool = False) -> None:
@@ -57,12 +57,12 @@ class HostAddress:
             raise OSError(errno.ENAMETOOLONG, "the path of a socket would be too long", str(self.socket_file))
         if make:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = self.folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        info = self.folder.lstat()
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
             raise PermissionError(errno.EPERM, "not a private folder", str(self.folder))
 
     def connect(self) -> socket.socket:
-        """Connect to the host; raises OSError when there is none, or what listens there is another user's."""
+        """Connect to the host; raises OSError when none is listening or another user is."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(PATIENCE)
@@ -78,8 +78,8 @@ class HostAddress:
 def host_address(folder: Path) -> HostAddress:
     """The address below this folder.
 
-    The key changes with ecoshell, Python, and whatever is installed beside litellm, so that an upgraded program never
-    talks with a host of before; and with the machine, as a home may be shared.
+    The key depends on the versions of ecoshell and Python, on the installed packages and on the machine. An upgraded
+    program therefore never talks to an older host, and machines that share a home directory have separate hosts.
     """
     parts: list[object] = [__version__, sys.executable, sys.version, os.uname().nodename]
     files = [Path(__file__).with_name(name) for name in ("model_host.py", "remote_worker.py")]
@@ -94,9 +94,9 @@ def host_address(folder: Path) -> HostAddress:
 
 
 def host_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables a host is started with: what providers' clients read, and no keys.
+    """The variables a host is started with: those that provider clients read, without keys.
 
-    A command whose variables differ in these is not served by a running host.
+    A running host only serves commands with the same values.
     """
     prefixes = (*_PREFIXES, *key_prefixes())
     passed = {
@@ -109,7 +109,7 @@ def host_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def environ_digest(environ: Mapping[str, str]) -> str:
-    """What two sets of variables have in common exactly when they are the same."""
+    """Fingerprint of a set of variables."""
     return hashlib.sha256(json.dumps(sorted(environ.items())).encode()).hexdigest()
 
 
@@ -123,7 +123,7 @@ def peer_user(connection: socket.socket) -> int:
 
 @dataclass(frozen=True, slots=True)
 class HostStatus:
-    """A host that runs."""
+    """A running host."""
 
     pid: int
     idle_seconds: float
@@ -141,9 +141,9 @@ def status(address: HostAddress) -> HostStatus | None:
 
 
 def stop_all(folder: Path) -> int:
-    """End the hosts below a folder, also those of other versions; returns how many there were.
+    """Stop all hosts below a folder, including those of other versions, and return their number.
 
-    One that does not end when asked to is killed.
+    A host that does not stop on request is killed.
     """
     stopped = 0
     for address in _addresses(folder):
@@ -163,7 +163,7 @@ def stop_all(folder: Path) -> int:
 
 
 def await_end(address: HostAddress, seconds: float = PATIENCE) -> bool:
-    """Wait until no process holds the lock any more; False when one still does."""
+    """Wait until no process holds the lock; returns False after a timeout."""
     give_up = time.monotonic() + seconds
     while time.monotonic() < give_up:
         with contextlib.suppress(OSError):
@@ -182,7 +182,7 @@ def take_lock(address: HostAddress) -> int | None:
     lock = os.open(address.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(lock).st_ino == address.lock_file.stat().st_ino:  # it may have been swept away meanwhile
+        if os.fstat(lock).st_ino == address.lock_file.stat().st_ino:  # `sweep` may have removed it
             return lock
     except (BlockingIOError, FileNotFoundError):
         pass
@@ -194,7 +194,7 @@ def take_lock(address: HostAddress) -> int | None:
 
 
 def sweep(address: HostAddress) -> None:
-    """Remove what hosts of other versions that live no more have left in the folder."""
+    """Remove sockets and locks of dead hosts of other versions."""
     for other in _addresses(address.folder):
         if other.key != address.key:
             with contextlib.suppress(OSError):

@@ -1,11 +1,11 @@
-"""The model host: the worker of remote models (remote_worker), kept between commands and serving many of them at once.
+"""The model host: a worker for remote models (remote_worker) that outlives a command and serves many at once.
 
 `main` detaches itself, listens on the socket of a HostAddress and greets every connection with one line, `{"pid",
 "idle_seconds", "environ"}`. After that a connection speaks the worker's protocol, without `environ` records: a host
-holds no keys but those of the asks under way. `{"stop": true}` ends the host. When a connection ends, so do its asks.
+only holds the keys of running asks. `{"stop": true}` ends the host. When a connection ends, its asks are cancelled.
 
-The lock beside the socket is held from before the socket exists until the process is gone, however it ends. So there is
-one host for an address, and a socket found while the lock is free is nobody's.
+The host takes the lock before it creates the socket and keeps it until the process is gone, however that ends. So an
+address has at most one host, and a socket without a locked lock file is stale.
 """
 
 import os
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 _LINE_LIMIT = 1 << 27
 """Bytes of one ask, images included."""
 _UNREAD_LIMIT = 1 << 26
-"""Bytes that wait for a client which does not read them, before its connection is closed."""
+"""Bytes buffered for a client that does not read before its connection is dropped."""
 _FIRST_CLIENT_SECONDS = 10.0
-"""How long a new host waits at least for the command that started it."""
+"""Minimum time a new host waits for the command that started it."""
 _LOOK_SECONDS = 0.5
-"""Between two looks at whether anybody is there."""
+"""Interval between checks for clients."""
 _LOCK_PATIENCE = 10.0
 """Seconds to wait for a host that is ending to let its lock go."""
 
 
 def main() -> None:
-    """Start a host and return once it listens, or another one does; exit status 1 says that there is none.
+    """Start a host and return once it or another one listens; exit with status 1 if that fails.
 
     The arguments are the folder and key of the address, the bytes of memory it may take, and the seconds without
     an ask after which it ends.
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _lock(address: "HostAddress") -> bool:
-    """Whether this process is the host now; False when another one answers."""
+    """Become the host of this address; returns False when another process is."""
     import time
 
     from ecoshell.models.host_address import sweep, take_lock
@@ -105,7 +105,7 @@ class _Host:
         """When the last ask ended, by the loop's clock."""
 
     async def serve(self, listening: int) -> None:
-        """Listen, say so to the descriptor, load litellm and serve until nobody has asked for long enough."""
+        """Listen, report that to the descriptor, load litellm and serve until the host has been idle long enough."""
         import asyncio
 
         from ecoshell.models import remote_worker
@@ -119,8 +119,10 @@ class _Host:
         loading.add_done_callback(self._begin)
         warming: asyncio.Future[None] | None = None
         while self._workers or loop.time() - self._used < self._idle:
-            left = self._used + self._idle - loop.time()
-            await asyncio.sleep(left if warming and not self._workers else min(_LOOK_SECONDS, max(left, 0.01)))
+            remaining = self._used + self._idle - loop.time()
+            await asyncio.sleep(
+                remaining if warming and not self._workers else min(_LOOK_SECONDS, max(remaining, 0.01))
+            )
             if not warming and self._loaded.is_set() and not any(worker.is_busy for worker in self._workers):
                 warming = asyncio.ensure_future(asyncio.to_thread(remote_worker.warm_litellm))
         self._end()
@@ -134,7 +136,7 @@ class _Host:
         self._loaded.set()
 
     async def _meet(self, reader: "asyncio.StreamReader", writer: "asyncio.StreamWriter") -> None:
-        """Serve one connection to its end; whatever a client sends or does, the others are served on."""
+        """Serve one connection until it ends; a misbehaving client does not affect others."""
         import asyncio
         import json
 
@@ -158,7 +160,7 @@ class _Host:
                     self._end()
                 worker.take(message)
                 asks += 1
-                del line, message  # the next one may be long in coming, and this one has a key in it
+                del line, message  # it contains a key, and the next line may come much later
         except (ValueError, KeyError, TypeError) as error:
             writer.write(json.dumps({"ended": f"it could not read what it was asked ({error})"[:500]}).encode() + b"\n")
         except OSError:  # the client left
@@ -178,7 +180,7 @@ class _Host:
 
 
 class _Wire:
-    """Writes the worker's lines to a connection, and gives up one that does not read them."""
+    """Writes the worker's lines to a connection and drops a client that does not read them."""
 
     def __init__(self, writer: "asyncio.StreamWriter") -> None:
         self._transport = writer.transport

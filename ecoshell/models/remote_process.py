@@ -1,4 +1,4 @@
-"""How asks reach litellm: through the model host that outlives a command, or else a child process of this one's own."""
+"""The transport to litellm: the model host, which outlives a command, or a child process."""
 
 import asyncio
 import itertools
@@ -34,23 +34,23 @@ _GRACE = 60.0
 """Seconds after an ask's deadline by which the process must have said so; it may first have to load litellm."""
 _LAST_WORDS = 2048
 _START_SECONDS = 60.0
-"""Seconds within which a new host listens, on however busy a machine."""
+"""Maximum time until a new host listens, also on a busy machine."""
 _START_ATTEMPTS = 3
-"""A host may end, idle, at the moment in which it is connected to."""
+"""An idle host may end just as a command connects to it."""
 
 Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
-    """Where the model host is, and how long it stays after its last ask."""
+    """Folder of the model host's socket, and the idle time after which the host ends."""
 
     folder: Path
     idle_seconds: float
 
 
 class RemoteProcess:
-    """Carries asks to a process that owns litellm, and starts one when it is needed, also after it died.
+    """Carries asks to a process that owns litellm, and starts or restarts that process when needed.
 
     Belongs to the event loop that first used it. With `host`, shared asks go to the user's model host as long as one
     fits; all others go to a child, which ends with `aclose`, and by itself when this process does. Either process ends
@@ -67,7 +67,7 @@ class RemoteProcess:
         self._starting = asyncio.Lock()
 
     async def warm(self, *, shared: bool = False) -> "_Link":
-        """Connect to the host, or start the child, so that litellm is loaded by the time it is asked."""
+        """Connect to the host or start the child, so that litellm is loaded before the first ask."""
         async with self._starting:
             if shared and self._host is not None:
                 link = self._links.get(True) or await self._connected(self._host)
@@ -100,7 +100,7 @@ class RemoteProcess:
         return child
 
     async def _connected(self, host: HostOptions) -> "_HostLink | None":
-        """A connection to the host, started if there is none; None when no host that fits can be had."""
+        """Connect to the host, starting one if necessary; returns None when no suitable host is available."""
         environ = host_environ(helper_environ())
         address = host_address(host.folder)
         try:
@@ -114,12 +114,12 @@ class RemoteProcess:
                     continue
                 with suppress(ConnectionError):
                     return await _HostLink.greeted(connection, environ_digest(environ))
-        except (OSError, ValueError, KeyError):  # nobody can be trusted to be the host there, or nobody answers
+        except (OSError, ValueError, KeyError):  # no trustworthy host, or no answer from it
             pass
         return None
 
     async def _start_host(self, address: HostAddress, idle: float, environ: Mapping[str, str]) -> bool:
-        """Start a host; True once one listens, whoever started it."""
+        """Start a host; returns True once a host listens, possibly one that another command started."""
         starting = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "ecoshell.models.model_host", str(address.folder), address.key),
             str(self._memory),
@@ -166,11 +166,11 @@ class RemoteProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process's number, while it lives: the host's, or the child's where there is no host."""
+        """Process ID of the host, or of the child if no host is connected; None if neither is alive."""
         return next((link.pid for _, link in sorted(self._links.items(), reverse=True) if link.alive), None)
 
     async def aclose(self) -> None:
-        """Leave the host and end the child, which holds nothing that needs saving; asks under way end with an error."""
+        """Disconnect from the host and end the child; running asks end with an error."""
         links, self._links = [*self._links.values()], {}
         for link in links:
             await link.aclose()
@@ -187,7 +187,7 @@ class _Link:
         self._reader = reader
         self._writer = writer
         self._words = ""
-        """The last that the process said of itself."""
+        """The reason the process gave for ending, or the end of its error output."""
         self._readers = [asyncio.create_task(self._read())]
 
     def write(self, record: Line) -> None:
@@ -195,14 +195,14 @@ class _Link:
             self._writer.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
     async def drain(self) -> None:
-        """Wait until what was written is nearly on its way; the link is dead after that if it cannot be."""
+        """Wait until the write buffer has room; the link dies if the process is gone."""
         try:
             await self._writer.drain()
         except ConnectionError:
             self.die()
 
     async def _read(self) -> None:
-        """Hand each line to its ask, until there are no more; whatever ends this, no ask is left waiting."""
+        """Pass each line to its ask; when reading ends, for any reason, end the remaining asks."""
         try:
             while text := await self._reader.readline():
                 line = json.loads(text)
@@ -223,29 +223,29 @@ class _Link:
             self.die()
 
     def die(self, words: str = "") -> None:
-        """Tell every ask under way that its process is gone; those that had been sent may have been billed."""
+        """End every running ask with an error; those that were sent may have been billed."""
         if self.alive and words:
             self.end_process()
         self.alive = False
         self.close()
-        said = words or self._words
-        message = "the helper process for remote models ended" + (f": {said}" if said else "")
+        reason = words or self._words
+        message = "the helper process for remote models ended" + (f": {reason}" if reason else "")
         for number, inbox in self.inboxes.items():
             error = {"kind": "busy", "message": message, "status": None, "billed": number in self.sent}
             inbox.put_nowait({"id": number, "error": error})
         self.inboxes.clear()
 
     def close(self) -> None:
-        """Let go of the process; what it has not been able to read yet is not waited for."""
+        """Disconnect at once, without waiting for unread data."""
         self._writer.transport.abort()
 
     def end_process(self) -> None:
-        """Kill the process, which no longer does what it should."""
+        """Kill the process."""
         with suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, signal.SIGKILL)
 
     async def aclose(self) -> None:
-        """Let go of the process, and wait until nothing is left of the connection."""
+        """Disconnect and wait until the connection is closed."""
         self.close()
         await asyncio.gather(*self._readers, return_exceptions=True)
         with suppress(ConnectionError):
@@ -253,11 +253,11 @@ class _Link:
 
 
 class _HostLink(_Link):
-    """A connection to the model host, which lives on without it."""
+    """A connection to the model host, which keeps running after it."""
 
     @classmethod
     async def greeted(cls, connection: socket.socket, environ: str) -> "_HostLink":
-        """The connection, once the host has greeted us.
+        """Wait for the host's greeting and return the connection.
 
         Raises ConnectionError when the host is ending, and OSError or ValueError when it does not greet in time, or
         was started with other variables.
@@ -288,11 +288,11 @@ class _Child(_Link):
         self._readers.append(asyncio.create_task(self._listen()))
 
     async def _listen(self) -> None:
-        """Keep the end of what the process prints, for the case that it dies."""
-        said = b""
+        """Keep the end of the error output as the reason if the process dies."""
+        output = b""
         while self.process.stderr is not None and (piece := await self.process.stderr.read(_LAST_WORDS)):
-            said = (said + piece)[-_LAST_WORDS:]
-            self._words = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            output = (output + piece)[-_LAST_WORDS:]
+            self._words = output.decode("utf-8", "replace").strip().rpartition("\n")[2]
 
     def close(self) -> None:
         # Process.kill would reap a process that has just ended, and asyncio, which waits for it too, would complain.

@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def limit_memory(most: int) -> None:
-    """Let this process take so many bytes of memory at most, where the system knows how."""
+    """Limit the address space of this process to `most` bytes, where the system supports it."""
     with suppress(ImportError, OSError, ValueError):  # Windows has none, macOS none that holds
         import resource
 
@@ -81,10 +81,10 @@ def limit_memory(most: int) -> None:
 
 
 def load_litellm() -> None:
-    """Import litellm and set it up, which takes seconds."""
+    """Import and configure litellm, which takes seconds."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it fetches its price map while being imported
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # or it reads a .env file
-    gc.disable()  # a fifth of the time goes into looking for garbage among thousands of new classes
+    gc.disable()  # collections among thousands of new classes take a fifth of the import time
     try:
         litellm: Any = import_module("litellm")
         logging: Any = import_module("litellm.litellm_core_utils.litellm_logging").Logging
@@ -100,10 +100,10 @@ def load_litellm() -> None:
     litellm.failure_callback = []
     litellm.num_retries = 0
     litellm.disable_aiohttp_transport = True  # one client for all, so that its traffic is counted
-    # A client that holds a key ends with its ask; connections stay open in one that holds none.
+    # OpenAI clients hold a key, so they are not cached; connections are kept in one HTTP client without keys.
     litellm.aclient_session = openai.get_async_http_client()
     openai.set_cached_openai_client = _do_nothing
-    # Its own idea of what a call costs is not used, and takes a tokenizer that loads for 0.4 s.
+    # litellm's own cost estimate is unused, and would load a tokenizer for 0.4 s.
     logging.response_cost_calculator = logging._response_cost_calculator = _do_nothing
     count_traffic()
 
@@ -124,18 +124,18 @@ FIRST_CALL_MODULES = (
     "litellm.llms.ollama.chat.transformation",
     "litellm.proxy.guardrails.exception_utils",
 )
-"""What litellm else loads during the first call of a provider, for up to a second."""
+"""Modules that litellm loads during the first call of a provider, which takes up to a second."""
 
 
 def warm_litellm() -> None:
-    """Load what first calls need, in a moment in which nobody waits."""
+    """Load the modules of first calls ahead of time."""
     for module in FIRST_CALL_MODULES:
         with suppress(ImportError):
             import_module(module)
 
 
 class Wire(Protocol):
-    """Where the lines of a worker go."""
+    """Destination of a worker's lines."""
 
     def write(self, line: bytes, /) -> Any: ...
 
@@ -181,11 +181,11 @@ class Worker:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an ask is under way."""
+        """Whether any ask is running."""
         return bool(self._tasks)
 
     def cancel(self) -> None:
-        """Cancel all asks, whose client is gone."""
+        """Cancel all asks."""
         for task in self._tasks.values():
             task.cancel()
 
@@ -346,11 +346,11 @@ def _reported_usage(stream: Any) -> dict[str, Any] | None:
 
 OUT_OF_MEMORY = "it needed more memory than it may take"
 clients: set[int] = set()
-"""Descriptors of those who share this process and are told why it ends."""
+"""Descriptors of connected clients, which are told why the process ends."""
 
 
 def end_process(why: str) -> NoReturn:
-    """End the process, which the shell starts again; these last words are what the shell shows."""
+    """End the process; the shell shows the reason and starts another process when needed."""
     os.write(2, f"\n{why}\n".encode())
     for client in clients:
         with suppress(OSError):
@@ -486,7 +486,7 @@ def count_traffic() -> None:
             raise
         traffic.unreached = ""
         traffic.unrefused -= response.status_code in REFUSALS
-        response.headers.pop("Set-Cookie", None)  # or the next ask, with another key, would carry the cookie
+        response.headers.pop("Set-Cookie", None)  # otherwise asks with another key would send it
         response.stream = Body(response, traffic)
         return response
 

@@ -263,11 +263,10 @@ class LocalSettings(Section):
 
 
 class RemoteSettings(Section):
-    """How remote models are asked."""
+    """Remote models."""
 
     host_idle_seconds: Annotated[int, Field(strict=True, ge=0, le=86_400)] = 600
-    """Seconds that the process which holds litellm stays after its last use, to serve the next commands; 0 ends it
-    with each command."""
+    """Seconds without a request after which the model host ends; 0 disables it, and each command loads litellm."""
 
 
 class ApprovalSettings(Section):
