@@ -466,7 +466,7 @@ async def test_what_is_no_client_is_sent_away_and_the_others_are_served_on(warm_
 
 @on_one_loop
 async def test_a_host_that_needs_too_much_memory_ends_with_one_error_and_is_replaced(folder, server):
-    async with client(folder, memory=700 << 20) as greedy, client(folder) as beside:
+    async with client(folder, memory=560 << 20) as greedy, client(folder) as beside:
         await greedy.warm(shared=True)
         asking = asyncio.create_task(ask(beside, server, "openai/slow"))
         assert await asyncio.to_thread(server.arrived.wait, LIMIT_S)
