@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # loaded with the first model, or the first question, that ne
     from ecoshell.assembly.inventory import Inventory
     from ecoshell.models.keys import Keys
     from ecoshell.models.local_models import LocalFiles
-    from ecoshell.models.remote import RemoteProcess
+    from ecoshell.models.remote_process import RemoteProcess
     from ecoshell.models.servers import Servers
     from ecoshell.settings.schema import Settings
 
@@ -47,6 +47,7 @@ class ConfiguredModelFactory:
         self._settings = settings
         self._session_budget = session_budget
         self._models_folder = paths.models_folder
+        self._run_folder = paths.run_folder
         self._experience_file = paths.experience_file
         told: dict[str, Price] = {}
         if options.price is not None:  # of the model the run begins with
@@ -192,9 +193,12 @@ class ConfiguredModelFactory:
         files = local_files(name, self._models_folder)
         if files is not None:
             return self._local(files, name)
-        from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
+        from ecoshell.models.remote import RemoteModel, RemoteOptions
+        from ecoshell.models.remote_process import HostOptions, RemoteProcess
 
-        self._process = self._process or RemoteProcess()
+        if self._process is None:
+            idle = self._settings.remote.host_idle_seconds
+            self._process = RemoteProcess(host=HostOptions(self._run_folder, idle) if idle else None)
         given = self._settings.models.get(name)
         facts = None if "/" in name else self._book.facts(name)
         options = RemoteOptions(base_url(self._settings, name, facts.provider if facts else ""))

@@ -1,16 +1,10 @@
-"""Remote models: any name litellm knows, asked through the helper process that owns litellm (remote_worker)."""
+"""Remote models: any name litellm knows, asked through a process that owns litellm (remote_process)."""
 
 import asyncio
 import difflib
-import itertools
-import json
-import os
 import re
-import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from hashlib import sha1
 from typing import Any
@@ -32,10 +26,10 @@ from ecoshell.models.protocol import (
     safe_name,
     without_reasoning,
 )
+from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
-from ecoshell.models.servers import is_loopback, program_of
-from ecoshell.models.tokens import counter_for, helper_environ
-from ecoshell.secrecy import taken
+from ecoshell.models.servers import PROVIDERS, is_loopback, program_of
+from ecoshell.models.tokens import counter_for
 
 SILENCE = 120.0
 """Seconds a provider may be silent."""
@@ -57,147 +51,6 @@ _LONGEST_MESSAGE = 600
 _COUNTED_PER_MESSAGE = 3
 _COUNTED_PER_PROMPT = 3
 """What OpenAI counts besides the texts; other templates differ by a token or two."""
-_LINE_LIMIT = 1 << 26
-"""Bytes; a reply is one line, and a long one is still a few megabytes."""
-_MEMORY = 4 << 30
-"""Bytes of address space; litellm with a few asks at once takes less than half."""
-_GRACE = 60.0
-"""Seconds after an ask's deadline by which the process must have said so; it may first have to load litellm."""
-_LAST_WORDS = 2048
-
-Line = Mapping[str, Any]
-
-
-class RemoteProcess:
-    """Starts the helper process when it is first needed, again after it died, and carries asks to it.
-
-    Belongs to the event loop that first used it. The process ends with `aclose`, and by itself when this one does or
-    when it needs more than `memory` bytes; it is ended when an ask is not over `grace` seconds after its time.
-    """
-
-    def __init__(self, *, memory: int = _MEMORY, grace: float = _GRACE) -> None:
-        self._memory = memory
-        self._grace = grace
-        self._numbers = itertools.count(1)
-        self._child: _Child | None = None
-        self._starting = asyncio.Lock()
-
-    async def warm(self) -> "_Child":
-        """Start the process where it is not alive, so that litellm is loaded by the time it is asked."""
-        async with self._starting:
-            if self._child is None or not self._child.alive:
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-P", "-m", "ecoshell.models.remote_worker"),  # `-P`: not from the current folder
-                    str(self._memory),
-                    env=helper_environ(),
-                    stdin=PIPE,
-                    stdout=PIPE,
-                    stderr=PIPE,
-                    limit=_LINE_LIMIT,
-                    start_new_session=True,  # so that Ctrl-C and a closing terminal reach it only through us
-                )
-                self._child = _Child(process)
-                self._child.write({"environ": taken()})  # over the pipe: in its environment any program could read them
-            return self._child
-
-    async def ask(self, body: Mapping[str, Any], *, most: int, seconds: float) -> AsyncGenerator[Line, None]:
-        """The worker's lines for one ask, down to its reply or error; closing this early cancels the ask.
-
-        The answer may come to `most` bytes on the network, and take this many seconds from its first to its last. When
-        the process is gone, the last line says so. One that is stuck, so that it does not even say that an ask's time
-        is over, is ended.
-        """
-        child = await self.warm()
-        number, inbox = next(self._numbers), asyncio.Queue[Line]()
-        child.inboxes[number] = inbox
-        last = asyncio.get_running_loop().call_later(seconds + self._grace, child.die, b"it no longer answered")
-        try:
-            child.write({"id": number, "ask": body, "bytes": most, "seconds": seconds})
-            if child.process.stdin is not None:
-                try:
-                    await child.process.stdin.drain()
-                except ConnectionError:
-                    child.die()
-            while True:
-                line = await inbox.get()
-                yield line
-                if "reply" in line or "error" in line:
-                    return
-        finally:
-            last.cancel()
-            child.sent.discard(number)
-            if child.inboxes.pop(number, None) is not None and child.alive:
-                child.write({"id": number, "cancel": True})
-
-    @property
-    def pid(self) -> int | None:
-        """The process's number, while it lives."""
-        return self._child.process.pid if self._child is not None and self._child.alive else None
-
-    async def aclose(self) -> None:
-        """End the process, which holds nothing that needs saving; asks under way end with an error."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.kill()
-            await child.process.wait()
-            await asyncio.gather(*child.readers, return_exceptions=True)
-
-
-class _Child:
-    """One life of the helper process."""
-
-    def __init__(self, process: Process) -> None:
-        self.process = process
-        self.alive = True
-        self.inboxes: dict[int, asyncio.Queue[Line]] = {}
-        self.sent: set[int] = set()
-        self._last_words = b""
-        self.readers = (asyncio.create_task(self._read()), asyncio.create_task(self._listen()))
-
-    def write(self, record: Line) -> None:
-        if self.process.stdin is not None and not self.process.stdin.is_closing():
-            self.process.stdin.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-
-    async def _read(self) -> None:
-        """Hand each line to its ask, until there are no more; whatever ends this, no ask is left waiting."""
-        try:
-            while self.process.stdout is not None and (text := await self.process.stdout.readline()):
-                line = json.loads(text)
-                number = line.get("id")
-                if not isinstance(number, int) or number not in self.inboxes:
-                    continue
-                if "sent" in line:
-                    self.sent.add(number)
-                    continue
-                ends = "reply" in line or "error" in line
-                inbox = self.inboxes.pop(number) if ends else self.inboxes[number]
-                inbox.put_nowait(line)
-        finally:
-            self.die()
-
-    async def _listen(self) -> None:
-        """Keep the end of what the process prints, for the case that it dies."""
-        if self.process.stderr is not None:
-            while piece := await self.process.stderr.read(_LAST_WORDS):
-                self._last_words = (self._last_words + piece)[-_LAST_WORDS:]
-
-    def die(self, words: bytes = b"") -> None:
-        """Tell every ask under way that its process is gone; those that had been sent may have been billed."""
-        self.alive = False
-        self.kill()
-        said = (words or self._last_words).decode("utf-8", "replace").strip().rpartition("\n")[2]
-        message = "the helper process for remote models ended" + (f": {said}" if said else "")
-        for number, inbox in self.inboxes.items():
-            error = {"kind": "busy", "message": message, "status": None, "billed": number in self.sent}
-            inbox.put_nowait({"id": number, "error": error})
-        self.inboxes.clear()
-
-    def kill(self) -> None:
-        if self.process.returncode is not None:
-            return
-        # Process.kill would reap a process that has just ended, and asyncio, which waits for it too, would complain.
-        with suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +112,9 @@ class RemoteModel:
         prefix, slash, _ = name.partition("/")
         self._provider = prefix if slash else "openai" if options.base_url else known.provider if known else ""
         """As litellm calls it; empty when it cannot be told."""
+        on_own_server = self._provider in PROVIDERS and options.base_url is not None
+        self._shared = bool(keys.variables(self._provider)) or on_own_server
+        """Whether asks need nothing but the key they carry; other providers sign in by what the environment says."""
         self._counter = counter_for(name, hosted=options.base_url is None)
 
     def check(self) -> str | None:
@@ -281,7 +137,7 @@ class RemoteModel:
         """Have litellm, the tokenizer and what reads replies loaded by the time they are needed; returns at once."""
         self._counter.start()
         asyncio.get_running_loop().run_in_executor(None, load_readers)
-        await self._process.warm()
+        await self._process.warm(shared=self._shared)
 
     def count(self, text: str) -> int:
         """Tokens of a plain text; an estimate when `size` says so."""
@@ -320,7 +176,7 @@ class RemoteModel:
         reader = ReplyReader(named, ReplyForm(HERMES, REASONING_TAGS[0], elsewhere=True))
         most = min(_BYTES_PER_TOKEN * request.max_tokens + _SPARE_BYTES, _MOST_BYTES)
         seconds = self._deadline or 2 * self._silence + _SECONDS_PER_TOKEN * request.max_tokens
-        async with aclosing(self._process.ask(body, most=most, seconds=seconds)) as lines:
+        async with aclosing(self._process.ask(body, most=most, seconds=seconds, shared=self._shared)) as lines:
             async for line in lines:
                 if "delta" in line:
                     if line["reasoning"]:

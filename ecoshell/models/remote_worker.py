@@ -14,6 +14,7 @@ refused), `broken` (the answer cannot be used).
 """
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -27,7 +28,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
 from queue import SimpleQueue
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn, Protocol, cast
 
 from ecoshell.messages import FINISH
 from ecoshell.models.replying import AnswerText
@@ -53,11 +54,7 @@ def main() -> None:
     """Serve until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the shell, which cancels what it wants cancelled
     close_process()  # it is told the keys
-    most = int(sys.argv[1])
-    with suppress(ImportError, OSError, ValueError):  # Windows has none, macOS none that holds
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit_memory(int(sys.argv[1]))
     wire = _take_stdout()
     lines: SimpleQueue[bytes] = SimpleQueue()
 
@@ -71,9 +68,30 @@ def main() -> None:
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
+    load_litellm()
+    asyncio.run(Worker(wire).serve(lines))
+
+
+def limit_memory(most: int) -> None:
+    """Limit the address space of this process to `most` bytes, where the system supports it."""
+    with suppress(ImportError, OSError, ValueError):  # Windows has none, macOS none that holds
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def load_litellm() -> None:
+    """Import and configure litellm, which takes seconds."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it fetches its price map while being imported
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # or it reads a .env file
-    import litellm
+    gc.disable()  # collections among thousands of new classes take a fifth of the import time
+    try:
+        litellm: Any = import_module("litellm")
+        logging: Any = import_module("litellm.litellm_core_utils.litellm_logging").Logging
+        openai: Any = import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
+    finally:
+        gc.freeze()
+        gc.enable()
 
     litellm.suppress_debug_info = True
     litellm.disable_streaming_logging = True
@@ -82,15 +100,61 @@ def main() -> None:
     litellm.failure_callback = []
     litellm.num_retries = 0
     litellm.disable_aiohttp_transport = True  # one client for all, so that its traffic is counted
+    # OpenAI clients hold a key, so they are not cached; connections are kept in one HTTP client without keys.
+    litellm.aclient_session = openai.get_async_http_client()
+    openai.set_cached_openai_client = _do_nothing
+    # litellm's own cost estimate is unused, and would load a tokenizer for 0.4 s.
+    logging.response_cost_calculator = logging._response_cost_calculator = _do_nothing
     count_traffic()
-    asyncio.run(Worker(wire).serve(lines))
+
+
+def _do_nothing(*_: object, **__: object) -> None: ...
+
+
+FIRST_CALL_MODULES = (
+    "openai.resources",
+    "anyio._backends._asyncio",
+    "litellm._service_logger",
+    "litellm.litellm_core_utils.default_encoding",
+    "litellm.llms.anthropic.completion.transformation",
+    "litellm.llms.gemini.chat.transformation",
+    "litellm.llms.vertex_ai.context_caching.vertex_ai_context_caching",
+    "litellm.llms.openrouter.chat.transformation",
+    "litellm.llms.mistral.chat.transformation",
+    "litellm.llms.ollama.chat.transformation",
+    "litellm.proxy.guardrails.exception_utils",
+)
+"""Modules that litellm loads during the first call of a provider, which takes up to a second."""
+
+
+def warm_litellm() -> None:
+    """Load the modules of first calls ahead of time."""
+    for module in FIRST_CALL_MODULES:
+        with suppress(ImportError):
+            import_module(module)
+
+
+class Wire(Protocol):
+    """Destination of a worker's lines."""
+
+    def write(self, line: bytes, /) -> Any: ...
+
+    def flush(self) -> Any: ...
+
+
+def _loaded() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
 
 
 @dataclass(eq=False)
 class Worker:
     """Runs any number of asks at once; one line of output belongs to one ask."""
 
-    _wire: BinaryIO
+    _wire: Wire
+    _ready: asyncio.Event = field(default_factory=_loaded)
+    """Set once litellm is loaded; no ask begins before that."""
     _tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
 
     async def serve(self, lines: SimpleQueue[bytes]) -> None:
@@ -103,14 +167,30 @@ class Worker:
                 _end_at_the_limit()
             if "environ" in message:
                 os.environ.update(message["environ"])
-            elif "cancel" not in message:
-                number: int = message["id"]
-                task = self._tasks[number] = asyncio.create_task(self._answer(number, message))
-                task.add_done_callback(lambda _, number=number: self._tasks.pop(number, None))
-            elif asked := self._tasks.get(message["id"]):
-                asked.cancel()
+            else:
+                self.take(message)
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Begin an ask, or cancel one."""
+        number: int = message["id"]
+        if "cancel" not in message:
+            task = self._tasks[number] = asyncio.create_task(self._answer(number, message))
+            task.add_done_callback(lambda _: self._tasks.pop(number, None))
+        elif asked := self._tasks.get(number):
+            asked.cancel()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any ask is running."""
+        return bool(self._tasks)
+
+    def cancel(self) -> None:
+        """Cancel all asks."""
+        for task in self._tasks.values():
+            task.cancel()
 
     async def _answer(self, number: int, message: dict[str, Any]) -> None:
+        await self._ready.wait()
         answer, traffic = _Answer(), Traffic(message["bytes"])
         _CURRENT.set(traffic)
         deadline = asyncio.timeout(message["seconds"])
@@ -362,10 +442,22 @@ def _reported_usage(stream: Any) -> dict[str, Any] | None:
     return largest or None
 
 
-def _end_at_the_limit() -> NoReturn:
-    """End the process, which the shell starts again; its last words are what the shell shows."""
-    os.write(2, b"\nit needed more memory than it may take\n")
+OUT_OF_MEMORY = "it needed more memory than it may take"
+clients: set[int] = set()
+"""Descriptors of connected clients, which are told why the process ends."""
+
+
+def end_process(why: str) -> NoReturn:
+    """End the process; the shell shows the reason and starts another process when needed."""
+    os.write(2, f"\n{why}\n".encode())
+    for client in clients:
+        with suppress(OSError):
+            os.write(client, json.dumps({"ended": why}).encode() + b"\n")
     os._exit(1)
+
+
+def _end_at_the_limit() -> NoReturn:
+    end_process(OUT_OF_MEMORY)
 
 
 def _take_stdout() -> BinaryIO:
@@ -538,6 +630,7 @@ def count_traffic() -> None:
             raise
         traffic.unreached = ""
         traffic.unrefused -= response.status_code in REFUSALS
+        response.headers.pop("Set-Cookie", None)  # otherwise asks with another key would send it
         response.stream = Body(response, traffic)
         return response
 

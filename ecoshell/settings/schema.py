@@ -268,6 +268,13 @@ class LocalSettings(Section):
     """Whether Ollama, LM Studio, llama.cpp and vLLM are asked, on this machine alone, which models they have."""
 
 
+class RemoteSettings(Section):
+    """Remote models."""
+
+    host_idle_seconds: Annotated[int, Field(strict=True, ge=0, le=86_400)] = 600
+    """Seconds without a request after which the model host ends; 0 disables it, and each command loads litellm."""
+
+
 class ApprovalSettings(Section):
     """Rules `tool` or `tool:pattern`, such as `run_command:git status*`; deny wins over ask, ask over allow."""
 
@@ -449,6 +456,7 @@ class Settings(Section):
     learn: LearnSettings = LearnSettings()
     registration: RegistrationSettings = RegistrationSettings()
     local: LocalSettings = LocalSettings()
+    remote: RemoteSettings = RemoteSettings()
     approval: ApprovalSettings = ApprovalSettings()
     tools: ToolsSettings = ToolsSettings()
     mcp: McpSettings = McpSettings()
