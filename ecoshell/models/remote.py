@@ -2,6 +2,7 @@
 
 import asyncio
 import difflib
+import json
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
