@@ -149,7 +149,9 @@ def make_offer(
     decision = decide(candidates, rates_of(models.price, work.base), work, policy)
     presentation = _presentation(deps, shown, decision, (*library.names, *decision.plan.upfront))
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.shown, catalog.documents)), strict=True))
-    skills = tuple([Skill(name, sizes[name], "upfront") for name in decision.plan.upfront])
+    # Core tools stand first in the array, so that sessions with other tools share its beginning in prompt caches.
+    upfront = sorted(decision.plan.upfront, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
+    skills = tuple([Skill(name, sizes[name], "upfront") for name in upfront])
     registered = library.including(skills)
     listed_only = [name for name in names if name not in registered.skills]
     untold = [name for name in names if name not in shown.names]

@@ -94,7 +94,7 @@ class RemoteModel:
     ) -> None:
         """Nothing is started yet; `check` says whether the model can be had."""
         known = book.facts(name)
-        native_tools = known is not None and known.native_tools
+        native_tools = known is None or known.native_tools  # nearly every current model has tool calls
         self.traits = Traits(
             name=name,
             price=book.price(name),
@@ -165,6 +165,8 @@ class RemoteModel:
         if self._base_url and not name.startswith(f"{self._provider}/"):
             name = f"{self._provider}/{name}"  # a server of the user's own is taken to speak OpenAI's protocol
         body |= {"model": name, "max_tokens": request.max_tokens, "timeout": self._silence}
+        if "responses/" in name:  # reasoning comes back encrypted, and the provider stores nothing
+            body |= {"store": False, "include": ["reasoning.encrypted_content"]}
         if self._provider in ("openai", "azure") and not self._base_url:
             body["prompt_cache_key"] = cache_key(body)
         if request.temperature is not None:
