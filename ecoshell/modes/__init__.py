@@ -14,10 +14,10 @@ from ecoshell.budget import Hold
 from ecoshell.catalog import Presentation
 from ecoshell.errors import CallBroken, UsageError
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, Call, Message, Speaker, ToolDocument
+from ecoshell.messages import FINISH, TOOL_CALL, Call, Message, Speaker, ToolDocument
 from ecoshell.models import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.strategies import Path, Thought
+from ecoshell.strategies import Thought
 
 SINGLE = "single"
 PLANNER = "planner"
@@ -28,14 +28,6 @@ ASIDE_SLACK = 1024
 
 UNUSABLE = "That call could not be used: {} Make one that can be used."
 """What a model is told of a call that could not be used."""
-_PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|\Z)", re.DOTALL)
-"""A program that is shown in the place of an answer."""
-_LISTED_NAMES = 100
-"""Names from which on a grammar does not list them."""
-_IN_A_ROW = 2
-"""Registrations after which a call is due."""
-_QUESTION_AGAIN = 600
-"""Characters of a question that are told once more."""
 
 
 @cache
@@ -52,12 +44,6 @@ def system_text(presentation: Presentation, *, searching: bool = False) -> str:
     if searching:
         parts.append(prompt("finishing"))
     return "\n\n".join(parts)
-
-
-def with_question(name: str, question: str) -> str:
-    """A prompt's text, and after it the question, or its beginning, for a model that is told it once more."""
-    told = question if len(question) <= _QUESTION_AGAIN else f"{question[:_QUESTION_AGAIN]}…"
-    return f"{prompt(name)}\n{told}"
 
 
 RANKER = "ranker"
@@ -121,6 +107,7 @@ class BaseMode(ABC):
     """The role that thinks each step."""
     answer_role: str
     """The role that writes the answer."""
+    by_program: bool = False
 
     def __init__(
         self,
@@ -205,27 +192,11 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
     return cut
 
 
-def callable_documents(view: View, *, held: bool) -> tuple[ToolDocument, ...]:
-    """What may be called now: what the array has, and what is registered beside it.
-
-    A model that is `held` to a grammar can register what is not yet, and nothing else, and after two registrations in
-    a row none: a weak one registers the same tool on and on, or a word of the request, or one tool after the other.
-    """
+def callable_documents(view: View) -> tuple[ToolDocument, ...]:
+    """What may be called now: what the array has, and what is registered beside it."""
     shown = {document.name for document in view.array}
-    may = (*view.array, *(document for document in view.registered if document.name not in shown))
-    may = tuple(document for document in may if document.name not in view.forbidden)
-    known = {document.name for document in view.registered}
-    names = [name for name in view.usable if name not in known]
-    if not held or view.large or len(names) > _LISTED_NAMES:
-        return may
-    listed = {"tool_name": {"type": "string", "enum": names}}
-    held_to = tuple(
-        replace(one, parameters={**one.parameters, "properties": listed}) if one.name == TOOL_REGISTER else one
-        for one in may
-    )
-    last = view.path.steps[-_IN_A_ROW:]
-    in_a_row = sum(step.call.name == TOOL_REGISTER and step.observation.ok for step in last)
-    return tuple(one for one in held_to if one.name != TOOL_REGISTER or (names and in_a_row < _IN_A_ROW))
+    documents = (*view.array, *(document for document in view.registered if document.name not in shown))
+    return tuple(document for document in documents if document.name not in view.forbidden)
 
 
 def thought_of(reply: Reply, *, by: str = "") -> Thought:
@@ -246,17 +217,6 @@ def repair_request(request: Request, reply: Reply, told: str) -> Request:
     unknown = reply.attempt is not None and all(one.name != reply.attempt.name for one in request.callable_now)
     want = "call" if unknown else request.want
     return replace(request, messages=(*request.messages, *said), want=want, purpose="repair", temperature=0.0)
-
-
-def has_stopped_short(path: Path, reply: Reply) -> bool:
-    """Whether a model that ends here gave up at the first failure, or shows what it might run, and did so once only."""
-    failed = [step for step in path.steps if not step.observation.ok]
-    if len(failed) == 1 and failed[0] is path.steps[-1] and not failed[0].observation.refused:
-        return True
-    if not path.steps or any(_PROGRAM.search(step.rationale) for step in path.steps):
-        return False
-    read = "\n".join(step.observation.text for step in path.steps)  # what it only quotes
-    return any(block.strip() not in read for block in _PROGRAM.findall(reply.text))
 
 
 def broken_call(model: MeteredModel, fault: str, attempt: Call | None = None) -> CallBroken:

@@ -40,8 +40,8 @@ from ecoshell.modes import (
     tell_if_cut,
     thought_of,
     tried_message,
-    with_question,
 )
+from ecoshell.modes.small import limited_registration, small_model_aids, with_question
 from ecoshell.strategies import Path, Thought, Tried
 
 _UNDECIDED = "The planner twice did not say how to go on."
@@ -181,6 +181,8 @@ class Umi(BaseMode):
             planner, summarizer, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature
         )
         self._caller = caller
+        aids = small_model_aids(caller.traits)
+        self.by_program = aids is not None and aids.by_program
         self._standing: tuple[Path, tuple[Tried, ...], Decision] | None = None
         """A decision that is not carried out yet, with the path and the siblings it was made for."""
         self._system = Message("system", prompt("umi/roles"))
@@ -376,8 +378,10 @@ def _tasked(told: Request, task: str) -> Request:
 
 def _callable(view: View, caller: MeteredModel) -> tuple[ToolDocument, ...]:
     """What the caller may call now: all but the end of a turn, which is the planner's to say."""
-    may = callable_documents(view, held=caller.traits.calls_undeclared)
-    return tuple(one for one in may if one.name != FINISH)
+    aids, documents = small_model_aids(caller.traits), callable_documents(view)
+    if aids is not None and aids.held:
+        documents = limited_registration(view, documents)
+    return tuple(document for document in documents if document.name != FINISH)
 
 
 def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:
