@@ -37,10 +37,10 @@ def prompt(name: str) -> str:
 
 
 def system_text(presentation: Presentation, *, searching: bool = False) -> str:
-    """What one model is told before everything else, the same for all of a session."""
-    parts = [prompt("single")]
+    """What a capable model is told before everything else, the same for all of a session."""
+    parts = [prompt("system")]
     if presentation.registers:
-        parts.append(prompt("registering"))
+        parts.append(prompt("registering_by_name"))
     if searching:
         parts.append(prompt("finishing"))
     return "\n\n".join(parts)
