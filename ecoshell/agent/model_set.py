@@ -133,6 +133,8 @@ class Mode(Protocol):
     """What is set aside at this moment."""
     by_program: bool
     """Whether the model does by one program what is asked of files."""
+    finish: str
+    """Why the model that was asked last stopped, in OpenAI's terms; empty if unknown."""
 
     def foresee(self, view: View) -> Foreseen:
         """What thinking on this view may ask, and of which models; counts nothing, so it loads nothing."""

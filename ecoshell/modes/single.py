@@ -20,13 +20,13 @@ from ecoshell.modes import (
     ask_for_draft,
     broken_call,
     callable_documents,
+    exhausted,
     fill_text,
     filled,
     in_context,
     prompt,
     repair_request,
     system_text,
-    tell_if_cut,
     thought_of,
     tried_message,
 )
@@ -54,30 +54,32 @@ class Single(BaseMode):
 
     def foresee(self, view: View) -> Foreseen:
         step = self._request(view)
-        conclusion = ForeseenCall(self._conclusion(step, view), self._model, self.role)
+        conclusion = ForeseenCall(self._conclusion(step, view, self._answer_tokens), self._model, self.role)
         return Foreseen((ForeseenCall(step, self._model, self.role),), conclusion, ASIDE_SLACK)
 
     async def think(self, view: View, emit: Emit) -> Thought:
         step = self._request(view)
         if view.closed:
-            step = replace(self._conclusion(step, view), max_tokens=self._max_tokens)
+            step = self._conclusion(step, view, self._max_tokens)
         request = await self._fitted(step)
-        reply = await self._model.ask(request, emit, role=self.role)
-        if reply.fault:
+        reply = await self._ask(self._model, request, emit, role=self.role)
+        if reply.fault and not reply.cut:  # a call as text; providers' own are answered with what is wrong with them
             repair = repair_request(request, reply, UNUSABLE.format(reply.fault))
-            reply = await self._model.ask(repair, emit, role=self.role)
-            if reply.fault:
-                raise broken_call(self._model, reply.fault, reply.attempt)
-        tell_if_cut(reply, emit)
+            reply = await self._ask(self._model, replace(repair, temperature=self._temperature), emit, role=self.role)
+        if reply.fault:
+            raise broken_call(self._model, reply.fault, reply.attempt)
+        if reply.finish == "length" and not (reply.call or reply.text.strip() or view.path.found):
+            raise exhausted(self._model)
         return thought_of(reply)
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
         make = partial(self._asking, view, want="text")
-        return await ask_for_draft(self._model, task, make, emit, role=self.role)
+        ask = partial(self._ask, self._model, emit=emit, role=self.role)
+        return await ask_for_draft(self._model, task, make, ask)
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
         request = await self._asking(view, fill_text(task), want="call")
-        ask = partial(self._model.ask, emit=emit, role=self.role)
+        ask = partial(self._ask, self._model, emit=emit, role=self.role)
         return await filled(request, task.document, self._model, ask, lambda reply, _: (reply.call, reply.fault))
 
     async def _asking(self, view: View, task: str, *, want: Literal["call", "text"]) -> Request:
@@ -86,12 +88,17 @@ class Single(BaseMode):
         messages = (*step.messages, Message("user", task))
         return await self._fitted(replace(step, messages=messages, want=want, task=task))
 
-    async def _concluding(self, view: View, most: int | None = None) -> Request:
-        return await self._fitted(self._conclusion(self._request(view), view), most)
+    async def _concluding(self, view: View, output: int, most: int | None = None) -> Request:
+        return await self._fitted(self._conclusion(self._request(view), view, output), most)
 
-    def _conclusion(self, step: Request, view: View) -> Request:
-        messages = (*step.messages, Message("user", prompt("answer_now")))
-        return replace(step, messages=messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
+    def _conclusion(self, step: Request, view: View, output: int) -> Request:
+        """The step in which an answer of at most `output` tokens is asked for, and no call."""
+        messages = (*step.messages, Message("user", self._closing(view)))
+        return replace(step, messages=messages, want="text", max_tokens=output, purpose="answer")
+
+    def _closing(self, view: View) -> str:
+        """How an answer is asked for."""
+        return prompt("answer_now")
 
     def _system(self, view: View) -> str:
         """The system text, the same for all of a session."""

@@ -11,7 +11,7 @@ from ecoshell.agent.model_set import Foreseen, ForeseenCall, View
 from ecoshell.catalog import Presentation
 from ecoshell.errors import LimitReached, ModelBroken
 from ecoshell.events import Emit
-from ecoshell.messages import TOOL_REGISTER, Message, ToolDocument
+from ecoshell.messages import TOOL_REGISTER, ToolDocument
 from ecoshell.models import Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes import (
@@ -141,7 +141,7 @@ class SmallSingle(Single):
 
     def foresee(self, view: View) -> Foreseen:
         step = self._request(view)
-        conclusion = ForeseenCall(self._conclusion(step, view), self._model, self.role)
+        conclusion = ForeseenCall(self._conclusion(step, view, self._answer_tokens), self._model, self.role)
         return Foreseen((ForeseenCall(self._reminded(step, view), self._model, self.role),), conclusion, ASIDE_SLACK)
 
     async def think(self, view: View, emit: Emit) -> Thought:
@@ -154,7 +154,7 @@ class SmallSingle(Single):
             if known := next((seen.text.strip() for seen in results if not seen.refused), ""):
                 return Thought(known)
         if view.closed or (has_result and self._aids.concludes_on_repeat):
-            step = replace(self._conclusion(step, view), max_tokens=self._max_tokens)
+            step = self._conclusion(step, view, self._max_tokens)
         else:
             step = self._reminded(step, view)
         request = await self._fitted(step)
@@ -190,7 +190,7 @@ class SmallSingle(Single):
 
         following = by_program(
             view,
-            lambda: self._conclusion(self._request(view), view),
+            lambda: self._conclusion(self._request(view), view, self._answer_tokens),
             max_tokens=self._max_tokens,
             temperature=self._temperature,
         )
@@ -203,9 +203,16 @@ class SmallSingle(Single):
         call = program_in(reply, view)
         return None if call is None else Thought("", call)
 
-    def _conclusion(self, step: Request, view: View) -> Request:
-        messages = (*step.messages, Message("user", with_question("conclude", view.path.question)))
-        return replace(step, messages=messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
+    @property
+    def _longest_answer(self) -> int:
+        return self._answer_tokens
+
+    async def _completed(self, reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
+        tell_if_cut(reply, emit)
+        return reply
+
+    def _closing(self, view: View) -> str:
+        return with_question("conclude", view.path.question)
 
     def _system(self, view: View) -> str:
         return small_system_text(view.presentation, searching=view.searching)
