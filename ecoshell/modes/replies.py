@@ -29,9 +29,9 @@ async def ask_whole(model: MeteredModel, request: Request, emit: Emit, *, role: 
 async def completed(reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
     """The reply to `request`, continued where its output limit cut it.
 
-    Where nothing usable came (reasoning took all of the room, or the only call was cut), the model is asked once more
-    with twice the room, up to its own maximum. Every ask is reserved like any other. What is still cut after that is
-    returned as it is, with a notice. Raises LimitReached where a cap has no room for the second attempt.
+    Where nothing usable came (reasoning took all of the room, or the only call was cut), the request is repeated once
+    with twice the room, up to the model's own maximum. Every request is reserved like any other. A reply that is still
+    cut is returned with a notice. Raises LimitReached where a cap has no room for the second attempt.
     """
     if not _is_cut(reply):
         return reply
@@ -55,7 +55,7 @@ async def completed(reply: Reply, request: Request, model: MeteredModel, emit: E
 
 
 async def _continued(reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
-    """The reply with what the model adds to it when it is asked to continue."""
+    """The reply with its continuations."""
     text, why = _content(reply), ""
     for _ in range(_CONTINUATIONS):
         messages = (*request.messages, Message("assistant", text), Message("user", CONTINUE))
@@ -77,8 +77,8 @@ async def _continued(reply: Reply, request: Request, model: MeteredModel, emit: 
 
 def joined(text: str, addition: str) -> str:
     """The text and what continues it, without the words that the continuation repeats."""
-    most = min(len(text), len(addition), _OVERLAP_CHARACTERS.stop - 1)
-    for count in range(most, _OVERLAP_CHARACTERS.start - 1, -1):
+    longest = min(len(text), len(addition), _OVERLAP_CHARACTERS.stop - 1)
+    for count in range(longest, _OVERLAP_CHARACTERS.start - 1, -1):
         if text.endswith(addition[:count]):
             return text + addition[count:]
     return text + addition
@@ -118,7 +118,7 @@ async def _room(model: MeteredModel, request: Request) -> int | None:
 
 
 def _unusable_text(reply: Reply, reached: int) -> str:
-    what = "in the middle of a call" if reply.fault else "before an answer came"
+    moment = "in the middle of a call" if reply.fault else "before an answer came"
     reasoning = reply.usage.reasoning if reply.usage else 0
     thinking = f", {reasoning:,} of them reasoning" if reasoning else ""
-    return f"The reply reached its limit of {reached:,} tokens{thinking}, {what}."
+    return f"The reply reached its limit of {reached:,} tokens{thinking}, {moment}."

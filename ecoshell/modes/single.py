@@ -92,12 +92,12 @@ class Single(BaseMode):
         return await self._fitted(self._conclusion(self._request(view), view, output), most)
 
     def _conclusion(self, step: Request, view: View, output: int) -> Request:
-        """The step in which an answer of at most `output` tokens is asked for, and no call."""
+        """The step as a request for an answer of at most `output` tokens, without a call."""
         messages = (*step.messages, Message("user", self._closing(view)))
         return replace(step, messages=messages, want="text", max_tokens=output, purpose="answer")
 
     def _closing(self, view: View) -> str:
-        """How an answer is asked for."""
+        """The request for an answer when nothing more can be done."""
         return prompt("answer_now")
 
     def _system(self, view: View) -> str:

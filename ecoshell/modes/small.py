@@ -36,27 +36,27 @@ _LISTED_NAMES = 100
 _REGISTRATIONS_IN_A_ROW = 2
 _QUESTION_CHARACTERS = 600
 _PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|\Z)", re.DOTALL)
-"""A program that is shown in place of an answer."""
+"""A program shown instead of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SmallModelAids:
     """The aids that one small model gets."""
 
-    held: bool
-    """Its calls are held to a grammar: registrations are limited, and a repeated call is not possible."""
-    reminded: bool
-    """It is asked at each result whether that is enough."""
+    grammar: bool
+    """A grammar limits what it may register, and excludes a call that it has just repeated."""
+    reminder: bool
+    """Each result ends with the question whether that is enough."""
     concludes_on_repeat: bool
-    """It is asked for the answer where it repeats a call that succeeded."""
+    """After a repeated call that had succeeded, the next request is for the answer."""
     quotes_on_repeat: bool
-    """The earlier result is the answer where it repeats a call that succeeded."""
+    """After a repeated call that had succeeded, the earlier result is the answer."""
     concludes: bool
-    """It can write an answer from what was found; otherwise the last result is quoted."""
-    nudged: bool
-    """It is asked once for another call where it gives up at its first failure."""
+    """Whether it can write an answer at a limit; if not, the last result is quoted."""
+    nudge: bool
+    """A model that stops at its first failure gets one request for another call."""
     by_program: bool
-    """It does by one program what is asked of files."""
+    """Requests about files are first tried by one program."""
 
 
 def small_model_aids(traits: Traits) -> SmallModelAids | None:
@@ -65,22 +65,22 @@ def small_model_aids(traits: Traits) -> SmallModelAids | None:
     large = parameters is None or parameters >= CAPABLE_PARAMETERS
     if large and not traits.small and not traits.trained:
         return None
-    trusted, held = is_trusted(traits), traits.calls_undeclared
+    trusted, grammar = is_trusted(traits), traits.calls_undeclared
     return SmallModelAids(
-        held=held,
-        reminded=not trusted and not traits.trained,
+        grammar=grammar,
+        reminder=not trusted and not traits.trained,
         concludes_on_repeat=not trusted,
         quotes_on_repeat=bool(traits.trained),
         concludes=not (traits.small and traits.trained),
-        nudged=held and (parameters is None or parameters >= PROGRAM_PARAMETERS),
+        nudge=grammar and (parameters is None or parameters >= PROGRAM_PARAMETERS),
         by_program=not trusted and (parameters or 0) >= PROGRAM_PARAMETERS,
     )
 
 
 def with_question(name: str, question: str) -> str:
     """A prompt's text, followed by the question or its beginning."""
-    shown = question if len(question) <= _QUESTION_CHARACTERS else f"{question[:_QUESTION_CHARACTERS]}…"
-    return f"{prompt(name)}\n{shown}"
+    beginning = question if len(question) <= _QUESTION_CHARACTERS else f"{question[:_QUESTION_CHARACTERS]}…"
+    return f"{prompt(name)}\n{beginning}"
 
 
 def small_system_text(presentation: Presentation, *, searching: bool = False) -> str:
@@ -90,13 +90,13 @@ def small_system_text(presentation: Presentation, *, searching: bool = False) ->
 
 
 def limited_registration(view: View, documents: Sequence[ToolDocument]) -> tuple[ToolDocument, ...]:
-    """The documents, where the grammar lets a model register only what is not registered yet.
+    """The documents, with registering limited to the names that are still unregistered.
 
     After two registrations in a row it can register nothing: a small model registers the same tool on and on, or a
     word of the request, or one tool after the other.
     """
-    known = {document.name for document in view.registered}
-    names = [name for name in view.usable if name not in known]
+    registered = {document.name for document in view.registered}
+    names = [name for name in view.usable if name not in registered]
     if view.large or len(names) > _LISTED_NAMES:
         return tuple(documents)
     properties = {"tool_name": {"type": "string", "enum": names}}
@@ -150,9 +150,9 @@ class SmallSingle(Single):
         step, last = self._request(view), _repeated(view)
         has_result = last is not None and last.observation.ok
         if last is not None and has_result and self._aids.quotes_on_repeat:
-            results = (one.observation for one in reversed(view.path.steps) if same(one.call, last.call))
-            if known := next((seen.text.strip() for seen in results if not seen.refused), ""):
-                return Thought(known)
+            results = (step.observation for step in reversed(view.path.steps) if same(step.call, last.call))
+            if text := next((result.text.strip() for result in results if not result.refused), ""):
+                return Thought(text)
         if view.closed or (has_result and self._aids.concludes_on_repeat):
             step = self._conclusion(step, view, self._max_tokens)
         else:
@@ -164,7 +164,7 @@ class SmallSingle(Single):
             reply = await self._model.ask(repair, emit, role=self.role)
             if reply.fault:
                 raise broken_call(self._model, reply.fault, reply.attempt)
-        elif reply.call is None and self._aids.nudged and has_stopped_short(view.path, reply) and view.usable:
+        elif reply.call is None and self._aids.nudge and has_stopped_short(view.path, reply) and view.usable:
             called = {step.call.subject for step in view.path.steps}
             others = tuple(document for document in request.callable_now if document.name not in called)
             if others:
@@ -180,7 +180,7 @@ class SmallSingle(Single):
         return await super().conclude(view, emit) if self._aids.concludes else ""
 
     async def _by_program(self, view: View, emit: Emit) -> Thought | None:
-        """The program that does what is asked of files; after it ran, what it printed, or the answer.
+        """The program for a request about files; after it ran, its output, or the answer.
 
         None where no program can do it, or the model wrote none that works.
         """
@@ -219,7 +219,7 @@ class SmallSingle(Single):
 
     def _request(self, view: View) -> Request:
         request = super()._request(view)
-        if not self._aids.held:
+        if not self._aids.grammar:
             return request
         callable_now = limited_registration(view, callable_documents(view))
         if (last := _repeated(view)) is not None:  # it is to call another tool
@@ -232,7 +232,7 @@ class SmallSingle(Single):
         Only there, so that what was sent before stays a prefix of what is sent next.
         """
         last, steps = step.messages[-1], view.path.steps
-        if not (self._aids.reminded and last.speaker == "tool" and steps and steps[-1].observation.ok):
+        if not (self._aids.reminder and last.speaker == "tool" and steps and steps[-1].observation.ok):
             return step
         text = f"{last.text}\n\n{with_question('enough', view.path.question)}"
         return replace(step, messages=(*step.messages[:-1], replace(last, text=text)))

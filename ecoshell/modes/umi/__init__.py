@@ -189,7 +189,7 @@ def _tell(told: list[Message], text: str, gap: str = "\n") -> None:
 
 
 class Player:
-    """The model of one role, and the form in which it is asked."""
+    """The model of one role, and the form of its requests."""
 
     def __init__(self, role: str, model: MeteredModel) -> None:
         self.role = role
@@ -232,13 +232,13 @@ class Player:
         return Message("system", f"{text}\n\n{prompt('umi/written')}\n\nTools:\n{documents}"), ()
 
     def closing(self, view: View) -> str:
-        """How an answer is asked for when nothing more can be done."""
+        """The request for an answer when nothing more can be done."""
         return with_question("conclude", view.path.question) if self.aids else prompt("answer_now")
 
     def callable_documents(self, view: View) -> tuple[ToolDocument, ...]:
         """What the caller may call now: all but the end of a turn, which is the planner's to say."""
         documents = callable_documents(view)
-        if self.aids is not None and self.aids.held:
+        if self.aids is not None and self.aids.grammar:
             documents = limited_registration(view, documents)
         return tuple(document for document in documents if document.name != FINISH)
 
@@ -409,7 +409,7 @@ class Umi(BaseMode):
         return _tasked(request, task or planner.prompt("plan", "planner"))
 
     def _calling(self, view: View, wanted: str | FillTask, said: Messages) -> Request:
-        """The caller sees tools, history and the planner's last words; a small one is told them once more.
+        """The caller sees tools, history and the planner's last words, which a small one reads twice.
 
         For a node of a plan, it sees what stands before that, and which call of its plan is wanted.
         """
