@@ -27,8 +27,6 @@ from ecoshell.modes import (
 from ecoshell.modes.single import Single
 from ecoshell.strategies import Path, Step, Thought, same
 
-CAPABLE_PARAMETERS = 6_500_000_000
-"""A model with at least as many weights, or of unknown size, gets no aids."""
 PROGRAM_PARAMETERS = 300_000_000
 """A model with fewer weights writes no program worth running."""
 _LISTED_NAMES = 100
@@ -61,10 +59,9 @@ class SmallModelAids:
 
 def small_model_aids(traits: Traits) -> SmallModelAids | None:
     """The aids a model needs; None for a capable model."""
-    parameters = traits.parameters
-    large = parameters is None or parameters >= CAPABLE_PARAMETERS
-    if large and not traits.small and not traits.trained:
+    if traits.capable and not traits.trained:
         return None
+    parameters = traits.parameters
     trusted, grammar = is_trusted(traits), traits.calls_undeclared
     return SmallModelAids(
         grammar=grammar,
