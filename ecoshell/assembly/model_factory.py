@@ -135,10 +135,11 @@ class ConfiguredModelFactory:
         players = (planner, caller, summarizer)
         most = min(output_limit(player.traits, agent.max_output_tokens) for player in players)
         answer = agent.answer_tokens
-        if mode != "umi" or (planner is caller is summarizer and planner.traits.trained == "single"):
-            from ecoshell.modes.single import Single
+        from ecoshell.modes.small import single_mode
 
-            return Single(planner, max_tokens=most, answer_tokens=answer, temperature=temperature, name=mode)
+
+        if mode != "umi" or (planner is caller is summarizer and planner.traits.trained == "single"):
+            return single_mode(planner, max_tokens=most, answer_tokens=answer, temperature=temperature, name=mode)
         from ecoshell.modes.umi import Umi
 
         return Umi(planner, caller, summarizer, max_tokens=most, answer_tokens=answer, temperature=temperature)

@@ -80,7 +80,11 @@ class Request:
     tools: tuple[ToolDocument, ...] = ()
     callable_now: tuple[ToolDocument, ...] = ()
     want: Literal["call", "either", "text"] = "either"
+    several: bool = False
+    """Whether several calls may come although `want` is `call`; with `either` they always may."""
     max_tokens: int = 1024
+    min_tokens: int = 16
+    """With room for less output than this the call is of no use."""
     temperature: float | None = 0.0
     """0 takes the likeliest token; None is what the model's file, its family or its provider recommends."""
     purpose: Purpose = "step"

@@ -175,7 +175,8 @@ class LocalModel:
         while reader.refused and len(begun) < REFUSED_BEGINNINGS:
             progress.input = 0  # the prompt is the same one, and evaluated
             reader, begun = self._read(prompt, request, form, progress, say, begun)
-        return reader.reply(progress.usage(), cut=progress.cut)
+        reply = reader.reply(progress.usage(), cut=progress.cut)
+        return replace(reply, finish="length") if progress.cut else reply
 
     def _read(
         self,

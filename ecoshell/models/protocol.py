@@ -229,7 +229,7 @@ def chat_body(request: Request, *, native: bool, family: str = "") -> dict[str, 
         "messages": chat,
         "tools": [replace(document, name=safe_name(document.name)).as_function() for document in request.tools],
         "tool_choice": _CHOICE[request.want],
-        "parallel_tool_calls": request.want == "either",
+        "parallel_tool_calls": request.want == "either" or request.several,
     }
 
 
