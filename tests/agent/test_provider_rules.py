@@ -1,4 +1,4 @@
-"""Whole sessions over emulators that reject what providers reject: parallel calls, reasoning, resume, model switches."""
+"""Whole sessions over emulators of providers and their rules: parallel calls, reasoning, resume, model switches."""
 
 from contextlib import ExitStack, asynccontextmanager
 
