@@ -408,6 +408,12 @@ class ActiveModels:
         thinks = self.current.mode.name if mode == AUTO else mode
         await self._go_over(model or self.session_model, thinks, self.roles if roles is None else roles, asked=mode)
 
+    async def replace(self, model: str, by: str) -> None:
+        """Have another model take over every role that this one plays; raises as `change` does."""
+        roles = RoleModels(*(by if (own := self.roles.of(role)) == model else own for role in ROLES))
+        session_model = by if self.session_model == model or roles == self.roles else self.session_model
+        await self.change(model=session_model, roles=roles)
+
     async def choose(self, mode: str) -> None:
         """Have one of those think that AUTO chooses from; the models of the one before stay loaded beside it."""
         if self.current.mode.name != mode:

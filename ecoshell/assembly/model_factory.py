@@ -13,6 +13,7 @@ from ecoshell.budget import Price, Rates
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.models import Model, ModelRow
 from ecoshell.models.metered import MeteredModel
+from ecoshell.models.retrying import RetryPolicy
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
 from ecoshell.paths import Paths, expanded
 from ecoshell.plugin_host import Plugins
@@ -118,12 +119,13 @@ class ConfiguredModelFactory:
         """The model of this name, made unless it is there."""
         if name not in there:
             model, budget = self._model(name), self._session_budget
-            there[name] = MeteredModel(model, budget.gate, budget.account)
+            retry = RetryPolicy(self._settings.models.retry_seconds)
+            there[name] = MeteredModel(model, budget.gate, budget.account, retry=retry)
             if self._settings.learn.shadow:
                 from ecoshell.agent.apprentice import Shadowed, is_paid
 
                 if is_paid(model.traits):
-                    there[name] = Shadowed(model, budget.gate, budget.account, apprentice=self._apprentice)
+                    there[name] = Shadowed(model, budget.gate, budget.account, apprentice=self._apprentice, retry=retry)
         return there[name]
 
     def _mode(self, mode: str, planner: MeteredModel, caller: MeteredModel, summarizer: MeteredModel) -> Mode:
@@ -192,7 +194,7 @@ class ConfiguredModelFactory:
         from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
 
         self._process = self._process or RemoteProcess()
-        given = self._settings.models.get(name)
+        given = self._settings.models.named.get(name)
         facts = None if "/" in name else self._book.facts(name)
         options = RemoteOptions(base_url(self._settings, name, facts.provider if facts else ""))
         if given is not None:

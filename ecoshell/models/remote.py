@@ -51,6 +51,15 @@ _FILTERED = "[The provider's content filter ended this reply.]"
 _HOW_NAMES_ARE = (
     "Write the provider first: openai/NAME, ollama/NAME, …; `ecoshell models PART` searches the known names."
 )
+_STATUS_MEANINGS = {
+    402: " (payment required)",
+    429: " (too many requests)",
+    500: " (internal error)",
+    502: " (bad gateway)",
+    503: " (unavailable)",
+    504: " (gateway timeout)",
+    529: " (overloaded)",
+}
 _LONGEST_MESSAGE = 600
 """Characters of what a provider says that are shown; some answer with whole web pages."""
 _COUNTED_PER_MESSAGE = 3
@@ -187,7 +196,8 @@ class _Child:
         said = (words or self._last_words).decode("utf-8", "replace").strip().rpartition("\n")[2]
         message = "the helper process for remote models ended" + (f": {said}" if said else "")
         for number, inbox in self.inboxes.items():
-            error = {"kind": "busy", "message": message, "status": None, "billed": number in self.sent}
+            sent = number in self.sent  # such a process would likely end the same way again
+            error = {"kind": "busy", "message": message, "status": None, "billed": sent, "transient": not sent}
             inbox.put_nowait({"id": number, "error": error})
         self.inboxes.clear()
 
@@ -419,8 +429,14 @@ class RemoteModel:
             fix = f"{begin}, or choose another model with /model."
             return ModelUnreachable(f"{who} does not answer on {address}.", fix=fix, billed=billed)
         if kind == "busy":
+            status: int | None = record["status"]
+            meaning = _STATUS_MEANINGS.get(status or 0, "")
             return ModelUnavailable(
-                f"{name} did not answer: {said}", fix="Try again, or choose another model.", billed=billed
+                f"{name} failed with HTTP {status}{meaning}: {said}" if status else f"{name} did not answer: {said}",
+                fix="Ask again later, choose another model with /model, or name one in [models] fallback.",
+                billed=billed,
+                transient=record["transient"],
+                retry_after=record.get("retry_after"),
             )
         said, fix = {
             "context": (
