@@ -11,7 +11,7 @@ from ecoshell.catalog import Presentation
 from ecoshell.errors import PriceUnknown
 from ecoshell.events import Emit, ModeChosen
 from ecoshell.messages import Attachment, Call, Message, ToolDocument
-from ecoshell.models import ModelRow, Request, embedded, estimate, request_bound
+from ecoshell.models import ModelRow, Request, embedded, estimate
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import ALL_ONE, ROLES, RoleModels, RoleName
 from ecoshell.planning.btp.evidence import CANDIDATES
@@ -209,7 +209,7 @@ def _of_call(call: ForeseenCall, slack: int = 0, *, counted: bool = False) -> Co
         ask = call.model.reservation(request, call.role, slack)
         prompt, output = ask.prompt_tokens, ask.max_tokens
     else:
-        prompt = request_bound(request, native_tools=traits.native_tools) + slack
+        prompt = call.model.bound(request) + slack
         output = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
     return CostBound(None if traits.price is None else traits.price.worst(prompt, output), prompt + output)
 

@@ -23,7 +23,9 @@ from ecoshell.models import (
     Reply,
     Request,
     Traits,
+    request_bound,
 )
+from ecoshell.models.reported import ReportedPrompts
 from ecoshell.models.retrying import Retries, RetryPolicy
 from ecoshell.secrecy import MaskedStream, masked
 
@@ -52,6 +54,7 @@ class MeteredModel:
         self._gate = gate
         self._account_of = account_of
         self._retry = retry or RetryPolicy()
+        self._reported = ReportedPrompts(native_tools=model.traits.native_tools)
 
     @property
     def traits(self) -> Traits:
@@ -64,8 +67,22 @@ class MeteredModel:
         return bool(getattr(self._model, "loaded", True))
 
     def size(self, request: Request) -> PromptSize:
-        """Tokens of the prompt this request becomes."""
-        return self._model.size(request)
+        """Tokens of the prompt this request becomes, bounded by what the provider has counted of it before."""
+        size = self._model.size(request)
+        reported = self._reported.bound(request, self._model.size)
+        if reported is None or reported >= size.bound:
+            return size
+        return replace(size, bound=reported, count=min(size.count, reported))
+
+    def bound(self, request: Request) -> int:
+        """The bound of `size`, without a tokenizer that would have to be loaded."""
+        unread = PromptSize(0, request_bound(request, native_tools=self.traits.native_tools), exact=False)
+
+        def size_of(part: Request) -> PromptSize:
+            return replace(unread, bound=request_bound(part, native_tools=self.traits.native_tools))
+
+        reported = self._reported.bound(request, size_of)
+        return unread.bound if reported is None else min(unread.bound, reported)
 
     def count(self, text: str) -> int:
         """Tokens of a plain text."""
@@ -138,7 +155,10 @@ class MeteredModel:
         traits = self.traits
         account = replace(self._account_of(), role=role, model=traits.name, purpose=request.purpose)
         most = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
-        return Ask(traits.price, self.size(request).bound + slack, most, account)
+        size, price = self.size(request), traits.price
+        if price is not None and not size.cache_writes:
+            price = replace(price, cache_writes=False)
+        return Ask(price, size.bound + slack, most, account)
 
     async def _stream(self, request: Request, call: "_Call") -> Reply:
         """Listen to the model's stream and cut it off when it does not end where it must."""
@@ -150,6 +170,9 @@ class MeteredModel:
                 call.usage, call.shown = listener.usage, listener.began
                 if reply is not None:
                     call.tool = reply.calls[0].subject if reply.calls else ""
+                    if call.usage is not None and not self.traits.local:
+                        size = await asyncio.to_thread(self._model.size, request)
+                        self._reported.record(request, call.usage, size)
                     reply = _grouped(reply, f"m{call.hold.entry}")
                     call.emit(_replied(reply, call.hold.account, shown=request.purpose in _SHOWN))
                     return reply

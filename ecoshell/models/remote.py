@@ -17,11 +17,12 @@ from typing import Any
 from ecoshell.budget import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, ProviderState, Usage
-from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
+from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound, text_bound
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, spoken
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import (
+    ASKED_ONCE,
     CUT,
     as_plain_messages,
     chat_body,
@@ -32,6 +33,7 @@ from ecoshell.models.protocol import (
     without_reasoning,
 )
 from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
+from ecoshell.models.reported import MARGIN
 from ecoshell.models.servers import is_loopback, program_of
 from ecoshell.models.tokens import counter_for, helper_environ
 from ecoshell.secrecy import taken
@@ -45,6 +47,8 @@ _BYTES_PER_TOKEN, _SPARE_BYTES, _MOST_BYTES = 1 << 14, 1 << 23, 1 << 27
 
 _NO_KEY = "none"
 """What a server at an address of the user's own is sent when there is no key; clients insist on sending one."""
+_PUBLISHED_ENCODINGS = frozenset({"openai", "azure"})
+"""Providers whose models count with the tiktoken encoding that is known by their names."""
 _CALLS_END = ("}", "]", "```", ">")
 """How a text ends whose end is a call."""
 _FILTERED = "[The provider's content filter ended this reply.]"
@@ -306,13 +310,29 @@ class RemoteModel:
             texts += [document.entry for document in request.tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
         bound = request_bound(request, native_tools=self.traits.native_tools)
-        return PromptSize(min(count, bound), bound, exact=self._counter.exact and not native)
+        if self._provider in _PUBLISHED_ENCODINGS:
+            bound -= sum(self._beyond_count(message.text) for message in messages)
+        exact = self._counter.exact and not native
+        return PromptSize(min(count, bound), bound, exact=exact, cache_writes=self._cache_writes(request))
+
+    def _beyond_count(self, text: str) -> int:
+        """By how much the byte bound of a text is above its exact count with a margin; 0 without an exact count."""
+        counted = self._counter.exact_count(text)
+        return 0 if counted is None else max(0, text_bound(text) - counted - counted // MARGIN - 1)
+
+    def _cache_writes(self, request: Request) -> bool:
+        """Whether the provider may bill cache writes: those of Anthropic's models only where the request has marks."""
+        return not self._marks_cache or request.purpose not in ASKED_ONCE
+
+    @property
+    def _marks_cache(self) -> bool:
+        return "claude" in self.traits.name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai"))
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Ask the provider; closing the iterator closes the connection."""
         native = self.traits.native_tools and bool(request.tools)
         body, name = chat_body(request, native=native, family=self.family), self.traits.name
-        if "claude" in name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai")):
+        if self._marks_cache:
             mark_for_cache(body, request)
         if self._base_url and not name.startswith(f"{self._provider}/"):
             name = f"{self._provider}/{name}"  # a server of the user's own is taken to speak OpenAI's protocol

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ecoshell.errors import ModelUnavailable
-
-RETRY_SECONDS = 120
+from ecoshell.options import RETRY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

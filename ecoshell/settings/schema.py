@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 
 from ecoshell.budget import Amount, nano_to_usd_text, parse_amount
 from ecoshell.errors import UsageError
-from ecoshell.models.retrying import RETRY_SECONDS
+from ecoshell.options import RETRY_SECONDS
 
 _NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 SERVER_NAME = r"[A-Za-z0-9_-]{1,40}"
