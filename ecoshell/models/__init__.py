@@ -119,7 +119,8 @@ class Reply:
     reasoning: str = ""
     """Reasoning text before the answer; never part of `text`."""
     finish: str = field(default="", compare=False)
-    """Why the model stopped, in OpenAI's terms: `stop`, `tool_calls`, `length`, `content_filter`; empty if unknown."""
+    """Why the model stopped: `stop`, `tool_calls`, `length`, `content_filter`, `refusal` or `malformed_call` (Gemini
+    could not read its own call); empty if unknown."""
     state: ProviderState | None = field(default=None, compare=False, repr=False)
     """What the provider expects back with the next request."""
     group: str = field(default="", compare=False)

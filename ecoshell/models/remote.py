@@ -51,7 +51,10 @@ _PUBLISHED_ENCODINGS = frozenset({"openai", "azure"})
 """Providers whose models count with the tiktoken encoding that is known by their names."""
 _CALLS_END = ("}", "]", "```", ">")
 """How a text ends whose end is a call."""
-_FILTERED = "[The provider's content filter ended this reply.]"
+_FINISH_NOTES = {
+    "content_filter": "[The provider's content filter ended this reply.]",
+    "refusal": "[The model refused to answer.]",
+}
 _HOW_NAMES_ARE = (
     "Write the provider first: openai/NAME, ollama/NAME, …; `ecoshell models PART` searches the known names."
 )
@@ -378,8 +381,8 @@ class RemoteModel:
         if counts and counts["input"] and all(type(count) is int and count >= 0 for count in counts.values()):
             usage = Usage(**counts)  # what no call can have is no report
         cut, text = record["finish"] == "length", record["text"]
-        if record["finish"] == "content_filter":
-            text = f"{text}\n\n{_FILTERED}".strip()
+        if note := _FINISH_NOTES.get(record["finish"]):
+            text = f"{text}\n\n{note}".strip()
         native = self.traits.native_tools and bool(request.tools)
         names = {document.name for document in (*request.callable_now, *request.tools)}
         state, finish = ProviderState(self.family, record["message"]), record["finish"]

@@ -124,7 +124,7 @@ class Worker:
                 "reasoning": "".join(answer.reasoning),
                 "calls": [{"name": call["name"], "arguments": _once(call["arguments"])} for call in answer.calls],
                 "message": answer.message(),
-                "finish": answer.finish,
+                "finish": traffic.finish(answer.finish),
                 "usage": None if traffic.odd_usage else answer.usage,
             }
             self._write({"id": number, "reply": reply})
@@ -386,6 +386,17 @@ _ODD_USAGE = re.compile(
 )
 """A count of tokens that is no whole number from 0 to 999,999,999. Looked for in what was sent, since litellm makes
 numbers of `true`, `"7"` and 7.0."""
+_FINISH = re.compile(rb'(?<!\\)"(?:finishReason|finish_reason|stop_reason)"\s{0,9}:\s{0,9}"([A-Za-z_]{1,40})"')
+_REFUSAL = re.compile(rb'(?<!\\)"refusal"\s{0,9}:\s{0,9}"[^"]')
+_UNKNOWN_FINISHES = {
+    "refusal": "refusal",
+    "pause_turn": "length",
+    "model_context_window_exceeded": "length",
+    "MALFORMED_FUNCTION_CALL": "malformed_call",
+    "UNEXPECTED_TOOL_CALL": "malformed_call",
+    "MISSING_THOUGHT_SIGNATURE": "malformed_call",
+}
+"""Finish reasons that litellm makes `stop` of."""
 CONNECT = 3.0
 """Seconds in which somebody must be connected to."""
 _ODD_USAGE_LENGTH = 128
@@ -411,6 +422,10 @@ class Traffic:
     """Whether a count of tokens was none."""
     retry_after: float | None = None
     """Seconds the provider asked to wait, in the headers of its last refusal."""
+    sent_finish: str = ""
+    """The last finish reason in the provider's own words, which litellm turns into `stop` where it does not know it."""
+    refusal: bool = False
+    """Whether OpenAI sent a refusal, which litellm leaves out."""
 
     async def body(self, pieces: AsyncIterable[bytes], encoding: str, *, refused: bool) -> AsyncIterator[bytes]:
         """The body of an answer, counted, unpacked and counted again; of one that is no success only the beginning."""
@@ -428,10 +443,19 @@ class Traffic:
             self._take(len(text))
             tail = (tail + text)[-len(text) - _ODD_USAGE_LENGTH :]
             self.odd_usage = self.odd_usage or _ODD_USAGE.search(tail) is not None
+            self.refusal = self.refusal or _REFUSAL.search(tail) is not None
+            for reason in _FINISH.finditer(tail):
+                self.sent_finish = reason[1].decode()
             yield text
             told += len(text)
             if refused and told > _LONGEST_REFUSAL:
                 return
+
+    def finish(self, known: str) -> str:
+        """Why the model stopped: what litellm makes of it, unless the provider said something else than `stop`."""
+        if known != "stop":
+            return known
+        return "refusal" if self.refusal else _UNKNOWN_FINISHES.get(self.sent_finish, known)
 
     def _take(self, count: int) -> None:
         self.left -= count

@@ -16,6 +16,7 @@ from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, named_parameters
+from ecoshell.models.remote_worker import Traffic, retry_after
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -142,6 +143,73 @@ async def test_a_refusal_is_asked_once_and_not_billed(model, server):
     assert isinstance(error, ModelUnavailable)
     assert not error.billed
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "transient", "retry_after", "message"),
+    [
+        ("too-many", True, 1.0, "failed with HTTP 429 (too many requests): slow down"),
+        ("overloaded", True, 2.5, "failed with HTTP 529 (overloaded): "),
+        ("broken-down", True, None, "failed with HTTP 500 (internal error): oops"),
+        ("reset", True, None, "did not answer: "),
+        ("no-funds", False, None, "failed with HTTP 402 (payment required): pay first"),
+        ("out-of-credit", False, None, "failed with HTTP 429 (too many requests): You exceeded your current quota."),
+    ],
+)
+async def test_a_failure_names_its_status_and_says_when_to_try_again(model, behaviour, transient, retry_after, message):
+    error = await failure(model(f"openai/{behaviour}"))
+    assert isinstance(error, ModelUnavailable)
+    assert (error.transient, error.retry_after) == (transient, retry_after)
+    assert error.message.startswith(f"openai/{behaviour} {message}")
+
+
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "7", "retry-after-ms": "1500"}, 1.5),
+        ({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}, 30.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m6.5s"}, 66.5),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "120ms"}, 0.12),
+        ({"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "6m0s"}, None),
+    ],
+)
+def test_the_wait_a_provider_asks_for_is_read_from_its_headers(headers, seconds):
+    assert retry_after(headers, NOW) == seconds
+
+
+async def test_a_refusal_that_litellm_leaves_out_is_the_reason_of_the_end(model):
+    reply, _ = await ask(model("openai/refuser"))
+    assert (reply.text, reply.finish) == ("[The model refused to answer.]", "refusal")
+
+
+@pytest.mark.parametrize(
+    ("sent", "finish"),
+    [
+        (b'"finishReason": "MALFORMED_FUNCTION_CALL"', "malformed_call"),
+        (b'{"delta":{"stop_reason":"model_context_window_exceeded"}}', "length"),
+        (b'{"delta":{"stop_reason":"end_turn"}}', "stop"),
+        (b'{"content":"{\\"stop_reason\\":\\"refusal\\"}"}', "stop"),
+    ],
+)
+async def test_a_finish_reason_litellm_does_not_know_is_not_taken_for_stop(sent, finish):
+    async def pieces():
+        yield sent[:20]
+        yield sent[20:]
+
+    traffic = Traffic(1000)
+    async for _ in traffic.body(pieces(), "identity", refused=False):
+        pass
+    assert traffic.finish("stop") == finish
+    assert traffic.finish("length") == "length"
 
 
 @pytest.mark.parametrize("behaviour", ["gave-up-waiting", "broken-down", "no-funds"])
