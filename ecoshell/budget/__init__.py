@@ -219,6 +219,11 @@ class Price:
         """The price of a call in nano-dollars, rounded up once, at the end."""
         return self._nano(self.parts(usage))
 
+    def reasoning_cost(self, usage: Usage) -> int:
+        """What of that is the reasoning tokens'."""
+        name, count, rate = self.parts(usage)[-1]
+        return int(self._exact_nano(((name, count, rate),), fee=False).to_integral_value(rounding=ROUND_CEILING))
+
     def worst(self, prompt_tokens: int, output_tokens: int) -> int:
         """The most, in nano-dollars, a call within these counts can cost, whatever the provider caches or reasons."""
         return self._nano(self.worst_parts(prompt_tokens, output_tokens))
@@ -254,9 +259,9 @@ class Price:
     def _nano(self, parts: tuple[Part, ...]) -> int:
         return int(self._exact_nano(parts).to_integral_value(rounding=ROUND_CEILING))
 
-    def _exact_nano(self, parts: tuple[Part, ...]) -> Decimal:
-        """The sum in nano-dollars, not rounded."""
-        total = _EXACT.multiply(self.request, Decimal(NANO))
+    def _exact_nano(self, parts: tuple[Part, ...], *, fee: bool = True) -> Decimal:
+        """The sum in nano-dollars, not rounded, with what a request costs besides its tokens."""
+        total = _EXACT.multiply(self.request, Decimal(NANO)) if fee else Decimal(0)
         for _, count, rate in parts:
             total = _EXACT.add(total, _EXACT.multiply(Decimal(count), _EXACT.multiply(rate, _NANO_PER_RATE)))
         return total

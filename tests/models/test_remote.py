@@ -13,7 +13,7 @@ from ecoshell.budget import PriceBook
 from ecoshell.catalog import FINISH_DOCUMENT
 from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, Message, ToolDocument, Usage
-from ecoshell.models import Delta, Reply, Request
+from ecoshell.models import Delta, Reply, Request, request_bound
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, named_parameters
 from ecoshell.models.remote_worker import Traffic, retry_after
@@ -82,6 +82,32 @@ async def failure(model, request=ASK):
     with pytest.raises((ModelMissing, ModelUnavailable, ModelBroken)) as caught:
         await ask(model, request)
     return caught.value
+
+
+async def test_an_openai_models_texts_are_bounded_by_its_own_tokenizer(process, book):
+    text = "The quick brown fox jumps over the lazy dog. " * 200
+    request = Request((Message("system", text), Message("user", "?")))
+    own = RemoteModel("openai/gpt-4o", book=book, keys=Keys({"OPENAI_API_KEY": KEY}), process=process)
+    try:
+        assert own._counter.wait()
+        size = own.size(request)
+        assert size.count < size.bound < request_bound(request, native_tools=False) / 3
+    finally:
+        await own.aclose()
+
+
+@pytest.mark.parametrize(
+    ("name", "purpose", "writes"),
+    [
+        ("anthropic/claude-sonnet-4-5", "step", True),
+        ("anthropic/claude-sonnet-4-5", "rank", False),
+        ("openai/gpt-4o", "rank", True),
+    ],
+)
+async def test_only_a_request_with_cache_marks_can_write_to_anthropics_cache(book, process, name, purpose, writes):
+    model = RemoteModel(name, book=book, keys=Keys({}), process=process)
+    assert model.size(replace(ASK, purpose=purpose)).cache_writes == writes
+    await model.aclose()
 
 
 async def test_text_streams_and_ends_in_a_reply_with_the_reported_usage(model):
@@ -182,7 +208,7 @@ NOW = 1_700_000_000.0
         ({"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "6m0s"}, None),
     ],
 )
-def test_the_wait_a_provider_asks_for_is_read_from_its_headers(headers, seconds):
+async def test_the_wait_a_provider_asks_for_is_read_from_its_headers(headers, seconds):
     assert retry_after(headers, NOW) == seconds
 
 
