@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ecoshell.agent import NonInteractive, UserInterface
 from ecoshell.agent.approval import Approvals, is_trusted
+from ecoshell.agent.limits import Limit
 from ecoshell.agent.model_set import ActiveModels, ModelSet
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.workspace import Environment, WorkspaceService
@@ -156,7 +157,7 @@ class SessionSettings:
     strategy: str = field(default="react", metadata={"key": "agent.strategy"})
     registration: Registration = field(default="auto", metadata={"key": "agent.registration"})
     presentation: Presentation = field(default="auto", metadata={"key": "agent.presentation"})
-    max_steps: int = field(default=24, metadata={"key": "agent.max_steps"})
+    max_steps: Limit = field(default="auto", metadata={"key": "agent.max_steps"})
     compact_model: str | None = field(default=None, metadata={"key": "agent.compact_model"})
     """A model that writes the summary of /compact in the place of the session's."""
     names_share: float = field(default=0.1, metadata={"key": "registration.names_share"})
@@ -171,6 +172,7 @@ class SessionSettings:
     is refused only where it would leave the answer or a better use unpaid, or where the tool's record is bad."""
     earned: bool = field(default=True, metadata={"key": "plan.earned_uses"})
     """Whether a use that helped earns the tool a further one in its turn."""
+    budget_line: bool = field(default=True, metadata={"key": "plan.budget_line"})
     judge: str = field(default="rules", metadata={"key": "plan.judge"})
     fallback: Sequence[str] = field(default=(), metadata={"key": "models.fallback"})
     """Models that take over, in this order, when the one in use is unavailable."""

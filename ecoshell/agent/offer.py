@@ -9,6 +9,7 @@ from ecoshell.agent.memory import Shown
 from ecoshell.agent.model_set import View
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import (
+    CORE,
     FORGOTTEN,
     GROW,
     LITTLE,
@@ -73,6 +74,7 @@ class ToolOffer:
     decision: Decision
     advice: str = ""
     """What the plan says of costs and of what may not be used."""
+    budget: str = ""
 
     def event(self) -> ToolsOffered:
         """The offer as the event that tells of it."""
@@ -86,6 +88,7 @@ class ToolOffer:
             why=self.decision.summary,
             listing=self.listing,
             advice=self.advice,
+            budget=self.budget,
         )
 
 
@@ -193,6 +196,7 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     record = plan.inputs.record
     failed = (record.weight - record.answered_weight) / (record.weight + 2)
     forgotten = _FORGOTTEN_LOCALLY if traits.local and unpriced else FORGOTTEN
+    native_calls = traits.native_tools and not traits.calls_undeclared
     presentation = deps.settings.presentation
     if shown.presentation in (TEXT, STABLE):
         presentation = "stable"
@@ -206,6 +210,8 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
         little=LITTLE if context is None else int(context * LITTLE_SHARE),
         forgotten=forgotten + Decimal(str(round(failed / 2, 3))),
         native=unpriced,
+        array_only=native_calls,
+        core=frozenset(CORE) if native_calls else frozenset(),
         grows=deps.catalog.grows,
     )
 

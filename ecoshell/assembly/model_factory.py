@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.dependencies import SessionBudget
+from ecoshell.agent.limits import output_limit
 from ecoshell.agent.model_set import Mode, ModelSet
 from ecoshell.assembly import base_url, price_book
 from ecoshell.budget import Price, Rates
@@ -132,7 +133,9 @@ class ConfiguredModelFactory:
         """Who thinks: one model, three, or one that was trained as one and has all three roles."""
         agent = self._settings.agent
         temperature = None if agent.temperature == "auto" else agent.temperature  # None leaves it to the model
-        most, answer = agent.max_output_tokens, agent.answer_tokens
+        players = (planner, caller, summarizer)
+        most = min(output_limit(player.traits, agent.max_output_tokens) for player in players)
+        answer = agent.answer_tokens
         if mode != "umi" or (planner is caller is summarizer and planner.traits.trained == "single"):
             from ecoshell.modes.single import Single
 

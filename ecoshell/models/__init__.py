@@ -17,6 +17,8 @@ PER_PROMPT = 256
 PER_TOOL_ARRAY = 1024
 PER_TOOL = 64
 
+CAPABLE_PARAMETERS = 7_000_000_000
+"""Weights from which on a model needs no aids."""
 _ESCAPED = "<>&'"
 _ESCAPE_GROWTH = len("\\u003c") - 1
 
@@ -41,6 +43,11 @@ class Traits:
     """The role in which it was trained on what the shell asks (`ecoshell train umi`), and needs no reminders."""
     parameters: int | None = None
     """How many weights it has."""
+
+    @property
+    def capable(self) -> bool:
+        """Whether the model is neither known nor named to be small: it gets no small-model aids."""
+        return not self.small and (self.parameters is None or self.parameters >= CAPABLE_PARAMETERS)
 
     @property
     def forgetful(self) -> bool:

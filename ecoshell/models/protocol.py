@@ -96,7 +96,7 @@ def parse_reply(
     """
     if request.want == "text":
         return Reply(text.strip(), usage=usage, cut=cut)
-    found = form.read(text)
+    found = form.read(text, request.callable_now)
     calls, fault, attempt = usable_calls(found.attempts, request.callable_now)
     if calls or fault:
         return Reply(found.text, calls, usage, fault, cut, attempt)

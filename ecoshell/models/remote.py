@@ -12,6 +12,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from hashlib import sha1
 from typing import Any
 
 from ecoshell.budget import PriceBook
@@ -340,6 +341,8 @@ class RemoteModel:
         if self._base_url and not name.startswith(f"{self._provider}/"):
             name = f"{self._provider}/{name}"  # a server of the user's own is taken to speak OpenAI's protocol
         body |= {"model": name, "max_tokens": request.max_tokens, "timeout": self._silence}
+        if self._provider in ("openai", "azure") and not self._base_url:
+            body["prompt_cache_key"] = cache_key(body)
         if request.temperature is not None:
             body["temperature"] = request.temperature
         if self._base_url:
@@ -385,7 +388,8 @@ class RemoteModel:
             text = f"{text}\n\n{note}".strip()
         native = self.traits.native_tools and bool(request.tools)
         names = {document.name for document in (*request.callable_now, *request.tools)}
-        state, finish = ProviderState(self.family, record["message"]), record["finish"]
+        message = sent_back(record["message"], self._provider, self.traits.name, own_server=self._base_url is not None)
+        state, finish = ProviderState(self.family, message), record["finish"]
         if not (native and record["calls"]):
             reasoning, text = without_reasoning(text)
             reply = parse_reply(text, request, usage, cut, spoken(text))
@@ -396,11 +400,11 @@ class RemoteModel:
                 reply, reasoning=record["reasoning"] or reasoning, finish=finish, state=None if calls else state
             )
         reasoning, text = without_reasoning(text)
-        calls = self._native_calls(record["calls"], record["message"]["tool_calls"], request)
+        calls = self._native_calls(record["calls"], message["tool_calls"], request)
         fault = ""
         if cut and calls[-1].fault:  # the call that was being written when the reply ended
             fault, calls = ("", calls[:-1]) if len(calls) > 1 else (CUT, ())
-            record["message"]["tool_calls"] = record["message"]["tool_calls"][: len(calls)]
+            message["tool_calls"] = message["tool_calls"][: len(calls)]
         reasoning = record["reasoning"] or reasoning
         return Reply(text, calls, usage, fault, cut, reasoning=reasoning, finish=finish, state=state)
 
@@ -476,6 +480,40 @@ class RemoteModel:
         near = difflib.get_close_matches(name, (EMBEDDED, *self._book.names()), n=3)
         hint = f"Did you mean {', '.join(near)}?" if near else _HOW_NAMES_ARE
         return ModelMissing(f"There is no model {name}." + (f" ({said})" if said else ""), fix=hint, billed=billed)
+
+
+def cache_key(body: Mapping[str, Any]) -> str:
+    """The key by which OpenAI finds the cache of a prompt: the same for all that begin with these tools and system."""
+    beginning = [body.get("tools"), [one["content"] for one in body["messages"] if one["role"] == "system"]]
+    return f"ecoshell-{sha1(json.dumps(beginning).encode(), usedforsecurity=False).hexdigest()[:16]}"
+
+
+_CLAUDE = ("anthropic", "bedrock", "vertex_ai")
+_GEMINI = ("gemini", "vertex_ai")
+
+
+def sent_back(message: Mapping[str, Any], provider: str, name: str, *, own_server: bool) -> dict[str, Any]:
+    """What of a reply its provider takes back: litellm passes unknown keys on, and some providers refuse them."""
+    kept = {"content", "tool_calls"}
+    fields: Mapping[str, Any] = message.get("provider_specific_fields") or {}
+    if "claude" in name and provider.startswith(_CLAUDE):
+        kept |= {"thinking_blocks"}
+    elif provider in _GEMINI:
+        # A call carries its signature itself; only a text's own is sent with the message.
+        made: Sequence[Mapping[str, Mapping[str, Any]]] = message.get("tool_calls") or ()
+        signed = [call.get("provider_specific_fields", {}).get("thought_signature") for call in made]
+        own = [one for one in fields.get("thought_signatures") or () if one not in signed]
+        fields = {"thought_signatures": own} if own else {}
+    elif provider == "openrouter":
+        kept |= {"reasoning", "reasoning_details"}
+    elif provider in ("openai", "azure") and not own_server:
+        kept |= {"reasoning_items"}
+        fields = {key: value for key, value in fields.items() if key in ("openai_responses_replay", "phase")}
+    else:
+        kept |= {"reasoning_content"}
+        fields = {}
+    sent = {key: value for key, value in message.items() if key in kept}
+    return sent | {"provider_specific_fields": dict(fields)} if fields else sent
 
 
 def _is_json_object(text: str) -> bool:

@@ -177,6 +177,8 @@ class _Answer:
     """Anthropic's thinking blocks; the last one may still miss its signature."""
     items: list[Any] = field(default_factory=list[Any])
     """OpenAI's reasoning items."""
+    details: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """OpenRouter's reasoning details, whose pieces carry an index."""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     """What else the provider sent with its message, such as Gemini's thought signatures."""
     answer: AnswerText = field(default_factory=AnswerText)
@@ -226,11 +228,23 @@ class _Answer:
             self.thinking[-1]["thinking"] += block.get("thinking") or ""
             self.thinking[-1]["signature"] = block.get("signature") or ""
         self.items += _plain(getattr(delta, "reasoning_items", None)) or ()
+        for piece in _plain(getattr(delta, "reasoning_details", None)) or ():
+            self._take_detail(piece)
         fields: dict[str, Any] = _plain(getattr(delta, "provider_specific_fields", None)) or {}
         for name, value in fields.items():
             known = self.fields.get(name)
             both_lists = isinstance(known, list) and isinstance(value, list)
             self.fields[name] = [*cast("list[Any]", known), *cast("list[Any]", value)] if both_lists else value
+
+    def _take_detail(self, piece: dict[str, Any]) -> None:
+        """Add a piece of a reasoning detail: texts of one index are joined, its other fields replaced."""
+        known = next((one for one in self.details if one.get("index") == piece.get("index")), None)
+        if known is None or piece.get("index") is None:
+            self.details.append(piece)
+            return
+        for name, value in piece.items():
+            joined = name in ("text", "summary", "data") and isinstance(value, str) and isinstance(known.get(name), str)
+            known[name] = known[name] + value if joined else value
 
     def message(self) -> dict[str, Any]:
         """The assistant message as the provider expects it back, in litellm's form."""
@@ -250,8 +264,11 @@ class _Answer:
             "thinking_blocks": signed,
             "reasoning_items": self.items,
             "provider_specific_fields": {k: v for k, v in self.fields.items() if k not in _DERIVED_FIELDS},
+            "reasoning_details": self.details,
             "reasoning_content": "".join(self.reasoning),
         }
+        if self.details:
+            optional["reasoning"] = optional["reasoning_content"]
         return message | {name: value for name, value in optional.items() if value}
 
     def close(self, stream: Any) -> None:
@@ -432,7 +449,7 @@ class Traffic:
         if encoding not in ("identity", *_PACKED):
             raise BadBody(f"it answered in the encoding {encoding[:80]!r}, which it was not asked for")
         unpack = zlib.decompressobj(_WINDOW_BITS).decompress if encoding in _PACKED else None
-        told, tail = 0, b""
+        told, tail, lines = 0, b"", StreamLines()
         async for piece in pieces:
             self._take(len(piece))
             room = min(self.left, _LONGEST_REFUSAL) if refused else self.left
@@ -446,10 +463,11 @@ class Traffic:
             self.refusal = self.refusal or _REFUSAL.search(tail) is not None
             for reason in _FINISH.finditer(tail):
                 self.sent_finish = reason[1].decode()
-            yield text
+            yield text if refused else lines.feed(text)
             told += len(text)
             if refused and told > _LONGEST_REFUSAL:
                 return
+        yield lines.end()
 
     def finish(self, known: str) -> str:
         """Why the model stopped: what litellm makes of it, unless the provider said something else than `stop`."""
@@ -461,6 +479,51 @@ class Traffic:
         self.left -= count
         if self.left < 0:
             raise BadBody("it sent far more than an answer of this length takes, and was cut off")
+
+
+_ODD_CONTENT = re.compile(rb"""(?<!\\)"(?:content"\s{0,9}:\s{0,9}\[|refusal"\s{0,9}:\s{0,9}")""")
+"""Content as a list of parts, or a refusal: litellm drops both from a stream of chat chunks."""
+
+
+@dataclass(slots=True)
+class StreamLines:
+    """Lines of a stream of chat chunks, in which a list of content parts and a refusal become text.
+
+    Everything else passes at once and unchanged; only a line that may hold either is awaited whole.
+    """
+
+    _waiting: bytes = b""
+
+    def feed(self, piece: bytes) -> bytes:
+        """What can be passed on by now."""
+        if not self._waiting and not _ODD_CONTENT.search(piece) and piece.endswith(b"\n"):
+            return piece
+        text = self._waiting + piece
+        whole, newline, self._waiting = text.rpartition(b"\n")
+        return b"\n".join(map(_with_text_content, whole.split(b"\n"))) + newline if newline else b""
+
+    def end(self) -> bytes:
+        """What still waited, once nothing follows."""
+        text, self._waiting = self._waiting, b""
+        return _with_text_content(text)
+
+
+def _with_text_content(line: bytes) -> bytes:
+    """A line of a stream with its content as text; the line itself where it is no chat chunk of that kind."""
+    prefix, _, data = line.partition(b"data:")
+    if prefix or not _ODD_CONTENT.search(line):
+        return line
+    try:
+        chunk = json.loads(data)
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            if isinstance(delta.get("content"), list):
+                delta["content"] = _text_of(delta["content"])
+            if isinstance(delta.get("refusal"), str) and not delta.get("content"):
+                delta["content"] = delta.pop("refusal")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return line
+    return b"data: " + json.dumps(chunk).encode()
 
 
 _CURRENT: ContextVar[Traffic | None] = ContextVar("traffic", default=None)

@@ -34,6 +34,8 @@ _LISTED_NAMES = 100
 """Names from which on a grammar does not list them."""
 _IN_A_ROW = 2
 """Registrations after which a call is due."""
+_LEAST_OUTPUT = 1024
+"""Output tokens that a long prompt leaves, or an eighth of the context if that is more."""
 _QUESTION_AGAIN = 600
 """Characters of a question that are told once more."""
 
@@ -185,13 +187,19 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
     request, context = make(said), model.traits.context
     if context is None and most is None:
         return request
-    room = None if context is None else context - request.max_tokens
+    room = None if context is None else context - min(request.max_tokens, max(_LEAST_OUTPUT, context // 8))
 
     def fits(size: PromptSize) -> bool:
         return (room is None or size.count <= room) and (most is None or size.bound <= most)
 
-    if fits(model.size(request)):
-        return request
+    def within(request: Request, count: int) -> Request:
+        """The request with no more output than the context has room for."""
+        left = request.max_tokens if context is None else min(request.max_tokens, context - count)
+        return request if left == request.max_tokens else replace(request, max_tokens=left)
+
+    size = model.size(request)
+    if fits(size):
+        return within(request, size.count)
     cut = make(fit(said, lambda messages: fits(model.size(make(messages)))))
     count = model.size(cut).count
     if room is not None and count > room:
@@ -202,7 +210,7 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
             kept="It was not sent." if role else "Nothing was sent.",
             fix=f"Ask something shorter, put long text in a file{other}",
         )
-    return cut
+    return within(cut, count)
 
 
 def callable_documents(view: View, *, held: bool) -> tuple[ToolDocument, ...]:

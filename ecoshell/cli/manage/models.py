@@ -68,8 +68,11 @@ def run(args: argparse.Namespace) -> int:
     known = {str(one.name): one for one in RECOMMENDED}
     if pulled := [known[row.name] for row in rows if row.kind == "hub"]:
         print("\nWorth pulling, with `ecoshell models pull NAME` (sizes are about right):")
-        cells = [(one.name.short, f"{one.download:g} GB", f"{one.memory:g} GB", one.licence) for one in pulled]
-        print_table(("name", "size", "memory", "licence"), cells, right=("size", "memory"))
+        cells = [
+            (one.name.short, f"{one.download:g} GB", f"{one.memory} GB", one.licence, str(one.bfcl or ""))
+            for one in pulled
+        ]
+        print_table(("name", "size", "memory", "licence", "BFCL"), cells, right=("size", "memory"))
     if not part:
         print(f"\n{len(everything):,} models are known: `ecoshell models PART` searches their names.")
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent import Approval, NonInteractive
 from ecoshell.agent.dependencies import SessionBudget
+from ecoshell.agent.limits import output_limit
 from ecoshell.assembly.model_factory import ConfiguredModelFactory, lending
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.gate import Gate
@@ -170,7 +171,7 @@ class TaskRunner:
                 async with asyncio.timeout(self._seconds):
                     while result.status == "limit" and result.steps < PLAIN_STEPS:
                         result.steps += 1
-                        said, most = tuple(messages), agent.max_output_tokens
+                        said, most = tuple(messages), output_limit(model.traits, agent.max_output_tokens)
                         asked = Request(said, documents, documents, "either", most, temperature, role="baseline")
                         await _step(model, asked, tools, messages, result)
         except TimeoutError:
