@@ -384,7 +384,8 @@ class RemoteModel:
         if counts and counts["input"] and all(type(count) is int and count >= 0 for count in counts.values()):
             usage = Usage(**counts)  # what no call can have is no report
         cut, text = record["finish"] == "length", record["text"]
-        if note := _FINISH_NOTES.get(record["finish"]):
+        note = _FINISH_NOTES.get(record["finish"], "")
+        if note and not (text and record["finish"] == "refusal"):  # what a model says when it refuses is its answer
             text = f"{text}\n\n{note}".strip()
         native = self.traits.native_tools and bool(request.tools)
         names = {document.name for document in (*request.callable_now, *request.tools)}

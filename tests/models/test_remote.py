@@ -212,9 +212,9 @@ async def test_the_wait_a_provider_asks_for_is_read_from_its_headers(headers, se
     assert retry_after(headers, NOW) == seconds
 
 
-async def test_a_refusal_that_litellm_leaves_out_is_the_reason_of_the_end(model):
+async def test_a_refusal_is_the_reason_of_the_end(model):
     reply, _ = await ask(model("openai/refuser"))
-    assert (reply.text, reply.finish) == ("[The model refused to answer.]", "refusal")
+    assert (reply.text, reply.finish) == ("I cannot.", "refusal")
 
 
 @pytest.mark.parametrize(
