@@ -81,7 +81,11 @@ class ModelError(EcoshellError):
     """A model could not be had or used.
 
     `billed` is False only when nothing can have been charged: there was no connection, or the call was turned away.
+    `model` names the model once its call has failed for good; `shown` says whether a part of its reply was shown.
     """
+
+    model: str = ""
+    shown: bool = False
 
     def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = True) -> None:
         super().__init__(message, kept=kept, fix=fix)
@@ -100,11 +104,31 @@ class ModelMissing(ModelError):
 
 
 class ModelUnavailable(ModelError):
-    """The network or the provider did not answer; trying again may help."""
+    """The network or the provider did not answer.
+
+    `transient` says whether another attempt may succeed; `retry_after` is the wait in seconds the provider asks for.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kept: str = "",
+        fix: str = "",
+        billed: bool = True,
+        transient: bool = True,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, kept=kept, fix=fix, billed=billed)
+        self.transient = transient
+        self.retry_after = retry_after
 
 
 class ModelUnreachable(ModelUnavailable):
-    """Nobody could be connected to at the model's address: trying again at once would not help."""
+    """No connection to the model's address could be made; another attempt at once would not help."""
+
+    def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = True) -> None:
+        super().__init__(message, kept=kept, fix=fix, billed=billed, transient=False)
 
 
 class ModelBroken(ModelError):

@@ -17,6 +17,8 @@ ROLES: Mapping[RoleName, str] = {
     "summarizer": "writes the answer",
 }
 """The roles of the mode umi, and what each does."""
+RETRY_SECONDS = 120
+"""How long a model call that failed is tried again by default."""
 LATEST = "."
 """Stands for the session last used in the workspace where a session's id is expected."""
 SESSIONS = "-"

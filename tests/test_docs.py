@@ -52,7 +52,7 @@ def test_the_settings_shown_are_settings(tmp_path):
     loaded, problems = read_settings(file, {})
     assert problems == ()
     assert loaded is not None
-    assert loaded.settings.models["openai/my-model"].native_tools is True
+    assert loaded.settings.models.named["openai/my-model"].native_tools is True
 
 
 def test_the_script_shown_is_a_script(tmp_path):

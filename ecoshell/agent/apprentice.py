@@ -19,6 +19,7 @@ from ecoshell.events import BudgetSettled, Emit, Event, Notice
 from ecoshell.messages import META_TOOLS, TOOL_CALL, Call
 from ecoshell.models import Model, Reply, Request, Traits
 from ecoshell.models.metered import AccountOf, MeteredModel
+from ecoshell.models.retrying import RetryPolicy
 from ecoshell.planning.btp.experience import ExperienceStore, Prediction
 from ecoshell.secrecy import masked
 
@@ -146,8 +147,16 @@ class Apprentice:
 class Shadowed(MeteredModel):
     """A paid model whose calls an apprentice makes, too."""
 
-    def __init__(self, model: Model, gate: Gate, account_of: AccountOf, *, apprentice: Apprentice) -> None:
-        super().__init__(model, gate, account_of)
+    def __init__(
+        self,
+        model: Model,
+        gate: Gate,
+        account_of: AccountOf,
+        *,
+        apprentice: Apprentice,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        super().__init__(model, gate, account_of, retry=retry)
         self._apprentice = apprentice
 
     async def ask(self, request: Request, emit: Emit, *, role: str = "single", aside: Hold | None = None) -> Reply:

@@ -350,6 +350,9 @@ async def _cost(shell: Shell, argument: str) -> Printed:
     if row is None:
         return Printed("Nothing was spent in this session.")
     used = f"{row.shown_usage.input:,} in ({row.usage.cached:,} cached), {row.shown_usage.output:,} out"
+    if row.usage.reasoning:
+        price = dollars(await asyncio.to_thread(shell.ledger.reasoning_nano, shell.session))
+        used += f" ({row.usage.reasoning:,} reasoning, {price})"
     tokens = about(used, estimated=row.estimate is not None)
     spent = f"spent {spent_text(row)}, held {dollars(row.held_nano)}; calls {row.calls}; tokens {tokens}"
     if row.estimate is not None or row.estimate_nano is not None:

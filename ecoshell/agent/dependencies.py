@@ -172,6 +172,8 @@ class SessionSettings:
     """Whether a use that helped earns the tool a further one in its turn."""
     budget_line: bool = field(default=True, metadata={"key": "plan.budget_line"})
     judge: str = field(default="rules", metadata={"key": "plan.judge"})
+    fallback: Sequence[str] = field(default=(), metadata={"key": "models.fallback"})
+    """Models that take over, in this order, when the one in use is unavailable."""
     hour_nano: int | None = field(default=None, metadata={"key": "plan.time_price"})
     """What an hour of waiting is worth; None is nothing."""
     recording: bool = field(default=True, metadata={"key": "experience.record"})

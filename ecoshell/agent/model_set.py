@@ -11,7 +11,7 @@ from ecoshell.catalog import Presentation
 from ecoshell.errors import PriceUnknown
 from ecoshell.events import Emit, ModeChosen
 from ecoshell.messages import Attachment, Call, Message, ToolDocument
-from ecoshell.models import ModelRow, Request, embedded, estimate, request_bound
+from ecoshell.models import ModelRow, Request, embedded, estimate
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import ALL_ONE, ROLES, RoleModels, RoleName
 from ecoshell.planning.btp.evidence import CANDIDATES
@@ -213,7 +213,7 @@ def _of_call(call: ForeseenCall, slack: int = 0, *, counted: bool = False) -> Co
         ask = call.model.reservation(request, call.role, slack)
         prompt, output = ask.prompt_tokens, ask.max_tokens
     else:
-        prompt = request_bound(request, native_tools=traits.native_tools) + slack
+        prompt = call.model.bound(request) + slack
         output = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
     return CostBound(None if traits.price is None else traits.price.worst(prompt, output), prompt + output)
 
@@ -411,6 +411,12 @@ class ActiveModels:
         mode = mode or self.mode
         thinks = self.current.mode.name if mode == AUTO else mode
         await self._go_over(model or self.session_model, thinks, self.roles if roles is None else roles, asked=mode)
+
+    async def replace(self, model: str, by: str) -> None:
+        """Have another model take over every role that this one plays; raises as `change` does."""
+        roles = RoleModels(*(by if (own := self.roles.of(role)) == model else own for role in ROLES))
+        session_model = by if self.session_model == model or roles == self.roles else self.session_model
+        await self.change(model=session_model, roles=roles)
 
     async def choose(self, mode: str) -> None:
         """Have one of those think that AUTO chooses from; the models of the one before stay loaded beside it."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ecoshell.agent.approval import AnswerNow, SpendApproval, StopNow
 from ecoshell.agent.dependencies import Dependencies, now
+from ecoshell.agent.fallback import fall_back
 from ecoshell.agent.guards import CallContext, ToolExecutor
 from ecoshell.agent.model_set import AUTO, Mode, View
 from ecoshell.agent.offer import TurnContext
@@ -19,6 +20,7 @@ from ecoshell.errors import (
     CallBroken,
     LimitReached,
     ModelBroken,
+    ModelError,
     ModelMissing,
     PriceUnknown,
     StoreError,
@@ -274,6 +276,8 @@ class Turn:
     """Of all calls so far: some providers count them anew in every reply."""
     _why: dict[str, tuple[str, str, bool]] = field(default_factory=dict[str, tuple[str, str, bool]])
     """Of each call, by its id: why it is made, the role that made it, and whether why is told when it is made."""
+    _unavailable: set[str] = field(default_factory=set[str])
+    """Models that failed in this turn."""
     _answerer: str = ""
     """The role of the last thought that could end the turn."""
 
@@ -446,9 +450,12 @@ class Turn:
                 break
             except LimitReached as hit:
                 await self.spending.at_limit(hit, view, self.emit)
-                await self._follow()
-                await self.turn_context.plan.refresh(self.emit)
-                view = self.turn_context.view(path, tried)
+            except ModelError as error:
+                if not await fall_back(self.spending.deps, error, self._unavailable, self.emit):
+                    raise
+            await self._follow()
+            await self.turn_context.plan.refresh(self.emit)
+            view = self.turn_context.view(path, tried)
         self._steps += 1
         return view, found
 
@@ -532,13 +539,18 @@ class Turn:
 
     async def _concluding(self) -> tuple[str, str]:
         """The answer from what there is and who wrote it, paid from what was set aside; empty where none came."""
-        aside = self.mode.aside
-        try:
-            text = (await self.mode.conclude(self.view, self.emit)).strip()
-        except BudgetError as refused:
-            self.emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
-            return "", ""
-        return text, aside.account.role if text and aside is not None else ""
+        while True:
+            aside = self.mode.aside
+            try:
+                text = (await self.mode.conclude(self.view, self.emit)).strip()
+                return text, aside.account.role if text and aside is not None else ""
+            except BudgetError as refused:
+                self.emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
+                return "", ""
+            except ModelError as error:
+                if not await fall_back(self.spending.deps, error, self._unavailable, self.emit):
+                    raise
+            await self._follow()
 
     async def _give_back(self) -> None:
         """Release what the mode had set aside; where that fails it keeps counting, and the turn goes on."""

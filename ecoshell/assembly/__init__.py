@@ -73,7 +73,7 @@ def session_settings(settings: "Settings", options: Options) -> SessionSettings:
         if name.endswith("_nano"):
             value = None if value in (None, "off") else parse_amount(value).value
         given[name] = value
-    return SessionSettings(**given, presets=presets_of(settings), named_models=tuple(settings.models))
+    return SessionSettings(**given, presets=presets_of(settings), named_models=tuple(settings.models.named))
 
 
 def first_caps(settings: "Settings", options: Options) -> dict[Scope, Amount]:
@@ -92,7 +92,7 @@ def rules_of(settings: "Settings", options: Options, paths: Paths) -> Rules:
         read_only=options.read_only,
         yes=options.yes,
         force=options.force,
-        trusted={name: model.trusted for name, model in settings.models.items() if model.trusted is not None},
+        trusted={name: model.trusted for name, model in settings.models.named.items() if model.trusted is not None},
         workspace=workspace_folder(options.workspace),
         own=(paths.config, paths.data),
     )
@@ -119,7 +119,7 @@ def price_book(
 ) -> PriceBook:
     """Prices by model name: those told for this run win over the settings', which win over more, and the packaged."""
     prices: dict[str, Price] = {}
-    for name, model in settings.models.items():
+    for name, model in settings.models.named.items():
         if (given := model.price) is not None:  # what is left out costs as much as input or output
             rates = Rates(
                 input=given.input,
@@ -141,7 +141,7 @@ def price_book(
 
 def base_url(settings: "Settings", name: str, provider: str = "") -> str | None:
     """Where a model's server is, by the settings or OPENAI_BASE_URL; None is the provider's own address."""
-    given = settings.models.get(name)
+    given = settings.models.named.get(name)
     if given is not None and given.base_url is not None:
         return given.base_url
     openai = provider == "openai" or name.startswith("openai/")

@@ -61,7 +61,7 @@ class Inventory:
     def rows(self) -> list[ModelRow]:
         """Every model: first those of this machine and those worth pulling, then the others by name."""
         here = self.here()
-        named = {*self._settings.models, *self._barred, *self._book.names()} - {row.name for row in here}
+        named = {*self._settings.models.named, *self._barred, *self._book.names()} - {row.name for row in here}
         return [*here, *(self._other(name) for name in sorted(named))]
 
     def here(self) -> list[ModelRow]:
@@ -89,7 +89,7 @@ class Inventory:
             )
             found.append(row)
         for model in self._servers.models() if self._servers else ():
-            given = self._settings.models.get(model.name)
+            given = self._settings.models.named.get(model.name)
             if given is None or given.base_url is None:
                 row = self._row(
                     model.name,
@@ -120,7 +120,7 @@ class Inventory:
         return ModelRow(name, provider, ready, context, None, price, barred=barred, **known)
 
     def _other(self, name: str) -> ModelRow:
-        facts, given = self._book.facts(name), self._settings.models.get(name)
+        facts, given = self._book.facts(name), self._settings.models.named.get(name)
         provider = facts.provider if facts else name.partition("/")[0] if "/" in name else ""
         address = base_url(self._settings, name, provider) or ""
         if not address and provider not in self._has_key:
@@ -153,7 +153,7 @@ class Inventory:
         served = self._servers.models() if self._servers else ()
         found += (model.name for model in islice(served, _OF_EACH_PROVIDER))
         at_hand = self._keys.at_hand()
-        for name, given in self._settings.models.items():  # those that can be asked without unlocking the keyring
+        for name, given in self._settings.models.named.items():  # those that can be asked without unlocking the keyring
             facts = self._book.facts(name)
             provider = facts.provider if facts else name.partition("/")[0]
             if given.base_url or not self._keys.variables(provider) or provider in at_hand:

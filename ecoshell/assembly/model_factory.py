@@ -14,6 +14,7 @@ from ecoshell.budget import Price, Rates
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.models import Model, ModelRow
 from ecoshell.models.metered import MeteredModel
+from ecoshell.models.retrying import RetryPolicy
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
 from ecoshell.paths import Paths, expanded
 from ecoshell.plugin_host import Plugins
@@ -120,12 +121,13 @@ class ConfiguredModelFactory:
         """The model of this name, made unless it is there."""
         if name not in there:
             model, budget = self._model(name), self._session_budget
-            there[name] = MeteredModel(model, budget.gate, budget.account)
+            retry = RetryPolicy(self._settings.models.retry_seconds)
+            there[name] = MeteredModel(model, budget.gate, budget.account, retry=retry)
             if self._settings.learn.shadow:
                 from ecoshell.agent.apprentice import Shadowed, is_paid
 
                 if is_paid(model.traits):
-                    there[name] = Shadowed(model, budget.gate, budget.account, apprentice=self._apprentice)
+                    there[name] = Shadowed(model, budget.gate, budget.account, apprentice=self._apprentice, retry=retry)
         return there[name]
 
     def _mode(self, mode: str, planner: MeteredModel, caller: MeteredModel, summarizer: MeteredModel) -> Mode:
@@ -136,7 +138,6 @@ class ConfiguredModelFactory:
         most = min(output_limit(player.traits, agent.max_output_tokens) for player in players)
         answer = agent.answer_tokens
         from ecoshell.modes.small import single_mode
-
 
         if mode != "umi" or (planner is caller is summarizer and planner.traits.trained == "single"):
             return single_mode(planner, max_tokens=most, answer_tokens=answer, temperature=temperature, name=mode)
@@ -200,7 +201,7 @@ class ConfiguredModelFactory:
         if self._process is None:
             idle = self._settings.remote.host_idle_seconds
             self._process = RemoteProcess(host=HostOptions(self._run_folder, idle) if idle else None)
-        given = self._settings.models.get(name)
+        given = self._settings.models.named.get(name)
         facts = None if "/" in name else self._book.facts(name)
         options = RemoteOptions(base_url(self._settings, name, facts.provider if facts else ""))
         if given is not None:

@@ -158,6 +158,11 @@ class Rates:
         return max(self.input, self.cached_input, self.cache_write)
 
     @property
+    def dearest_read(self) -> Decimal:
+        """The most a token of a prompt can cost that is not written to a cache."""
+        return max(self.input, self.cached_input)
+
+    @property
     def dearest_output(self) -> Decimal:
         """The most a produced token can cost."""
         return max(self.output, self.reasoning)
@@ -180,6 +185,8 @@ class Price:
     source: str = ""
     request: Decimal = Decimal(0)
     """Dollars each call costs besides its tokens."""
+    cache_writes: bool = True
+    """Whether a call may write to the provider's cache; where not, its worst case leaves that rate out."""
 
     def rates_for(self, prompt_tokens: int) -> Rates:
         """The rates of a call whose prompt has this many tokens."""
@@ -202,14 +209,20 @@ class Price:
     def worst_parts(self, prompt_tokens: int, output_tokens: int) -> tuple[Part, Part]:
         """The buckets of the dearest call within these counts, at the highest of the rates it may fall under."""
         reachable = (self.rates, *(tier.rates for tier in self.tiers if prompt_tokens > tier.above))
+        inputs = (rates.dearest_input if self.cache_writes else rates.dearest_read for rates in reachable)
         return (
-            ("prompt at most", prompt_tokens, max(rates.dearest_input for rates in reachable)),
+            ("prompt at most", prompt_tokens, max(inputs)),
             ("output at most", output_tokens, max(rates.dearest_output for rates in reachable)),
         )
 
     def cost(self, usage: Usage) -> int:
         """The price of a call in nano-dollars, rounded up once, at the end."""
         return self._nano(self.parts(usage))
+
+    def reasoning_cost(self, usage: Usage) -> int:
+        """What of that is the reasoning tokens'."""
+        name, count, rate = self.parts(usage)[-1]
+        return int(self._exact_nano(((name, count, rate),), fee=False).to_integral_value(rounding=ROUND_CEILING))
 
     def worst(self, prompt_tokens: int, output_tokens: int) -> int:
         """The most, in nano-dollars, a call within these counts can cost, whatever the provider caches or reasons."""
@@ -246,9 +259,9 @@ class Price:
     def _nano(self, parts: tuple[Part, ...]) -> int:
         return int(self._exact_nano(parts).to_integral_value(rounding=ROUND_CEILING))
 
-    def _exact_nano(self, parts: tuple[Part, ...]) -> Decimal:
-        """The sum in nano-dollars, not rounded."""
-        total = _EXACT.multiply(self.request, Decimal(NANO))
+    def _exact_nano(self, parts: tuple[Part, ...], *, fee: bool = True) -> Decimal:
+        """The sum in nano-dollars, not rounded, with what a request costs besides its tokens."""
+        total = _EXACT.multiply(self.request, Decimal(NANO)) if fee else Decimal(0)
         for _, count, rate in parts:
             total = _EXACT.add(total, _EXACT.multiply(Decimal(count), _EXACT.multiply(rate, _NANO_PER_RATE)))
         return total
@@ -280,6 +293,7 @@ def price_to_json(price: Price) -> str:
         "tiers": [[tier.above, *astuple(tier.rates)] for tier in price.tiers],
         "source": price.source,
         "request": price.request,
+        "cache_writes": price.cache_writes,
     }
     return json.dumps(record, default=str)
 
@@ -292,6 +306,7 @@ def price_from_json(text: str) -> Price:
         tuple(Tier(above, Rates(*map(Decimal, rates))) for above, *rates in record["tiers"]),
         record["source"],
         Decimal(record["request"]),
+        record.get("cache_writes", True),
     )
 
 
@@ -341,18 +356,20 @@ class Ask:
     """A call that wants to be made: at most `prompt_tokens` in, and at most `max_tokens` out.
 
     `min_tokens` is the least output the call is of any use with; below it the call is refused rather than clamped.
+    None is a quarter of `max_tokens`, from 16 to 256.
     """
 
     price: Price | None
     prompt_tokens: int
     max_tokens: int
     account: Account
-    min_tokens: int = 16
+    min_tokens: int | None = None
 
     @property
     def floor(self) -> int:
         """The least `max_tokens` this call may be lowered to."""
-        return min(self.min_tokens, self.max_tokens)
+        least = min(256, max(16, self.max_tokens // 4)) if self.min_tokens is None else self.min_tokens
+        return min(least, self.max_tokens)
 
 
 @dataclass(frozen=True, slots=True)

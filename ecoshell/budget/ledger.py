@@ -519,6 +519,13 @@ class Ledger(Database):
         """What one session spent and holds; None when it has made no call."""
         return next(iter(self.rows("session", session)), None)
 
+    def reasoning_nano(self, session: str) -> int:
+        """What a session's reasoning tokens cost, as far as their price is known; a part of what was spent."""
+        query = "SELECT * FROM entries WHERE session = ? AND state = 'settled' AND reasoning > 0 AND price IS NOT NULL"
+        with self.reading() as db:
+            entries = [entry_from_row(row) for row in db.execute(query, (session,))]
+        return sum(entry.price.reasoning_cost(entry.usage) for entry in entries if entry.price and entry.usage)
+
     def turn_rows(self, session: str) -> dict[int, CostRow]:
         """What each turn of a session spent and holds, by its number.
 

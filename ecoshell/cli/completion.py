@@ -82,7 +82,7 @@ def _models(prefix: str, before: list[str]) -> Iterable[str]:
 
     settings = load_settings(user_paths())
     here = Inventory(settings, user_paths().models_folder, barred={}).here()
-    return [*(row.name for row in here), *settings.models, *(price_book(settings).names() if prefix else ())]
+    return [*(row.name for row in here), *settings.models.named, *(price_book(settings).names() if prefix else ())]
 
 
 def _roles(prefix: str, before: list[str]) -> Iterable[str]:

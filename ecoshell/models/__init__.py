@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from ecoshell.budget import Price
 from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
@@ -62,6 +62,8 @@ class PromptSize:
     count: int
     bound: int
     exact: bool
+    cache_writes: bool = True
+    """Whether the provider may write a part of the prompt to its cache, at a rate of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,8 @@ class Reply:
     reasoning: str = ""
     """Reasoning text before the answer; never part of `text`."""
     finish: str = field(default="", compare=False)
-    """Why the model stopped, in OpenAI's terms: `stop`, `tool_calls`, `length`, `content_filter`; empty if unknown."""
+    """Why the model stopped: `stop`, `tool_calls`, `length`, `content_filter`, `refusal` or `malformed_call` (Gemini
+    could not read its own call); empty if unknown."""
     state: ProviderState | None = field(default=None, compare=False, repr=False)
     """What the provider expects back with the next request."""
     group: str = field(default="", compare=False)
@@ -262,6 +265,7 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
       (NFKC), which lengthens a few characters: the longer of the two forms counts.
     - JSON (tool documents, arguments): chat templates print it anew, indented, with `\\uXXXX` for what is not ASCII
       and for `<`, `>`, `&` and `'`; the length of that longest form counts.
+    - What a provider expects back with its reply (thinking, signatures, reasoning items): the bytes of its texts.
     - `PER_MESSAGE` for the role and its delimiters: OpenAI counts 3 or 4 tokens, ChatML and Llama 3 templates 5 to
       7.
     - `PER_PROMPT` for what opens and closes a prompt, and for system texts that templates add by themselves (dates,
@@ -279,7 +283,29 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
     for message in messages:
         bound += PER_MESSAGE + text_bound(message.text)
         for call in message.calls:
-            bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments)
+            bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments) + text_bound(shown_id(call))
+        bound += 0 if message.state is None else state_bound(message.state)
     if tools:
         bound += PER_TOOL_ARRAY + PER_TOOL * len(tools) + sum(json_bound(tool.as_function()) for tool in tools)
     return bound
+
+
+def shown_id(call: Call) -> str:
+    """The call's ID as the model reads it: litellm appends Gemini's thought signature, and takes it off again."""
+    return call.id.partition("__thought__")[0]
+
+
+def state_bound(state: ProviderState) -> int:
+    """The most tokens the opaque fields of a reply (thinking, signatures, reasoning items) can be when sent back."""
+    fields = [value for name, value in state.message.items() if name not in ("content", "tool_calls")]
+    calls: Any = state.message.get("tool_calls") or ()
+    return sum(map(_leaves_bound, (*fields, *(call.get("provider_specific_fields") for call in calls))))
+
+
+def _leaves_bound(value: Any) -> int:
+    """The bound of all texts in a JSON value."""
+    if isinstance(value, str):
+        return text_bound(value)
+    if isinstance(value, Mapping):
+        return sum(map(_leaves_bound, cast("Mapping[str, Any]", value).values()))
+    return sum(map(_leaves_bound, cast("list[Any]", value))) if isinstance(value, list) else 0

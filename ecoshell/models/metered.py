@@ -5,14 +5,14 @@ What streams in is told as events; a usage that cannot be believed counts as non
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Literal, TypeVar
 
 from ecoshell.budget import Account, Ask, Hold, Settlement
 from ecoshell.budget.gate import Gate, finished
-from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, ModelUnreachable, StoreError
+from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, StoreError
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, ModelReplied, Notice, Reasoned, TextArrived
 from ecoshell.messages import Usage
 from ecoshell.models import (
@@ -23,15 +23,16 @@ from ecoshell.models import (
     Reply,
     Request,
     Traits,
+    request_bound,
 )
+from ecoshell.models.reported import ReportedPrompts
+from ecoshell.models.retrying import Retries, RetryPolicy
 from ecoshell.secrecy import MaskedStream, masked
 
 T = TypeVar("T")
 AccountOf = Callable[[], Account]
 """Whose session and turn it is now; role, model and purpose are filled in for each call."""
 
-_PAUSES = (0.5, 2.0)
-"""Seconds before the second and the third attempt at a call that was turned away unbilled."""
 _SHOWN: frozenset[Purpose] = frozenset({"step", "answer", "repair"})
 """Purposes whose text belongs to the conversation; titles, rankings, judgments and summaries do not."""
 
@@ -48,11 +49,12 @@ _BYTES_A_TOKEN = 4
 class MeteredModel:
     """A model behind the gate: no call is sent that is not reserved, and every reservation is ended."""
 
-    def __init__(self, model: Model, gate: Gate, account_of: AccountOf, *, pauses: Sequence[float] = _PAUSES) -> None:
+    def __init__(self, model: Model, gate: Gate, account_of: AccountOf, *, retry: RetryPolicy | None = None) -> None:
         self._model = model
         self._gate = gate
         self._account_of = account_of
-        self._pauses = tuple(pauses)
+        self._retry = retry or RetryPolicy()
+        self._reported = ReportedPrompts(native_tools=model.traits.native_tools)
 
     @property
     def traits(self) -> Traits:
@@ -65,8 +67,22 @@ class MeteredModel:
         return bool(getattr(self._model, "loaded", True))
 
     def size(self, request: Request) -> PromptSize:
-        """Tokens of the prompt this request becomes."""
-        return self._model.size(request)
+        """Tokens of the prompt this request becomes, bounded by what the provider has counted of it before."""
+        size = self._model.size(request)
+        reported = self._reported.bound(request, self._model.size)
+        if reported is None or reported >= size.bound:
+            return size
+        return replace(size, bound=reported, count=min(size.count, reported))
+
+    def bound(self, request: Request) -> int:
+        """The bound of `size`, without a tokenizer that would have to be loaded."""
+        unread = PromptSize(0, request_bound(request, native_tools=self.traits.native_tools), exact=False)
+
+        def size_of(part: Request) -> PromptSize:
+            return replace(unread, bound=request_bound(part, native_tools=self.traits.native_tools))
+
+        reported = self._reported.bound(request, size_of)
+        return unread.bound if reported is None else min(unread.bound, reported)
 
     def count(self, text: str) -> int:
         """Tokens of a plain text."""
@@ -100,45 +116,49 @@ class MeteredModel:
     async def ask(self, request: Request, emit: Emit, *, role: str = "single", aside: Hold | None = None) -> Reply:
         """Call the model within the caps, streaming its text as events; `aside` pays for the call when it is given.
 
-        A call that was turned away unbilled is tried again, in the place of its reservation. Raises BudgetError and
-        ModelError.
+        A transient failure before any part of a reply is retried: in the same reservation where it was not billed, in
+        one of its own where it may have been. Raises BudgetError and ModelError.
         """
         request = replace(request, messages=masked(request.messages))
         ask, place = await asyncio.to_thread(self.reservation, request, role), aside
-        pauses, attempt = iter(self._pauses), 1
+        retries, failure = Retries(self._retry), None
         while True:
-            pause = next(pauses, None)
-            if place is None:
-                hold = await self._gate.hold(ask)
-            else:
-                try:
-                    hold = await self._gate.hold_final(place, ask)
-                except (BudgetError, StoreError):
-                    if place is not aside:  # else whoever set it aside gives it back
-                        await self._gate.release(place)
+            try:
+                hold = await (self._gate.hold(ask) if place is None else self._gate.hold_final(place, ask))
+            except (BudgetError, StoreError) as refusal:
+                if place is not None and place is not aside:  # whoever set the aside gives it back
+                    await self._gate.release(place)
+                if failure is None or not isinstance(refusal, BudgetError):
                     raise
+                failure.message += f" No further attempt: {refusal.message}"
+                raise failure from refusal
             granted = replace(request, max_tokens=hold.max_tokens, role=role)
-            call = _Call(self._gate, hold, emit, local=self.traits.local, retries=pause is not None)
+            call = _Call(self._gate, hold, emit, retries, local=self.traits.local)
             try:
                 return await call.run(lambda call=call, granted=granted: self._stream(granted, call))
-            except ModelUnavailable as error:
-                if pause is None or not call.turned_away:
+            except ModelError as error:
+                error.model = self.traits.name
+                if call.pause is None or not isinstance(error, ModelUnavailable):
                     raise
-                attempt += 1
-                emit(Notice(f"{error.message} It is asked again ({attempt} of {len(self._pauses) + 1})."))
+                failure = error
+                emit(Notice(retries.notice(error, call.pause)))
+                place = None if error.billed else hold
                 try:
-                    await asyncio.sleep(pause)
+                    await self._retry.sleep(call.pause)
                 except asyncio.CancelledError:
-                    await self._gate.release(hold)
+                    if place is not None:
+                        await self._gate.release(place)
                     raise
-                place = hold  # kept through the pause
 
     def reservation(self, request: Request, role: str = "single", slack: int = 0) -> Ask:
         """What the gate would be asked for, the prompt `slack` longer; counts the prompt, so may block."""
         traits = self.traits
         account = replace(self._account_of(), role=role, model=traits.name, purpose=request.purpose)
         most = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
-        return Ask(traits.price, self.size(request).bound + slack, most, account, request.min_tokens)
+        size, price = self.size(request), traits.price
+        if price is not None and not size.cache_writes:
+            price = replace(price, cache_writes=False)
+        return Ask(price, size.bound + slack, most, account, request.min_tokens)
 
     async def _stream(self, request: Request, call: "_Call") -> Reply:
         """Listen to the model's stream and cut it off when it does not end where it must."""
@@ -147,9 +167,12 @@ class MeteredModel:
         async with aclosing(self._model.stream(request)) as pieces:
             async for piece in pieces:
                 reply = listener.hear(piece)
-                call.usage = listener.usage
+                call.usage, call.shown = listener.usage, listener.began
                 if reply is not None:
                     call.tool = reply.calls[0].subject if reply.calls else ""
+                    if call.usage is not None and not self.traits.local:
+                        size = await asyncio.to_thread(self._model.size, request)
+                        self._reported.record(request, call.usage, size)
                     reply = _grouped(reply, f"m{call.hold.entry}")
                     call.emit(_replied(reply, call.hold.account, shown=request.purpose in _SHOWN))
                     return reply
@@ -186,8 +209,8 @@ def _replied(reply: Reply, account: Account, *, shown: bool) -> ModelReplied:
 class _Call:
     """One reserved call from its hold to its end, whatever ends it."""
 
-    def __init__(self, gate: Gate, hold: Hold, emit: Emit, *, local: bool, retries: bool = False) -> None:
-        """With `retries` the hold of a call that was turned away stays, for the next attempt to take.
+    def __init__(self, gate: Gate, hold: Hold, emit: Emit, retries: Retries, *, local: bool) -> None:
+        """The hold of an unbilled attempt that is retried stays, for the next attempt to take.
 
         A call that leaves this machine or costs begins only when its reservation is in the session, on disk.
         """
@@ -197,8 +220,11 @@ class _Call:
         self.estimate: Callable[[], Usage] | None = None
         """What was sent and received, by a tokenizer; may block."""
         self.tool = ""
+        self.pause: float | None = None
+        """Seconds until the next attempt; None when there is none."""
+        self.shown = False
+        """Whether a part of the reply arrived."""
         self._ended = "no usage was reported"
-        self.turned_away = False
         self._gate = gate
         self._retries = retries
         self._outside = not local or hold.nano != 0
@@ -227,10 +253,11 @@ class _Call:
             self._ended = "the call was stopped"
             raise
         except ModelError as error:
-            self._ended = "the call failed"
+            self._ended, error.shown = "the call failed", self.shown
+            if isinstance(error, ModelUnavailable):
+                self.pause = self._retries.next_pause(error)
             if not error.billed:
-                self.turned_away = isinstance(error, ModelUnavailable) and not isinstance(error, ModelUnreachable)
-                ending = "keep" if self.turned_away and self._retries else "release"
+                ending = "release" if self.pause is None else "keep"
             raise
         finally:
             if ending == "settle":
@@ -299,6 +326,11 @@ class _Listener:
             return sum(count(text) for text in texts if text)
         said, answered = (count("".join(texts)) if texts else 0 for texts in self._received.values())
         return said + max(answered, -(-self._unseen // _BYTES_A_TOKEN))
+
+    @property
+    def began(self) -> bool:
+        """Whether any part of a reply arrived."""
+        return self._bytes > 0 or self._reply is not None
 
     @property
     def endless(self) -> bool:

@@ -13,11 +13,12 @@ from typing import Any
 from ecoshell.budget import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, ProviderState, Usage
-from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
+from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound, text_bound
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, spoken
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import (
+    ASKED_ONCE,
     CUT,
     as_plain_messages,
     chat_body,
@@ -29,6 +30,7 @@ from ecoshell.models.protocol import (
 )
 from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
+from ecoshell.models.reported import MARGIN
 from ecoshell.models.servers import PROVIDERS, is_loopback, program_of
 from ecoshell.models.tokens import counter_for
 
@@ -41,12 +43,26 @@ _BYTES_PER_TOKEN, _SPARE_BYTES, _MOST_BYTES = 1 << 14, 1 << 23, 1 << 27
 
 _NO_KEY = "none"
 """What a server at an address of the user's own is sent when there is no key; clients insist on sending one."""
+_PUBLISHED_ENCODINGS = frozenset({"openai", "azure"})
+"""Providers whose models count with the tiktoken encoding that is known by their names."""
 _CALLS_END = ("}", "]", "```", ">")
 """How a text ends whose end is a call."""
-_FILTERED = "[The provider's content filter ended this reply.]"
+_FINISH_NOTES = {
+    "content_filter": "[The provider's content filter ended this reply.]",
+    "refusal": "[The model refused to answer.]",
+}
 _HOW_NAMES_ARE = (
     "Write the provider first: openai/NAME, ollama/NAME, …; `ecoshell models PART` searches the known names."
 )
+_STATUS_MEANINGS = {
+    402: " (payment required)",
+    429: " (too many requests)",
+    500: " (internal error)",
+    502: " (bad gateway)",
+    503: " (unavailable)",
+    504: " (gateway timeout)",
+    529: " (overloaded)",
+}
 _LONGEST_MESSAGE = 600
 """Characters of what a provider says that are shown; some answer with whole web pages."""
 _COUNTED_PER_MESSAGE = 3
@@ -154,13 +170,29 @@ class RemoteModel:
             texts += [document.entry for document in request.tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
         bound = request_bound(request, native_tools=self.traits.native_tools)
-        return PromptSize(min(count, bound), bound, exact=self._counter.exact and not native)
+        if self._provider in _PUBLISHED_ENCODINGS:
+            bound -= sum(self._beyond_count(message.text) for message in messages)
+        exact = self._counter.exact and not native
+        return PromptSize(min(count, bound), bound, exact=exact, cache_writes=self._cache_writes(request))
+
+    def _beyond_count(self, text: str) -> int:
+        """By how much the byte bound of a text is above its exact count with a margin; 0 without an exact count."""
+        counted = self._counter.exact_count(text)
+        return 0 if counted is None else max(0, text_bound(text) - counted - counted // MARGIN - 1)
+
+    def _cache_writes(self, request: Request) -> bool:
+        """Whether the provider may bill cache writes: those of Anthropic's models only where the request has marks."""
+        return not self._marks_cache or request.purpose not in ASKED_ONCE
+
+    @property
+    def _marks_cache(self) -> bool:
+        return "claude" in self.traits.name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai"))
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Ask the provider; closing the iterator closes the connection."""
         native = self.traits.native_tools and bool(request.tools)
         body, name = chat_body(request, native=native, family=self.family), self.traits.name
-        if "claude" in name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai")):
+        if self._marks_cache:
             mark_for_cache(body, request)
         if self._base_url and not name.startswith(f"{self._provider}/"):
             name = f"{self._provider}/{name}"  # a server of the user's own is taken to speak OpenAI's protocol
@@ -210,8 +242,9 @@ class RemoteModel:
         if counts and counts["input"] and all(type(count) is int and count >= 0 for count in counts.values()):
             usage = Usage(**counts)  # what no call can have is no report
         cut, text = record["finish"] == "length", record["text"]
-        if record["finish"] == "content_filter":
-            text = f"{text}\n\n{_FILTERED}".strip()
+        note = _FINISH_NOTES.get(record["finish"], "")
+        if note and not (text and record["finish"] == "refusal"):  # what a model says when it refuses is its answer
+            text = f"{text}\n\n{note}".strip()
         native = self.traits.native_tools and bool(request.tools)
         names = {document.name for document in (*request.callable_now, *request.tools)}
         message = sent_back(record["message"], self._provider, self.traits.name, own_server=self._base_url is not None)
@@ -282,8 +315,14 @@ class RemoteModel:
             fix = f"{begin}, or choose another model with /model."
             return ModelUnreachable(f"{who} does not answer on {address}.", fix=fix, billed=billed)
         if kind == "busy":
+            status: int | None = record["status"]
+            meaning = _STATUS_MEANINGS.get(status or 0, "")
             return ModelUnavailable(
-                f"{name} did not answer: {said}", fix="Try again, or choose another model.", billed=billed
+                f"{name} failed with HTTP {status}{meaning}: {said}" if status else f"{name} did not answer: {said}",
+                fix="Ask again later, choose another model with /model, or name one in [models] fallback.",
+                billed=billed,
+                transient=record["transient"],
+                retry_after=record.get("retry_after"),
             )
         said, fix = {
             "context": (

@@ -231,7 +231,8 @@ class _Link:
         reason = words or self._words
         message = "the helper process for remote models ended" + (f": {reason}" if reason else "")
         for number, inbox in self.inboxes.items():
-            error = {"kind": "busy", "message": message, "status": None, "billed": number in self.sent}
+            sent = number in self.sent  # such a process would likely end the same way again
+            error = {"kind": "busy", "message": message, "status": None, "billed": sent, "transient": not sent}
             inbox.put_nowait({"id": number, "error": error})
         self.inboxes.clear()
 

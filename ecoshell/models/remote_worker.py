@@ -3,10 +3,10 @@
 It reads `{"environ": {…}}` (keys that stand in no environment any more), `{"id", "ask": {…}, "bytes", "seconds"}` and
 `{"id", "cancel": true}` from standard input and ends when that does. For each ask it writes `{"id", "sent": true}`
 before anything leaves this machine, `{"id", "delta": text, "reasoning": text, "answer": text, "unseen": bytes}` for
-each chunk (the texts may be empty: arguments of a call other than `finish` are only counted), and last either `{"id",
-"reply": {text, reasoning, calls, usage, finish}}` or `{"id", "error": {kind, address, message, status, billed}}`. An
-answer of more bytes or seconds than the ask allows is an error. Its argument is how many bytes of memory the process
-may take.
+each chunk (the texts may be empty: arguments of a call other than `finish` are only counted), and last either
+`{"id", "reply": {text, reasoning, calls, message, usage, finish}}` or `{"id", "error": {kind, address, message, status,
+retry_after, transient, billed}}`. An answer of more bytes or seconds than the ask allows is an error. Its argument is
+how many bytes of memory the process may take.
 
 Kinds of errors: `key` (missing or refused), `unknown` (no such model or provider), `context` (the prompt is too
 long), `busy` (limits, outages, time-outs), `unreachable` (nobody could be connected to), `request` (what was asked is
@@ -21,11 +21,13 @@ import re
 import signal
 import sys
 import threading
+import time
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from importlib import import_module
 from queue import SimpleQueue
 from typing import Any, BinaryIO, NoReturn, Protocol, cast
@@ -202,7 +204,7 @@ class Worker:
                 "reasoning": "".join(answer.reasoning),
                 "calls": [{"name": call["name"], "arguments": _once(call["arguments"])} for call in answer.calls],
                 "message": answer.message(),
-                "finish": answer.finish,
+                "finish": traffic.finish(answer.finish),
                 "usage": None if traffic.odd_usage else answer.usage,
             }
             self._write({"id": number, "reply": reply})
@@ -493,6 +495,17 @@ _ODD_USAGE = re.compile(
 )
 """A count of tokens that is no whole number from 0 to 999,999,999. Looked for in what was sent, since litellm makes
 numbers of `true`, `"7"` and 7.0."""
+_FINISH = re.compile(rb'(?<!\\)"(?:finishReason|finish_reason|stop_reason)"\s{0,9}:\s{0,9}"([A-Za-z_]{1,40})"')
+_REFUSAL = re.compile(rb'(?<!\\)"refusal"\s{0,9}:\s{0,9}"[^"]')
+_UNKNOWN_FINISHES = {
+    "refusal": "refusal",
+    "pause_turn": "length",
+    "model_context_window_exceeded": "length",
+    "MALFORMED_FUNCTION_CALL": "malformed_call",
+    "UNEXPECTED_TOOL_CALL": "malformed_call",
+    "MISSING_THOUGHT_SIGNATURE": "malformed_call",
+}
+"""Finish reasons that litellm makes `stop` of."""
 CONNECT = 3.0
 """Seconds in which somebody must be connected to."""
 _ODD_USAGE_LENGTH = 128
@@ -516,6 +529,12 @@ class Traffic:
     """The last address, as host:port, at which nobody could be connected to."""
     odd_usage: bool = False
     """Whether a count of tokens was none."""
+    retry_after: float | None = None
+    """Seconds the provider asked to wait, in the headers of its last refusal."""
+    sent_finish: str = ""
+    """The last finish reason in the provider's own words, which litellm turns into `stop` where it does not know it."""
+    refusal: bool = False
+    """Whether OpenAI sent a refusal, which litellm leaves out."""
 
     async def body(self, pieces: AsyncIterable[bytes], encoding: str, *, refused: bool) -> AsyncIterator[bytes]:
         """The body of an answer, counted, unpacked and counted again; of one that is no success only the beginning."""
@@ -533,11 +552,20 @@ class Traffic:
             self._take(len(text))
             tail = (tail + text)[-len(text) - _ODD_USAGE_LENGTH :]
             self.odd_usage = self.odd_usage or _ODD_USAGE.search(tail) is not None
+            self.refusal = self.refusal or _REFUSAL.search(tail) is not None
+            for reason in _FINISH.finditer(tail):
+                self.sent_finish = reason[1].decode()
             yield text if refused else lines.feed(text)
             told += len(text)
             if refused and told > _LONGEST_REFUSAL:
                 return
         yield lines.end()
+
+    def finish(self, known: str) -> str:
+        """Why the model stopped: what litellm makes of it, unless the provider said something else than `stop`."""
+        if known != "stop":
+            return known
+        return "refusal" if self.refusal else _UNKNOWN_FINISHES.get(self.sent_finish, known)
 
     def _take(self, count: int) -> None:
         self.left -= count
@@ -631,6 +659,7 @@ def count_traffic() -> None:
         traffic.unreached = ""
         traffic.unrefused -= response.status_code in REFUSALS
         response.headers.pop("Set-Cookie", None)  # otherwise asks with another key would send it
+        traffic.retry_after = None if response.is_success else retry_after(response.headers, time.time())
         response.stream = Body(response, traffic)
         return response
 
@@ -642,6 +671,39 @@ def count_traffic() -> None:
 _LONGEST_MESSAGE = 20_000
 """Far more than anyone is shown: the shell shortens it, after it took the keys out, which half a key would escape."""
 _WRAPPINGS = re.compile(r"^(?:litellm\.\w+:\s*|\w*Error:\s*|\w+Exception - )+")
+
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII)
+_RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"', re.ASCII)
+"""Gemini's wait, which stands in the body of the error."""
+_LIMITS = ("requests", "tokens")
+_OUT_OF_CREDIT = re.compile(r"insufficient_quota|credit balance|exceeded your current quota|billing", re.IGNORECASE)
+"""What providers say, also with status 429, when waiting does not help."""
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds a provider asks to wait: Retry-After (seconds or an HTTP date), or the reset of an exhausted limit."""
+    with suppress(KeyError, ValueError):
+        return _plain_seconds(headers["retry-after-ms"]) / 1000
+    if said := headers.get("retry-after", ""):
+        with suppress(ValueError):
+            return _plain_seconds(said)
+        with suppress(TypeError, ValueError, OverflowError):
+            return max(0.0, parsedate_to_datetime(said).timestamp() - now)
+    resets: list[float] = []
+    for limit in _LIMITS:
+        written = _DURATION.fullmatch(headers.get(f"x-ratelimit-reset-{limit}", ""))
+        if headers.get(f"x-ratelimit-remaining-{limit}") == "0" and written and written.group():
+            hours, minutes, seconds, milliseconds = (float(part or 0) for part in written.groups())
+            resets.append(hours * 3600 + minutes * 60 + seconds + milliseconds / 1000)
+    return max(resets, default=None)
+
+
+def _plain_seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(text)
+    return seconds
 
 
 class Unfinished(Exception):
@@ -664,16 +726,23 @@ def describe(error: Exception, *, began: bool, traffic: Traffic) -> dict[str, An
     said = str(told).partition("Original exception:")[0].partition("Traceback (most recent")[0]
     # a provider that does not use httpx cannot have charged anything where litellm itself refused to send
     unsent = _has(chain, NoOutputLimit) or isinstance(error, (BadRequestError, AuthenticationError))
+    delay = _RETRY_DELAY.search(str(told))
     return {
         "kind": "unreachable" if traffic.unreached else _kind(chain, status),
         "address": traffic.unreached,
         "message": _WRAPPINGS.sub("", said).strip()[:_LONGEST_MESSAGE] or type(told).__name__,
         "status": status,
+        "retry_after": float(delay[1]) if delay and traffic.retry_after is None else traffic.retry_after,
+        "transient": (status is None or status in _TRANSIENT or status >= 500)
+        and status not in _LASTING
+        and not (status == 429 and _OUT_OF_CREDIT.search(str(told))),
         "billed": began or traffic.unrefused > 0 or not (traffic.sent or unsent),
     }
 
 
 _BUSY = (402, 408, 409, 425, 429, *range(500, 1000))
+_TRANSIENT = frozenset({408, 409, 425, 429})
+_LASTING = frozenset({501, 505})
 _STATUS_KINDS = {**dict.fromkeys(_BUSY, "busy"), 401: "key", 403: "key", 404: "unknown", 413: "context"}
 
 

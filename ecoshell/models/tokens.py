@@ -87,15 +87,23 @@ class TokenCounter:
 
     def count(self, text: str) -> int:
         """Tokens of the text; special tokens written out in it count as the plain text they are."""
+        counted = self._encoded(text)
+        return estimate(text) if counted is None else counted
+
+    def exact_count(self, text: str) -> int | None:
+        """Tokens of the text by the model's own tokenizer; None where that cannot count it now."""
+        return self._encoded(text) if self._own else None
+
+    def _encoded(self, text: str) -> int | None:
         self.start()
         if not self._ready.is_set() or self._broken or len(text) > _LONGEST:
-            return estimate(text)
+            return None
         try:
             with self._lock:
                 return self._counted(text)
         except (OSError, ValueError):  # the process is gone
             self._broken = True
-            return estimate(text)
+            return None
 
     def _asked(self, text: str) -> int:
         process = self._process

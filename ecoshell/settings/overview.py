@@ -73,7 +73,8 @@ def overview(file: Path, environ: Mapping[str, str], models: Sequence[str] = ())
     loaded, problems = read_settings(file, environ)
     if loaded is None:
         return Overview(file, (), problems)
-    names = [*loaded.settings.models, *(name for name in models if name not in loaded.settings.models)]
+    named = loaded.settings.models.named
+    names = [*named, *(name for name in models if name not in named)]
     values, found = loaded.settings.model_dump(), list[SettingRow]()
 
     def add(*wanted: Description, name: str = NAMED) -> None:

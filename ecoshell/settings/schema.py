@@ -24,6 +24,7 @@ from pydantic.fields import FieldInfo
 
 from ecoshell.budget import Amount, nano_to_usd_text, parse_amount
 from ecoshell.errors import UsageError
+from ecoshell.options import RETRY_SECONDS
 
 _NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 SERVER_NAME = r"[A-Za-z0-9_-]{1,40}"
@@ -396,6 +397,23 @@ class ModelSettings(Section):
     price: PriceSettings | None = None
 
 
+class ModelsSettings(Section):
+    """Models to fall back on, and a table `[models."NAME"]` for each model the price file does not know enough of."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, ModelSettings] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    fallback: tuple[Said, ...] = ()
+    """Models that take over, in this order, when the model in use is unavailable; caps stay in force."""
+    retry_seconds: Annotated[int, Field(strict=True, ge=0, le=86_400)] = RETRY_SECONDS
+    """How long a call is retried after a provider refuses it (429), fails (5xx) or cannot be reached; 0 is never."""
+
+    @property
+    def named(self) -> Mapping[str, ModelSettings]:
+        """The tables of single models, by name."""
+        return self.__pydantic_extra__
+
+
 class RoleSettings(Section):
     """The models of the mode umi's roles; one that is left out is played by the session's model."""
 
@@ -462,7 +480,7 @@ class Settings(Section):
     mcp: McpSettings = McpSettings()
     plugins: PluginsSettings = PluginsSettings()
     modes: ModesSettings = ModesSettings()
-    models: Mapping[str, ModelSettings] = Field(default_factory=dict[str, ModelSettings])
+    models: ModelsSettings = ModelsSettings()
     tui: TuiSettings = TuiSettings()
 
 
@@ -498,6 +516,8 @@ def values(
             yield path, table, field
         else:
             yield from values(below, (*path, NAMED) if get_origin(field.annotation) is Mapping else path)
+    if table is ModelsSettings:
+        yield from values(ModelSettings, (*above, NAMED))
 
 
 Kind = Literal["choice", "switch", "list", "text", "value"]

@@ -17,6 +17,7 @@ from ecoshell.errors import ModelUnavailable
 from ecoshell.events import BudgetHeld, BudgetSettled, Notice, TextArrived
 from ecoshell.messages import Call, Observation
 from ecoshell.models.metered import MeteredModel
+from ecoshell.models.retrying import RetryPolicy
 from ecoshell.modes.single import Single
 from ecoshell.planning.classifier import Classifier, features, save
 
@@ -50,7 +51,7 @@ def bench(tmp_path, ledger):
         script = tmp_path / "script.jsonl"
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
         player = model(script, price=PRICE, **more)
-        metered = MeteredModel(player, Gate(ledger), lambda: ACCOUNT, pauses=())
+        metered = MeteredModel(player, Gate(ledger), lambda: ACCOUNT, retry=RetryPolicy(seconds=0))
         cast = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
         return Judge(kind=lambda: kind, models=lambda: cast, file=tmp_path / "judge.json"), player
 

@@ -285,6 +285,26 @@ def test_rows_add_up_by_each_key(ledger: Ledger, ask: MakeAsk, account: Account)
     assert ledger.session_row("none") is None
 
 
+def test_what_reasoning_cost_in_a_session_is_added_up(ledger: Ledger, ask: MakeAsk) -> None:
+    for reasoning in (3, 2):
+        ledger.settle(ledger.hold(ask(10, 10)), Usage(10, 5, reasoning=reasoning))
+    ledger.settle(ledger.hold(ask(price=None)), Usage(10, 5, reasoning=5))
+    assert (ledger.reasoning_nano("s1"), ledger.reasoning_nano("none")) == (5 * MILLION, 0)
+
+
+@pytest.mark.parametrize(("wanted", "floor"), [(8, 8), (50, 16), (512, 128), (1024, 256), (64_000, 256)])
+def test_a_call_is_refused_below_a_quarter_of_its_output_from_16_to_256_tokens(
+    wanted: int, floor: int, ledger: Ledger, ask: MakeAsk
+) -> None:
+    ledger.set_cap("s1", "session", Amount((100 + floor) * MILLION, "usd"))
+    hold = ledger.hold(ask(100, wanted))
+    assert (hold.max_tokens, hold.clamped) == (floor, floor < wanted)
+    ledger.release(hold)
+    ledger.set_cap("s1", "session", Amount((100 + floor) * MILLION - 1, "usd"))
+    with pytest.raises(LimitReached):
+        ledger.hold(ask(100, wanted))
+
+
 def test_every_entry_prints_its_own_arithmetic(ledger: Ledger, ask: MakeAsk) -> None:
     price = Price(Rates(*map(Decimal, ("3", "0.3", "3.75", "15", "15"))))
     hold = ledger.hold(ask(2000, 100, price=price))

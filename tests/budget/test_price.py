@@ -1,3 +1,4 @@
+from dataclasses import replace
 from decimal import Decimal
 
 from hypothesis import example, given
@@ -51,6 +52,21 @@ def test_a_prompt_above_the_threshold_is_charged_in_its_tier_as_a_whole() -> Non
 def test_the_worst_case_takes_cache_writes_and_reasoning_as_the_dearest() -> None:
     assert PRICE.worst(1000, 10) == 1000 * 3_750 + 10 * 20_000
     assert PRICE.worst(200_001, 10) == 200_001 * 7_500 + 10 * 30_000
+
+
+def test_the_worst_case_of_a_call_that_writes_to_no_cache_leaves_that_rate_out() -> None:
+    price = replace(PRICE, cache_writes=False)
+    assert price.worst(1000, 10) == 1000 * 3_000 + 10 * 20_000
+    assert price.worst(200_001, 10) == 200_001 * 6_000 + 10 * 30_000
+    assert price.affordable_output(1000, price.worst(1000, 10)) == 10
+    assert price.cost(Usage(input=1000, cache_write=1000)) == 3_750_000  # what is reported is billed all the same
+    assert price_from_json(price_to_json(price)) == price
+
+
+def test_reasoning_is_a_part_of_the_cost() -> None:
+    usage = Usage(input=1000, output=100, reasoning=40)
+    assert PRICE.reasoning_cost(usage) == 40 * 20_000
+    assert replace(PRICE, request=Decimal(1)).reasoning_cost(usage) == 40 * 20_000
 
 
 def test_the_cost_is_rounded_up_once_and_not_in_each_bucket() -> None:

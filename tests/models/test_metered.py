@@ -5,6 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from waits import Waits
 
 from ecoshell.budget import NANO, Account, Amount, Ask, CapState, Hold, Price, Rates
 from ecoshell.budget.gate import Gate
@@ -14,6 +15,7 @@ from ecoshell.events import BudgetHeld, BudgetSettled, Event, Notice, Reasoned, 
 from ecoshell.messages import Call, Message, Usage
 from ecoshell.models import Delta, PromptSize, Purpose, Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
+from ecoshell.models.retrying import RetryPolicy
 
 # A token costs a million nano-dollars; a prompt has 100 tokens at most.
 PRICE = Price(Rates(*[Decimal(1000)] * 5))
@@ -83,7 +85,7 @@ def events() -> list[Event]:
 
 @pytest.fixture
 def metered(ledger: Ledger) -> Callable[[Odd], MeteredModel]:
-    return lambda model: MeteredModel(model, Gate(ledger), lambda: ACCOUNT, pauses=(0, 0))
+    return lambda model: MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=Waits().policy(120))
 
 
 Metered = Callable[[Odd], MeteredModel]
@@ -262,32 +264,71 @@ async def test_a_call_turned_away_unbilled_is_tried_again_with_a_reservation_of_
     assert ledger.rows("session")[0].calls == 1
 
 
-async def test_a_third_refusal_is_the_last_and_leaves_nothing_held(
-    metered: Metered, ledger: Ledger, events: list[Event]
-) -> None:
-    model = Odd(BUSY, BUSY, BUSY, FINE)
-    with pytest.raises(ModelUnavailable, match="429"):
-        await metered(model).ask(REQUEST, events.append)
-    assert len(model.asked) == 3
+async def test_retries_back_off_until_the_time_limit_and_the_error_says_so(ledger: Ledger, events: list[Event]) -> None:
+    waits, model = Waits(), Odd(*[BUSY] * 20)
+    with pytest.raises(ModelUnavailable, match=r"429.* Gave up after \d+ attempts in \d+ s\."):
+        await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(REQUEST, events.append)
+    assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(waits.pauses[:4]))
+    assert len(model.asked) == len(waits.pauses) + 1
+    assert 30 < waits.now <= 60
+    notices = [event.text for event in events if isinstance(event, Notice)]
+    assert len(notices) == len(waits.pauses)
+    assert "429: too many requests Retrying (attempt 2): waiting" in notices[0]
     assert (cap(ledger).spent, cap(ledger).held) == (0, 0)
 
 
-async def test_what_may_have_been_billed_is_not_tried_again(metered: Metered, events: list[Event]) -> None:
-    model = Odd(says(ModelUnavailable("timed out")), FINE)
+async def test_the_wait_a_provider_asks_for_is_respected(ledger: Ledger, events: list[Event]) -> None:
+    waits, limited = Waits(), says(ModelUnavailable("429", billed=False, retry_after=20))
+    model = Odd(limited, limited, FINE)
+    await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(REQUEST, events.append)
+    assert all(20 <= pause <= 23 for pause in waits.pauses)
+    assert len(waits.pauses) == 2
+
+
+async def test_a_wait_longer_than_the_limit_is_not_begun(ledger: Ledger, events: list[Event]) -> None:
+    waits, model = Waits(), Odd(says(ModelUnavailable("429", billed=False, retry_after=600)), FINE)
+    with pytest.raises(ModelUnavailable, match=r"asks to wait 10 min \(Retry-After\), longer than "):
+        await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(REQUEST, events.append)
+    assert (waits.pauses, len(model.asked)) == ([], 1)
+
+
+async def test_a_failure_that_may_be_billed_is_retried_with_a_reservation_of_its_own(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    await metered(Odd(says(ModelUnavailable("HTTP 503")), FINE)).ask(REQUEST, events.append)
+    assert (cap(ledger).spent, cap(ledger).held) == ((150 + 82) * MILLION, 0)
+
+
+async def test_a_retry_without_room_under_the_cap_ends_in_the_error_of_the_provider(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    ledger.set_cap("s", "session", Amount(200 * MILLION, "usd"))
+    model = Odd(says(ModelUnavailable("HTTP 503")), FINE)
+    with pytest.raises(ModelUnavailable, match="HTTP 503 No further attempt: The next call may need"):
+        await metered(model).ask(REQUEST, events.append)
+    assert (cap(ledger).spent, cap(ledger).held, len(model.asked)) == (150 * MILLION, 0, 1)
+
+
+@pytest.mark.parametrize("piece", [Delta("one "), Delta("Hm", reasoning=True), Delta("", unseen=7)])
+async def test_a_call_is_never_retried_once_a_part_of_the_reply_arrived(
+    piece: Delta, metered: Metered, events: list[Event]
+) -> None:
+    model = Odd(says(piece, ModelUnavailable("the stream broke off")), FINE)
+    with pytest.raises(ModelUnavailable) as caught:
+        await metered(model).ask(REQUEST, events.append)
+    assert (len(model.asked), caught.value.shown, caught.value.model) == (1, True, "odd")
+
+
+@pytest.mark.parametrize(
+    "failure", [ModelUnreachable("No server.", billed=False), ModelUnavailable("402", billed=False, transient=False)]
+)
+async def test_a_failure_that_lasts_is_not_retried(
+    failure: ModelUnavailable, metered: Metered, events: list[Event]
+) -> None:
+    model = Odd(says(failure), FINE)
     with pytest.raises(ModelUnavailable):
         await metered(model).ask(REQUEST, events.append)
     assert len(model.asked) == 1
-
-
-async def test_attempts_are_counted_and_nobody_is_asked_twice_at_an_address_where_nobody_is(metered) -> None:
-    events: list[Event] = []
-    await metered(Odd(BUSY, BUSY, FINE)).ask(REQUEST, events.append)
-    told = [event.text for event in events if isinstance(event, Notice)]
-    assert [text.rpartition("It is")[2] for text in told] == [" asked again (2 of 3).", " asked again (3 of 3)."]
-    gone = Odd(says(ModelUnreachable("Nobody is there.", billed=False)), FINE)
-    with pytest.raises(ModelUnreachable):
-        await metered(gone).ask(REQUEST, events.append)
-    assert len(gone.asked) == 1
 
 
 async def test_a_retry_keeps_the_place_of_its_reservation(ledger: Ledger) -> None:
@@ -299,7 +340,7 @@ async def test_a_retry_keeps_the_place_of_its_reservation(ledger: Ledger) -> Non
         if isinstance(event, Notice):
             rivals.append(asyncio.create_task(gate.hold(Ask(PRICE, BOUND, 50, ACCOUNT))))
 
-    model = MeteredModel(Odd(BUSY, FINE), gate, lambda: ACCOUNT, pauses=(0.05,))
+    model = MeteredModel(Odd(BUSY, FINE), gate, lambda: ACCOUNT, retry=RetryPolicy(first_pause=0.1))
     reply = await model.ask(REQUEST, on_the_pause_a_rival_wants_what_is_left)
     assert reply.text == "one two"
     with pytest.raises(LimitReached):
@@ -307,7 +348,8 @@ async def test_a_retry_keeps_the_place_of_its_reservation(ledger: Ledger) -> Non
 
 
 async def test_a_pause_that_is_called_off_gives_the_hold_back(ledger: Ledger) -> None:
-    model = MeteredModel(Odd(BUSY), Gate(ledger), lambda: ACCOUNT, pauses=(3600,))
+    slow = RetryPolicy(7200, first_pause=3600, longest_pause=3600)
+    model = MeteredModel(Odd(BUSY), Gate(ledger), lambda: ACCOUNT, retry=slow)
     noticed = asyncio.Event()
     asking = asyncio.create_task(model.ask(REQUEST, lambda event: noticed.set() if event.type == "notice" else None))
     await noticed.wait()

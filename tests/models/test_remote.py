@@ -13,10 +13,11 @@ from ecoshell.budget import PriceBook
 from ecoshell.catalog import FINISH_DOCUMENT
 from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, Message, ToolDocument, Usage
-from ecoshell.models import Delta, Reply, Request
+from ecoshell.models import Delta, Reply, Request, request_bound
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote import RemoteModel, RemoteOptions, named_parameters
 from ecoshell.models.remote_process import RemoteProcess
+from ecoshell.models.remote_worker import Traffic, retry_after
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -84,6 +85,32 @@ async def failure(model, request=ASK):
     return caught.value
 
 
+async def test_an_openai_models_texts_are_bounded_by_its_own_tokenizer(process, book):
+    text = "The quick brown fox jumps over the lazy dog. " * 200
+    request = Request((Message("system", text), Message("user", "?")))
+    own = RemoteModel("openai/gpt-4o", book=book, keys=Keys({"OPENAI_API_KEY": KEY}), process=process)
+    try:
+        assert own._counter.wait()
+        size = own.size(request)
+        assert size.count < size.bound < request_bound(request, native_tools=False) / 3
+    finally:
+        await own.aclose()
+
+
+@pytest.mark.parametrize(
+    ("name", "purpose", "writes"),
+    [
+        ("anthropic/claude-sonnet-4-5", "step", True),
+        ("anthropic/claude-sonnet-4-5", "rank", False),
+        ("openai/gpt-4o", "rank", True),
+    ],
+)
+async def test_only_a_request_with_cache_marks_can_write_to_anthropics_cache(book, process, name, purpose, writes):
+    model = RemoteModel(name, book=book, keys=Keys({}), process=process)
+    assert model.size(replace(ASK, purpose=purpose)).cache_writes == writes
+    await model.aclose()
+
+
 async def test_text_streams_and_ends_in_a_reply_with_the_reported_usage(model):
     reply, streamed = await ask(model("openai/good"), Request(QUESTION, want="text"))
     assert reply == Reply("The answer.", usage=Usage(input=70, output=12, cached=40, reasoning=5))
@@ -143,6 +170,73 @@ async def test_a_refusal_is_asked_once_and_not_billed(model, server):
     assert isinstance(error, ModelUnavailable)
     assert not error.billed
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "transient", "retry_after", "message"),
+    [
+        ("too-many", True, 1.0, "failed with HTTP 429 (too many requests): slow down"),
+        ("overloaded", True, 2.5, "failed with HTTP 529 (overloaded): "),
+        ("broken-down", True, None, "failed with HTTP 500 (internal error): oops"),
+        ("reset", True, None, "did not answer: "),
+        ("no-funds", False, None, "failed with HTTP 402 (payment required): pay first"),
+        ("out-of-credit", False, None, "failed with HTTP 429 (too many requests): You exceeded your current quota."),
+    ],
+)
+async def test_a_failure_names_its_status_and_says_when_to_try_again(model, behaviour, transient, retry_after, message):
+    error = await failure(model(f"openai/{behaviour}"))
+    assert isinstance(error, ModelUnavailable)
+    assert (error.transient, error.retry_after) == (transient, retry_after)
+    assert error.message.startswith(f"openai/{behaviour} {message}")
+
+
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "7", "retry-after-ms": "1500"}, 1.5),
+        ({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}, 30.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m6.5s"}, 66.5),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "120ms"}, 0.12),
+        ({"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "6m0s"}, None),
+    ],
+)
+async def test_the_wait_a_provider_asks_for_is_read_from_its_headers(headers, seconds):
+    assert retry_after(headers, NOW) == seconds
+
+
+async def test_a_refusal_is_the_reason_of_the_end(model):
+    reply, _ = await ask(model("openai/refuser"))
+    assert (reply.text, reply.finish) == ("I cannot.", "refusal")
+
+
+@pytest.mark.parametrize(
+    ("sent", "finish"),
+    [
+        (b'"finishReason": "MALFORMED_FUNCTION_CALL"', "malformed_call"),
+        (b'{"delta":{"stop_reason":"model_context_window_exceeded"}}', "length"),
+        (b'{"delta":{"stop_reason":"end_turn"}}', "stop"),
+        (b'{"content":"{\\"stop_reason\\":\\"refusal\\"}"}', "stop"),
+    ],
+)
+async def test_a_finish_reason_litellm_does_not_know_is_not_taken_for_stop(sent, finish):
+    async def pieces():
+        yield sent[:20]
+        yield sent[20:]
+
+    traffic = Traffic(1000)
+    async for _ in traffic.body(pieces(), "identity", refused=False):
+        pass
+    assert traffic.finish("stop") == finish
+    assert traffic.finish("length") == "length"
 
 
 @pytest.mark.parametrize("behaviour", ["gave-up-waiting", "broken-down", "no-funds"])

@@ -122,7 +122,7 @@ def test_keys_that_need_each_other_are_written_together(file: Path) -> None:
     price = ("models", "openai/x", "price")
     assert "price.output is missing" in refused(file, 'models."openai/x".price.input', "0.20").message
     settings = write_settings(file, {(*price, "input"): "0.20", (*price, "output"): "0.80"})
-    found = settings.models["openai/x"].price
+    found = settings.models.named["openai/x"].price
     assert found is not None
     assert (found.input, found.output) == (Decimal("0.20"), Decimal("0.80"))
     assert file.read_text() == '[models."openai/x".price]\ninput = "0.20"\noutput = "0.80"\n'

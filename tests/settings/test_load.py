@@ -46,7 +46,7 @@ def test_the_file_wins_over_the_default_and_the_environment_over_the_file(file: 
 
 def test_prices_never_pass_through_a_float(file: Path) -> None:
     text = '[models."openai/x"]\nprice = { input = 0.1, output = "0.30", cached_input = 0.01 }\n'
-    price = loaded(file, text).settings.models["openai/x"].price
+    price = loaded(file, text).settings.models.named["openai/x"].price
     assert price is not None
     assert (price.input, price.output, price.cached_input) == (Decimal("0.1"), Decimal("0.30"), Decimal("0.01"))
     assert price.reasoning is None

@@ -183,6 +183,17 @@ class _Handler(BaseHTTPRequestHandler):
     def do_as_too_many(self, body: dict[str, Any]) -> None:
         self._refuse(429, "slow down", ("retry-after", "1"))
 
+    def do_as_out_of_credit(self, body: dict[str, Any]) -> None:
+        self._refuse(429, "You exceeded your current quota.", code="insufficient_quota")
+
+    def do_as_overloaded(self, body: dict[str, Any]) -> None:
+        self._refuse(529, "Overloaded", ("retry-after-ms", "2500"))
+
+    def do_as_refuser(self, body: dict[str, Any]) -> None:
+        self._stream_texts("")
+        self._event(_chunk(choices=[{"index": 0, "delta": {"refusal": "I cannot."}, "finish_reason": None}]))
+        self._end(usage=GOOD_USAGE)
+
     def do_as_no_funds(self, body: dict[str, Any]) -> None:
         self._refuse(402, "pay first")
 

@@ -30,6 +30,7 @@ from ecoshell.events import (
 from ecoshell.messages import Call, Message, Observation
 from ecoshell.models import Model, Request, Traits
 from ecoshell.models.metered import MeteredModel
+from ecoshell.models.retrying import RetryPolicy
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.tools import Tool, limits_of
@@ -83,7 +84,7 @@ class Models(ConfiguredModelFactory):
     def metered(self, name: str, side: Side) -> MeteredModel:
         """The same behind the gate of the run, by which a team's caps hold for a side that has no shell."""
         budget = self._session_budget
-        return MeteredModel(self.get(name, side), budget.gate, budget.account, pauses=())
+        return MeteredModel(self.get(name, side), budget.gate, budget.account, retry=RetryPolicy(seconds=0))
 
     async def aclose(self) -> None:
         """Let the models go."""

@@ -1,0 +1,50 @@
+"""Replaces a model that is unavailable by the next one of `[models] fallback`, within the caps."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ecoshell.budget import price_unknown
+from ecoshell.errors import EcoshellError, ModelBarred, ModelError, ModelMissing, ModelUnavailable
+from ecoshell.events import Emit, Notice
+
+if TYPE_CHECKING:
+    from ecoshell.agent.dependencies import Dependencies
+
+
+async def fall_back(deps: "Dependencies", error: ModelError, failed: set[str], emit: Emit) -> bool:
+    """Whether another model took over after this error; `failed` collects the models not to try again in this turn.
+
+    Nothing changes after an error that another model may meet too, or once a part of the reply was shown.
+    """
+    if error.shown or not isinstance(error, (ModelUnavailable, ModelMissing)):
+        return False
+    models = deps.models
+    unavailable, before = error.model or models.name, (models.session_model, models.roles)
+    failed.add(unavailable)
+    for name in deps.settings.fallback:
+        if name in failed:
+            continue
+        failed.add(name)
+        try:
+            await models.replace(unavailable, name)
+            await _require_allowed(deps, name)
+        except EcoshellError as refusal:
+            emit(Notice(f"{name} cannot take over for {unavailable}. {refusal}"))
+            continue
+        emit(Notice(f"{error.message} {name} takes over, as [models] fallback says."))
+        return True
+    if (models.session_model, models.roles) != before:
+        await models.change(model=before[0], roles=before[1])
+    return False
+
+
+async def _require_allowed(deps: "Dependencies", name: str) -> None:
+    """Raise PriceUnknown or ModelBarred for a model that the gate would refuse under the caps."""
+    caps = [cap for cap in await deps.budget.caps() if cap.over(name)]
+    playing = next((model for model in deps.models.current.models if model.traits.name == name), None)
+    in_dollars = next((cap for cap in caps if cap.unit == "usd"), None)
+    if playing is not None and playing.traits.price is None and in_dollars is not None:
+        raise price_unknown(name, in_dollars)
+    barred = await asyncio.to_thread(deps.budget.gate.ledger.barred)
+    if caps and name in barred:
+        raise ModelBarred(f"It is disabled under a cap: {barred[name]}.")

@@ -1,0 +1,107 @@
+"""Bounds a prompt by what the provider counted in earlier prompts of the same conversation."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import Lock
+
+from ecoshell.messages import Message, Usage
+from ecoshell.models import PER_PROMPT, PER_TOOL_ARRAY, PromptSize, Request
+from ecoshell.models.protocol import as_plain_messages, exchanges
+
+REMEMBERED_PROMPTS = 8
+MOST_BYTES_PER_TOKEN = 16
+"""A report below this density is not used: the provider may have left out cached tokens."""
+MARGIN = 16
+"""One token in so many is added to what was reported, for templates that differ between a provider's machines."""
+
+Group = tuple[Message, tuple[Message, ...]]
+SizeOf = Callable[[Request], PromptSize]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedPrompt:
+    """A request, what its provider counted in its prompt, and in its reply."""
+
+    request: Request
+    groups: tuple[Group, ...]
+    usage: Usage
+
+
+class ReportedPrompts:
+    """Remembers the last prompts a model's provider counted, to bound those that begin alike.
+
+    What was counted bounds every part of it that is sent again, since chat templates separate messages by special
+    tokens, across which no tokenizer merges. Only what follows the common beginning is bounded by its own size.
+    """
+
+    def __init__(self, *, native_tools: bool) -> None:
+        self._native_tools = native_tools
+        self._prompts: deque[CountedPrompt] = deque(maxlen=REMEMBERED_PROMPTS)
+        self._lock = Lock()
+
+    def record(self, request: Request, usage: Usage, size: PromptSize) -> None:
+        """Remember a report, unless it is implausibly small for a prompt of this size."""
+        if usage.input * MOST_BYTES_PER_TOKEN < size.bound:
+            return
+        with self._lock:
+            self._prompts.append(CountedPrompt(request, self._groups(request), usage))
+
+    def bound(self, request: Request, size_of: SizeOf) -> int | None:
+        """The most tokens the request's prompt can have, by the closest report; None without a usable one."""
+        groups = self._groups(request)
+        with self._lock:
+            prompts = tuple(self._prompts)
+        bounds = (self._from(prompt, request, groups, size_of) for prompt in prompts)
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+    def _from(
+        self,
+        prompt: CountedPrompt,
+        request: Request,
+        groups: tuple[Group, ...],
+        size_of: SizeOf,
+    ) -> int | None:
+        counted = prompt.request
+        tools = tuple(tool for tool in request.tools if tool not in counted.tools)
+        same_text_tools = self._native_tools or request.tools == counted.tools
+        if not same_text_tools or _settings(request) != _settings(counted):
+            return None
+        common = 0
+        while common < min(len(groups), len(prompt.groups)) and groups[common] == prompt.groups[common]:
+            common += 1
+        if common == 0:
+            return None
+        added = tuple(message for first, results in groups[common:] for message in (first, *results))
+        frame = replace(request, messages=(), tools=request.tools[:1] if self._native_tools else ())
+        bound = prompt.usage.input + prompt.usage.input // MARGIN + PER_PROMPT
+        bound += size_of(replace(frame, messages=added)).bound - size_of(frame).bound
+        bound += size_of(replace(frame, tools=tools)).bound if tools else 0
+        if request.want != counted.want and request.tools and not tools:
+            bound += PER_TOOL_ARRAY  # the tool choice changes what providers put before the array
+        if any(message.state is not None for message in added):
+            bound += prompt.usage.output  # reasoning is counted again, and its text may be shorter than it was
+        return bound
+
+    def _groups(self, request: Request) -> tuple[Group, ...]:
+        """The messages as they are rendered: calls together with their results."""
+        native = self._native_tools and bool(request.tools)
+        return tuple(exchanges(request.messages if native else as_plain_messages(request)))
+
+
+def _settings(request: Request) -> Request:
+    """What of a request, beside messages and tools, may change how its prompt is counted."""
+    return replace(
+        request,
+        messages=(),
+        tools=(),
+        callable_now=(),
+        want="either",
+        max_tokens=0,
+        temperature=None,
+        purpose="step",
+        endings=(),
+        grammar="",
+        role="",
+        task="",
+    )

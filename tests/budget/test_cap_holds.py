@@ -1,0 +1,69 @@
+"""The cap, against what providers bill: reasoning, retries, fallbacks, unreported usage and kills."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import ecoshell
+from ecoshell.budget import NANO, Amount
+from ecoshell.budget.ledger import Ledger
+
+SPENDER = Path(__file__).with_name("model_spender.py")
+ROOT = Path(ecoshell.__file__).parents[1]
+CALLS, WORKERS, KILLED = 2000, 4, 6
+
+
+def start(path: Path, bills: Path, seed: int, calls: int) -> subprocess.Popen[str]:
+    command = [sys.executable, str(SPENDER), str(path), str(bills), str(seed), str(calls)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def billed(bills: Path) -> int:
+    return sum(map(int, bills.read_text().split()))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
+def test_two_thousand_calls_never_bill_more_than_the_cap(path: Path, tmp_path: Path) -> None:
+    bills, chance = tmp_path / "bills", random.Random(37)
+    bills.touch()
+    ledger = Ledger(path, busy_seconds=60)
+    allowed = 4 * NANO
+    ledger.set_cap("observer", "day", Amount(allowed, "usd"))
+    killed_calls = 0
+    for seed in range(KILLED):
+        worker = start(path, bills, 100 + seed, 1000)
+        assert worker.stdout is not None
+        for _ in range(chance.randint(5, 40)):
+            killed_calls += worker.stdout.readline() == "called\n"
+        worker.kill()
+        worker.communicate()
+    workers = [start(path, bills, seed, CALLS // WORKERS) for seed in range(WORKERS)]
+    while any(worker.poll() is None for worker in workers):
+        (cap,) = ledger.caps("observer", 1)
+        assert cap.spent + cap.held <= cap.limit
+        assert billed(bills) <= cap.limit
+        if cap.spent > cap.limit * 0.95:  # so that it stays tight
+            allowed += NANO
+            ledger.set_cap("observer", "day", Amount(allowed, "usd"))
+        time.sleep(0.01)
+    counts: Counter[str] = Counter()
+    for worker in workers:
+        output, _ = worker.communicate()
+        assert worker.returncode == 0
+        counts.update(json.loads(output.splitlines()[-1]))
+    (cap,) = ledger.caps("observer", 1)
+    assert killed_calls > 0
+    assert counts.total() - counts["refused"] >= CALLS
+    assert counts["refused"] > 0
+    assert min(counts[mood] for mood in ("fine", "reasoning", "silent", "busy", "down", "reset", "cut", "gone")) > 50
+    assert billed(bills) <= cap.spent + cap.held <= cap.limit
+    assert ledger.barred() == {}
+    assert ledger.verify() == ()
+    ledger.close()

@@ -1,0 +1,251 @@
+"""The bound by what a provider has counted, against any tokenizer and template."""
+
+import itertools
+import random
+import statistics
+import string
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from counted_session import play
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ecoshell
+from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
+from ecoshell.models import PromptSize, Request, json_bound, request_bound, text_bound
+from ecoshell.models.reported import ReportedPrompts
+
+CORPUS = [
+    (Path(ecoshell.__file__).parent / name).read_text(encoding="utf-8")
+    for name in ("messages.py", "errors.py", "models/tokens.py", "budget/gate.py")
+]
+UNUSUAL = "\ufdfaﷲ½™…—€äßÇéñ中文字漢ひらがなカ한국어हिन्दीالعربيةעברית🙂👩‍👩‍👧‍👦\u200b\u202e\x00\x7f𝔘𝒳ﬁ㎏①"
+TEXTS = 12_000
+DRAWS_PER_TOKENIZER = 300
+
+Tokenizer = Callable[[str], int]
+
+
+class BytePairs:
+    """Byte-level BPE with random merges, with or without splitting into words first."""
+
+    def __init__(self, chance: random.Random, *, merges: int, words: bool) -> None:
+        text = chance.choice(CORPUS)[:3000].encode()
+        vocabulary = [bytes([byte]) for byte in range(256)]
+        self._ranks: dict[tuple[bytes, bytes], int] = {}
+        for _ in range(merges):
+            at = chance.randrange(len(text) - 2)
+            pair = (text[at : at + 1], text[at + 1 : at + 2])
+            if chance.random() < 0.7:
+                pair = (chance.choice(vocabulary), chance.choice(vocabulary))
+            vocabulary.append(pair[0] + pair[1])
+            self._ranks.setdefault(pair, len(self._ranks))
+        self._words = words
+
+    def __call__(self, text: str) -> int:
+        words = text.replace(" ", "\x00 ").split("\x00") if self._words else [text]
+        return sum(self._count(word.encode("utf-8", "replace")) for word in words)
+
+    def _count(self, data: bytes) -> int:
+        pieces = [data[at : at + 1] for at in range(len(data))]
+        while len(pieces) > 1:
+            pairs = [*itertools.pairwise(pieces)]
+            best = min(pairs, key=lambda pair: self._ranks.get(pair, len(self._ranks)))
+            if best not in self._ranks:
+                break
+            merged: list[bytes] = []
+            at = 0
+            while at < len(pieces):
+                joined = pieces[at : at + 2] == [*best]
+                merged.append(b"".join(best) if joined else pieces[at])
+                at += 2 if joined else 1
+            pieces = merged
+        return len(pieces)
+
+
+class SentencePieces:
+    """Longest match over random pieces after NFKC, with byte fallback, as SentencePiece models have it."""
+
+    def __init__(self, chance: random.Random, *, pieces: int) -> None:
+        text = chance.choice(CORPUS).replace(" ", "▁")
+        self._pieces = {"▁", *string.ascii_lowercase}
+        for _ in range(pieces):
+            at = chance.randrange(len(text) - 8)
+            self._pieces.add(text[at : at + chance.randint(2, 8)])
+
+    def __call__(self, text: str) -> int:
+        text = unicodedata.normalize("NFKC", text).replace(" ", "▁")
+        at = count = 0
+        while at < len(text):
+            length = next((n for n in range(8, 0, -1) if text[at : at + n] in self._pieces), 0)
+            count += 1 if length else len(text[at].encode("utf-8", "replace"))
+            at += length or 1
+        return count
+
+
+def tokenizers(chance: random.Random) -> Iterator[Tokenizer]:
+    while True:
+        yield BytePairs(chance, merges=chance.randint(0, 400), words=chance.random() < 0.5)
+        yield SentencePieces(chance, pieces=chance.randint(0, 600))
+
+
+def text_of(chance: random.Random, most: int = 60) -> str:
+    kind = chance.random()
+    length = chance.randint(0, most)
+    if kind < 0.5:
+        corpus = chance.choice(CORPUS)
+        at = chance.randrange(len(corpus))
+        return corpus[at : at + length]
+    if kind < 0.7:
+        return "".join(chance.choice(UNUSUAL + string.printable) for _ in range(length))
+    if kind < 0.9:
+        return "".join(chr(chance.choice((chance.randrange(0x300), chance.randrange(0x110000)))) for _ in range(length))
+    return chance.choice(string.printable) * length
+
+
+def test_no_tokenizer_counts_more_than_the_bound_of_a_text() -> None:
+    chance = random.Random(37)
+    source = tokenizers(chance)
+    for _ in range(TEXTS // DRAWS_PER_TOKENIZER):
+        tokenizer = next(source)
+        for _ in range(DRAWS_PER_TOKENIZER):
+            text = text_of(chance)
+            assert tokenizer(text) <= text_bound(text)
+
+
+TOOLS = tuple(
+    ToolDocument(name, f"{name} of the workspace.", {"type": "object", "properties": {"path": {"type": "string"}}})
+    for name in ("read_file", "write_file", "edit_file", "search_files")
+)
+
+
+def exchange_of(chance: random.Random, number: int) -> tuple[Message, ...]:
+    """A reply with one or two calls and maybe reasoning, and the results."""
+    calls = tuple(
+        Call("read_file", {"path": text_of(chance, 20)}, id=f"call{number}{part}")
+        for part in range(chance.randint(1, 2))
+    )
+    state = None
+    if chance.random() < 0.5:
+        state = ProviderState("f", {"thinking_blocks": [{"thinking": text_of(chance), "signature": "c2ln" * 9}]})
+    reply = Message("assistant", text_of(chance), calls, state=state)
+    return (reply, *(Message("tool", text_of(chance, 200), (call,)) for call in calls))
+
+
+def changed(chance: random.Random, request: Request) -> Request:
+    """The request of a later step: grown, or with a beginning that was trimmed, or with other tools or another task."""
+    messages = request.messages
+    kind = chance.choice(["grow", "grow", "grow", "task", "trim", "compact", "fewer tools", "more tools", "no call"])
+    if kind == "trim":
+        at = chance.randrange(len(messages))
+        messages = (*messages[:at], replace(messages[at], text="[trimmed]"), *messages[at + 1 :])
+    elif kind == "compact":
+        messages = (messages[0], Message("user", text_of(chance, 300)))
+    request = replace(request, messages=(*messages, *exchange_of(chance, len(messages))))
+    if kind == "task":
+        task = text_of(chance, 80)
+        request = replace(request, messages=(*request.messages, Message("user", task)), task=task)
+    elif kind.endswith("tools"):
+        request = replace(request, tools=TOOLS[: chance.randint(1, 4)])
+    elif kind == "no call":
+        request = replace(request, want="text")
+    return request
+
+
+def counted(request: Request, tokenizer: Tokenizer, *, plain: bool, hidden: int) -> int:
+    """What a provider counts: with special tokens around each message, or all in one plain text."""
+    tool_texts = [str(tool.as_function()) for tool in request.tools]
+    texts = [*tool_texts]
+    for message in request.messages:
+        calls = (f"{call.name} {dict(call.arguments)}" for call in message.calls if message.speaker == "assistant")
+        texts.append("\n".join((message.text, *calls)))
+    reasoning = hidden * sum(message.state is not None for message in request.messages)
+    choice = 250 if request.want == "text" else 0  # a tool choice may put another text before the array
+    if plain:
+        return 300 + choice + reasoning + tokenizer("\n\nHuman: ".join(texts))
+    return 300 + choice + reasoning + sum(5 + tokenizer(text) for text in texts)
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32), plain=st.booleans())
+def test_no_provider_counts_more_than_the_bound_of_a_conversation(seed: int, plain: bool) -> None:
+    chance = random.Random(seed)
+    source = tokenizers(chance)
+    tokenizer = next(source) if chance.random() < 0.5 else (next(source), next(source))[1]
+    reported, hidden = ReportedPrompts(native_tools=True), chance.choice([0, 400])
+    request = Request((Message("system", text_of(chance, 300)), Message("user", text_of(chance, 100))), TOOLS[:2])
+
+    def size_of(part: Request) -> PromptSize:
+        bound = request_bound(part, native_tools=True)
+        return PromptSize(bound, bound, exact=False)
+
+    for _ in range(6):
+        count = counted(request, tokenizer, plain=plain, hidden=hidden)
+        bound = reported.bound(request, size_of)
+        assert bound is None or count <= bound
+        reported.record(request, Usage(count, 20 + hidden), size_of(request))
+        request = changed(chance, request)
+
+
+def size_of(request: Request) -> PromptSize:
+    bound = request_bound(request, native_tools=True)
+    return PromptSize(bound, bound, exact=False)
+
+
+BASE = Request((Message("system", "x" * 8000), Message("user", "?")), TOOLS[:1])
+
+
+def bound_after(usage: Usage, later: Request, base: Request = BASE) -> int | None:
+    reported = ReportedPrompts(native_tools=True)
+    reported.record(base, usage, size_of(base))
+    return reported.bound(later, size_of)
+
+
+def test_only_what_follows_a_counted_prompt_counts_as_bytes() -> None:
+    later = replace(BASE, messages=(*BASE.messages, Message("assistant", "y" * 500), Message("user", "z" * 100)))
+    bound = bound_after(Usage(2000, 10), later)
+    assert bound is not None
+    assert 2000 + 600 < bound < 2000 + 600 + 600
+
+
+def test_a_new_tool_counts_in_full_and_another_array_of_plain_text_is_not_compared() -> None:
+    later = replace(BASE, tools=TOOLS[:2])
+    bound, same = bound_after(Usage(2000, 10), later), bound_after(Usage(2000, 10), BASE)
+    assert bound is not None
+    assert same is not None
+    assert bound - same > json_bound(TOOLS[1].as_function())
+    reported = ReportedPrompts(native_tools=False)
+    reported.record(BASE, Usage(2000, 10), size_of(BASE))
+    assert reported.bound(later, size_of) is None
+
+
+def test_another_beginning_and_an_implausible_report_are_not_used() -> None:
+    other = replace(BASE, messages=(Message("system", "other"), *BASE.messages[1:]))
+    assert bound_after(Usage(2000, 10), other) is None
+    assert bound_after(Usage(20, 10), BASE) is None  # as of a provider that leaves out what it had cached
+
+
+def test_reasoning_that_is_sent_back_counts_as_it_was_reported() -> None:
+    state = ProviderState("f", {"content": "y", "thinking_blocks": [{"thinking": "short", "signature": "s"}]})
+    plain = replace(BASE, messages=(*BASE.messages, Message("assistant", "y")))
+    signed = replace(BASE, messages=(*BASE.messages, Message("assistant", "y", state=state)))
+    with_state, without = bound_after(Usage(2000, 900), signed), bound_after(Usage(2000, 900), plain)
+    assert with_state is not None
+    assert without is not None
+    assert with_state - without >= 900
+
+
+@pytest.mark.parametrize("max_tokens", [1024, 16_384])
+async def test_after_the_first_step_a_session_reserves_at_most_twice_the_prompt_that_is_billed(
+    tmp_path: Path, max_tokens: int
+) -> None:
+    steps = await play(tmp_path / "ledger.sqlite", max_tokens=max_tokens)
+    assert len(steps) == 30
+    assert all(step.held_prompt >= step.usage.input for step in steps)
+    assert statistics.median(step.held_prompt / step.usage.input for step in steps[1:]) <= 2
+    if max_tokens == 1024:
+        assert statistics.median(step.held_nano / step.uncached_nano for step in steps[1:]) <= 2
