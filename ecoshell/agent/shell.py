@@ -186,6 +186,8 @@ class Standing:
     """The same in tokens; None when nobody has said."""
     plan: str = "btp"
     """How turns are planned: `off`, `btp`, `prompt`, `btp+prompt`."""
+    effort: str = "auto"
+    """How much the model reasons."""
     players: tuple[tuple[str, str], ...] = ()
     """Who thinks now: each role, and the name of the model that plays it."""
     context: ContextTold | None = None
@@ -498,6 +500,7 @@ class Shell:
             next_nano=ahead.nano,
             next_tokens=ahead.tokens,
             plan=deps.settings.plan,
+            effort=deps.settings.effort,
             players=deps.models.current.seats,
             context=self.conversation.memory.shown.context,
             away=self.ledger.away is not None,

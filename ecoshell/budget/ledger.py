@@ -3,15 +3,18 @@
 An entry counts for the local day on which it was reserved. A hold whose process died counts until it is reconciled.
 """
 
+import math
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
 from ecoshell.budget import (
+    NANO,
     SCOPES,
     Account,
     Amount,
@@ -569,6 +572,18 @@ class Ledger(Database):
         with self.reading() as db:
             row = db.execute(query, (session,)).fetchone()
         return None if row is None else entry_from_row(row)
+
+    def reasoning_nano(self, session: str) -> int | None:
+        """The price of the session's reasoning tokens, a part of what it spent; None if a part of it is unknown."""
+        query = "SELECT * FROM entries WHERE session = ? AND reasoning > 0 AND state = 'settled'"
+        with self.reading() as db:
+            entries = [entry_from_row(row) for row in db.execute(query, (session,)).fetchall()]
+        total = Decimal(0)
+        for entry in entries:
+            if entry.price is None or entry.usage is None:
+                return None
+            total += entry.usage.reasoning * entry.price.rates_for(entry.usage.input).reasoning
+        return math.ceil(total * NANO / 1_000_000)
 
     def aside_nano(self, account: Account) -> int:
         """What this process has set aside for the account's turn, of the same lease."""

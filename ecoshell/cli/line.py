@@ -213,5 +213,6 @@ def toolbar_text(standing: Standing | None) -> str:
     if not standing.caps:
         parts.append(f"no cap, spent {about(dollars(standing.spent_nano), estimated=standing.estimated_nano)}")
     known = sum(tool.registered for tool in standing.tools)
-    parts += (f"{known} of {len(standing.tools)} tools", visible_line(standing.model))
+    effort = "" if standing.effort == "auto" else f" ({standing.effort})"
+    parts += (f"{known} of {len(standing.tools)} tools", f"{visible_line(standing.model)}{effort}")
     return f" {' | '.join(parts)} "

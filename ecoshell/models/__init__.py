@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from ecoshell.budget import Price
 from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
+from ecoshell.options import Effort
 
 Purpose = Literal["step", "answer", "repair", "rank", "judge", "compact", "sample"]
 
@@ -41,6 +42,10 @@ class Traits:
     """The role in which it was trained on what the shell asks (`ecoshell train umi`), and needs no reminders."""
     parameters: int | None = None
     """How many weights it has."""
+    vision: bool | None = None
+    """Whether it accepts images; None is unknown, and they are sent."""
+    reasons: bool | None = None
+    """Whether it can reason before it answers; None is unknown."""
 
     @property
     def forgetful(self) -> bool:
@@ -81,6 +86,8 @@ class Request:
     grammar: str = ""
     role: str = ""
     task: str = ""
+    effort: Effort = "auto"
+    """How much the model reasons; filled in by the metered model."""
 
 
 @dataclass(frozen=True, slots=True)

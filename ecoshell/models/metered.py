@@ -24,6 +24,7 @@ from ecoshell.models import (
     Request,
     Traits,
 )
+from ecoshell.options import Effort
 from ecoshell.secrecy import MaskedStream, masked
 
 T = TypeVar("T")
@@ -53,6 +54,8 @@ class MeteredModel:
         self._gate = gate
         self._account_of = account_of
         self._pauses = tuple(pauses)
+        self.effort: Callable[[], Effort] = lambda: "auto"
+        """How much the user wants the model to reason."""
 
     @property
     def traits(self) -> Traits:
@@ -103,7 +106,8 @@ class MeteredModel:
         A call that was turned away unbilled is tried again, in the place of its reservation. Raises BudgetError and
         ModelError.
         """
-        request = replace(request, messages=masked(request.messages))
+        effort = self.effort() if request.purpose in _SHOWN else "auto"
+        request = replace(request, messages=masked(request.messages), effort=effort)
         ask, place = await asyncio.to_thread(self.reservation, request, role), aside
         pauses, attempt = iter(self._pauses), 1
         while True:

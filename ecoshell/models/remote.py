@@ -18,6 +18,7 @@ from ecoshell.budget import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, ProviderState, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
+from ecoshell.models.effort import add_effort
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, spoken
 from ecoshell.models.keys import Keys
@@ -207,6 +208,7 @@ class RemoteOptions:
     """Address of an OpenAI-compatible server; None is the provider's own."""
     native_tools: bool | None = None
     context: int | None = None
+    vision: bool | None = None
     silence: float = SILENCE
     deadline: float | None = None
     """Seconds until the whole answer must be there; None is as many as `max_tokens` can explain."""
@@ -248,7 +250,10 @@ class RemoteModel:
             native_tools=native_tools if options.native_tools is None else options.native_tools,
             local=False,
             parameters=named_parameters(name),
+            vision=options.vision if options.vision is not None or known is None else known.vision,
+            reasons=known.reasons if known else None,
         )
+        self._facts = known
         self._book = book
         self._keys = keys
         self._process = process
@@ -309,6 +314,7 @@ class RemoteModel:
         body |= {"model": name, "max_tokens": request.max_tokens, "timeout": self._silence}
         if request.temperature is not None:
             body["temperature"] = request.temperature
+        add_effort(body, request, name, self._facts)
         if self._base_url:
             body["base_url"] = self._base_url
         if key := await asyncio.to_thread(self.check):

@@ -177,7 +177,7 @@ def _print_rows(by: str, rows: Sequence[CostRow]) -> None:
     if not rows:
         print("Nothing was spent yet.")
         return
-    right = ("spent", "held", "input", "cached", "output", "calls", "seconds")
+    right = ("spent", "held", "input", "cached", "output", "reasoning", "calls", "seconds")
     cells: list[tuple[str, ...]] = []
     for row in rows:
         seconds = "unknown" if row.seconds is None else f"{row.seconds:,.1f}"
@@ -186,7 +186,18 @@ def _print_rows(by: str, rows: Sequence[CostRow]) -> None:
         shown = (f"{count:,}" for count in (row.shown_usage.input, row.shown_usage.output))
         read, written = (about(text, estimated=row.estimate is not None) for text in shown)
         money = (spent_text(row), dollars(row.held_nano))
-        cells.append((row.key or "-", *money, read, f"{row.usage.cached:,}", written, f"{row.calls:,}", seconds))
+        cells.append(
+            (
+                row.key or "-",
+                *money,
+                read,
+                f"{row.usage.cached:,}",
+                written,
+                f"{row.usage.reasoning:,}",
+                f"{row.calls:,}",
+                seconds,
+            )
+        )
     print_table((by, *right), cells, right=right)
 
 

@@ -35,7 +35,7 @@ from ecoshell.events import (
     TurnFinished,
     TurnUndone,
 )
-from ecoshell.events.describe import ENDINGS, back_to, describe, duration, plan_news, refusal, turn_sums, words_text
+from ecoshell.events.describe import ENDINGS, back_to, describe, duration, length_text, plan_news, refusal, turn_sums
 from ecoshell.messages import Attachment, visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
@@ -96,7 +96,7 @@ def rationale(event: Rationale) -> Block:
 
 def reasoned(event: Reasoned, *, arriving: bool = False) -> Block:
     """What was reasoned before a reply, or is being, folded away."""
-    told = f"thinking … {words_text(event.text)}" if arriving else describe(event)
+    told = f"thinking … {length_text(event.text)}" if arriving else describe(event)
     head = row(*_by(event.role), Piece(told, "muted"))
     return Block("◦", "muted", bodies=(Body(visible(event.text.strip()), 0, tone="muted", head=head),))
 
