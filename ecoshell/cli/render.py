@@ -183,7 +183,8 @@ class EventLines:
                 self._thinks, self._plan, self._calls = ("", ""), None, {}
                 for attached in event.attachments:
                     size = counted(len(attached.text), "character")
-                    line(f"{signs.dot} attached {visible_line(attached.name)} ({size})", "dim")
+                    what = attached.text if attached.image else f"{attached.name} ({size})"
+                    line(f"{signs.dot} attached {visible_line(what)}", "dim")
             case TurnFinished():
                 self._end_branches()
                 line(summary(event, signs), "green" if event.status == "answered" else "yellow")

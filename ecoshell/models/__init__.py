@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ecoshell.budget import Price
+from ecoshell.images import image_bound
 from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
 from ecoshell.options import Effort
 
@@ -258,6 +259,7 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
       (NFKC), which lengthens a few characters: the longer of the two forms counts.
     - JSON (tool documents, arguments): chat templates print it anew, indented, with `\\uXXXX` for what is not ASCII
       and for `<`, `>`, `&` and `'`; the length of that longest form counts.
+    - Images: `image_bound`.
     - `PER_MESSAGE` for the role and its delimiters: OpenAI counts 3 or 4 tokens, ChatML and Llama 3 templates 5 to
       7.
     - `PER_PROMPT` for what opens and closes a prompt, and for system texts that templates add by themselves (dates,
@@ -273,7 +275,7 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
         messages, tools = as_plain_messages(request), ()
     bound = PER_PROMPT
     for message in messages:
-        bound += PER_MESSAGE + text_bound(message.text)
+        bound += PER_MESSAGE + text_bound(message.text) + sum(map(image_bound, message.images))
         for call in message.calls:
             bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments)
     if tools:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ecoshell.budget import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
+from ecoshell.images import image_bound, image_tokens, images_in, without_images
 from ecoshell.messages import Call, ProviderState, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
 from ecoshell.models.effort import add_effort
@@ -293,6 +294,7 @@ class RemoteModel:
 
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt; exact when the tokenizer is the model's own and no native tool array goes along."""
+        request = self._seen(request)
         native = self.traits.native_tools and bool(request.tools)
         messages = request.messages if native else as_plain_messages(request)
         texts = [message.text for message in messages]
@@ -300,11 +302,21 @@ class RemoteModel:
             texts += [call.signature() for message in messages for call in message.calls]
             texts += [document.entry for document in request.tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
+        images = [*images_in(messages)]
+        count += sum(map(image_tokens, images))
         bound = request_bound(request, native_tools=self.traits.native_tools)
-        return PromptSize(min(count, bound), bound, exact=self._counter.exact and not native)
+        bound += sum(image_bound(image, self.traits.name) - image_bound(image) for image in images)
+        return PromptSize(min(count, bound), bound, exact=self._counter.exact and not native and not images)
+
+    def _seen(self, request: Request) -> Request:
+        """The request without images, where the model is known to have no vision."""
+        if self.traits.vision is not False or not any(message.images for message in request.messages):
+            return request
+        return replace(request, messages=without_images(request.messages))
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Ask the provider; closing the iterator closes the connection."""
+        request = self._seen(request)
         native = self.traits.native_tools and bool(request.tools)
         body, name = chat_body(request, native=native, family=self.family), self.traits.name
         if "claude" in name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai")):

@@ -79,6 +79,9 @@ def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] 
     """What the person asked, long pastes folded, and what goes along with it; `waiting` says what it waits for."""
     bodies = [Body(visible(text), QUESTION_LINES, tone="question", indent="")]
     for attachment in attachments:
+        if attachment.image is not None:
+            bodies.append(Body("", 0, head=row(Piece(visible_line(attachment.text), "tool"))))
+            continue
         attached = visible(attachment.text).rstrip("\n")
         size = counted(attached.count("\n") + 1, "line")
         head = row(Piece(f"¶ {visible_line(attachment.name)}", "tool"), Piece(f" · {size}", "muted"))
