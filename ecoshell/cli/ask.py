@@ -196,9 +196,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_images(files: Sequence[Path]) -> tuple[Attachment, ...]:
-    """The images to attach; raises UsageError for a file that is none."""
+    """The images to attach; raises UsageError for a file that is none, and for too many."""
+    if len(files) > MAX_IMAGES:
+        message = f"The question has {len(files)} images; it may have {MAX_IMAGES}."
+        raise UsageError(message, kept="Nothing was asked.", fix="Ask about some of them first.")
     try:
-        return tuple(attached(open_image(file)) for file in files[: MAX_IMAGES + 1])
+        return tuple(attached(open_image(file)) for file in files)
     except ToolError as error:
         raise UsageError(
             f"--image: {error.message}", kept="Nothing was asked.", fix="Give a PNG, JPEG, GIF or WebP file."

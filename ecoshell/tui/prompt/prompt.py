@@ -282,7 +282,7 @@ class Prompt(Lines):
         text = unified(event.text)
         if self.mode == "search":
             self._type(" ".join(visible(text[:_QUERY]).split()))
-        elif self.mode == "ask" and (images := await asyncio.to_thread(self._images, text)):
+        elif self.mode == "ask" and _ends_with_image(text) and (images := await asyncio.to_thread(self._images, text)):
             self._type(images)
         elif len(text) > _EDITABLE or (is_large(text) and self.mode == "ask"):
             self._type(self._pastes.keep(text))
@@ -293,8 +293,6 @@ class Prompt(Lines):
         """The markers of the image files that a paste names, where it names nothing else; empty for any other paste."""
         from ecoshell.images import only_paths, open_image
 
-        if len(text) > _EDITABLE:
-            return ""
         markers: list[str] = []
         for path in only_paths(text):
             try:
@@ -387,6 +385,12 @@ class Prompt(Lines):
             self.post_message(Hint(str(error)))
         else:
             self._type(self._editable(Draft(text)), whole=True)
+
+
+def _ends_with_image(text: str) -> bool:
+    from ecoshell.images import must_be_image  # no first frame waits for it
+
+    return len(text) <= _EDITABLE and must_be_image(text.rstrip(" \n'\""))
 
 
 async def edited(app: "App[Any]", text: str) -> str:
