@@ -14,7 +14,7 @@ from ecoshell.errors import ToolError
 from ecoshell.messages import Attachment, Image, Message
 
 MAX_IMAGES = 20
-"""Images of one request; older ones are left out of it."""
+"""Images of one request; the newest count."""
 MAX_BYTES = 5_000_000
 """Bytes of one image; providers refuse larger ones."""
 MAX_SIDE = 8_000
@@ -33,9 +33,9 @@ _FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def read_image(file: BinaryIO, name: str) -> Image | None:
-    """The image in an open file; None if it is none. Raises ToolError for one that is too large or damaged.
+    """The image in an open file, or None for other content. Raises ToolError for a damaged or too large image.
 
-    Of a file that is not accepted, only the first bytes are read.
+    Only the first bytes of a refused file are read.
     """
     head = file.read(_HEAD)
     if not media_type(head):
@@ -48,7 +48,7 @@ def read_image(file: BinaryIO, name: str) -> Image | None:
 
 
 def open_image(path: Path) -> Image:
-    """The image of a file that the user named; raises ToolError, also for a file that is no image."""
+    """The image of a file that the user named; raises ToolError, also for other content."""
     try:
         if not path.is_file():
             raise ToolError(f"{path} is not a file.")
@@ -62,7 +62,7 @@ def open_image(path: Path) -> Image:
 
 
 def image_of(data: bytes, name: str) -> Image:
-    """The image these bytes are; raises ToolError where they are none that providers take."""
+    """An image from its bytes; raises ToolError if providers would refuse it."""
     kind = media_type(data)
     if not kind:
         raise ToolError(f"{name} is not a PNG, JPEG, GIF or WebP image.")
@@ -113,7 +113,7 @@ def _is_complete(data: bytes, kind: str) -> bool:
 
 
 def _pixels(data: bytes, kind: str) -> tuple[int, int] | None:
-    """Width and height by the header; None where it is damaged."""
+    """Width and height from the header; None if it is damaged."""
     try:
         match kind:
             case "image/png":
@@ -158,7 +158,7 @@ def _jpeg_pixels(data: bytes) -> tuple[int, int] | None:
 
 
 def attached(image: Image) -> Attachment:
-    """The image as it goes along with a question."""
+    """The image as an attachment of a question."""
     return Attachment(image.name, label(image), image)
 
 
@@ -177,9 +177,9 @@ def pasted_paths(text: str) -> list[Path]:
 
 
 def only_paths(text: str) -> list[Path]:
-    """The same where the text is nothing but such paths; else none."""
-    found = pasted_paths(text)
-    return found if found and len(found) == len(shlex.split(text)) else []
+    """The same if the text holds nothing else; otherwise none."""
+    paths = pasted_paths(text)
+    return paths if paths and len(paths) == len(shlex.split(text)) else []
 
 
 def _image_path(word: str) -> Path | None:
@@ -197,7 +197,7 @@ def _image_path(word: str) -> Path | None:
 
 
 def label(image: Image) -> str:
-    """What stands for an image in a text: `[image photo.png 640×480]`."""
+    """The text form of an image: `[image photo.png 640×480]`."""
     return f"[image {image.name} {image.width}×{image.height}]"
 
 
@@ -212,14 +212,14 @@ def within_limits(messages: Sequence[Message]) -> Sequence[Message]:
     if len(sizes) <= MAX_IMAGES and sum(sizes) <= _MAX_REQUEST:
         return messages
     count, room = 0, _MAX_REQUEST
-    kept: list[Message] = []
+    newest_first: list[Message] = []
     for message in reversed(messages):
         images: list[Image] = []
         for image in reversed(message.images):
             count, room = count + 1, room - len(image.data)
             images[:0] = [image] if count <= MAX_IMAGES and room >= 0 else []
-        kept.append(replace(message, images=tuple(images)) if message.images else message)
-    return kept[::-1]
+        newest_first.append(replace(message, images=tuple(images)) if message.images else message)
+    return newest_first[::-1]
 
 
 def images_in(messages: Sequence[Message]) -> Iterator[Image]:

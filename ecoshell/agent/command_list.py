@@ -19,7 +19,7 @@ from ecoshell.events.describe import context_line, describe, untried, why_words
 from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
-from ecoshell.options import ALL_ONE, EFFORTS, ROLES, SESSIONS, role_named
+from ecoshell.options import ALL_ONE, EFFORTS, ROLES, SESSIONS, Effort, role_named
 from ecoshell.planning.btp.costs import state_word
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
@@ -266,7 +266,7 @@ async def _effort(shell: Shell, argument: str) -> Printed:
     """`/effort`, `/effort high`, `/effort auto`."""
     settings, traits = shell.deps.settings, shell.deps.models.current.model.traits
     if argument:
-        level = next((known for known in EFFORTS if known == argument.lower()), None)
+        level: Effort | None = next((known for known in EFFORTS if known == argument.lower()), None)
         if level is None:
             raise UsageError(f"There is no effort {argument!r}.", fix=f"Available: {', '.join(EFFORTS)}.")
         settings.effort = level

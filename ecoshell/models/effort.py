@@ -12,7 +12,7 @@ _MIN_ANSWER = 256
 
 
 def add_effort(body: dict[str, Any], request: Request, name: str, facts: ModelFacts | None) -> None:
-    """Put the request's effort into its body, and take out what providers refuse beside reasoning.
+    """Put the request's effort into its body and remove what providers refuse while a model reasons.
 
     Anthropic and DeepSeek refuse a forced tool choice while a model reasons, and a temperature.
     """
@@ -44,10 +44,10 @@ def level_of(request: Request, name: str, facts: ModelFacts | None) -> str | Non
             return "minimal" if "minimal" in levels else "low"
         return "none"
     if claude and facts is not None and not facts.adaptive:
-        wanted = list(_CLAUDE_BUDGETS)[list(_CLAUDE_BUDGETS).index(effort) :]
-        return next((one for one in wanted if _CLAUDE_BUDGETS[one] + _MIN_ANSWER <= request.max_tokens), None)
+        lower = list(_CLAUDE_BUDGETS)[list(_CLAUDE_BUDGETS).index(effort) :]
+        return next((level for level in lower if _CLAUDE_BUDGETS[level] + _MIN_ANSWER <= request.max_tokens), None)
     if effort == "max":
-        return next((one for one in ("max", "xhigh") if one in levels and not gemini), "high")
+        return next((level for level in ("max", "xhigh") if level in levels and not gemini), "high")
     return effort
 
 

@@ -46,6 +46,18 @@ def test_an_image_and_an_effort_reach_the_provider_and_only_the_name_is_printed(
     assert "reasoning" in cost[0]
 
 
+def test_a_path_of_an_image_in_a_line_attaches_it(command, tmp_path):
+    (tmp_path / "my photo.png").write_bytes(png())
+    (tmp_path / "words.png").write_text("just words")
+    script = tmp_path / "script.jsonl"
+    script.write_text('{"text": "Grey."}\n')
+    typed = f"what is '{tmp_path}/my photo.png' beside {tmp_path}/words.png\n"
+    done = command("line", "--model", f"script:{script}", typed=typed)
+    assert "attached [image my photo.png 64×48]" in done.stdout
+    assert "words.png was not attached: words.png is not a PNG" in done.stdout
+    assert "Grey." in done.stdout
+
+
 def test_what_is_no_image_is_refused_before_anything_is_asked(command, server, tmp_path):
     cases = {"words.png": b"just words", "cut.png": png()[:-20], "empty.gif": gif(0, 0), "large.png": png()}
     for name, data in cases.items():

@@ -82,9 +82,8 @@ class DraftFile:
             parts: list[dict[str, Any]] = json.loads(head)
             texts: list[Attachment] = []
             for part in parts:
-                image = part.get("image")
-                image = image and Image(**image)
-                texts.append(Attachment(str(part["name"]), body[: part["length"]], image))
+                name, text = str(part["name"]), body[: part["length"]]
+                texts.append(Attachment(name, text, Image(**part["image"]) if "image" in part else None))
                 body = body[part["length"] :]
         except (ValueError, TypeError, KeyError, RecursionError):  # it is no such file
             return Draft(kept.removeprefix(_MARK))
