@@ -504,9 +504,9 @@ class ModelFacts:
     context: int | None
     max_output: int | None
     native_tools: bool
-    vision: bool = False
+    vision: bool | None = None
     """Whether it accepts images."""
-    reasons: bool = False
+    reasons: bool | None = None
     """Whether it can reason before it answers."""
     adaptive: bool = False
     """Whether it sets its own reasoning budget, within the effort it is given (Claude 4.6 and later)."""
@@ -642,14 +642,16 @@ def _behind(text: str, at: int) -> int:
 
 
 def _facts(name: str, entry: Entry) -> ModelFacts:
+    # Providers run by the user serve any model, so a missing flag says nothing about it.
+    missing = None if entry.get("litellm_provider") in _SELF_HOSTED else False
     return ModelFacts(
         name=name,
         provider=str(entry.get("litellm_provider", "")),
         context=_count(entry, "max_input_tokens", "max_tokens"),
         max_output=_count(entry, "max_output_tokens", "max_tokens"),
         native_tools=entry.get("supports_function_calling") is True,
-        vision=entry.get("supports_vision") is True,
-        reasons=entry.get("supports_reasoning") is True,
+        vision=entry.get("supports_vision") is True or missing,
+        reasons=entry.get("supports_reasoning") is True or missing,
         adaptive=entry.get("supports_adaptive_thinking") is True,
         efforts=frozenset(level for level in _EFFORTS if entry.get(f"supports_{level}_reasoning_effort") is True),
     )

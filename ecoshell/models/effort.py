@@ -32,7 +32,7 @@ def add_effort(body: dict[str, Any], request: Request, name: str, facts: ModelFa
 def level_of(request: Request, name: str, facts: ModelFacts | None) -> str | None:
     """The effort in litellm's terms; None sends none."""
     effort, levels = request.effort, facts.efforts if facts else frozenset[str]()
-    if effort == "auto" or (facts is not None and not facts.reasons):
+    if effort == "auto" or (facts is not None and facts.reasons is False):
         return None
     claude, gemini = "claude" in name, "gemini" in name
     if effort == "off":

@@ -123,6 +123,7 @@ async def test_vision_is_known_from_the_price_file_or_the_settings(model):
     assert RemoteModel("openai/gpt-4o", **book).traits.vision is True
     assert RemoteModel("openai/gpt-3.5-turbo", **book).traits.vision is False
     assert model("openai/good").traits.vision is None
+    assert RemoteModel("ollama/llama3", **book).traits.vision is None
     assert RemoteModel("openai/gpt-3.5-turbo", **book, options=RemoteOptions(vision=True)).traits.vision is True
 
 
