@@ -37,6 +37,8 @@ class Paths:
         self.files_folder = data / "files"
         """What came with results and is no text, such as images, by session."""
         self.approvals_file = data / "approvals.json"
+        self.run_folder = cache / "run"
+        """Sockets and locks of processes that outlive a command."""
         self.models_folder = data / "models"
         """Where a user's own GGUF files are looked for."""
         self.undo_folder = data / "undo"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ecoshell.models.local import LocalModel
 
+os.environ["ECOSHELL_REMOTE_HOST_IDLE_SECONDS"] = "0"  # a test of the model host turns it on, and ends its host
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # idle threads of llama.cpp sleep: the cores are shared
 os.environ.setdefault("OMP_THREAD_LIMIT", "1")  # one alone: tests run side by side
 os.environ["OMP_NUM_THREADS"] = os.environ["OMP_THREAD_LIMIT"]  # oneDNN computes nonsense where it gets fewer than that

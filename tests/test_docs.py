@@ -96,7 +96,7 @@ def test_the_pictures_show_what_the_program_shows(tmp_path):
 def test_the_reference_tells_of_every_part_of_the_program(tmp_path):
     subprocess.run([sys.executable, ROOT / "docs" / "reference.py", tmp_path], check=True, timeout=600)
     made = {f"reference/{page.name}": page.read_text(encoding="utf-8") for page in tmp_path.iterdir()}
-    assert "| `agent.max_steps` | `24` |" in made["reference/settings.md"]
+    assert "| `agent.max_steps` | `auto` |" in made["reference/settings.md"]
     assert "`/budget [SCOPE] [AMOUNT\\|off]`" in made["reference/slash-commands.md"]
     assert "#### `ecoshell mcp add`" in made["reference/command-line.md"]
     assert "## turn_finished" in made["reference/events.md"]

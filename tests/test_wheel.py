@@ -13,7 +13,7 @@ import pytest
 from ecoshell import __version__
 
 ROOT = Path(__file__).parent.parent
-DATA = (".md", ".tcss", ".jsonl", ".sql", ".toml")
+DATA = (".csv", ".json", ".jsonl", ".log", ".md", ".sql", ".tcss", ".toml", ".txt")
 PACKAGED = (".py", ".gguf", *DATA)
 TYPED = "ecoshell/py.typed"
 PLUGINS = ("ecoshell_bench", "ecoshell_data", "ecoshell_git", "ecoshell_web")

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecoshell.agent.approval import SpendApproval
+from ecoshell.agent.budget_line import BudgetLine
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
+from ecoshell.agent.limits import result_characters, step_limit
 from ecoshell.agent.memory import Memory, PastTurn, Shown, asked_text, next_view, opening_text, path_of
 from ecoshell.agent.model_set import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
@@ -374,6 +376,7 @@ class Conversation:
         deps = self._deps
         self._spending.ending = None
         await attempts.begin()
+        deps.workspace.result.characters = result_characters(deps.models.current.context)
         await deps.providers.follow(self.memory.library, emit)
         told_now = await deps.environment.read(deps.models.current.model, deps.user, emit, before=self._shown.context)
         context = "" if told_now is None else told_now.text
@@ -385,7 +388,8 @@ class Conversation:
         if plan.inputs.fault and plan.inputs.fault != self._fault:
             emit(Notice(plan.inputs.fault))
         self._fault = plan.inputs.fault
-        offer, turn_context = await self._beginning(asked, plan, context)
+        budget_line = BudgetLine(deps, attempts.usage)
+        offer, turn_context = await self._beginning(asked, plan, context, budget=await budget_line.text())
         self.decision = offer.decision
         emit(offer.event())
         for skill in offer.upfront:
@@ -398,18 +402,23 @@ class Conversation:
             turn_context=turn_context,
             mode=deps.models.current.mode,
             strategy=deps.strategy.strategy,
-            executor=self._executor(offer, plan),
+            executor=self._executor(offer, plan, budget_line),
             spending=self._spending,
             emit=emit,
         )
         self._emit = emit
         try:
-            ended = await turn.run(asked.question, deps.settings.max_steps, attempts.take_over)
+            ended = await turn.run(asked.question, await self._step_limit(), attempts.take_over)
         finally:
             self._turn_now = self._emit = None
             plan.thinking.drop()  # what was thought last called for no use
         await attempts.end(ended.status)
         return ended
+
+    async def _step_limit(self) -> int:
+        models = self._deps.models.current
+        capped = bool(models.capped_by(await self._deps.budget.caps()))
+        return step_limit(models.model.traits, self._deps.settings.max_steps, capped=capped)
 
     @property
     def _shown(self) -> Shown:
@@ -421,14 +430,17 @@ class Conversation:
     def _forgetful(self) -> bool:
         return self._deps.models.current.model.traits.forgetful
 
-    async def _beginning(self, asked: Asked, plan: TurnPlan, context: str) -> tuple[ToolOffer, TurnContext]:
-        """What a turn offers and begins with, under its plan; `context` is what is told of where it works."""
+    async def _beginning(
+        self, asked: Asked, plan: TurnPlan, context: str, *, budget: str = ""
+    ) -> tuple[ToolOffer, TurnContext]:
+        """What a turn offers and begins with, under its plan; `context` describes where it works."""
         deps, history = self._deps, () if self._forgetful else self.memory.messages
         text = asked_text(asked.question, asked.attachments, asked.commands)
         asking = path_of(asked.question, asked.attachments)
         told = (*history, Message("user", opening_text("", text, context=context), images=asking.images))
         library = self.memory.library
         offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=self._shown, told=told)
+        offer = replace(offer, budget=budget)
         costs = ""
         if deps.strategy.branches:
             from ecoshell.agent.parallel import costs_text  # only parallel plans are told costs
@@ -437,7 +449,7 @@ class Conversation:
             costs = await asyncio.to_thread(lambda: costs_text(plan, deps.profiles.costs(), offer.names, size))
         beginning = View(
             path=asking,
-            opening=opening_text(offer.listing, text, advice=offer.advice, context=context),
+            opening=opening_text(offer.listing, text, advice=offer.advice, context=context, budget=budget),
             along=asked_text("", asked.attachments, asked.commands),
             attachments=asked.attachments if deps.by_program else (),
             contexts=self.memory.contexts,
@@ -477,13 +489,13 @@ class Conversation:
         view = next_view(self.memory, self._deps.catalog, question, names=(), context=context)
         return TurnPlan(await asyncio.to_thread(PlanInputs.of, question, self._deps, view), self._deps, caps)
 
-    def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
+    def _executor(self, offer: ToolOffer, plan: TurnPlan, budget_line: BudgetLine) -> ToolExecutor:
         """The row of guards, built from the innermost."""
         deps = self._deps
         runner = Runner(deps.catalog, caller_of=self._caller_of)
         row = Approved(Logged(runner, deps), deps, deps.strategy.searches)
         checked = Checked(row, deps, plan, lambda short, emit: self._spending.for_tool(short, self.ahead, emit))
-        row = Judged(Announced(checked, deps), deps, plan, self.session, self.turn)
+        row = Judged(Announced(checked, deps), deps, plan, self.session, self.turn, budget_line.text)
         return Meta(row, deps, offer.presentation, self._measure, checked)
 
     def _caller_of(self, call: Call, emit: Emit) -> "Caller":

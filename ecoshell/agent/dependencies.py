@@ -11,7 +11,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 from ecoshell.agent import NonInteractive, UserInterface
-from ecoshell.agent.approval import Approvals, is_trusted
+from ecoshell.agent.approval import Approvals
+from ecoshell.agent.limits import Limit
 from ecoshell.agent.model_set import ActiveModels, ModelSet
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.workspace import Environment, WorkspaceService
@@ -140,8 +141,6 @@ PlanMode = Literal["off", "btp", "prompt", "btp+prompt"]
 """How turns are planned: not at all; so that calls may be refused; told to the model, the paper's +Prompt; or both."""
 
 
-PROGRAM_PARAMETERS = 300_000_000
-"""A model with fewer weights writes no program worth running."""
 _MOST_UNKEPT = 200
 """Uses and attempts that wait for a store that cannot be written; of more, the earliest are given up."""
 
@@ -156,7 +155,7 @@ class SessionSettings:
     strategy: str = field(default="react", metadata={"key": "agent.strategy"})
     registration: Registration = field(default="auto", metadata={"key": "agent.registration"})
     presentation: Presentation = field(default="auto", metadata={"key": "agent.presentation"})
-    max_steps: int = field(default=24, metadata={"key": "agent.max_steps"})
+    max_steps: Limit = field(default="auto", metadata={"key": "agent.max_steps"})
     effort: Effort = field(default="auto", metadata={"key": "agent.effort"})
     """How much models reason."""
     compact_model: str | None = field(default=None, metadata={"key": "agent.compact_model"})
@@ -173,6 +172,7 @@ class SessionSettings:
     is refused only where it would leave the answer or a better use unpaid, or where the tool's record is bad."""
     earned: bool = field(default=True, metadata={"key": "plan.earned_uses"})
     """Whether a use that helped earns the tool a further one in its turn."""
+    budget_line: bool = field(default=True, metadata={"key": "plan.budget_line"})
     judge: str = field(default="rules", metadata={"key": "plan.judge"})
     hour_nano: int | None = field(default=None, metadata={"key": "plan.time_price"})
     """What an hour of waiting is worth; None is nothing."""
@@ -318,15 +318,15 @@ class Dependencies:
 
     @property
     def by_program(self) -> bool:
-        """Whether what is asked of files is first tried by a program: so a weak model does better than by calls.
+        """Whether a program is tried first for what is asked of files: some small models do that better than calls.
 
-        It may come to run where a person can be asked, or nobody need be.
+        It may run where the user can be asked, or need not be.
         """
-        traits, rules = self.models.current.caller.traits, self.approvals.rules
-        if (traits.parameters or 0) < PROGRAM_PARAMETERS or is_trusted(traits) or rules.read_only:
+        models, rules = self.models.current, self.approvals.rules
+        if not models.mode.by_program or rules.read_only:
             return False
         somebody = type(self.user) is not NonInteractive  # one that decides is derived of it
-        return somebody or (rules.yes and self.approvals.trusts(traits))
+        return somebody or (rules.yes and self.approvals.trusts(models.caller.traits))
 
     @property
     def strategy(self) -> StrategySpec:

@@ -312,6 +312,7 @@ class Judged(Guard):
     plan: TurnPlan
     session: str
     turn: int
+    budget_line: Callable[[], Awaitable[str]]
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         thought = context.thought or self.plan.thinking.taken
@@ -328,6 +329,7 @@ class Judged(Guard):
         note = await self.plan.count(
             call, thought, price=context.bill.spent_nano, seconds=seen.seconds, helpful=verdict.helpful
         )
+        note = "\n".join(filter(None, (note, await self.budget_line())))
         context.emit(CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note))
         await self._remember(call, seen, verdict, thought, context)
         self.plan.tell(context.emit, f"{call.name} was used")

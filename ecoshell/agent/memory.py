@@ -129,6 +129,7 @@ class _OpenTurn:
     context: str = ""
     listing: str = ""
     advice: str = ""
+    budget: str = ""
     rationale: str = ""
     states: dict[str, ProviderState] = field(default_factory=dict[str, ProviderState])
     """By its group, what a reply's provider expects back; taken out by the reply's first call."""
@@ -263,7 +264,7 @@ class Memory:
             turn.add(replace(step, observation=stopped))
         question, attachments = turn.started.question, turn.started.attachments
         asked = asked_text(question, attachments, turn.commands)
-        opening = opening_text(turn.listing, asked, advice=turn.advice, context=turn.context)
+        opening = opening_text(turn.listing, asked, advice=turn.advice, context=turn.context, budget=turn.budget)
         past = PastTurn(
             number=turn.started.turn,
             question=question,
@@ -292,7 +293,7 @@ class Memory:
                 turn.context = event.text
                 self.shown = replace(self.shown, context=event)
             case ToolsOffered():
-                turn.listing, turn.advice = event.listing, event.advice
+                turn.listing, turn.advice, turn.budget = event.listing, event.advice, event.budget
                 presentation = self.shown.presentation  # what the array declares, the first turn that had it settled
                 if presentation is None or presentation.name != event.presentation:
                     declared = (*self.library.names, *event.upfront)
@@ -351,9 +352,12 @@ class Memory:
                 pass
 
 
-def opening_text(listing: str, asked: str, *, advice: str = "", context: str = "") -> str:
-    """How a turn opens: where the agent works, what there is to register, what the plan says of it, what is asked."""
-    return "\n\n".join(part for part in (context, listing, advice, asked) if part)
+def opening_text(listing: str, asked: str, *, advice: str = "", context: str = "", budget: str = "") -> str:
+    """How a turn opens: names to register, then the workspace, the plan's advice, the question and the budget line.
+
+    The names come first because they are the same in every session, which the rest is not.
+    """
+    return "\n\n".join(part for part in (listing, context, advice, asked, budget) if part)
 
 
 def asked_text(question: str, attachments: Sequence[Attachment] = (), commands: Sequence[CommandRan] = ()) -> str:

@@ -131,6 +131,10 @@ class Mode(Protocol):
     """The name of the model that leads."""
     aside: Hold | None
     """What is set aside at this moment."""
+    by_program: bool
+    """Whether the model does by one program what is asked of files."""
+    finish: str
+    """Why the model that was asked last stopped, in OpenAI's terms; empty if unknown."""
 
     def foresee(self, view: View) -> Foreseen:
         """What thinking on this view may ask, and of which models; counts nothing, so it loads nothing."""

@@ -9,6 +9,7 @@ from ecoshell.agent.memory import Shown
 from ecoshell.agent.model_set import View
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import (
+    CORE,
     FORGOTTEN,
     GROW,
     LITTLE,
@@ -73,6 +74,7 @@ class ToolOffer:
     decision: Decision
     advice: str = ""
     """What the plan says of costs and of what may not be used."""
+    budget: str = ""
 
     def event(self) -> ToolsOffered:
         """The offer as the event that tells of it."""
@@ -86,6 +88,7 @@ class ToolOffer:
             why=self.decision.summary,
             listing=self.listing,
             advice=self.advice,
+            budget=self.budget,
         )
 
 
@@ -146,7 +149,9 @@ def make_offer(
     decision = decide(candidates, rates_of(models.price, work.base), work, policy)
     presentation = _presentation(deps, shown, decision, (*library.names, *decision.plan.upfront))
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.shown, catalog.documents)), strict=True))
-    skills = tuple([Skill(name, sizes[name], "upfront") for name in decision.plan.upfront])
+    # Core tools stand first in the array, so that sessions with other tools share its beginning in prompt caches.
+    upfront = sorted(decision.plan.upfront, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
+    skills = tuple([Skill(name, sizes[name], "upfront") for name in upfront])
     registered = library.including(skills)
     listed_only = [name for name in names if name not in registered.skills]
     untold = [name for name in names if name not in shown.names]
@@ -193,6 +198,7 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     record = plan.inputs.record
     failed = (record.weight - record.answered_weight) / (record.weight + 2)
     forgotten = _FORGOTTEN_LOCALLY if traits.local and unpriced else FORGOTTEN
+    native_calls = traits.native_tools and not traits.calls_undeclared
     presentation = deps.settings.presentation
     if shown.presentation in (TEXT, STABLE):
         presentation = "stable"
@@ -206,6 +212,8 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
         little=LITTLE if context is None else int(context * LITTLE_SHARE),
         forgotten=forgotten + Decimal(str(round(failed / 2, 3))),
         native=unpriced,
+        array_only=native_calls,
+        core=frozenset(CORE) if native_calls else frozenset(),
         grows=deps.catalog.grows,
     )
 

@@ -71,6 +71,12 @@ from ecoshell.tools import LASTING
 
 _TOLD: frozenset[Status] = frozenset({"answered", "gave_up", "limit"})
 """How an attempt ends that is remembered; a failure and a stop say nothing of who thought."""
+_EMPTY = {
+    "content_filter": ": the provider's content filter removed it",
+    "length": ": it reached its output limit ([agent] max_output_tokens, or a cap) before it answered",
+    "stop": " and gave no reason (finish reason: stop)",
+}
+"""Why an answer was empty, by the finish reason."""
 _UNAVAILABLE = (ModelMissing, ModelBroken, UsageError)
 
 
@@ -502,7 +508,7 @@ class Turn:
                 alone = self._answerer in ("", self.mode.role)
                 who, command = (self.mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
                 raise ModelBroken(
-                    f"{who} gave an empty answer, also when it was asked once more.",
+                    f"{who} gave an empty answer twice{_EMPTY.get(self.mode.finish, '')}.",
                     kept="The session is kept.",
                     fix=f"Ask again, or choose another model with {command}.",
                 )

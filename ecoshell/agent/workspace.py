@@ -186,6 +186,7 @@ class WorkspaceService:
 
     def __init__(self, workspace: Workspace, *, undo: UndoLog, options: ToolOptions) -> None:
         self.undo = undo
+        self.result = options.result
         self._workspace = workspace
         self._commands = CommandTools(workspace, options)
         self._options = options

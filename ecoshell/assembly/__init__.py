@@ -153,16 +153,18 @@ def undo_log(paths: Paths) -> UndoLog:
     return UndoLog(paths.undo_folder, owner=secrets.token_hex(4))
 
 
-def tool_options(settings: "Settings") -> ToolOptions:
-    """What the settings say of the built-in tools."""
+def tool_options(settings: "Settings", workspace: Workspace) -> ToolOptions:
+    """The settings of the built-in tools of this workspace."""
     return ToolOptions(
-        command_seconds=settings.tools.command_seconds, allow_private=settings.tools.allow_private_addresses
+        workspace.result,
+        command_seconds=settings.tools.command_seconds,
+        allow_private=settings.tools.allow_private_addresses,
     )
 
 
 def tools_of(settings: "Settings", workspace: Workspace) -> list[Tool]:
     """Every tool a session in this workspace knows."""
-    return builtin_tools(workspace, options=tool_options(settings))
+    return builtin_tools(workspace, options=tool_options(settings, workspace))
 
 
 def plugins_of(settings: "Settings", paths: Paths, warn: Callable[[str], None]) -> Plugins:
@@ -184,14 +186,14 @@ def sources_of(
     last, and none is started.
     """
     built_in = {tool.document.name: tool for tool in tools_of(settings, workspace)}
-    added, providers = plugins_of(settings, paths, warn).tools(workspace, tool_options(settings), built_in)
+    added, providers = plugins_of(settings, paths, warn).tools(workspace, tool_options(settings, workspace), built_in)
     found = [
         *(("built-in", tool) for tool in built_in.values()),
         *((f"plugin {plugin}", tool) for plugin, tool in added.values()),
         *((f"plugin {one.name}", tool) for one in providers for tool in one.tools),
         *(
             (f"MCP server {one.name}", tool)
-            for one in servers_of(settings, paths, workspace.root, lambda: paths.files_folder)
+            for one in servers_of(settings, paths, workspace, lambda: paths.files_folder)
             for tool in one.tools
         ),
     ]
@@ -248,7 +250,9 @@ def profiles_of(settings: "Settings", paths: Paths) -> Profiles:
     return Profiles(unit, {tool: math.ceil(unit * profile.usual) for tool, profile in profiles.items()}, costs)
 
 
-def servers_of(settings: "Settings", paths: Paths, workspace: Path, files: Callable[[], Path]) -> "list[McpServer]":
+def servers_of(
+    settings: "Settings", paths: Paths, workspace: Workspace, files: Callable[[], Path]
+) -> "list[McpServer]":
     """The servers of the settings that are switched on; they run in the workspace unless the settings say where.
 
     `files` gives the folder in which images and the like are kept now.
@@ -257,9 +261,8 @@ def servers_of(settings: "Settings", paths: Paths, workspace: Path, files: Calla
         return []
     from ecoshell.tools.mcp.provider import McpServer
 
-    characters = tool_options(settings).output_characters
     return [
-        McpServer(server_of(name, given, workspace), folder=paths.mcp_folder, characters=characters, files=files)
+        McpServer(server_of(name, given, workspace.root), folder=paths.mcp_folder, result=workspace.result, files=files)
         for name, given in settings.mcp.servers.items()
         if given.enabled
     ]

@@ -15,7 +15,7 @@ from ecoshell.errors import ModelMissing
 from ecoshell.models import HERE, ModelRow
 from ecoshell.models.embedded import CONTEXT, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.hub import RECOMMENDED
+from ecoshell.models.hub import RECOMMENDED, SUGGESTED
 from ecoshell.models.keys import Keys
 from ecoshell.models.llama import GET_LLAMA, LLAMA
 from ecoshell.models.local_models import local_name, model_files
@@ -192,8 +192,7 @@ class Inventory:
         keys = [name for name in self._keys.at_hand() if "-" not in name and not name.endswith("_chat")]  # each once
         if keys:
             return f"{told} There is a key for {', '.join(keys[:_SHOWN])}: /model shows what it opens."
-        first = RECOMMENDED[0]
-        return f"{told} A better one ({first.summary}): ecoshell models pull {first.name.short}"
+        return f"{told} A better one ({SUGGESTED.summary}): ecoshell models pull {SUGGESTED.name.short}"
 
 
 def _fits(size_bytes: int) -> bool:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.dependencies import SessionBudget
+from ecoshell.agent.limits import output_limit
 from ecoshell.agent.model_set import Mode, ModelSet
 from ecoshell.assembly import base_url, price_book
 from ecoshell.budget import Price, Rates
@@ -22,7 +23,7 @@ if TYPE_CHECKING:  # loaded with the first model, or the first question, that ne
     from ecoshell.assembly.inventory import Inventory
     from ecoshell.models.keys import Keys
     from ecoshell.models.local_models import LocalFiles
-    from ecoshell.models.remote import RemoteProcess
+    from ecoshell.models.remote_process import RemoteProcess
     from ecoshell.models.servers import Servers
     from ecoshell.settings.schema import Settings
 
@@ -46,6 +47,7 @@ class ConfiguredModelFactory:
         self._settings = settings
         self._session_budget = session_budget
         self._models_folder = paths.models_folder
+        self._run_folder = paths.run_folder
         self._experience_file = paths.experience_file
         told: dict[str, Price] = {}
         if options.price is not None:  # of the model the run begins with
@@ -136,11 +138,14 @@ class ConfiguredModelFactory:
         """Who thinks: one model, three, or one that was trained as one and has all three roles."""
         agent = self._settings.agent
         temperature = None if agent.temperature == "auto" else agent.temperature  # None leaves it to the model
-        most, answer = agent.max_output_tokens, agent.answer_tokens
-        if mode != "umi" or (planner is caller is summarizer and planner.traits.trained == "single"):
-            from ecoshell.modes.single import Single
+        players = (planner, caller, summarizer)
+        most = min(output_limit(player.traits, agent.max_output_tokens) for player in players)
+        answer = agent.answer_tokens
+        from ecoshell.modes.small import single_mode
 
-            return Single(planner, max_tokens=most, answer_tokens=answer, temperature=temperature, name=mode)
+
+        if mode != "umi" or (planner is caller is summarizer and planner.traits.trained == "single"):
+            return single_mode(planner, max_tokens=most, answer_tokens=answer, temperature=temperature, name=mode)
         from ecoshell.modes.umi import Umi
 
         return Umi(planner, caller, summarizer, max_tokens=most, answer_tokens=answer, temperature=temperature)
@@ -195,9 +200,12 @@ class ConfiguredModelFactory:
         files = local_files(name, self._models_folder)
         if files is not None:
             return self._local(files, name)
-        from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
+        from ecoshell.models.remote import RemoteModel, RemoteOptions
+        from ecoshell.models.remote_process import HostOptions, RemoteProcess
 
-        self._process = self._process or RemoteProcess()
+        if self._process is None:
+            idle = self._settings.remote.host_idle_seconds
+            self._process = RemoteProcess(host=HostOptions(self._run_folder, idle) if idle else None)
         given = self._settings.models.get(name)
         facts = None if "/" in name else self._book.facts(name)
         options = RemoteOptions(base_url(self._settings, name, facts.provider if facts else ""))

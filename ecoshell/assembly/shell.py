@@ -194,7 +194,7 @@ def build(
         log = EventLog(store)
         budget = SessionBudget(Gate(ledger, logged=log.flush))
         kept = paths.files_folder
-        servers = servers_of(settings, paths, workspace, lambda: kept / budget.account().session) if usual else ()
+        servers = servers_of(settings, paths, ground, lambda: kept / budget.account().session) if usual else ()
         with _telling(complaints):
             catalog = _catalog(tools(settings, ground), servers, plugins, settings, ground)
         ranker = Ranker(catalog.documents)
@@ -231,7 +231,7 @@ def build(
             ),
             strategies=strategies,
             user=user,
-            workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings)),
+            workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings, ground)),
             environment=Environment(
                 ground,
                 user_file=paths.instructions_file,
@@ -262,7 +262,7 @@ def _catalog(
 ) -> Catalog:
     """The tools of a session with those of plugins."""
     taken = {*(tool.document.name for tool in tools), *(server.name for server in servers)}
-    added, providers = plugins.tools(workspace, tool_options(settings), taken)
+    added, providers = plugins.tools(workspace, tool_options(settings, workspace), taken)
     known = [*tools, *(tool for _, tool in added.values())]
     return Catalog(priced(known, settings), (*servers, *providers))
 

@@ -566,7 +566,11 @@ class PriceBook:
                 yield _facts(full, entry), self.user.get(full) or self.user.get(name) or _price(name, entry)
 
     def _lookup(self, model: str) -> tuple[str, Entry] | None:
-        """The entry by its exact name, without its provider prefix, or with the one prefix there is."""
+        """The entry by its exact name, without its provider prefix, or with the one prefix there is.
+
+        `openai/responses/NAME` is NAME, reached through another endpoint.
+        """
+        model = model.replace("openai/responses/", "openai/", 1)
         entry = self._entry(model)
         if entry is not None:
             return (model, entry) if _talks(entry) else None

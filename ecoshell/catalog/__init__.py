@@ -173,6 +173,8 @@ class SkillLibrary:
 
 
 PresentationName = Literal["grow", "stable", "direct", "plain", "text"]
+CORE = ("list_files", "read_file", "search_text", "edit_file", "write_file", "run_command")
+"""The core set: tools that a model with native tool calls always has, in the order of its tool array (SPEC §1)."""
 
 _MOST_WORDS = 8
 _MOST_CHARACTERS = 60
@@ -230,7 +232,13 @@ class Presentation:
             (SEARCH_DOCUMENT, large and not self.whole),
         )
         offered = [document for document, wanted in meta if wanted]
-        return (*declared, *offered, *(() if self.as_text else registered))
+        if self.as_text:
+            return (*declared, *offered)
+        if self.whole:
+            return (*declared, *offered, *registered)
+        # What is the same in every session comes first, so that prompt caches of other sessions serve this one.
+        core = sorted((one for one in registered if one.name in CORE), key=lambda one: CORE.index(one.name))
+        return (*declared, *core, *offered, *(one for one in registered if one.name not in CORE))
 
     def registration_result(self, document: ToolDocument) -> str:
         """What the model reads when it has registered this tool."""
@@ -403,6 +411,10 @@ class Policy:
     """How often this model fails a task for a tool it needs and sees by name alone."""
     native: bool = False
     """Whether everything, where that is shown, stands in the tool array: the form a weak model was trained on."""
+    array_only: bool = False
+    """Whether tools are never shown as text: the model has native tool calls."""
+    core: frozenset[str] = frozenset()
+    """Tools that are registered from the start, whatever else is."""
     grows: bool = False
     """Whether tools may come and go while the session lasts, so that there must be a way to register them."""
 
@@ -489,7 +501,8 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
     everything = Forecast(rates, work, under(whole, candidates)).everything(whole)
     if policy.registration in ("all", "all_text"):
         return Decision(everything, "Every tool is registered, as asked.")
-    shown = {"grow": (GROW,), "stable": (STABLE,), "auto": (GROW, STABLE)}[policy.presentation]
+    automatic = (GROW,) if policy.array_only else (GROW, STABLE)
+    shown = {"grow": (GROW,), "stable": (STABLE,), "auto": automatic}[policy.presentation]
     needed = sum([one.tokens for one in under(whole, candidates)])
     possible = policy.whole and (policy.room is None or needed <= policy.room)
     again = everything.cost * policy.forgotten
@@ -542,13 +555,15 @@ class Forecast:
         meta = self._common() + self.carry(_meta_tokens(presentation), calls)
         hidden, upfront, chosen = _Sums().plus(every), 0, set[str]()
         usual = self._registration_step(presentation, hidden, upfront) + again
-        groups: list[list[Candidate]] = [[]]
+        core = [one for one in every if one.name in policy.core and policy.registration != "names"]
+        groups: list[list[Candidate]] = [core]
         room = policy.room
-        for one in sorted(every, key=attrgetter("chance"), reverse=True) if policy.registration != "names" else ():
+        others = [one for one in every if one not in core]
+        for one in sorted(others, key=attrgetter("chance"), reverse=True) if policy.registration != "names" else ():
             if room is not None and one.tokens > room:
                 continue
             room = None if room is None else room - one.tokens
-            if groups[-1] and groups[-1][0].chance == one.chance:
+            if len(groups) > 1 and groups[-1][0].chance == one.chance:
                 groups[-1].append(one)
             else:
                 groups.append([one])
@@ -630,10 +645,12 @@ def _whole(policy: Policy, candidates: Sequence[Candidate]) -> Presentation:
     if policy.registration == "all_text":
         return TEXT
     if policy.grows and policy.registration != "all":
-        return GROW if policy.presentation == "grow" else STABLE
+        return GROW if policy.presentation == "grow" or policy.array_only else STABLE
     if policy.presentation != "auto":
         return TEXT if policy.presentation == "stable" else PLAIN
     if policy.registration == "all":
+        return PLAIN
+    if policy.array_only:
         return PLAIN
     in_array = policy.room is None or sum(candidate.tokens for candidate in candidates) <= policy.room
     return PLAIN if policy.native and in_array else TEXT

@@ -213,6 +213,8 @@ class ToolsOffered(Event):
     """The text that stands before the question: names and documents the model was not told before."""
     advice: str = ""
     """What stands after it: what the plan says of costs and of what may not be used."""
+    budget: str = ""
+    """The line after the question that says what is left of the budget."""
 
 
 @dataclass(frozen=True, slots=True)

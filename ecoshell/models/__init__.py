@@ -19,6 +19,8 @@ PER_PROMPT = 256
 PER_TOOL_ARRAY = 1024
 PER_TOOL = 64
 
+CAPABLE_PARAMETERS = 7_000_000_000
+"""Weights from which on a model needs no aids."""
 _ESCAPED = "<>&'"
 _ESCAPE_GROWTH = len("\\u003c") - 1
 
@@ -47,6 +49,11 @@ class Traits:
     """Whether it accepts images; None is unknown, and they are sent."""
     reasons: bool | None = None
     """Whether it can reason before it answers; None is unknown."""
+
+    @property
+    def capable(self) -> bool:
+        """Whether the model is neither known nor named to be small: it gets no small-model aids."""
+        return not self.small and (self.parameters is None or self.parameters >= CAPABLE_PARAMETERS)
 
     @property
     def forgetful(self) -> bool:
@@ -79,7 +86,11 @@ class Request:
     tools: tuple[ToolDocument, ...] = ()
     callable_now: tuple[ToolDocument, ...] = ()
     want: Literal["call", "either", "text"] = "either"
+    several: bool = False
+    """Whether several calls may come although `want` is `call`; with `either` they always may."""
     max_tokens: int = 1024
+    min_tokens: int = 16
+    """With room for less output than this the call is of no use."""
     temperature: float | None = 0.0
     """0 takes the likeliest token; None is what the model's file, its family or its provider recommends."""
     purpose: Purpose = "step"

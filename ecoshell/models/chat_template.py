@@ -17,6 +17,7 @@ from typing import Any, ClassVar, cast
 
 from ecoshell.errors import ModelBroken, ToolError
 from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.models.elements import argument_texts
 from ecoshell.models.formats import GENERIC, REASONING_TAGS, CallFormat, call_json, detect
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.protocol import as_plain, exchanges, one_call_each
@@ -127,11 +128,15 @@ class ChatTemplate:
                 continue
             (call,), (result,), identity = message.calls, results, f"call{number:05d}"
             text = marks.mark(message.text)
+            schema = next((tool.parameters for tool in tools if tool.name == call.name), None)
             if self._calls_as_text:
-                written = self.form.write(call.name, call_json(call), marks.mark)
+                written = self.form.write(call.name, call_json(call), marks.mark, schema)
                 chat.append({"role": "assistant", "content": f"{text}\n{written}" if text else written})
             else:
-                function = {"name": marks.deep(call.name), "arguments": marks.deep(dict(call.arguments))}
+                arguments: dict[str, Any] = dict(call.arguments)
+                if self.form.elements:  # templates differ in how they print other values, and not all print JSON
+                    arguments = {**argument_texts(arguments, schema or {})}
+                function = {"name": marks.deep(call.name), "arguments": marks.deep(arguments)}
                 calls = [{"id": identity, "type": "function", "function": function}]
                 chat.append({"role": "assistant", "content": text, "tool_calls": calls})
             told = {"role": self.form.result_role, "content": marks.mark(result.text)}

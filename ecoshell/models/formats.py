@@ -14,10 +14,11 @@ from functools import lru_cache
 from typing import Any, Literal, NoReturn, cast
 
 from ecoshell.messages import Call, ToolDocument
-from ecoshell.models.grammar import LOOSE, PYTHON, Notation, arguments_rule, literal, rules
+from ecoshell.models.elements import Elements
+from ecoshell.models.grammar import LOOSE, PYTHON, Node, Notation, arguments_rule, literal, rules
 
-Syntax = Literal["json", "named", "python", "braces"]
-"""`{"name": "f", "arguments": {…}}`, `f[ARGS]{…}`, `f(a=1)`, or `call:f{a:1}`."""
+Syntax = Literal["json", "named", "python", "braces", "elements"]
+"""`{"name": "f", "arguments": {…}}`, `f[ARGS]{…}`, `f(a=1)`, `call:f{a:1}`, or XML elements."""
 
 REASONING_TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 """What families that reason put around it."""
@@ -51,13 +52,14 @@ class Found:
 class Head:
     """Where a call begins in a text, or may: `sure` when it does, then with what it is of and where its values begin.
 
-    `tool` is empty where a marker begins the call.
+    `tool` is empty where a marker begins the call. `json` says whether the head is one in JSON.
     """
 
     start: int
     sure: bool = False
     end: int = 0
     tool: str = ""
+    json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class CallFormat:
     end: str = ""
     syntax: Syntax = "json"
     notation: Notation = LOOSE
+    elements: Elements | None = None
+    """The tags, if the syntax is XML elements."""
     argument_key: str = "arguments"
     result_role: str = "tool"
     told_in_system: bool = False
@@ -84,19 +88,26 @@ class CallFormat:
     def markers(self) -> tuple[str, ...]:
         """Texts that may be control tokens of the model and have to be read as text in its replies."""
         texts = (self.opens, self.start, self.between, self.end, self.notation.quote)
+        texts += self.elements.markers if self.elements else ()
         parts = {part for text in texts for part in _MARKER.findall(text)}
         return tuple(sorted(parts | ({"[ARGS]"} if self.syntax == "named" else set())))
 
     # -- writing
 
-    def write(self, name: str, arguments: str, data: Callable[[str], str] = str) -> str:
-        """A call as a model of the family writes it, its arguments given as JSON; `data` marks what is not syntax."""
+    def write(self, name: str, arguments: str, data: Callable[[str], str] = str, parameters: Node | None = None) -> str:
+        """A call as a model of the family writes it, its arguments given as JSON; `data` marks what is not syntax.
+
+        `parameters` is the tool's schema, which decides whether an XML element holds text or JSON.
+        """
+        if self.elements:
+            written = self.elements.write(name, json.loads(arguments), parameters or {}, data)
+            return f"{self.opens}{self.start}{written}{self.end}"
         match self.syntax:
             case "json":
                 one = f'{{"name": "{name}", "{self.argument_key}": {arguments}}}'
             case "named":
                 one = f"{name}[ARGS]{arguments}"
-            case "python" | "braces":
+            case _:
                 values: dict[str, Any] = json.loads(arguments)
                 opening, closing = self.notation.brackets
                 pieces = (self.notation.argument.format(key) + self._value(value) for key, value in values.items())
@@ -120,6 +131,8 @@ class CallFormat:
     def grammar(self, documents: Sequence[ToolDocument], *, marked: bool, once: bool) -> str:
         """The grammar of calls to any of the documents, from the end of the marker on if that is `marked` already."""
         notation, calls = self.notation, list[str]()
+        if self.elements:
+            return self._elements_grammar(self.elements, documents, marked=marked, once=once)
         for document in documents:
             arguments = arguments_rule(document.parameters, notation)
             name = json.dumps(document.name, ensure_ascii=False)
@@ -142,9 +155,22 @@ class CallFormat:
             root.append(_sign(self.end, notation, last=True))
         return f"root ::= {' '.join(root)}\ncall ::= {' | '.join(calls)}{rules(notation)}"
 
-    def rest(self, document: ToolDocument) -> str:
+    def _elements_grammar(
+        self, elements: Elements, documents: Sequence[ToolDocument], *, marked: bool, once: bool
+    ) -> str:
+        calls = " | ".join(elements.call_rule(document.name, document.parameters) for document in documents)
+        more = "" if once else f"({literal(self.between)} call)*"
+        opening = literal(self.start if marked else self.opens + self.start)
+        root = f"root ::= {opening} call {more} {literal(self.end)}"
+        return f"{root}\ncall ::= {calls}\n{elements.text_rules()}{rules(LOOSE)}"
+
+    def rest(self, document: ToolDocument, head: Head) -> str:
         """The grammar of what follows the head of a call of this tool that no marker began."""
-        if self.syntax == "python":
+        if self.elements and not head.json:
+            body = self.elements.body_rule(document.parameters)
+            newline = literal("\n") if self.elements.name[1].endswith("\n") else '""'
+            return f"root ::= {newline} {body}\n{self.elements.text_rules()}{rules(LOOSE)}"
+        if self.syntax == "python" and not head.json:
             arguments = arguments_rule(document.parameters, self.notation)
             arguments = '")"' if arguments == '"()"' else arguments.replace('("("', "(", 1)  # the head has the bracket
             return f'root ::= {arguments} "]"{rules(self.notation)}'
@@ -155,25 +181,35 @@ class CallFormat:
 
     def head(self, text: str, names: frozenset[str], *, whole: bool = False) -> Head | None:
         """Where the first call of a text begins or, unless this is the `whole` of it, may be about to."""
-        named = names if self.syntax == "python" else _NO_NAMES
-        found = _beginnings(self.opens, named).search(text, partial=not whole)
+        tags = _head_tags(self)
+        named = names if tags else _NO_NAMES
+        found = _beginnings(self.opens, named, tags).search(text, partial=not whole)
         if found is None or found.partial:
             return found and Head(found.start())
-        return Head(found.start(), sure=True, end=found.end(), tool=found["json"] or found["python"] or "")
+        tool = found["json"] or found["named"] or ""
+        return Head(found.start(), sure=True, end=found.end(), tool=tool, json=found["json"] is not None)
 
     def called(self, text: str) -> Head | None:
-        """What the call is of that a text after the marker begins with, as far as it can be known; its values are JSON.
+        """The tool that a text after the marker calls, and the place where its arguments begin.
 
-        None while that is not known, and where values are written otherwise.
+        None while that is unknown, and in formats whose values are neither JSON nor XML elements.
         """
         if self.syntax == "named":
             named = _NAMED.match(text)
             return named and Head(0, sure=True, end=named.end(), tool=named[1])
+        if self.elements:
+            called = self.elements.called(text)
+            return called and Head(0, sure=True, end=called[1], tool=called[0])
         return GENERIC.head(text, frozenset(), whole=True) if self.syntax == "json" else None
 
-    def read(self, text: str) -> Found:
-        """The calls in a text; what cannot be read is left out, and said to be broken if it was to be a call."""
+    def read(self, text: str, documents: Sequence[ToolDocument] = ()) -> Found:
+        """The calls in a text; what cannot be read is left out, and said to be broken if it was to be a call.
+
+        `documents` are the tools that may be called; their schemas give the types of values in XML elements.
+        """
         place = text.find(self.opens) if self.opens else -1
+        if self.elements:
+            return self._read_elements(self.elements, text, place, documents)
         if self.syntax == "json" or (place < 0 and self.syntax != "python"):
             return _json_calls(text, place, len(self.opens))
         inside = text[place + len(self.opens) :] if place >= 0 else text
@@ -189,11 +225,20 @@ class CallFormat:
             attempts, broken = _brace_calls(inside, self.notation.quote)
         return Found(lead.strip(), attempts, broken or (place >= 0 and not attempts))
 
+    def _read_elements(self, elements: Elements, text: str, place: int, documents: Sequence[ToolDocument]) -> Found:
+        head = elements.head_pattern(self.opens).search(text)
+        if head is None:
+            return _json_calls(text, place, len(self.opens))
+        lead = text[: head.start() if place < 0 else min(place, head.start())]
+        schemas = {document.name: document.parameters for document in documents}
+        calls, broken = elements.read(text[head.start() :], self.opens, self.end, schemas)
+        return Found(lead.strip(), tuple(Attempt(name, arguments) for name, arguments in calls), broken)
+
 
 _MARKER = re.compile(r"<[^<>\s]*>|\[[A-Z_]+\]")
 
-GENERIC = CallFormat("generic", signs=("<function=", "<arg_key>"), between="\n")
-"""For models whose template knows no tools, or writes calls as XML elements, which no format here does."""
+GENERIC = CallFormat("generic", signs=("<function=", "]<]minimax[>["), between="\n")
+"""For models whose template knows no tools or uses tags of an unsupported format (Functionary 3.1, MiniMax-M3)."""
 HERMES = CallFormat(
     "hermes",
     signs=("<tool_call>",),
@@ -233,7 +278,63 @@ _FORMATS = (
         syntax="python",
         notation=PYTHON,
     ),
+    CallFormat(
+        "seed",
+        signs=("<seed:tool_call>",),
+        opens="<seed:tool_call>",
+        start="\n",
+        between="\n</seed:tool_call>\n<seed:tool_call>\n",
+        end="\n</seed:tool_call>",
+        syntax="elements",
+        elements=Elements(("<function=", ">\n"), ("<parameter=", ">"), "</parameter>\n", "</function>"),
+    ),
+    CallFormat(
+        "qwen3-coder",
+        signs=("<parameter=",),
+        opens="<tool_call>",
+        start="\n",
+        between="\n</tool_call>\n<tool_call>\n",
+        end="\n</tool_call>",
+        syntax="elements",
+        elements=Elements(("<function=", ">\n"), ("<parameter=", ">\n"), "\n</parameter>\n", "</function>"),
+    ),
+    CallFormat(
+        "glm-4.7",
+        signs=("</arg_key><arg_value>",),
+        opens="<tool_call>",
+        between="</tool_call><tool_call>",
+        end="</tool_call>",
+        syntax="elements",
+        elements=Elements(("", ""), ("<arg_key>", "</arg_key><arg_value>"), "</arg_value>"),
+    ),
+    CallFormat(
+        "glm-4.5",
+        signs=("<arg_key>",),
+        opens="<tool_call>",
+        between="</tool_call>\n<tool_call>",
+        end="</tool_call>",
+        syntax="elements",
+        elements=Elements(("", "\n"), ("<arg_key>", "</arg_key>\n<arg_value>"), "</arg_value>\n"),
+    ),
+    CallFormat(
+        "minimax-m2",
+        signs=("<minimax:tool_call>",),
+        opens="<minimax:tool_call>",
+        start="\n",
+        between="\n",
+        end="\n</minimax:tool_call>",
+        syntax="elements",
+        elements=Elements(('<invoke name="', '">\n'), ('<parameter name="', '">'), "</parameter>\n", "</invoke>"),
+    ),
     GENERIC,
+    CallFormat(
+        "minimax-m1",
+        signs=('<tool_calls>\\n{"name"',),
+        opens="<tool_calls>",
+        start="\n",
+        between="\n",
+        end="\n</tool_calls>",
+    ),
     HERMES,
     CallFormat("mistral-named", signs=("[ARGS]",), opens="[TOOL_CALLS]", between="[TOOL_CALLS]", syntax="named"),
     CallFormat("mistral", signs=("[TOOL_CALLS]",), opens="[TOOL_CALLS]", start="[", between=", ", end="]"),
@@ -280,7 +381,13 @@ def detect(template: str) -> CallFormat:
 
 def spoken(text: str) -> CallFormat:
     """The format whose marker stands in a text, for servers that pass on unread what their model wrote."""
-    return next((form for form in FORMATS.values() if form.opens and form.opens in text), GENERIC)
+    return next((form for form in FORMATS.values() if form.opens and _speaks(form, text)), GENERIC)
+
+
+def _speaks(form: CallFormat, text: str) -> bool:
+    if form.elements and form.elements.head_pattern(form.opens).search(text) is None:
+        return False  # the marker alone does not tell, as several formats share it
+    return form.opens in text
 
 
 def call_json(call: Call) -> str:
@@ -293,16 +400,24 @@ def call_json(call: Call) -> str:
 _NO_NAMES = frozenset[str]()
 
 
+def _head_tags(form: CallFormat) -> tuple[str, str] | None:
+    """The tags around the tool's name in a call without an opening marker; None if every call needs the marker."""
+    if form.syntax == "python":
+        return "[", "("
+    return (form.elements.name[0], form.elements.name[1].strip()) if form.elements and form.elements.name[0] else None
+
+
 @lru_cache(maxsize=64)
-def _beginnings(marker: str, names: frozenset[str]) -> Any:
-    """What a call begins with: a marker, the head of one in JSON, or of one of these tools in Python's notation."""
+def _beginnings(marker: str, names: frozenset[str], tags: tuple[str, str] | None) -> Any:
+    """What a call begins with: a marker, the head of one in JSON, or the name of one of these tools between tags."""
     import regex  # which tells what a text may yet become; no start waits for it
 
     key = r"(?:arguments|parameters)"
     json_head = rf'(?:```[a-zA-Z_]*\s*)?\{{\{{?\s*"name"\s*:\s*"(?P<json>[^"\\\n]{{1,120}})"\s*,\s*"{key}"\s*:\s*'
     tools = "|".join(map(regex.escape, sorted(names))) or r"(?!)"
     begins = [regex.escape(marker)] if marker else []
-    return regex.compile("|".join([*begins, json_head, rf"\[\s*(?P<python>{tools})\("]))
+    before, after = map(regex.escape, tags or ("", ""))
+    return regex.compile("|".join([*begins, json_head, rf"{before}\s*(?P<named>{tools}){after}"]))
 
 
 # -- JSON

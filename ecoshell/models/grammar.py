@@ -77,10 +77,15 @@ value ::= string | number | boolean | null | array | object{space}
 
 def arguments_rule(schema: Node, notation: Notation = JSON) -> str:
     """The expression for a tool's arguments: the required ones, then any of the optional ones, in their order."""
-    target = _followed(schema, schema)
-    if target.get("type", "object") != "object" and not _options(target):
+    target = followed(schema, schema)
+    if target.get("type", "object") != "object" and not alternatives(target):
         return "object"
     return _Writer(schema, notation).arguments(target)
+
+
+def value_rule(schema: Any, root: Node, notation: Notation = LOOSE) -> str:
+    """The expression for one value of a tool schema; `root` is the whole schema, which references point into."""
+    return _Writer(root, notation).value(schema, MAX_DEPTH)
 
 
 def ending_grammar(endings: Sequence[str], max_tokens: int) -> str:
@@ -109,11 +114,11 @@ class _Writer:
 
     def arguments(self, node: Node) -> str:
         """The expression for the arguments themselves, which some notations write otherwise than objects in them."""
-        if _options(node) or not isinstance(node.get("properties") or {}, Mapping):
-            return self._value({"type": "object", **node}, MAX_DEPTH)
+        if alternatives(node) or not isinstance(node.get("properties") or {}, Mapping):
+            return self.value({"type": "object", **node}, MAX_DEPTH)
         notation = self._notation
         if notation.argument == notation.key and notation.brackets == JSON.brackets:
-            return self._value({"type": "object", **node}, MAX_DEPTH)
+            return self.value({"type": "object", **node}, MAX_DEPTH)
         return self._object(node, MAX_DEPTH, notation.argument, notation.brackets)
 
     def _constant(self, value: Any) -> str:
@@ -124,21 +129,21 @@ class _Writer:
             return literal(notation.constants[2 if value is None else 0 if value else 1])
         return literal(json.dumps(value, ensure_ascii=False))
 
-    def _value(self, schema: Any, depth: int) -> str:
+    def value(self, schema: Any, depth: int) -> str:
         """The expression for a value of this schema; what is not understood becomes any value."""
-        node = _followed(schema, self._root)
+        node = followed(schema, self._root)
         constants = [node["const"]] if "const" in node else node.get("enum")
         if depth == 0:
             return "value"
         if constants:
             return f"({' | '.join(map(self._constant, constants))})"
-        if options := _options(node):
-            return f"({' | '.join(self._value(option, depth - 1) for option in options)})"
+        if options := alternatives(node):
+            return f"({' | '.join(self.value(option, depth - 1) for option in options)})"
         kind = node.get("type")
         if kind == "object" or "properties" in node:
             return self._object(node, depth, self._notation.key, JSON.brackets)
         if kind == "array":
-            item = self._value(node["items"], depth - 1) if "items" in node else "value"
+            item = self.value(node["items"], depth - 1) if "items" in node else "value"
             comma = self._notation.sign(self._notation.comma)
             opened, closed = self._notation.sign("["), self._notation.sign("]", before=True, after=False)
             least = min(int(node.get("minItems") or 0), MAX_ITEMS)
@@ -158,7 +163,7 @@ class _Writer:
         entries: dict[str, str] = {}
         for name, value in properties.items():
             written = key.replace("{}", json.dumps(name, ensure_ascii=False)[1:-1] if '"' in key else name)
-            entries[name] = f"{self._notation.sign(written)} {self._value(value, depth - 1)}"
+            entries[name] = f"{self._notation.sign(written)} {self.value(value, depth - 1)}"
         needed = [entry for name, entry in entries.items() if name in (node.get("required") or ())]
         others = [entry for name, entry in entries.items() if name not in (node.get("required") or ())]
         comma = self._notation.sign(self._notation.comma)
@@ -170,7 +175,7 @@ class _Writer:
         return f"({self._notation.sign(opening)} {body} {self._notation.sign(closing, before=True, after=False)})"
 
 
-def _options(node: Node) -> list[Any]:
+def alternatives(node: Node) -> list[Any]:
     """The alternatives a schema names, by `anyOf`, `oneOf` or a list of types."""
     kind = node.get("type")
     if isinstance(kind, list):
@@ -178,7 +183,7 @@ def _options(node: Node) -> list[Any]:
     return list(node.get("anyOf") or node.get("oneOf") or ())
 
 
-def _followed(schema: Any, root: Node) -> Node:
+def followed(schema: Any, root: Node) -> Node:
     """The schema, or what its reference points to; empty (anything) when that is elsewhere, nowhere or circular."""
     for _ in range(MAX_DEPTH):
         if not isinstance(schema, Mapping):

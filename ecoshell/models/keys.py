@@ -27,6 +27,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
 }
 """Providers that take one key and nothing else; those with other ways to sign in (AWS, Azure) are left to litellm."""
 
+
 _SHAPES = re.compile(
     r"(?<![A-Za-z0-9])(?:sk|pk|rk)-[\w-]{6,}"
     r"|(?<![A-Za-z0-9])(?:gsk|xai|hf|r8|pplx|nvapi|fw|csk|ghp|gho|github_pat)[-_][\w-]{12,}"
@@ -36,6 +37,12 @@ _SHAPES = re.compile(
     r"|(?i:(?<=bearer )|(?<=basic ))[\w.~+/=*-]{6,}"
     r"|(?i:(?<=api_key=)|(?<=api-key: )|(?<=key=))[^\s&'\"]{6,}",
 )
+
+
+def key_prefixes() -> tuple[str, ...]:
+    """How the names of these providers' variables begin, such as `OPENAI_`; a provider's other settings share them."""
+    names = {variable for variables in _VARIABLES.values() for variable in variables}
+    return tuple(sorted({f"{re.sub('_(?:API_KEY|TOKEN)$', '', name)}_" for name in names}))
 
 
 class Keys:

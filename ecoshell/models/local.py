@@ -118,7 +118,8 @@ class LocalModel:
         vocabulary = self._runtime.vocabulary()
         if call is not None:
             form = self._runtime.template().form if request.tools else GENERIC
-            written = form.write(call.name, call_json(call))
+            schema = next((tool.parameters for tool in request.tools if tool.name == call.name), None)
+            written = form.write(call.name, call_json(call), parameters=schema)
             said = f"{said}\n{written}" if said else written
         end = vocabulary.tokens(vocabulary.start_and_end()[1], special=True)
         return tuple(self._prompt(request)), (*vocabulary.tokens(said), *end)
@@ -176,7 +177,8 @@ class LocalModel:
         while reader.refused and len(begun) < REFUSED_BEGINNINGS:
             progress.input = 0  # the prompt is the same one, and evaluated
             reader, begun = self._read(prompt, request, form, progress, say, begun)
-        return reader.reply(progress.usage(), cut=progress.cut)
+        reply = reader.reply(progress.usage(), cut=progress.cut)
+        return replace(reply, finish="length") if progress.cut else reply
 
     def _read(
         self,

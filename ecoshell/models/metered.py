@@ -142,7 +142,7 @@ class MeteredModel:
         traits = self.traits
         account = replace(self._account_of(), role=role, model=traits.name, purpose=request.purpose)
         most = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
-        return Ask(traits.price, self.size(request).bound + slack, most, account)
+        return Ask(traits.price, self.size(request).bound + slack, most, account, request.min_tokens)
 
     async def _stream(self, request: Request, call: "_Call") -> Reply:
         """Listen to the model's stream and cut it off when it does not end where it must."""

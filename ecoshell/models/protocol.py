@@ -100,7 +100,7 @@ def parse_reply(
     """
     if request.want == "text":
         return Reply(text.strip(), usage=usage, cut=cut)
-    found = form.read(text)
+    found = form.read(text, request.callable_now)
     calls, fault, attempt = usable_calls(found.attempts, request.callable_now)
     if calls or fault:
         return Reply(found.text, calls, usage, fault, cut, attempt)
@@ -239,7 +239,7 @@ def chat_body(request: Request, *, native: bool, family: str = "") -> dict[str, 
         "messages": chat,
         "tools": [replace(document, name=safe_name(document.name)).as_function() for document in request.tools],
         "tool_choice": _CHOICE[request.want],
-        "parallel_tool_calls": request.want == "either",
+        "parallel_tool_calls": request.want == "either" or request.several,
     }
 
 

@@ -1,17 +1,13 @@
-"""Remote models: any name litellm knows, asked through the helper process that owns litellm (remote_worker)."""
+"""Remote models: any name litellm knows, asked through a process that owns litellm (remote_process)."""
 
 import asyncio
 import difflib
-import itertools
 import json
-import os
 import re
-import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, replace
+from hashlib import sha1
 from typing import Any
 
 from ecoshell.budget import PriceBook
@@ -33,10 +29,10 @@ from ecoshell.models.protocol import (
     safe_name,
     without_reasoning,
 )
+from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
-from ecoshell.models.servers import is_loopback, program_of
-from ecoshell.models.tokens import counter_for, helper_environ
-from ecoshell.secrecy import taken
+from ecoshell.models.servers import PROVIDERS, is_loopback, program_of
+from ecoshell.models.tokens import counter_for
 
 SILENCE = 120.0
 """Seconds a provider may be silent."""
@@ -58,147 +54,6 @@ _LONGEST_MESSAGE = 600
 _COUNTED_PER_MESSAGE = 3
 _COUNTED_PER_PROMPT = 3
 """What OpenAI counts besides the texts; other templates differ by a token or two."""
-_LINE_LIMIT = 1 << 26
-"""Bytes; a reply is one line, and a long one is still a few megabytes."""
-_MEMORY = 4 << 30
-"""Bytes of address space; litellm with a few asks at once takes less than half."""
-_GRACE = 60.0
-"""Seconds after an ask's deadline by which the process must have said so; it may first have to load litellm."""
-_LAST_WORDS = 2048
-
-Line = Mapping[str, Any]
-
-
-class RemoteProcess:
-    """Starts the helper process when it is first needed, again after it died, and carries asks to it.
-
-    Belongs to the event loop that first used it. The process ends with `aclose`, and by itself when this one does or
-    when it needs more than `memory` bytes; it is ended when an ask is not over `grace` seconds after its time.
-    """
-
-    def __init__(self, *, memory: int = _MEMORY, grace: float = _GRACE) -> None:
-        self._memory = memory
-        self._grace = grace
-        self._numbers = itertools.count(1)
-        self._child: _Child | None = None
-        self._starting = asyncio.Lock()
-
-    async def warm(self) -> "_Child":
-        """Start the process where it is not alive, so that litellm is loaded by the time it is asked."""
-        async with self._starting:
-            if self._child is None or not self._child.alive:
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-P", "-m", "ecoshell.models.remote_worker"),  # `-P`: not from the current folder
-                    str(self._memory),
-                    env=helper_environ(),
-                    stdin=PIPE,
-                    stdout=PIPE,
-                    stderr=PIPE,
-                    limit=_LINE_LIMIT,
-                    start_new_session=True,  # so that Ctrl-C and a closing terminal reach it only through us
-                )
-                self._child = _Child(process)
-                self._child.write({"environ": taken()})  # over the pipe: in its environment any program could read them
-            return self._child
-
-    async def ask(self, body: Mapping[str, Any], *, most: int, seconds: float) -> AsyncGenerator[Line, None]:
-        """The worker's lines for one ask, down to its reply or error; closing this early cancels the ask.
-
-        The answer may come to `most` bytes on the network, and take this many seconds from its first to its last. When
-        the process is gone, the last line says so. One that is stuck, so that it does not even say that an ask's time
-        is over, is ended.
-        """
-        child = await self.warm()
-        number, inbox = next(self._numbers), asyncio.Queue[Line]()
-        child.inboxes[number] = inbox
-        last = asyncio.get_running_loop().call_later(seconds + self._grace, child.die, b"it no longer answered")
-        try:
-            child.write({"id": number, "ask": body, "bytes": most, "seconds": seconds})
-            if child.process.stdin is not None:
-                try:
-                    await child.process.stdin.drain()
-                except ConnectionError:
-                    child.die()
-            while True:
-                line = await inbox.get()
-                yield line
-                if "reply" in line or "error" in line:
-                    return
-        finally:
-            last.cancel()
-            child.sent.discard(number)
-            if child.inboxes.pop(number, None) is not None and child.alive:
-                child.write({"id": number, "cancel": True})
-
-    @property
-    def pid(self) -> int | None:
-        """The process's number, while it lives."""
-        return self._child.process.pid if self._child is not None and self._child.alive else None
-
-    async def aclose(self) -> None:
-        """End the process, which holds nothing that needs saving; asks under way end with an error."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.kill()
-            await child.process.wait()
-            await asyncio.gather(*child.readers, return_exceptions=True)
-
-
-class _Child:
-    """One life of the helper process."""
-
-    def __init__(self, process: Process) -> None:
-        self.process = process
-        self.alive = True
-        self.inboxes: dict[int, asyncio.Queue[Line]] = {}
-        self.sent: set[int] = set()
-        self._last_words = b""
-        self.readers = (asyncio.create_task(self._read()), asyncio.create_task(self._listen()))
-
-    def write(self, record: Line) -> None:
-        if self.process.stdin is not None and not self.process.stdin.is_closing():
-            self.process.stdin.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-
-    async def _read(self) -> None:
-        """Hand each line to its ask, until there are no more; whatever ends this, no ask is left waiting."""
-        try:
-            while self.process.stdout is not None and (text := await self.process.stdout.readline()):
-                line = json.loads(text)
-                number = line.get("id")
-                if not isinstance(number, int) or number not in self.inboxes:
-                    continue
-                if "sent" in line:
-                    self.sent.add(number)
-                    continue
-                ends = "reply" in line or "error" in line
-                inbox = self.inboxes.pop(number) if ends else self.inboxes[number]
-                inbox.put_nowait(line)
-        finally:
-            self.die()
-
-    async def _listen(self) -> None:
-        """Keep the end of what the process prints, for the case that it dies."""
-        if self.process.stderr is not None:
-            while piece := await self.process.stderr.read(_LAST_WORDS):
-                self._last_words = (self._last_words + piece)[-_LAST_WORDS:]
-
-    def die(self, words: bytes = b"") -> None:
-        """Tell every ask under way that its process is gone; those that had been sent may have been billed."""
-        self.alive = False
-        self.kill()
-        said = (words or self._last_words).decode("utf-8", "replace").strip().rpartition("\n")[2]
-        message = "the helper process for remote models ended" + (f": {said}" if said else "")
-        for number, inbox in self.inboxes.items():
-            error = {"kind": "busy", "message": message, "status": None, "billed": number in self.sent}
-            inbox.put_nowait({"id": number, "error": error})
-        self.inboxes.clear()
-
-    def kill(self) -> None:
-        if self.process.returncode is not None:
-            return
-        # Process.kill would reap a process that has just ended, and asyncio, which waits for it too, would complain.
-        with suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +97,7 @@ class RemoteModel:
     ) -> None:
         """Nothing is started yet; `check` says whether the model can be had."""
         known = book.facts(name)
-        native_tools = known is not None and known.native_tools
+        native_tools = known is None or known.native_tools  # nearly every current model has tool calls
         self.traits = Traits(
             name=name,
             price=book.price(name),
@@ -264,6 +119,9 @@ class RemoteModel:
         prefix, slash, _ = name.partition("/")
         self._provider = prefix if slash else "openai" if options.base_url else known.provider if known else ""
         """As litellm calls it; empty when it cannot be told."""
+        on_own_server = self._provider in PROVIDERS and options.base_url is not None
+        self._shared = bool(keys.variables(self._provider)) or on_own_server
+        """Whether asks need nothing but the key they carry; other providers sign in by what the environment says."""
         self._counter = counter_for(name, hosted=options.base_url is None)
 
     def check(self) -> str | None:
@@ -286,7 +144,7 @@ class RemoteModel:
         """Have litellm, the tokenizer and what reads replies loaded by the time they are needed; returns at once."""
         self._counter.start()
         asyncio.get_running_loop().run_in_executor(None, load_readers)
-        await self._process.warm()
+        await self._process.warm(shared=self._shared)
 
     def count(self, text: str) -> int:
         """Tokens of a plain text; an estimate when `size` says so."""
@@ -324,6 +182,10 @@ class RemoteModel:
         if self._base_url and not name.startswith(f"{self._provider}/"):
             name = f"{self._provider}/{name}"  # a server of the user's own is taken to speak OpenAI's protocol
         body |= {"model": name, "max_tokens": request.max_tokens, "timeout": self._silence}
+        if "responses/" in name:  # reasoning comes back encrypted, and the provider stores nothing
+            body |= {"store": False, "include": ["reasoning.encrypted_content"]}
+        if self._provider in ("openai", "azure") and not self._base_url:
+            body["prompt_cache_key"] = cache_key(body)
         if request.temperature is not None:
             body["temperature"] = request.temperature
         add_effort(body, request, name, self._facts)
@@ -335,7 +197,7 @@ class RemoteModel:
         reader = ReplyReader(named, ReplyForm(HERMES, REASONING_TAGS[0], elsewhere=True))
         most = min(_BYTES_PER_TOKEN * request.max_tokens + _SPARE_BYTES, _MOST_BYTES)
         seconds = self._deadline or 2 * self._silence + _SECONDS_PER_TOKEN * request.max_tokens
-        async with aclosing(self._process.ask(body, most=most, seconds=seconds)) as lines:
+        async with aclosing(self._process.ask(body, most=most, seconds=seconds, shared=self._shared)) as lines:
             async for line in lines:
                 if "delta" in line:
                     if line["reasoning"]:
@@ -370,7 +232,8 @@ class RemoteModel:
             text = f"{text}\n\n{_FILTERED}".strip()
         native = self.traits.native_tools and bool(request.tools)
         names = {document.name for document in (*request.callable_now, *request.tools)}
-        state, finish = ProviderState(self.family, record["message"]), record["finish"]
+        message = sent_back(record["message"], self._provider, self.traits.name, own_server=self._base_url is not None)
+        state, finish = ProviderState(self.family, message), record["finish"]
         if not (native and record["calls"]):
             reasoning, text = without_reasoning(text)
             reply = parse_reply(text, request, usage, cut, spoken(text))
@@ -381,11 +244,11 @@ class RemoteModel:
                 reply, reasoning=record["reasoning"] or reasoning, finish=finish, state=None if calls else state
             )
         reasoning, text = without_reasoning(text)
-        calls = self._native_calls(record["calls"], record["message"]["tool_calls"], request)
+        calls = self._native_calls(record["calls"], message["tool_calls"], request)
         fault = ""
         if cut and calls[-1].fault:  # the call that was being written when the reply ended
             fault, calls = ("", calls[:-1]) if len(calls) > 1 else (CUT, ())
-            record["message"]["tool_calls"] = record["message"]["tool_calls"][: len(calls)]
+            message["tool_calls"] = message["tool_calls"][: len(calls)]
         reasoning = record["reasoning"] or reasoning
         return Reply(text, calls, usage, fault, cut, reasoning=reasoning, finish=finish, state=state)
 
@@ -455,6 +318,40 @@ class RemoteModel:
         near = difflib.get_close_matches(name, (EMBEDDED, *self._book.names()), n=3)
         hint = f"Did you mean {', '.join(near)}?" if near else _HOW_NAMES_ARE
         return ModelMissing(f"There is no model {name}." + (f" ({said})" if said else ""), fix=hint, billed=billed)
+
+
+def cache_key(body: Mapping[str, Any]) -> str:
+    """The key by which OpenAI finds the cache of a prompt: the same for all that begin with these tools and system."""
+    beginning = [body.get("tools"), [one["content"] for one in body["messages"] if one["role"] == "system"]]
+    return f"ecoshell-{sha1(json.dumps(beginning).encode(), usedforsecurity=False).hexdigest()[:16]}"
+
+
+_CLAUDE = ("anthropic", "bedrock", "vertex_ai")
+_GEMINI = ("gemini", "vertex_ai")
+
+
+def sent_back(message: Mapping[str, Any], provider: str, name: str, *, own_server: bool) -> dict[str, Any]:
+    """What of a reply its provider takes back: litellm passes unknown keys on, and some providers refuse them."""
+    kept = {"content", "tool_calls"}
+    fields: Mapping[str, Any] = message.get("provider_specific_fields") or {}
+    if "claude" in name and provider.startswith(_CLAUDE):
+        kept |= {"thinking_blocks"}
+    elif provider in _GEMINI:
+        # A call carries its signature itself; only a text's own is sent with the message.
+        made: Sequence[Mapping[str, Mapping[str, Any]]] = message.get("tool_calls") or ()
+        signed = [call.get("provider_specific_fields", {}).get("thought_signature") for call in made]
+        own = [one for one in fields.get("thought_signatures") or () if one not in signed]
+        fields = {"thought_signatures": own} if own else {}
+    elif provider == "openrouter":
+        kept |= {"reasoning", "reasoning_details"}
+    elif provider in ("openai", "azure") and not own_server:
+        kept |= {"reasoning_items"}
+        fields = {key: value for key, value in fields.items() if key in ("openai_responses_replay", "phase")}
+    else:
+        kept |= {"reasoning_content", "reasoning_items"}
+        fields = {key: value for key, value in fields.items() if key == "openai_responses_replay"}
+    sent = {key: value for key, value in message.items() if key in kept}
+    return sent | {"provider_specific_fields": dict(fields)} if fields else sent
 
 
 def _is_json_object(text: str) -> bool:

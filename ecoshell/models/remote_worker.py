@@ -14,6 +14,7 @@ refused), `broken` (the answer cannot be used).
 """
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -27,7 +28,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
 from queue import SimpleQueue
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn, Protocol, cast
 
 from ecoshell.messages import FINISH
 from ecoshell.models.replying import AnswerText
@@ -53,11 +54,7 @@ def main() -> None:
     """Serve until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the shell, which cancels what it wants cancelled
     close_process()  # it is told the keys
-    most = int(sys.argv[1])
-    with suppress(ImportError, OSError, ValueError):  # Windows has none, macOS none that holds
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit_memory(int(sys.argv[1]))
     wire = _take_stdout()
     lines: SimpleQueue[bytes] = SimpleQueue()
 
@@ -71,9 +68,30 @@ def main() -> None:
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
+    load_litellm()
+    asyncio.run(Worker(wire).serve(lines))
+
+
+def limit_memory(most: int) -> None:
+    """Limit the address space of this process to `most` bytes, where the system supports it."""
+    with suppress(ImportError, OSError, ValueError):  # Windows has none, macOS none that holds
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def load_litellm() -> None:
+    """Import and configure litellm, which takes seconds."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it fetches its price map while being imported
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # or it reads a .env file
-    import litellm
+    gc.disable()  # collections among thousands of new classes take a fifth of the import time
+    try:
+        litellm: Any = import_module("litellm")
+        logging: Any = import_module("litellm.litellm_core_utils.litellm_logging").Logging
+        openai: Any = import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
+    finally:
+        gc.freeze()
+        gc.enable()
 
     litellm.suppress_debug_info = True
     litellm.disable_streaming_logging = True
@@ -82,15 +100,61 @@ def main() -> None:
     litellm.failure_callback = []
     litellm.num_retries = 0
     litellm.disable_aiohttp_transport = True  # one client for all, so that its traffic is counted
+    # OpenAI clients hold a key, so they are not cached; connections are kept in one HTTP client without keys.
+    litellm.aclient_session = openai.get_async_http_client()
+    openai.set_cached_openai_client = _do_nothing
+    # litellm's own cost estimate is unused, and would load a tokenizer for 0.4 s.
+    logging.response_cost_calculator = logging._response_cost_calculator = _do_nothing
     count_traffic()
-    asyncio.run(Worker(wire).serve(lines))
+
+
+def _do_nothing(*_: object, **__: object) -> None: ...
+
+
+FIRST_CALL_MODULES = (
+    "openai.resources",
+    "anyio._backends._asyncio",
+    "litellm._service_logger",
+    "litellm.litellm_core_utils.default_encoding",
+    "litellm.llms.anthropic.completion.transformation",
+    "litellm.llms.gemini.chat.transformation",
+    "litellm.llms.vertex_ai.context_caching.vertex_ai_context_caching",
+    "litellm.llms.openrouter.chat.transformation",
+    "litellm.llms.mistral.chat.transformation",
+    "litellm.llms.ollama.chat.transformation",
+    "litellm.proxy.guardrails.exception_utils",
+)
+"""Modules that litellm loads during the first call of a provider, which takes up to a second."""
+
+
+def warm_litellm() -> None:
+    """Load the modules of first calls ahead of time."""
+    for module in FIRST_CALL_MODULES:
+        with suppress(ImportError):
+            import_module(module)
+
+
+class Wire(Protocol):
+    """Destination of a worker's lines."""
+
+    def write(self, line: bytes, /) -> Any: ...
+
+    def flush(self) -> Any: ...
+
+
+def _loaded() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
 
 
 @dataclass(eq=False)
 class Worker:
     """Runs any number of asks at once; one line of output belongs to one ask."""
 
-    _wire: BinaryIO
+    _wire: Wire
+    _ready: asyncio.Event = field(default_factory=_loaded)
+    """Set once litellm is loaded; no ask begins before that."""
     _tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
 
     async def serve(self, lines: SimpleQueue[bytes]) -> None:
@@ -103,14 +167,30 @@ class Worker:
                 _end_at_the_limit()
             if "environ" in message:
                 os.environ.update(message["environ"])
-            elif "cancel" not in message:
-                number: int = message["id"]
-                task = self._tasks[number] = asyncio.create_task(self._answer(number, message))
-                task.add_done_callback(lambda _, number=number: self._tasks.pop(number, None))
-            elif asked := self._tasks.get(message["id"]):
-                asked.cancel()
+            else:
+                self.take(message)
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Begin an ask, or cancel one."""
+        number: int = message["id"]
+        if "cancel" not in message:
+            task = self._tasks[number] = asyncio.create_task(self._answer(number, message))
+            task.add_done_callback(lambda _: self._tasks.pop(number, None))
+        elif asked := self._tasks.get(number):
+            asked.cancel()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any ask is running."""
+        return bool(self._tasks)
+
+    def cancel(self) -> None:
+        """Cancel all asks."""
+        for task in self._tasks.values():
+            task.cancel()
 
     async def _answer(self, number: int, message: dict[str, Any]) -> None:
+        await self._ready.wait()
         answer, traffic = _Answer(), Traffic(message["bytes"])
         _CURRENT.set(traffic)
         deadline = asyncio.timeout(message["seconds"])
@@ -175,6 +255,8 @@ class _Answer:
     """Anthropic's thinking blocks; the last one may still miss its signature."""
     items: list[Any] = field(default_factory=list[Any])
     """OpenAI's reasoning items."""
+    details: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """OpenRouter's reasoning details, whose pieces carry an index."""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     """What else the provider sent with its message, such as Gemini's thought signatures."""
     answer: AnswerText = field(default_factory=AnswerText)
@@ -224,11 +306,23 @@ class _Answer:
             self.thinking[-1]["thinking"] += block.get("thinking") or ""
             self.thinking[-1]["signature"] = block.get("signature") or ""
         self.items += _plain(getattr(delta, "reasoning_items", None)) or ()
+        for piece in _plain(getattr(delta, "reasoning_details", None)) or ():
+            self._take_detail(piece)
         fields: dict[str, Any] = _plain(getattr(delta, "provider_specific_fields", None)) or {}
         for name, value in fields.items():
             known = self.fields.get(name)
             both_lists = isinstance(known, list) and isinstance(value, list)
             self.fields[name] = [*cast("list[Any]", known), *cast("list[Any]", value)] if both_lists else value
+
+    def _take_detail(self, piece: dict[str, Any]) -> None:
+        """Add a piece of a reasoning detail: texts of one index are joined, its other fields replaced."""
+        known = next((one for one in self.details if one.get("index") == piece.get("index")), None)
+        if known is None or piece.get("index") is None:
+            self.details.append(piece)
+            return
+        for name, value in piece.items():
+            joined = name in ("text", "summary", "data") and isinstance(value, str) and isinstance(known.get(name), str)
+            known[name] = known[name] + value if joined else value
 
     def message(self) -> dict[str, Any]:
         """The assistant message as the provider expects it back, in litellm's form."""
@@ -248,8 +342,11 @@ class _Answer:
             "thinking_blocks": signed,
             "reasoning_items": self.items,
             "provider_specific_fields": {k: v for k, v in self.fields.items() if k not in _DERIVED_FIELDS},
+            "reasoning_details": self.details,
             "reasoning_content": "".join(self.reasoning),
         }
+        if self.details:
+            optional["reasoning"] = optional["reasoning_content"]
         return message | {name: value for name, value in optional.items() if value}
 
     def close(self, stream: Any) -> None:
@@ -345,10 +442,22 @@ def _reported_usage(stream: Any) -> dict[str, Any] | None:
     return largest or None
 
 
-def _end_at_the_limit() -> NoReturn:
-    """End the process, which the shell starts again; its last words are what the shell shows."""
-    os.write(2, b"\nit needed more memory than it may take\n")
+OUT_OF_MEMORY = "it needed more memory than it may take"
+clients: set[int] = set()
+"""Descriptors of connected clients, which are told why the process ends."""
+
+
+def end_process(why: str) -> NoReturn:
+    """End the process; the shell shows the reason and starts another process when needed."""
+    os.write(2, f"\n{why}\n".encode())
+    for client in clients:
+        with suppress(OSError):
+            os.write(client, json.dumps({"ended": why}).encode() + b"\n")
     os._exit(1)
+
+
+def _end_at_the_limit() -> NoReturn:
+    end_process(OUT_OF_MEMORY)
 
 
 def _take_stdout() -> BinaryIO:
@@ -413,7 +522,7 @@ class Traffic:
         if encoding not in ("identity", *_PACKED):
             raise BadBody(f"it answered in the encoding {encoding[:80]!r}, which it was not asked for")
         unpack = zlib.decompressobj(_WINDOW_BITS).decompress if encoding in _PACKED else None
-        told, tail = 0, b""
+        told, tail, lines = 0, b"", StreamLines()
         async for piece in pieces:
             self._take(len(piece))
             room = min(self.left, _LONGEST_REFUSAL) if refused else self.left
@@ -424,15 +533,61 @@ class Traffic:
             self._take(len(text))
             tail = (tail + text)[-len(text) - _ODD_USAGE_LENGTH :]
             self.odd_usage = self.odd_usage or _ODD_USAGE.search(tail) is not None
-            yield text
+            yield text if refused else lines.feed(text)
             told += len(text)
             if refused and told > _LONGEST_REFUSAL:
                 return
+        yield lines.end()
 
     def _take(self, count: int) -> None:
         self.left -= count
         if self.left < 0:
             raise BadBody("it sent far more than an answer of this length takes, and was cut off")
+
+
+_ODD_CONTENT = re.compile(rb"""(?<!\\)"(?:content"\s{0,9}:\s{0,9}\[|refusal"\s{0,9}:\s{0,9}")""")
+"""Content as a list of parts, or a refusal: litellm drops both from a stream of chat chunks."""
+
+
+@dataclass(slots=True)
+class StreamLines:
+    """Lines of a stream of chat chunks, in which a list of content parts and a refusal become text.
+
+    Everything else passes at once and unchanged; only a line that may hold either is awaited whole.
+    """
+
+    _waiting: bytes = b""
+
+    def feed(self, piece: bytes) -> bytes:
+        """What can be passed on by now."""
+        if not self._waiting and not _ODD_CONTENT.search(piece) and piece.endswith(b"\n"):
+            return piece
+        text = self._waiting + piece
+        whole, newline, self._waiting = text.rpartition(b"\n")
+        return b"\n".join(map(_with_text_content, whole.split(b"\n"))) + newline if newline else b""
+
+    def end(self) -> bytes:
+        """What still waited, once nothing follows."""
+        text, self._waiting = self._waiting, b""
+        return _with_text_content(text)
+
+
+def _with_text_content(line: bytes) -> bytes:
+    """A line of a stream with its content as text; the line itself where it is no chat chunk of that kind."""
+    prefix, _, data = line.partition(b"data:")
+    if prefix or not _ODD_CONTENT.search(line):
+        return line
+    try:
+        chunk = json.loads(data)
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            if isinstance(delta.get("content"), list):
+                delta["content"] = _text_of(delta["content"])
+            if isinstance(delta.get("refusal"), str) and not delta.get("content"):
+                delta["content"] = delta.pop("refusal")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return line
+    return b"data: " + json.dumps(chunk).encode()
 
 
 _CURRENT: ContextVar[Traffic | None] = ContextVar("traffic", default=None)
@@ -475,6 +630,7 @@ def count_traffic() -> None:
             raise
         traffic.unreached = ""
         traffic.unrefused -= response.status_code in REFUSALS
+        response.headers.pop("Set-Cookie", None)  # otherwise asks with another key would send it
         response.stream = Body(response, traffic)
         return response
 

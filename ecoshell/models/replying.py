@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ecoshell.messages import FINISH, Call, ToolDocument, Usage, fenced
 from ecoshell.models import Delta, Reply, Request
+from ecoshell.models.elements import Elements
 from ecoshell.models.formats import CallFormat, Head
 from ecoshell.models.grammar import ending_grammar
 from ecoshell.models.protocol import call_fault, parse_reply
@@ -110,7 +111,7 @@ class ReplyReader:
         """Where the first call begins, its marker left out."""
         self._called: Head | None = None
         """What that is of, and where its values begin, once that is known."""
-        self._answer = AnswerText()
+        self._answer = ElementAnswer(form.calls.elements) if form.calls.elements else AnswerText()
         self.over = False
         """Whether nothing that follows is wanted."""
         self.most_reasoning = request.max_tokens - max(LEAST_AFTER_REASONING, request.max_tokens // 4)
@@ -209,6 +210,7 @@ class ReplyReader:
         if head is not None and head.sure:
             self._state, self._place = "calling", head.end
             self._called = head if head.tool else None
+            self._answer = AnswerText() if head.json else self._answer
             if self._request.want == "text":
                 self.over = True
                 return shown
@@ -220,7 +222,7 @@ class ReplyReader:
                 grammar = calls_grammar(documents, self._calls, marked=True, once=False)
                 chooser.hold_to(grammar, self._text[head.end :])
             elif document is not None:
-                chooser.hold_to(self._calls.rest(document), self._text[head.end :])
+                chooser.hold_to(self._calls.rest(document, head), self._text[head.end :])
             else:  # there is no such tool, and the rest is not waited for
                 self._unknown, self.over = head.tool, True
             shown += self._finishing(self._text[head.end :])
@@ -296,3 +298,19 @@ class AnswerText:
             return ""
         said, self._said = answer[len(self._said) :], answer
         return said
+
+
+@dataclass(eq=False)
+class ElementAnswer:
+    """The same for a call written as XML elements."""
+
+    _elements: Elements
+    _written: str = ""
+    _told: int = 0
+
+    def feed(self, piece: str) -> str:
+        """Take in a piece of the elements; returns what it adds to the answer."""
+        self._written += piece
+        answer = self._elements.text_so_far(self._written, "answer")
+        addition, self._told = answer[self._told :], max(self._told, len(answer))
+        return addition

@@ -92,7 +92,7 @@ class ScriptModel:
         usage = line.usage or Usage(input=prompt, output=self.count(said + calls))
         output = min(usage.output, request.max_tokens)  # like any model, a script stops there
         usage = replace(usage, output=output, reasoning=min(usage.reasoning, output))
-        yield Reply(said, () if cut else line.calls, usage, cut=cut)
+        yield Reply(said, () if cut else line.calls, usage, cut=cut, finish="length" if cut else "")
 
     async def aclose(self) -> None:
         """Nothing is open."""

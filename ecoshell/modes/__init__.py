@@ -12,12 +12,13 @@ from ecoshell.agent.memory import fit
 from ecoshell.agent.model_set import DraftTask, FillTask, View
 from ecoshell.budget import Hold
 from ecoshell.catalog import Presentation
-from ecoshell.errors import CallBroken, UsageError
+from ecoshell.errors import CallBroken, ModelBroken, UsageError
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, Call, Message, Speaker, ToolDocument
+from ecoshell.messages import FINISH, TOOL_CALL, Call, Message, Speaker, ToolDocument
 from ecoshell.models import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.strategies import Path, Thought
+from ecoshell.modes.replies import completed
+from ecoshell.strategies import Thought
 
 SINGLE = "single"
 PLANNER = "planner"
@@ -28,14 +29,8 @@ ASIDE_SLACK = 1024
 
 UNUSABLE = "That call could not be used: {} Make one that can be used."
 """What a model is told of a call that could not be used."""
-_PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|\Z)", re.DOTALL)
-"""A program that is shown in the place of an answer."""
-_LISTED_NAMES = 100
-"""Names from which on a grammar does not list them."""
-_IN_A_ROW = 2
-"""Registrations after which a call is due."""
-_QUESTION_AGAIN = 600
-"""Characters of a question that are told once more."""
+_LEAST_OUTPUT = 1024
+"""Output tokens that a long prompt leaves, or an eighth of the context if that is more."""
 
 
 @cache
@@ -45,23 +40,20 @@ def prompt(name: str) -> str:
 
 
 def system_text(presentation: Presentation, *, searching: bool = False) -> str:
-    """What one model is told before everything else, the same for all of a session."""
-    parts = [prompt("single")]
+    """What a capable model is told before everything else, the same for all of a session."""
+    parts = [prompt("system")]
     if presentation.registers:
-        parts.append(prompt("registering"))
+        parts.append(prompt("registering_by_name"))
     if searching:
         parts.append(prompt("finishing"))
     return "\n\n".join(parts)
 
 
-def with_question(name: str, question: str) -> str:
-    """A prompt's text, and after it the question, or its beginning, for a model that is told it once more."""
-    told = question if len(question) <= _QUESTION_AGAIN else f"{question[:_QUESTION_AGAIN]}…"
-    return f"{prompt(name)}\n{told}"
-
+Messages = tuple[Message, ...]
 
 RANKER = "ranker"
 """The role in which thoughts are compared."""
+_NOT_RUN = "This call was not made, because the one before it could not be used."
 _MAX_TOKENS = 128
 _QUESTION = 2_000
 _SAID = 600
@@ -121,6 +113,9 @@ class BaseMode(ABC):
     """The role that thinks each step."""
     answer_role: str
     """The role that writes the answer."""
+    by_program: bool = False
+    finish: str = ""
+    """Why the model that was asked last stopped, in OpenAI's terms; empty if unknown."""
 
     def __init__(
         self,
@@ -141,11 +136,16 @@ class BaseMode(ABC):
         self._temperature = temperature
 
     @abstractmethod
-    async def _concluding(self, view: View, most: int | None = None) -> Request:
-        """The ask for an answer from what there is, within so many tokens of prompt."""
+    async def _concluding(self, view: View, output: int, most: int | None = None) -> Request:
+        """The ask for an answer of at most `output` tokens from what was found, within `most` tokens of prompt."""
+
+    @property
+    def _longest_answer(self) -> int:
+        """Tokens of an answer; what is set aside for one may be less."""
+        return self._max_tokens
 
     async def set_aside(self, view: View) -> None:
-        request = await self._concluding(view)
+        request = await self._concluding(view, self._answer_tokens)
         self.aside = await self._answerer.set_aside(request, role=self.answer_role, slack=ASIDE_SLACK)
 
     async def release(self) -> None:
@@ -159,19 +159,33 @@ class BaseMode(ABC):
 
     async def conclude(self, view: View, emit: Emit) -> str:
         most = None if self.aside is None else self.aside.prompt_tokens
-        return await self._answered(await self._concluding(view, most), emit)
+        return await self._answered(await self._concluding(view, self._longest_answer, most), emit)
+
+    async def _ask(
+        self, model: MeteredModel, request: Request, emit: Emit, *, role: str, aside: Hold | None = None
+    ) -> Reply:
+        """A complete reply of a model; `aside`, what this mode has set aside, pays for the first part of it."""
+        if aside is None:
+            reply = await model.ask(request, emit, role=role)
+        else:
+            reply = await model.ask(request, emit, role=role, aside=aside)
+            self.aside = None  # until here it is for `release` to give back
+        reply = await self._completed(reply, request, model, emit, role=role)
+        self.finish = reply.finish
+        return reply
+
+    async def _completed(self, reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
+        """The reply, made whole where it was cut."""
+        return await completed(reply, request, model, emit, role=role)
 
     async def _answered(self, request: Request, emit: Emit) -> str:
         """What is written, paid from what was set aside."""
-        reply = await self._answerer.ask(request, emit, role=self.answer_role, aside=self.aside)
-        self.aside = None  # until here it is for `release` to give back
-        tell_if_cut(reply, emit)
+        reply = await self._ask(self._answerer, request, emit, role=self.answer_role, aside=self.aside)
         if reply.call is not None and reply.call.name == FINISH:
             return str(reply.call.arguments.get("answer", ""))
         return reply.text.strip()
 
 
-Messages = tuple[Message, ...]
 Make = Callable[[Messages], Request]
 """Makes a request of what was said so far; the results in it may have been cut."""
 
@@ -185,13 +199,19 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
     request, context = make(said), model.traits.context
     if context is None and most is None:
         return request
-    room = None if context is None else context - request.max_tokens
+    room = None if context is None else context - min(request.max_tokens, max(_LEAST_OUTPUT, context // 8))
 
     def fits(size: PromptSize) -> bool:
         return (room is None or size.count <= room) and (most is None or size.bound <= most)
 
-    if fits(model.size(request)):
-        return request
+    def within(request: Request, count: int) -> Request:
+        """The request with no more output than the context has room for."""
+        left = request.max_tokens if context is None else min(request.max_tokens, context - count)
+        return request if left == request.max_tokens else replace(request, max_tokens=left)
+
+    size = model.size(request)
+    if fits(size):
+        return within(request, size.count)
     cut = make(fit(said, lambda messages: fits(model.size(make(messages)))))
     count = model.size(cut).count
     if room is not None and count > room:
@@ -202,30 +222,14 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
             kept="It was not sent." if role else "Nothing was sent.",
             fix=f"Ask something shorter, put long text in a file{other}",
         )
-    return cut
+    return within(cut, count)
 
 
-def callable_documents(view: View, *, held: bool) -> tuple[ToolDocument, ...]:
-    """What may be called now: what the array has, and what is registered beside it.
-
-    A model that is `held` to a grammar can register what is not yet, and nothing else, and after two registrations in
-    a row none: a weak one registers the same tool on and on, or a word of the request, or one tool after the other.
-    """
+def callable_documents(view: View) -> tuple[ToolDocument, ...]:
+    """What may be called now: what the array has, and what is registered beside it."""
     shown = {document.name for document in view.array}
-    may = (*view.array, *(document for document in view.registered if document.name not in shown))
-    may = tuple(document for document in may if document.name not in view.forbidden)
-    known = {document.name for document in view.registered}
-    names = [name for name in view.usable if name not in known]
-    if not held or view.large or len(names) > _LISTED_NAMES:
-        return may
-    listed = {"tool_name": {"type": "string", "enum": names}}
-    held_to = tuple(
-        replace(one, parameters={**one.parameters, "properties": listed}) if one.name == TOOL_REGISTER else one
-        for one in may
-    )
-    last = view.path.steps[-_IN_A_ROW:]
-    in_a_row = sum(step.call.name == TOOL_REGISTER and step.observation.ok for step in last)
-    return tuple(one for one in held_to if one.name != TOOL_REGISTER or (names and in_a_row < _IN_A_ROW))
+    documents = (*view.array, *(document for document in view.registered if document.name not in shown))
+    return tuple(document for document in documents if document.name not in view.forbidden)
 
 
 def thought_of(reply: Reply, *, by: str = "") -> Thought:
@@ -240,23 +244,17 @@ def repair_request(request: Request, reply: Reply, told: str) -> Request:
 
     After a call of no tool there is, one of those that there are is wanted.
     """
-    answered: Speaker = "user" if reply.attempt is None else "tool"
-    attempted = (reply.attempt,) if reply.attempt else ()
-    said = (Message("assistant", reply.text, attempted), Message(answered, told, attempted))
+    said: Messages
+    if reply.state is not None and reply.calls:
+        results = (Message("tool", _NOT_RUN if at else told, (call,)) for at, call in enumerate(reply.calls))
+        said = (Message("assistant", reply.text, reply.calls, state=reply.state), *results)
+    else:
+        answered: Speaker = "user" if reply.attempt is None else "tool"
+        attempted = (reply.attempt,) if reply.attempt else ()
+        said = (Message("assistant", reply.text, attempted), Message(answered, told, attempted))
     unknown = reply.attempt is not None and all(one.name != reply.attempt.name for one in request.callable_now)
     want = "call" if unknown else request.want
     return replace(request, messages=(*request.messages, *said), want=want, purpose="repair", temperature=0.0)
-
-
-def has_stopped_short(path: Path, reply: Reply) -> bool:
-    """Whether a model that ends here gave up at the first failure, or shows what it might run, and did so once only."""
-    failed = [step for step in path.steps if not step.observation.ok]
-    if len(failed) == 1 and failed[0] is path.steps[-1] and not failed[0].observation.refused:
-        return True
-    if not path.steps or any(_PROGRAM.search(step.rationale) for step in path.steps):
-        return False
-    read = "\n".join(step.observation.text for step in path.steps)  # what it only quotes
-    return any(block.strip() not in read for block in _PROGRAM.findall(reply.text))
 
 
 def broken_call(model: MeteredModel, fault: str, attempt: Call | None = None) -> CallBroken:
@@ -270,8 +268,17 @@ def broken_call(model: MeteredModel, fault: str, attempt: Call | None = None) ->
     )
 
 
+def exhausted(model: MeteredModel) -> ModelBroken:
+    """The error for a model whose output limit left no room for anything but reasoning."""
+    return ModelBroken(
+        f"{model.traits.name} reached its output limit before it answered.",
+        kept="The session is kept.",
+        fix="Raise [agent] max_output_tokens, or the cap with /budget, or choose another model with /model.",
+    )
+
+
 def tell_if_cut(reply: Reply, emit: Emit) -> None:
-    """Say so where a reply ended at its longest."""
+    """Say so where the reply of a small model ended at its longest; those of others are completed."""
     if reply.cut:
         emit(Notice("The reply was cut at its longest: [agent] max_output_tokens, or a cap, allows no more."))
 
@@ -281,11 +288,15 @@ _ANSWER = re.compile(r"^\W*answer\W*:(?:[*_`]+(?=\s))?\s*", re.IGNORECASE)
 
 
 async def ask_for_draft(
-    model: MeteredModel, task: DraftTask, make: Callable[[str], Awaitable[Request]], emit: Emit, *, role: str
+    model: MeteredModel,
+    task: DraftTask,
+    make: Callable[[str], Awaitable[Request]],
+    ask: Callable[[Request], Awaitable[Reply]],
 ) -> Thought | str:
     """The plan a model writes, or a thought where it makes a call or answers in its place.
 
-    A local one is held to a grammar of plans, or of answers. `make` makes the request that ends in a text.
+    A local one is held to a grammar of plans, or of answers. `make` makes the request that ends in a text, and `ask`
+    sends it.
     """
     grammar = ""
     plans = await asyncio.to_thread(task.grammar) if task.grammar is not None and model.traits.local else ""
@@ -295,8 +306,7 @@ async def ask_for_draft(
         answer = rf'root ::= plan | "Answer: " [^\x00]{{1,{MAX_ANSWER}}}'
         grammar = f"{answer}\n{plans.replace('root ::=', 'plan ::=', 1)}"
     request = await make(draft_text(task, numbered=bool(grammar)))
-    reply = await model.ask(replace(request, grammar=grammar, temperature=0.0) if grammar else request, emit, role=role)
-    tell_if_cut(reply, emit)
+    reply = await ask(replace(request, grammar=grammar, temperature=0.0) if grammar else request)
     if reply.call is not None:
         return thought_of(reply)
     answer = _ANSWER.match(reply.text)
@@ -351,7 +361,7 @@ async def filled(
         elif call.subject != document.name:
             fault = f"A call of {document.name} was wanted, not of {call.subject}."
         else:
-            fault = "" if call.name != document.name else call_fault(call, [document])
+            fault = call.fault or ("" if call.name != document.name else call_fault(call, [document]))
         if call is not None and not fault:
             return call
         asked = repair_request(request, reply, UNUSABLE.format(fault))

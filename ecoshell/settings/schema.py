@@ -135,6 +135,9 @@ Said = Annotated[str, AfterValidator(_said)]
 Rate = Annotated[Decimal, BeforeValidator(_rate), Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
+AutoOrWhole = Annotated[int | Literal["auto"], _auto_or_at_least(1)]
+
+
 class Section(BaseModel):
     """A table of the settings file; refuses keys it does not know."""
 
@@ -173,10 +176,11 @@ class AgentSettings(Section):
     strategy: Annotated[Literal["react", "dfsdt", "tot", "graph"] | str, PlainValidator(_name)] = "react"
     """In which order it thinks: one path, a search that goes back (dfsdt, tot), branches side by side (graph), or as a
     plugin's strategy has it."""
-    max_steps: Whole = 24
-    """Thoughts and calls after which a turn has to end in an answer."""
-    max_output_tokens: Whole = 1024
-    """Tokens a model may write in one step."""
+    max_steps: AutoOrWhole = "auto"
+    """Steps after which a turn has to end in an answer; `auto` is 24 for small local models, none for a capable model
+    under a cap, and 200 otherwise."""
+    max_output_tokens: AutoOrWhole = "auto"
+    """Output tokens of one reply, reasoning included; `auto` is the model's own maximum, less as a cap runs out."""
     answer_tokens: Whole = 512
     """Tokens of the final answer, whose price is reserved before the first step."""
     temperature: Annotated[float | Literal["auto"], PlainValidator(_temperature)] = "auto"
@@ -205,6 +209,8 @@ class PlanSettings(Section):
     that did not help."""
     earned_uses: Flag = True
     """Whether a use that helped earns the tool a further one in the same turn, as long as the budget has room."""
+    budget_line: Flag = True
+    """Whether a capable model under a cap reads what is left and what a step costs, one line after each step."""
     judge: Annotated[Literal["rules", "classifier", "model"] | str, PlainValidator(_name)] = "rules"
     """Who says whether a result helped: rules, the classifier of `ecoshell experience train`, the model, which costs a
     call each time, or a plugin's judge."""
@@ -262,6 +268,13 @@ class LocalSettings(Section):
     """Tokens of context a local model is opened with."""
     ask_servers: Flag = True
     """Whether Ollama, LM Studio, llama.cpp and vLLM are asked, on this machine alone, which models they have."""
+
+
+class RemoteSettings(Section):
+    """Remote models."""
+
+    host_idle_seconds: Annotated[int, Field(strict=True, ge=0, le=86_400)] = 600
+    """Seconds without a request after which the model host ends; 0 disables it, and each command loads litellm."""
 
 
 class ApprovalSettings(Section):
@@ -447,6 +460,7 @@ class Settings(Section):
     learn: LearnSettings = LearnSettings()
     registration: RegistrationSettings = RegistrationSettings()
     local: LocalSettings = LocalSettings()
+    remote: RemoteSettings = RemoteSettings()
     approval: ApprovalSettings = ApprovalSettings()
     tools: ToolsSettings = ToolsSettings()
     mcp: McpSettings = McpSettings()

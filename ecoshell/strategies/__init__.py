@@ -8,8 +8,15 @@ from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Call
 
 _NO_RESULTS = META_TOOLS - {TOOL_CALL}
 """Calls that only prepare others, or end the path."""
-STALLED_AFTER = 2
-"""Thoughts in a row that brought nothing new, after which there is no use in going on."""
+_LEAST_PATIENCE, _MOST_PATIENCE = 2, 6
+_STEPS_PER_PATIENCE = 12
+
+
+def stalled_after(max_steps: int) -> int:
+    """Thoughts in a row without anything new after which a path ends; more where a turn has many steps."""
+    return min(_MOST_PATIENCE, max(_LEAST_PATIENCE, max_steps // _STEPS_PER_PATIENCE))
+
+
 FOUND_MOST = "the search is over, and this way found most"
 """Why a search without an answer goes back to its best path."""
 

@@ -1,7 +1,6 @@
 """ReAct: one path, thought and action in turn (EcoAct §3.1)."""
 
 from ecoshell.strategies import (
-    STALLED_AFTER,
     Outcome,
     Path,
     StrategySpec,
@@ -10,6 +9,7 @@ from ecoshell.strategies import (
     act,
     ending,
     is_new,
+    stalled_after,
     think,
 )
 
@@ -24,7 +24,7 @@ def onward(path: Path, max_steps: int, thought: Thought | None = None) -> Thinki
 
     Steps that bring nothing new end it, as the model would only go on with them.
     """
-    idle = 0
+    idle, patience = 0, stalled_after(max_steps)
     for _ in range(max_steps):
         thought = thought or (yield from think(path))
         if outcome := ending(thought, path):
@@ -32,8 +32,8 @@ def onward(path: Path, max_steps: int, thought: Thought | None = None) -> Thinki
         steps = yield from act(path, thought)
         idle = 0 if any(is_new(step, path) for step in steps) else idle + 1
         path, thought = path.then(*steps), None
-        if idle == STALLED_AFTER:
-            return Outcome("exhausted", "", path, f"The last {STALLED_AFTER} steps brought nothing new")
+        if idle == patience:
+            return Outcome("exhausted", "", path, f"The last {patience} steps brought nothing new")
     return Outcome("exhausted", "", path)
 
 

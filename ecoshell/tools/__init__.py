@@ -13,13 +13,19 @@ LASTING: frozenset[Effect] = frozenset({"write", "execute"})
 """What stays done when the agent goes back to another way, or the tool is stopped."""
 
 
+@dataclass(slots=True)
+class ResultSize:
+    """How many characters of a tool result the model reads; follows the context of the session's model."""
+
+    characters: int = 8_000
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one call of a tool may take."""
 
     seconds: float = 20.0
-    characters: int = 8_000
-    """Of the observation the model reads."""
+    result: ResultSize = field(default_factory=ResultSize)
     changes: int = 50_000
     """Characters of the changes in files that a person is shown."""
 
@@ -32,8 +38,7 @@ UNSTATED = Limits(seconds=120.0)
 class ToolOptions:
     """Limits and permissions of the built-in tools; times are seconds."""
 
-    output_characters: int = 8_000
-    """Of one observation."""
+    result: ResultSize = field(default_factory=ResultSize)
     file_bytes: int = 10_000_000
     """The largest file that is read or written."""
     file_seconds: float = 20.0

@@ -357,7 +357,7 @@ def sound(name: str, found: object, limits: Limits) -> Observation:
         value = getattr(found, part)
         if not isinstance(value, kind):
             raise ToolError(f"{name} failed: `{part}` of its result is {type(value).__name__}, not {kind.__name__}.")
-    text, clipped = clip(found.text, limits.characters + (_MARKS if found.truncated else 0))
+    text, clipped = clip(found.text, limits.result.characters + (_MARKS if found.truncated else 0))
     changes, _ = clip(found.changes, limits.changes)
     images = tuple(one for one in cast("tuple[object, ...]", found.images) if isinstance(one, Image))
     return Observation(text, found.ok, found.truncated or clipped, changes=changes, images=images[:MAX_IMAGES])
@@ -369,7 +369,7 @@ def told(name: str, outcome: Any, limits: Limits) -> Observation:
         return sound(name, outcome, limits)
     if isinstance(outcome, str):
         return sound(name, Observation(outcome), limits)
-    pieces, most = list[str](), limits.characters
+    pieces, most = list[str](), limits.result.characters
     length = 0
     encoder = json.JSONEncoder(ensure_ascii=False, default=str)
     for piece in encoder.iterencode(_head(outcome, most, iter(range(most)))):

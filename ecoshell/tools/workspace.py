@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 
 from ecoshell.errors import StoreError, ToolError, UsageError
 from ecoshell.paths import is_special, make_private
+from ecoshell.tools import ResultSize
 from ecoshell.worker import checkpoint, in_worker
 
 # -- what files were
@@ -310,6 +311,8 @@ class Workspace:
     def __init__(self, root: Path, *, undo: UndoLog | None = None) -> None:
         """`undo` keeps what files were before they are written."""
         self._undo = undo
+        self.result = ResultSize()
+        """How long results of the tools that work here may be."""
         self.root = Path(os.path.realpath(root))
         try:
             with os.scandir(self.root):

@@ -32,7 +32,7 @@ from ecoshell.models.replying import Quoting
 from ecoshell.options import Options
 from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.planning.catp.tpl import render
-from ecoshell.tools import Limits, Tool
+from ecoshell.tools import Limits, ResultSize, Tool
 from ecoshell.training import worlds
 from ecoshell.training.worlds import Made, Split, World, frames, here, matched, nothing, only, step, whole
 
@@ -576,7 +576,7 @@ _BEHIND = 10_000
 _PLAIN = Options(mode="single")
 
 
-_LONGEST = Limits(characters=10_000_000)
+_LONGEST = Limits(result=ResultSize(10_000_000))
 """What was returned is cut already."""
 
 

@@ -82,9 +82,9 @@ def _add_speed(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
 def _add_tasks(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     tasks = benchmarks.add_parser("tasks", help="how often requests are done, beside the plainest loop there is")
     add = tasks.add_argument
-    add("--suite", type=Path, metavar="FILE", help="tasks, JSON Lines (default: the packaged ones)")
+    add("--suite", type=Path, metavar="FILE", help="tasks, JSON Lines or a folder (default: the packaged ones)")
     add("--split", choices=("dev", "test"), help="the half for tuning, or the one that is only measured")
-    add("--kind", type=_words, default=(), metavar="KIND,…", help="tasks of these kinds only")
+    add("--kind", type=_words, default=(), metavar="KIND,…", help="tasks of these kinds only; code: programming")
     add("--only", type=_words, default=(), metavar="ID,…", help="these tasks only")
     add("--limit", type=number, metavar="N", help="the first N of the tasks only")
     add("--model", metavar="NAME", help="who is asked (default: as the settings say)")

@@ -32,12 +32,12 @@ class DataTools:
 
     def __init__(self, workspace: Workspace, options: ToolOptions) -> None:
         self._workspace = workspace
-        self._characters = options.output_characters - 200  # room for a mark
+        self._result = options.result
         self._seconds = options.command_seconds
 
     def data_describe(self, path: Annotated[str, "The file.", Subject.PATH]) -> Observation:
         """Describe a data file (CSV, Parquet, JSON, SQLite): its tables, columns, types, rows, and the first rows."""
-        return self._apart(database.described, self._workspace, path, self._characters)
+        return self._apart(database.described, self._workspace, path, self._result.characters - 200)
 
     def data_query(
         self,
@@ -48,7 +48,7 @@ class DataTools:
         """Ask CSV, Parquet, JSON or SQLite files a question in SQL: count, sum, average, group, sort, join, filter."""
         found = self._found(query, paths)
         if plot == "no":
-            return found.told(self._characters)
+            return found.told(self._result.characters - 200)
         text, rows = self._apart(plots.drawn, plot, found)
         return Observation(text + found.left_out(rows), truncated=found.total > rows)
 
@@ -83,7 +83,7 @@ def tools(workspace: Workspace, options: ToolOptions) -> list[FunctionTool]:
     if lacking := [name for name in ("duckdb", "plotille") if find_spec(name) is None]:
         raise UsageError(f"needs {' and '.join(lacking)}: pip install 'ecoshell[data]'")
     of_workspace = DataTools(workspace, options)
-    limits = Limits(options.command_seconds, options.output_characters)
+    limits = Limits(options.command_seconds, options.result)
     reading: tuple[Effect, ...] = ("read",)
     writing: tuple[Effect, ...] = ("read", "write")
     return [

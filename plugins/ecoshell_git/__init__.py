@@ -141,7 +141,7 @@ class GitTools:
             folder=self._workspace.root,
             environment=safe_environment(environ, self._options.keep_variables | _AUTHOR) | ENVIRONMENT,
             seconds=self._options.command_seconds,
-            window=self._options.output_characters - 200,  # room for a mark
+            window=self._options.result.characters - 200,  # room for a mark
         )
         if finished.timed_out:
             raise ToolError(f"git took longer than {self._options.command_seconds:g} s.")
@@ -185,7 +185,7 @@ def _is_worktree(top: Path, data: Path) -> bool:
 def tools(workspace: Workspace, options: ToolOptions) -> list[Tool]:
     """`git_status`, `git_diff`, `git_log`, `git_show`, `git_blame`, `git_commit`."""
     of_workspace = GitTools(workspace, options)
-    limits = Limits(options.command_seconds + 2 * _SECONDS, options.output_characters)
+    limits = Limits(options.command_seconds + 2 * _SECONDS, options.result)
     reading: tuple[Effect, ...] = ("read",)
     lasting: tuple[Effect, ...] = ("read", "write", "execute")
     looks = (of_workspace.git_status, of_workspace.git_diff, of_workspace.git_log)

@@ -44,7 +44,6 @@ class WebTools:
         self._searxng = searxng
         self._web = FetchTool(options)
         self._search = FetchTool(replace(options, allow_private=True))
-        self._characters = options.output_characters - _MARKS
 
     async def web_search(
         self,
@@ -81,7 +80,7 @@ class WebTools:
         page = await self._page(url)
         if page.kind not in HTML:
             raise ToolError(f"{page.address} is {page.kind[:80]}, not a page of HTML; web_fetch shows its text.")
-        seconds, most = self._options.fetch_seconds, self._characters
+        seconds, most = self._options.fetch_seconds, (self._options.result.characters - _MARKS)
         found = await in_thread(
             lambda: in_worker(pages.extracted, page.text, page.address, part, selector, most, seconds=seconds)
         )
@@ -103,9 +102,9 @@ class WebTools:
             return Observation(f"{page.address} has no text.")
         if start >= len(text):
             raise ToolError(f"{page.address} has {len(text)} characters; `start` {start} is beyond them.")
-        end = min(len(text), start + self._characters)
+        end = min(len(text), start + (self._options.result.characters - _MARKS))
         if end < len(text):
-            end = text.rfind("\n", start + self._characters // 2, end) + 1 or end
+            end = text.rfind("\n", start + (self._options.result.characters - _MARKS) // 2, end) + 1 or end
         shown = text[start:end].rstrip()
         if end < len(text):
             mark = truncation_mark(end - start, len(text))
@@ -155,7 +154,7 @@ def tools(options: ToolOptions, settings: Mapping[str, Any]) -> list[FunctionToo
     if lacking := [name for name in ("lxml", "cssselect") if find_spec(name) is None]:
         raise UsageError(f"needs {' and '.join(lacking)}: pip install {' '.join(lacking)}")
     of_session = WebTools(options, _address(settings))
-    limits = Limits(options.fetch_seconds, options.output_characters)
+    limits = Limits(options.fetch_seconds, options.result)
     reach: tuple[Effect, ...] = ("network",)
     methods = (of_session.web_search, of_session.web_fetch, of_session.web_extract)
     return [FunctionTool(method, effects=reach, limits=limits) for method in methods]

@@ -31,7 +31,7 @@ ENDLESS = [say(SO_FAR, "alpha", n=number) for number in range(60)]
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_turn_that_reaches_its_cap_still_has_the_answer_of_its_model(play, unit, seed):
     draw = random.Random(seed)
-    options = {"budget": f"{draw.randint(7_000, 16_000)}tok"}
+    options = {"budget": f"{draw.randint(9_000, 18_000)}tok"}
     if unit == "usd":
         options = {"price": PRICE, "budget": f"0.0{draw.randint(10, 40)}"}
     async with play(ENDLESS, registration="all", yes=True, **options) as shell:

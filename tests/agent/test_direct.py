@@ -1,9 +1,7 @@
 """How tools stand before a model that may call what its array does not hold, as local ones: over turns and resumed."""
 
-from dataclasses import replace
-
 import pytest
-from agent_play import of, register, say, turn
+from agent_play import of, register, say, turn, with_traits
 
 from ecoshell.errors import LimitReached
 from ecoshell.events import Answer, CallFinished
@@ -15,17 +13,13 @@ COUNT = say("", "count_text", path="notes.txt")
 
 
 def free(shell):
-    """The shell, its scripted model one that may call what its array does not hold."""
-    model = shell.deps.models.current.model._model
-    model.traits = replace(model.traits, calls_undeclared=True)
-    return shell
+    """The shell, its scripted model one of moderate size that is held to a grammar."""
+    return with_traits(shell, calls_undeclared=True, parameters=4_000_000_000)
 
 
 def weak(shell):
     """The shell, its scripted model one of few weights that is held to a grammar."""
-    model = free(shell).deps.models.current.model._model
-    model.traits = replace(model.traits, parameters=1_500_000_000)
-    return shell
+    return with_traits(shell, calls_undeclared=True, parameters=1_500_000_000)
 
 
 def arrays(shell):
@@ -88,8 +82,7 @@ async def test_a_model_that_gives_up_at_its_first_failure_is_asked_once_for_anot
 
 async def test_one_of_the_smallest_models_is_not_asked_for_another_call(play):
     async with play([say("", "read_file", path="none.txt"), say("It is not there.")], registration="all") as shell:
-        model = free(shell).deps.models.current.model._model
-        model.traits = replace(model.traits, parameters=135_000_000)
+        with_traits(shell, calls_undeclared=True, parameters=135_000_000)
         events = await turn(shell, "Read none.txt")
     assert [event.ok for event in of(events, CallFinished)] == [False]
     assert events[-1].answer == "It is not there."
@@ -161,9 +154,7 @@ async def test_a_weak_model_that_repeats_a_failure_may_call_another_tool(play):
 
 def trained(shell):
     """The shell, its scripted model one of few weights that was trained on what the shell asks."""
-    model = weak(shell).deps.models.current.model._model
-    model.traits = replace(model.traits, trained="single")
-    return shell
+    return with_traits(weak(shell), trained="single")
 
 
 async def test_a_trained_model_that_calls_again_what_it_called_answers_with_the_result(play):
@@ -179,9 +170,7 @@ async def test_a_trained_model_that_calls_again_what_it_called_answers_with_the_
 async def test_a_small_trained_model_is_not_asked_to_conclude_and_what_was_found_is_quoted(play):
     lines = [COUNT, say("", "count_text", path="gone.txt"), say("Five.")]
     async with play(lines, registration="all", max_steps=2) as shell:
-        trained(shell)
-        model = shell.deps.models.current.model._model
-        model.traits = replace(model.traits, small=True)
+        with_traits(trained(shell), small=True)
         events = await turn(shell, "How long is it?")
     assert events[-1].status == "limit"
     assert events[-1].answer.startswith("The last result, as it came from count_text:")

@@ -32,7 +32,7 @@ from ecoshell.events import (
 from ecoshell.messages import Observation
 from ecoshell.options import Options
 from ecoshell.planning.btp.costs import StepCost
-from ecoshell.tools import Limits
+from ecoshell.tools import Limits, ResultSize
 from ecoshell.tools.function import FunctionTool
 
 PRICE = (Decimal(1), Decimal(4))
@@ -481,7 +481,7 @@ async def test_tools_that_hang_die_or_say_too_much_end_their_own_branches_alone(
         """Say too much."""
         return "x" * 10_000_000
 
-    tools = [FunctionTool(each, effects=(), limits=Limits(0.2, 1_000)) for each in (hang, die, shout)]
+    tools = [FunctionTool(each, effects=(), limits=Limits(0.2, ResultSize(1_000))) for each in (hang, die, shout)]
     lines = [plan(hang=[], die=[], shout=[], after=["die"], last=["shout"]), say("Answer: some of it")]
     async with play(lines, strategy="graph", registration="all") as shell:
         after, last = Probe("after"), Probe("last")

@@ -1,9 +1,7 @@
 """A weak model does by one program what is asked of files that the question names, and else goes on by calls."""
 
-from dataclasses import replace
-
 import pytest
-from agent_play import of, say, turn
+from agent_play import of, say, turn, with_traits
 
 from ecoshell.agent import Approval, NonInteractive
 from ecoshell.agent.rules import Rules
@@ -31,9 +29,7 @@ class Refuses(NonInteractive):
 
 def sized(shell, parameters=1_500_000_000, *, small=False):
     """The shell, its scripted model one of so many weights."""
-    model = shell.deps.models.current.model._model
-    model.traits = replace(model.traits, parameters=parameters, small=small)
-    return shell
+    return with_traits(shell, parameters=parameters, small=small)
 
 
 def ran(events):

@@ -5,8 +5,9 @@ import json
 import pytest
 from agent_play import finish, of, register, say, turn
 
+from ecoshell.agent.limits import STEPS
 from ecoshell.events import Answer, CallFinished, CallStarted, ErrorHappened, Notice, StepStarted
-from ecoshell.strategies import STALLED_AFTER
+from ecoshell.strategies import stalled_after
 
 COUNT = say("", "count_text", path="notes.txt")
 
@@ -100,14 +101,14 @@ async def test_a_stubborn_model_is_stopped_after_a_few_steps_and_the_result_is_k
     made = [event for event in of(events, CallFinished) if not event.refused]
     assert len(made) == 1
     assert "3 lines" in events[-1].answer
-    assert steps <= 2 * (1 + STALLED_AFTER)
+    assert steps <= 2 * (1 + stalled_after(STEPS))
 
 
 async def test_a_failure_that_comes_back_in_other_words_ends_the_search_too(play):
     lines = [say("", "convert_units", value=number, from_unit="parsnip", to_unit="m") for number in range(24)]
-    async with play([*lines[:5], say("That is no unit.")], registration="all") as shell:
+    async with play([*lines[:7], say("That is no unit.")], registration="all") as shell:
         events = await turn(shell)
-    assert [event.ok for event in of(events, CallFinished)] == [False] * (1 + STALLED_AFTER)
+    assert [event.ok for event in of(events, CallFinished)] == [False] * (1 + stalled_after(STEPS))
     assert "nothing new" in of(events, Notice)[-1].text
 
 

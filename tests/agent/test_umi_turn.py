@@ -149,9 +149,9 @@ async def test_the_mode_is_changed_in_the_middle_of_a_session_and_kept_with_anot
         await turn(shell)
         assert "›  umi" in (await shell.command("/mode umi")).text
         again = await turn(shell, "And now?")
-        seen = "\n".join(message.text for message in shell.requests[2].messages)
+        seen = [message.text for message in shell.requests[2].messages]
         assert (again[0].mode, again[-1].answer) == ("umi", "3, as before")
-        assert "conclusion: 3" in seen
+        assert "3" in seen
         await shell.command(f"/model script:{other}")
         assert (await turn(shell, "Hello"))[0].mode == "umi"
         with pytest.raises(UsageError, match="single, umi"):

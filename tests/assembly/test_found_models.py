@@ -9,6 +9,7 @@ from model_servers import LLAMA_SERVER, LM_STUDIO, OLLAMA, VLLM, ModelServer, mo
 from ecoshell.assembly.live import apply
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelMissing
+from ecoshell.models.hub import SUGGESTED
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.settings import load_settings
@@ -142,7 +143,7 @@ async def test_where_nothing_better_is_there_the_introduction_names_one_to_pull(
         monkeypatch.delenv(variable, raising=False)
     shell = await assemble(Options(model="embedded"))
     try:
-        assert "ecoshell models pull Qwen/" in await shell.introduction()
+        assert f"ecoshell models pull {SUGGESTED.name.short}" in await shell.introduction()
         monkeypatch.setenv("OPENAI_API_KEY", "sk-something-long")
         assert "There is a key for openai" in await shell.introduction()
     finally:

@@ -9,10 +9,10 @@ from bench_play import written
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ecoshell.agent.limits import SMALL_MODEL_STEPS
 from ecoshell.errors import UsageError
 from ecoshell.messages import Call, Observation
 from ecoshell.planning.btp import Candidate, TaskPlan
-from ecoshell.settings.schema import AgentSettings
 from ecoshell.strategies.react import REACT
 from ecoshell.strategies.search import DFSDT, TOT
 from ecoshell_bench.btp import Sweep, bar, draw_costs, measure
@@ -95,7 +95,7 @@ def test_a_search_tries_a_failed_run_again_without_the_steps_it_went_back_from()
 
 
 def test_no_task_has_more_thoughts_than_the_shell_allows():
-    assert AgentSettings().max_steps == MAX_STEPS
+    assert SMALL_MODEL_STEPS == MAX_STEPS
     assert unplanned(task(*["a"] * 40), REACT).uses == MAX_STEPS
 
 

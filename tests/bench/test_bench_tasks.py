@@ -4,8 +4,11 @@ import asyncio
 import json
 import os
 import re
+import threading
 from contextlib import closing
+from decimal import Decimal
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,8 +20,11 @@ from full_disk import no_file_over
 from hostile_server import hostile_server
 
 from ecoshell.errors import ModelMissing, StoreError, UsageError
+from ecoshell.models import Traits
 from ecoshell.paths import user_paths
+from ecoshell.settings.schema import Settings
 from ecoshell_bench.results import ResultsFile
+from ecoshell_bench.tasks.playing import loop_limits
 from ecoshell_bench.tasks.report import Pairs, Result, wilson
 from ecoshell_bench.tasks.workspace import contains, sandbox
 
@@ -163,11 +169,13 @@ def test_the_plain_loop_plays_the_same_tasks_beside_it(play: Bench) -> None:
     assert found["ratio"]["prompt"] == round(found["tokens"]["prompt"] / baseline["tokens"]["prompt"], 4)
 
 
-def test_the_plain_loop_ends_after_twenty_four_steps_and_counts_what_it_repeats(play: Bench) -> None:
+def test_plain_loop_ends_at_the_step_limit_of_ecoshell_and_counts_repeats(play: Bench) -> None:
     again = {"call": {"name": "calculate", "arguments": {"expression": "602*2"}}}
-    loop = play.script("loop.jsonl", *[again] * 30)
+    traits = Traits("script:loop.jsonl", None, None, None, native_tools=True, local=True)
+    _, steps = loop_limits(traits, Settings().agent)
+    loop = play.script("loop.jsonl", *[again] * (steps + 5))
     row = play.run((SUM,), "--baseline-only", "--baseline-model", loop)["baseline"]["rows"][0]
-    assert (row["status"], row["steps"], row["repeats_max"], row["ok"]) == ("limit", 24, 24, False)
+    assert (row["status"], row["steps"], row["repeats_max"], row["ok"]) == ("limit", steps, steps, False)
 
 
 def test_a_network_tool_fails_at_once(play: Bench) -> None:
@@ -469,3 +477,126 @@ def test_the_interval_and_the_test_are_those_of_the_books() -> None:
     assert Pairs(30, 8, 2).p == pytest.approx(0.109375)
     assert Pairs(30, 0, 0).p == 1.0
     assert Pairs(0, 0, 0).p is None
+
+
+class ChatServer:
+    """An OpenAI-compatible server on loopback that streams given replies in turn and records requests."""
+
+    def __init__(self, *replies: dict[str, Any]) -> None:
+        self.requests: list[dict[str, Any]] = []
+        left, requests = iter(replies), self.requests
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_args: object) -> None: ...
+
+            def do_POST(self) -> None:
+                requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                reply = next(left)
+                finish = "tool_calls" if "tool_calls" in reply else "stop"
+                usage = {
+                    "prompt_tokens": 1000,
+                    "completion_tokens": 100,
+                    "prompt_tokens_details": {"cached_tokens": 800},
+                }
+                chunk = {"id": "r", "created": 1, "model": "m", "object": "chat.completion.chunk"}
+                choice = {"index": 0, "delta": {"role": "assistant", **reply}, "finish_reason": None}
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                for choices, more in (
+                    ([choice], {}),
+                    ([{"index": 0, "delta": {}, "finish_reason": finish}], {}),
+                    ([], {"usage": usage}),
+                ):
+                    self.wfile.write(f"data: {json.dumps({**chunk, 'choices': choices, **more})}\n\n".encode())
+                self.wfile.write(b"data: [DONE]\n\n")
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def test_plain_loop_sends_calls_back_in_one_message_under_the_ids_of_the_provider(
+    play: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    arguments = ('{"path":"notes.txt"}', '{"expression": "602*2"}')
+    functions = [
+        {"name": name, "arguments": text} for name, text in zip(("read_file", "calculate"), arguments, strict=True)
+    ]
+    calls = [
+        {"index": number, "id": f"toolu_{number}x", "type": "function", "function": function}
+        for number, function in enumerate(functions)
+    ]
+    with closing(
+        ChatServer({"content": "Both.", "tool_calls": calls}, {"content": "1204"}, {"content": "Hi"})
+    ) as server:
+        settings = user_paths().settings_file
+        settings.parent.mkdir(parents=True)
+        price = "price = { input = 2.0, output = 8.0, cached_input = 0.5 }\n"
+        settings.write_text(f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\n{price}')
+        found = play.run((LIST, TALK), "--model", "openai/m", "--baseline-only")["baseline"]
+    first, second, third = server.requests
+    system, user, assistant, *results = second["messages"]
+    assert (system, user) == tuple(first["messages"])
+    assert assistant["tool_calls"] == [{key: call[key] for key in ("id", "type", "function")} for call in calls]
+    assert [(result["role"], result["tool_call_id"]) for result in results] == [
+        ("tool", "toolu_0x"),
+        ("tool", "toolu_1x"),
+    ]
+    assert "milk" in results[0]["content"]
+    assert "1204" in results[1]["content"]
+    assert json.dumps(first["tools"]) == json.dumps(second["tools"]) == json.dumps(third["tools"])
+    assert third["messages"][0] == system
+    assert (found["tokens"]["prompt"], found["cached_share"]) == (3000, 0.8)
+    # three calls of 200 fresh, 800 cached and 100 output tokens
+    assert Decimal(found["price_usd"]) == Decimal("0.0048")
+
+
+def test_both_sides_ask_for_the_same_output_tokens(play: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    with closing(ChatServer({"content": "Good morning."}, {"content": "Good morning."})) as server:
+        settings = user_paths().settings_file
+        settings.parent.mkdir(parents=True)
+        price = "price = { input = 2.0, output = 8.0 }\n"
+        settings.write_text(f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\n{price}')
+        found = play.run((TALK,), "--model", "openai/m", "--baseline")
+    limits = [request.get("max_completion_tokens", request.get("max_tokens")) for request in server.requests]
+    assert len(limits) == 2
+    assert limits[0] == limits[1]
+    assert found["ratio"]["price"] == found["ratio"]["steps"] == 1.0
+
+
+def test_ratio_of_prices_is_unknown_where_the_loop_costs_nothing(play: Bench) -> None:
+    loop = play.script("loop.jsonl", *TALKED)
+    found = play.run((TALK,), "--baseline", "--baseline-model", loop, script=TALKED)
+    assert found["ratio"]["price"] is None
+    assert (found["price_usd"], found["baseline"]["cached_share"]) == ("0", 0.0)
+
+
+def test_plain_loop_answers_each_call_of_a_reply_also_those_that_cannot_run(play: Bench) -> None:
+    calls = [
+        {"name": "calculate", "arguments": {"expression": "602*2"}},
+        {"name": "sing", "arguments": {}},
+        {"name": "calculate", "arguments": {"expression": "1+1"}},
+    ]
+    folder = play.folder / "kept"
+    loop = play.script("loop.jsonl", {"text": "Adding.", "calls": calls}, {"text": "1204"})
+    found = play.run((SUM,), "--baseline-only", "--baseline-model", loop, "--events", str(folder))["baseline"]
+    assert [(call["name"], call["ok"]) for call in found["rows"][0]["called"]] == [
+        ("calculate", True),
+        ("sing", False),
+        ("calculate", True),
+    ]
+    messages = [json.loads(line) for line in (folder / "sum.baseline.jsonl").read_text().splitlines()]
+    assert [message["speaker"] for message in messages] == ["system", "user", "assistant", *["tool"] * 3, "assistant"]
+    assert [call["name"] for call in messages[2]["calls"]] == ["calculate", "sing", "calculate"]
+    assert "no tool called 'sing'" in messages[4]["text"]

@@ -12,11 +12,12 @@ from adapter_files import make_adapter
 
 from ecoshell.planning.btp.knapsack import solve
 from ecoshell.sessions import SessionStore
-from ecoshell_bench.speed import chat, models, planning, run
+from ecoshell_bench.speed import chat, models, planning, remote, run
 from ecoshell_bench.speed.chat import LAST_WORD, markdown
 from ecoshell_bench.speed.measuring import Measurement, against, compared, new_home, percentile
 
 CONTRACT = (
+    *("ask_remote", "ask_remote_cold"),
     *("first_frame", "idle_rss", "idle_cpu", "ready", "stream_flood_10k", "stream_growth_50k_10k"),
     *("paced_lag_p99_ms", "paced_cpu_percent", "typing_p95_ms", "open_2000_turns"),
     *("knapsack_5", "knapsack_500", "experience_500"),
@@ -41,6 +42,7 @@ def test_every_figure_that_is_promised_has_a_row(monkeypatch: pytest.MonkeyPatch
         return Measurement("adapter_switch", 1.0, "ms")
 
     monkeypatch.setattr(run, "measure_processes", lambda _: rows("version", "first_frame", "import_core"))
+    monkeypatch.setattr(run, "measure_remote", lambda _: rows("ask_remote", "ask_remote_cold"))
     monkeypatch.setattr(run, "measure_reserve_settle", lambda: Measurement("reserve_settle", 1.0, "s"))
     monkeypatch.setattr(planning, "measure_knapsack", lambda tools, *_: Measurement(f"knapsack_{tools}", 1.0, "s"))
     monkeypatch.setattr(planning, "measure_experience", lambda _: Measurement("experience_500", 1.0, "s"))
@@ -95,6 +97,12 @@ def test_a_long_session_is_gone_on_with_to_its_last_line() -> None:
     row = chat.measure_opening(1, turns=30)
     assert (row.what, row.unit) == ("open_2000_turns", "s")
     assert is_compared(row)
+
+
+def test_a_question_to_a_remote_model_is_timed_with_a_host_and_without() -> None:
+    rows = by_name(remote.measure_remote(1))
+    assert [(row.what, row.unit) for row in rows.values()] == [("ask_remote", "s"), ("ask_remote_cold", "s")]
+    assert all(map(is_compared, rows.values()))
 
 
 def test_a_plan_is_timed_beside_one_of_ortools() -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,8 +28,11 @@ def test_at_first_the_model_has_the_meta_tools_alone() -> None:
     assert array(STABLE) == [TOOL_REGISTER, TOOL_CALL, FINISH]
 
 
-def test_grow_appends_registered_documents_in_their_order() -> None:
-    assert array(GROW, DOCUMENTS[1], DOCUMENTS[0]) == [TOOL_REGISTER, FINISH, "list_files", "read_file"]
+def test_grow_begins_with_the_core_set_and_appends_what_is_registered_later() -> None:
+    late = [replace(DOCUMENTS[0], name=name) for name in ("git_log", "data_query")]
+    core = array(GROW, DOCUMENTS[0], DOCUMENTS[1])
+    assert core == ["list_files", "read_file", TOOL_REGISTER, FINISH]
+    assert array(GROW, late[0], DOCUMENTS[1], DOCUMENTS[0], late[1]) == [*core, "git_log", "data_query"]
 
 
 @given(st.lists(st.sampled_from(DOCUMENTS), unique_by=lambda document: document.name), st.booleans())
@@ -45,7 +50,8 @@ def test_a_large_catalog_brings_the_search_tool() -> None:
 
 
 def test_the_search_tool_stands_before_what_is_registered_so_that_the_array_only_grows() -> None:
-    assert array(GROW, DOCUMENTS[0], large=True)[:-1] == array(GROW, large=True)
+    late = replace(DOCUMENTS[0], name="git_log")
+    assert array(GROW, late, large=True)[:-1] == array(GROW, large=True)
 
 
 def test_plain_shows_documents_and_finish_and_nothing_to_register() -> None:

@@ -76,6 +76,13 @@ FAMILIES = {
     "LFM2-8B-A1B": "liquid",
     "phi-4-mini": "phi",
     "function-gemma": "function-gemma",
+    "Qwen3-Coder": "qwen3-coder",
+    "Qwen3.5-4B": "qwen3-coder",
+    "GLM-4.6": "glm-4.5",
+    "GLM-4.7-Flash": "glm-4.7",
+    "MiniMax-M2": "minimax-m2",
+    "MiniMax-M1": "minimax-m1",
+    "ByteDance-Seed-OSS": "seed",
     "google-gemma-2-2b-it": "generic",
     "gemma-3": "generic",
     "microsoft-Phi-3.5-mini-instruct": "generic",
@@ -95,6 +102,27 @@ IN_THE_PROMPT = {
     "liquid": '<|tool_call_start|>[read_file(path="notes.txt", lines=3, raw=True)]<|tool_call_end|>',
     "phi": f"<|tool_call|>[{OBJECT}]<|/tool_call|>",
     "function-gemma": "<start_function_call>call:read_file{path:<escape>notes.txt<escape>,lines:3,raw:true}",
+    "qwen3-coder": (
+        "<tool_call>\n<function=read_file>\n<parameter=path>\nnotes.txt\n</parameter>\n<parameter=lines>\n3\n</parameter>\n"
+        "<parameter=raw>\ntrue\n</parameter>\n</function>\n</tool_call>"
+    ),
+    "glm-4.5": (
+        "<tool_call>read_file\n<arg_key>path</arg_key>\n<arg_value>notes.txt</arg_value>\n"
+        "<arg_key>lines</arg_key>\n<arg_value>3</arg_value>\n<arg_key>raw</arg_key>\n<arg_value>true</arg_value>\n</tool_call>"
+    ),
+    "glm-4.7": (
+        "<tool_call>read_file<arg_key>path</arg_key><arg_value>notes.txt</arg_value><arg_key>lines</arg_key>"
+        "<arg_value>3</arg_value><arg_key>raw</arg_key><arg_value>true</arg_value></tool_call>"
+    ),
+    "minimax-m2": (
+        '<minimax:tool_call>\n<invoke name="read_file">\n<parameter name="path">notes.txt</parameter>\n'
+        '<parameter name="lines">3</parameter>\n<parameter name="raw">true</parameter>\n</invoke>\n</minimax:tool_call>'
+    ),
+    "minimax-m1": f"<tool_calls>\n{OBJECT}\n</tool_calls>",
+    "seed": (
+        "<seed:tool_call>\n<function=read_file>\n<parameter=path>notes.txt</parameter>\n<parameter=lines>3</parameter>\n"
+        "<parameter=raw>true</parameter>\n</function>\n</seed:tool_call>"
+    ),
     "generic": f"I look.\n{OBJECT}",
 }
 

@@ -15,7 +15,7 @@ if find_spec("llama_cpp") is None:
 
 from ecoshell.models.choosing import Grammar
 from ecoshell.models.embedded import embedded_path
-from ecoshell.models.formats import FORMATS, GENERIC
+from ecoshell.models.formats import FORMATS, GENERIC, Head
 from ecoshell.models.grammar import ending_grammar
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.local import LocalModel
@@ -97,7 +97,8 @@ def test_every_odd_schema_has_a_grammar_that_compiles_in_every_format(vocabulary
         tool = document(name, schema)
         for marked, once in ((True, False), (False, True)):
             assert compiles(vocabulary, form.grammar([tool], marked=marked, once=once)), name
-        assert compiles(vocabulary, form.rest(tool)), name
+        for head in (Head(0, sure=True, json=True), Head(0, sure=True)):
+            assert compiles(vocabulary, form.rest(tool, head)), name
 
 
 def test_a_grammar_over_all_odd_schemas_at_once_compiles(vocabulary):

@@ -22,7 +22,8 @@ from ecoshell.messages import Message, Usage
 from ecoshell.models import Reply, Request
 from ecoshell.models.keys import Keys
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
+from ecoshell.models.remote import RemoteModel, RemoteOptions
+from ecoshell.models.remote_process import RemoteProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -401,7 +402,7 @@ async def test_a_helper_that_needs_too_much_memory_ends_with_one_clear_error_and
         most = Request((Message("user", "x" * 250_000_000),), want="text", max_tokens=50)
         ends = [await ended(remote["much"], most), await beside]
         assert all(isinstance(end, ModelUnavailable) for end in ends)
-        assert ["memory" in str(end).lower() for end in ends] == [True, True]
+        assert ["memory" in str(end).lower() for end in ends] == [True, True], [str(end)[:200] for end in ends]
         assert ends[1].billed
         server.modes["much"] = (head() + HELLO + said("stop") + b"data: [DONE]\n\n", None, 0.0)
         assert isinstance(await ended(remote["much"]), Reply)

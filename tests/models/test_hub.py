@@ -16,8 +16,8 @@ from huggingface_hub.utils import _headers
 
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable, UsageError
 from ecoshell.models import hub as hub_module
-from ecoshell.models.gguf import hub_name
-from ecoshell.models.hub import Hub, HubFile
+from ecoshell.models.gguf import hub_name, quant_of
+from ecoshell.models.hub import RECOMMENDED, SUGGESTED, Hub, HubFile
 from ecoshell.models.local_models import hub_file, model_files
 
 WHOLE = b"GGUF" + bytes(range(256)) * 8192
@@ -384,3 +384,28 @@ def test_what_names_no_repository_is_refused_with_an_example(typed: str) -> None
 @pytest.mark.parametrize("typed", ["hf:a/b:Q8_0", "a/b:Q8_0", "https://huggingface.co/a/b:Q8_0", "hf.co/a/b:Q8_0"])
 def test_a_repository_may_be_named_as_it_is_pasted(typed: str) -> None:
     assert str(hub_name(typed)) == "hf:a/b:Q8_0"
+
+
+def test_the_recommended_models_are_one_well_formed_table() -> None:
+    assert {one.memory for one in RECOMMENDED} == {2, 4, 8}
+    assert [one.download for one in RECOMMENDED] == sorted(one.download for one in RECOMMENDED)
+    assert len({one.name for one in RECOMMENDED}) == len(RECOMMENDED)
+    assert SUGGESTED in RECOMMENDED
+    for one in RECOMMENDED:
+        assert hub_name(str(one.name)) == one.name
+        assert quant_of(f"model-{one.name.quant}.gguf") == one.name.quant
+        assert one.download < one.memory
+        assert one.licence in {"Apache-2.0", "MIT"}
+        if one.bfcl is not None:
+            assert one.bfcl.version in {3, 4}
+            assert 0 < one.bfcl.percent < 100
+            assert one.bfcl.source.startswith("https://")
+
+
+def test_the_documentation_lists_the_recommended_models() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `") and "-GGUF:" in line]
+    assert rows == [
+        f"| `{one.name.short}` | {one.download:g} GB | {one.memory} GB | {one.licence} | {one.bfcl or 'none'} |"
+        for one in RECOMMENDED
+    ]

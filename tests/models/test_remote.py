@@ -15,7 +15,8 @@ from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable, ModelUn
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.keys import Keys
-from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, named_parameters
+from ecoshell.models.remote import RemoteModel, RemoteOptions, named_parameters
+from ecoshell.models.remote_process import RemoteProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,7 +14,8 @@ from ecoshell.messages import Message, ToolDocument
 from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import chat_body
-from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
+from ecoshell.models.remote import RemoteModel, RemoteOptions
+from ecoshell.models.remote_process import RemoteProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -20,7 +20,8 @@ from ecoshell.errors import ModelUnavailable
 from ecoshell.messages import Message
 from ecoshell.models import Reply, Request
 from ecoshell.models.keys import Keys
-from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, _Child
+from ecoshell.models.remote import RemoteModel, RemoteOptions
+from ecoshell.models.remote_process import RemoteProcess, _Child
 from ecoshell.models.remote_worker import Worker
 from ecoshell.models.tokens import helper_environ
 
@@ -135,7 +136,7 @@ async def test_closing_ends_the_process(server):
 def test_the_helper_ends_when_the_shell_is_killed():
     program = (
         "import asyncio, time\n"
-        "from ecoshell.models.remote import RemoteProcess\n"
+        "from ecoshell.models.remote_process import RemoteProcess\n"
         "async def main():\n"
         "    process = RemoteProcess()\n"
         "    await process.warm()\n"

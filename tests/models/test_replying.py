@@ -34,6 +34,7 @@ READ = ToolDocument(
 ASKED = (Message("user", "What is in notes.txt?"),)
 CALL = '{"name": "read_file", "arguments": {"path": "notes.txt"}}'
 TAGS = ("<think>", "</think>")
+ELEMENT_FORMATS = [form for form in FORMATS.values() if form.elements]
 
 
 def said(*results: str) -> Request:
@@ -288,6 +289,32 @@ def test_the_answer_in_a_call_of_finish_is_shown_as_it_is_written(form, text, si
     assert reply.call == Call("finish", json.loads(ARGUMENTS))
 
 
+@pytest.mark.parametrize("size", [1, 4, 500])
+@pytest.mark.parametrize("form", ELEMENT_FORMATS, ids=lambda form: form.name)
+def test_an_answer_in_an_xml_element_is_shown_while_it_is_written(form, size):
+    asked = Request(ASKED, (READ, FINISH_DOCUMENT), (READ, FINISH_DOCUMENT))
+    call = form.write("finish", ARGUMENTS, parameters=FINISH_DOCUMENT.parameters)
+    shown, reply = answered(call, asked, form, size)
+    assert shown == ("I have it.", ANSWER)
+    assert reply.call == Call("finish", json.loads(ARGUMENTS))
+    assert answered(f'{{"name": "finish", "arguments": {ARGUMENTS}}}', asked, form, size)[0] == shown
+
+
+@pytest.mark.parametrize("form", ELEMENT_FORMATS, ids=lambda form: form.name)
+def test_text_before_an_xml_call_is_shown_and_the_call_is_held_to_the_grammar(chooser, form):
+    call = form.write("read_file", '{"path": "notes.txt"}')
+    shown, _, reply = heard(f"A < b. {call}", chooser, ReplyForm(form))
+    assert (shown.strip(), reply.calls) == ("A < b.", (Call("read_file", {"path": "notes.txt"}),))
+    assert chooser.holds
+
+
+def test_a_call_without_its_opening_marker_is_recognised_by_the_function_tag(chooser):
+    call = "<function=read_file>\n<parameter=path>\nnotes.txt\n</parameter>\n</function>"
+    shown, _, reply = heard(f"I look.\n{call}", chooser, ReplyForm(FORMATS["qwen3-coder"]))
+    assert (shown.strip(), reply.calls) == ("I look.", (Call("read_file", {"path": "notes.txt"}),))
+    assert chooser.holds
+
+
 @pytest.mark.parametrize("size", [1, 500])
 def test_of_another_call_nothing_is_shown_also_where_it_has_an_argument_answer(size):
     asked = Request(ASKED, (READ, FINISH_DOCUMENT), (READ, FINISH_DOCUMENT))
@@ -317,13 +344,15 @@ PARTS = [
     "}",
     "[",
     "word ",
+    "<function=read_file>",
+    "<parameter=path>\na\n</parameter>\n</function>",
 ]
 
 
 @given(
     parts=st.lists(st.sampled_from(PARTS), max_size=6),
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=8),
-    form=st.sampled_from([HERMES, GENERIC, FORMATS["llama-pythonic"]]),
+    form=st.sampled_from([HERMES, GENERIC, FORMATS["llama-pythonic"], *ELEMENT_FORMATS]),
 )
 def test_in_whatever_pieces_a_reply_comes_the_same_is_shown(parts, sizes, form):
     text, shape = "".join(parts), ReplyForm(form, TAGS, elsewhere=True)

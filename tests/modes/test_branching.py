@@ -46,16 +46,13 @@ def test_what_was_wrong_or_came_of_a_plan_is_told_with_it_and_nothing_of_it_befo
 async def drafted(reply):
     """What is made of this reply to the ask for a plan."""
 
-    class Remote:
-        traits = SimpleNamespace(local=False)
-
-        async def ask(self, request, emit, *, role):
-            return reply
+    async def ask(request):
+        return reply
 
     async def make(text):
         return Request((Message("user", text),))
 
-    return await ask_for_draft(Remote(), DraftTask(), make, lambda event: None, role="single")
+    return await ask_for_draft(SimpleNamespace(traits=SimpleNamespace(local=False)), DraftTask(), make, ask)
 
 
 @pytest.mark.parametrize("text", ["Answer: It is 42.", "**Answer:** It is 42.", "answer : It is 42."])
@@ -86,11 +83,10 @@ def test_a_call_is_asked_for_with_its_place_in_the_plan_and_the_calls_beside_it(
 
 
 async def test_the_grammar_of_a_plan_is_made_beside_the_loop():
-    class Local:
-        traits = SimpleNamespace(name="local", local=True)
+    local = SimpleNamespace(traits=SimpleNamespace(name="local", local=True))
 
-        async def ask(self, request, emit, *, role):
-            return Reply(request.grammar)
+    async def ask(request):
+        return Reply(request.grammar)
 
     async def make(text):
         return Request((Message("user", text),), want="text", max_tokens=9)
@@ -101,6 +97,6 @@ async def test_the_grammar_of_a_plan_is_made_beside_the_loop():
         threads.append(threading.current_thread())
         return "root ::= [0-9]"
 
-    plan = await ask_for_draft(Local(), DraftTask(grammar=grammar), make, lambda event: None, role="planner")
+    plan = await ask_for_draft(local, DraftTask(grammar=grammar), make, ask)
     assert "plan ::= [0-9]" in plan
     assert threads != [threading.main_thread()]

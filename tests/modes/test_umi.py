@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from ecoshell.agent.model_set import DraftTask, FillTask, View
-from ecoshell.catalog import GROW
+from ecoshell.catalog import GROW, PLAIN
 from ecoshell.errors import CallBroken, LimitReached
 from ecoshell.events import Notice, Rationale
-from ecoshell.messages import FINISH, Call, Message, Observation, ToolDocument
+from ecoshell.messages import FINISH, Call, Message, Observation, ProviderState, ToolDocument
 from ecoshell.models import PromptSize, Reply, Traits
 from ecoshell.models.protocol import chat_body, mark_for_cache
 from ecoshell.modes.single import Single
-from ecoshell.modes.umi import Umi
+from ecoshell.modes.umi import Umi, lines, own_decision
 from ecoshell.strategies import Path, Step, Thought, Tried
 
 READ = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {}})
@@ -24,8 +24,8 @@ PATH = Path("What is in a?", (Step("Read a.", CALL, Observation("a poem")),))
 class StandIn:
     """A model that gives fixed replies; four characters are a token."""
 
-    def __init__(self, *replies, context=None, native=True):
-        self.traits = Traits("stand-in", None, context, None, native_tools=native, local=True)
+    def __init__(self, *replies, context=None, native=True, parameters=None):
+        self.traits = Traits("stand-in", None, context, None, native_tools=native, local=True, parameters=parameters)
         self.asked = []
         self.replies = list(replies)
 
@@ -57,8 +57,13 @@ def quiet(event):
     pass
 
 
-async def test_each_role_sees_the_same_lines_and_what_is_its_own():
-    model, mode = play("Read b. Next: caller.", Reply("", (CALL,)), "Enough. Next: conclusion.", "conclusion: A poem.")
+SMALL = 1_500_000_000
+
+
+async def test_each_small_role_sees_the_same_lines_and_what_is_its_own():
+    call = Reply("", (CALL,))
+    replies = ("Read b. Next: caller.", call, "Enough. Next: conclusion.", "conclusion: A poem.")
+    model, mode = play(*replies, parameters=SMALL)
     assert await mode.think(view(), quiet) == Thought("Read b.", CALL)
     assert await mode.think(view(), quiet) == Thought("Enough.", Call(FINISH, {"answer": "A poem."}))
     assert [role for role, _ in model.asked] == ["planner", "caller", "planner", "summarizer"]
@@ -90,7 +95,96 @@ async def test_roles_of_one_model_are_sent_the_same_up_to_their_tasks(native):
     done = [request.messages[3].text for request in requests]
     shared = done[1]  # the caller's task is in a later message
     assert all(text.startswith(shared) for text in done)
-    assert shared.endswith("observation: a poem")
+    assert shared.endswith("a poem")
+
+
+def replied(text, *calls):
+    """A reply as a provider with tool calls of its own sends it."""
+    made = [{"id": f"id-{call.arguments['path']}", "type": "function", "function": {}} for call in calls]
+    state = ProviderState("provider", {"content": text or None, "tool_calls": made, "thinking_blocks": ["signed"]})
+    return Reply(
+        text, tuple(replace(call, id=f"id-{call.arguments['path']}", group="m1") for call in calls), state=state
+    )
+
+
+def read(path):
+    return Call("read_file", {"path": path})
+
+
+async def test_a_capable_caller_makes_several_calls_as_one_thought_and_the_planners_words_stay():
+    words = "I need b and c.\nBoth **at once**."
+    said = replied("", read("b"), read("c"))
+    model, mode = play(f"{words} Next: caller.", said, "Enough. Next: conclusion.", "Done.")
+    thought = await mode.think(view(), quiet)
+    assert (thought.rationale, thought.call, thought.more) == (words, said.calls[0], said.calls[1:])
+    assert thought.state == said.state
+    caller = model.asked[1][1]
+    assert (caller.want, caller.several) == ("call", True)
+    assert caller.messages[-2] == Message("assistant", words)
+    steps = [Step(words if not at else "", call, Observation(f"text {at}")) for at, call in enumerate(said.calls)]
+    path = PATH.then(replace(steps[0], state=thought.state), steps[1])
+    await mode.think(view(path), quiet)
+    planner, summarizer = (request for _, request in model.asked[2:])
+    for request in (planner, summarizer):
+        sent = chat_body(request, native=True, family="provider")["messages"]
+        roles = [message["role"] for message in sent]
+        assert roles[:8] == ["system", "user", "assistant", "tool", "assistant", "tool", "tool", roles[7]]
+        assert (sent[4]["content"], sent[4]["thinking_blocks"]) == (words, ["signed"])
+        assert [message["tool_call_id"] for message in sent[5:7]] == ["id-b", "id-c"]
+    assert summarizer.max_tokens == planner.max_tokens == 100  # and not the 50 that are set aside for an answer
+
+
+async def test_a_call_that_a_provider_made_wrongly_is_for_the_guards_to_answer():
+    wrong = replace(read("b"), fault="The arguments do not fit.")
+    model, mode = play("Read b. Next: caller.", replied("", wrong))
+    thought = await mode.think(view(), quiet)
+    assert thought.call is not None
+    assert thought.call.fault
+    assert len(model.asked) == 2
+
+
+@pytest.mark.parametrize(("registers", "shown"), [(GROW, True), (PLAIN, False)])
+async def test_a_capable_model_is_told_of_registering_only_where_there_is_something_to_register(registers, shown):
+    model, mode = play("Enough. Next: conclusion.", "Done.")
+    await mode.think(replace(view(), presentation=registers), quiet)
+    assert all(("tool_register" in request.messages[0].text) is shown for _, request in model.asked)
+
+
+async def test_a_mixed_trio_is_asked_each_in_its_own_form():
+    capable, small = StandIn(Reply("Read b. Next: caller.")), StandIn(Reply("", (read("b"),)), parameters=SMALL)
+    mode = Umi(capable, small, capable, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    await mode.think(view(), quiet)
+    ((_, planner),), ((_, caller),) = capable.asked, small.asked
+    assert planner.messages[1].text == "What is in a?"
+    assert caller.messages[1].text == "user: What is in a?"
+    assert caller.messages[-2].text == "assistant: Read b. Next: caller."
+    assert not caller.several
+
+
+@pytest.mark.parametrize(
+    ("text", "rationale", "following"),
+    [
+        ("Read a. Next: caller.", "Read a.", "caller"),
+        ("Next: caller. Read a and b.", "Read a and b.", "caller"),
+        ("If it is long, next: conclusion. It is not.\nNext: caller.", None, "caller"),
+        ("Observation: none.\n**Next: give up.**", "Observation: none.", "give up"),
+        ("Read a.\ncaller", "Read a.", "caller"),
+        ("Hm.", "Hm.", None),
+    ],
+)
+def test_the_last_sign_of_a_capable_planner_decides_and_its_words_stay(text, rationale, following):
+    decided = own_decision(text)
+    assert decided.next == following
+    assert rationale is None or decided.rationale == rationale
+
+
+def test_several_calls_of_one_reply_are_lines_after_one_line_of_the_planner():
+    calls = (read("b"), read("c"))
+    results = [Message("tool", f"text {call.arguments['path']}", (call,)) for call in calls]
+    told = lines((Message("user", "Go."), Message("assistant", "Both.", calls), *results))
+    assert [message.speaker for message in told] == ["user", "assistant", "user"]
+    assert told[2].text.count("caller: Action") == 2
+    assert told[2].text.index("text b") < told[2].text.index('"c"') < told[2].text.index("text c")
 
 
 async def test_a_summarizer_with_a_model_of_its_own_sees_no_tools():

@@ -143,8 +143,8 @@ def test_taking_out_what_is_not_there_changes_nothing(file: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "typed", "reason"),
     [
-        ("agent.max_steps", "many", "agent.max_steps must be a valid integer, unable to parse string"),
-        ("agent.max_steps", "0", "agent.max_steps must be greater than or equal to 1"),
+        ("agent.max_steps", "many", 'agent.max_steps must be "auto" or a whole number of at least 1'),
+        ("agent.max_steps", "0", 'agent.max_steps must be "auto" or a whole number of at least 1'),
         ("agent.registration", "some", "must be 'auto', 'names', 'all' or 'all_text', not 'some'"),
         ("budget.day", "-3", "budget.day must be dollars"),
         ("agent.max_step", "3", "unknown key agent.max_step"),

@@ -26,7 +26,7 @@ def refused(file: Path, text: str, environ: Mapping[str, str] | None = None) -> 
 
 def test_without_a_file_every_setting_has_its_default(file: Path) -> None:
     settings = load_settings(file, {}).settings
-    assert (settings.model, settings.agent.max_steps, settings.agent.registration) == ("embedded", 24, "auto")
+    assert (settings.model, settings.agent.max_steps, settings.agent.registration) == ("embedded", "auto", "auto")
     assert settings.budget.day is None
     assert settings.approval.allow == ()
 
@@ -77,10 +77,10 @@ def test_a_misplaced_or_misspelt_key_is_led_to_the_right_one(file: Path, text: s
 @pytest.mark.parametrize(
     ("text", "line", "demand"),
     [
-        ("[agent]\nmax_steps = 'many'", 2, "agent.max_steps must be a valid integer, not 'many'"),
+        ("[agent]\nmax_steps = 'many'", 2, 'agent.max_steps must be "auto" or a whole number of at least 1'),
         ("[plugins]\nenabled = 'git'", 2, 'plugins.enabled must be a list, such as ["one", "two"], not'),
-        ("[agent]\nmax_steps = true", 2, "agent.max_steps must be a valid integer"),
-        ("[agent]\nmax_steps = 0", 2, "must be greater than or equal to 1"),
+        ("[agent]\nmax_steps = true", 2, 'agent.max_steps must be "auto" or a whole number'),
+        ("[agent]\nmax_steps = 0", 2, 'must be "auto" or a whole number of at least 1'),
         (
             "[agent]\n\nregistration = 'some'",
             3,

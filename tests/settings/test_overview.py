@@ -43,7 +43,7 @@ def test_each_row_has_its_value_its_default_and_where_it_comes_from(file: Path) 
     found = overview(file, {"ECOSHELL_MODEL": "openai/x"})
     assert found.problems == ()
     steps, model, day = row(found, "agent.max_steps"), row(found, "model"), row(found, "budget.day")
-    assert (steps.value, steps.default, steps.origin) == ("5", "24", f"{file} line 2")
+    assert (steps.value, steps.default, steps.origin) == ("5", "auto", f"{file} line 2")
     assert (model.value, model.default, model.variable) == ("openai/x", "embedded", "ECOSHELL_MODEL")
     assert (day.value, day.default, day.origin, day.variable) == ("", "", "default", "")
     assert row(found, "approval.allow").value == '["read_file", "a\\"b"]'
@@ -83,7 +83,7 @@ def test_taking_out_a_price_that_another_needs_takes_out_both(file: Path) -> Non
 def test_a_complaint_comes_before_anything_is_written(file: Path) -> None:
     found = overview(file, {})
     steps = row(found, "agent.max_steps")
-    assert "agent.max_steps must be greater than or equal to 1" in found.complaint(steps.changes("0"))
+    assert 'agent.max_steps must be "auto" or a whole number of at least 1' in found.complaint(steps.changes("0"))
     assert found.complaint(steps.changes("7")) == ""
     assert found.complaint(steps.changes("")) == ""
     assert not file.exists()

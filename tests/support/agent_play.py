@@ -1,6 +1,10 @@
 """What tests of whole turns are written with: scripted models, and the events of a turn."""
 
+from dataclasses import replace
+
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.models.script import ScriptModel
+from ecoshell.modes.small import single_mode
 
 
 class Recorder(ScriptModel):
@@ -51,3 +55,11 @@ def every_pair(first, second, third):
 
 def of(events, kind):
     return [event for event in events if isinstance(event, kind)]
+
+
+def with_traits(shell, **traits):
+    """The shell, its scripted model with these traits and the aids that follow from them."""
+    metered = shell.deps.models.current.model
+    metered._model.traits = replace(metered.traits, **traits)
+    shell.deps.models.current = ModelSet(metered, single_mode(metered, max_tokens=200, answer_tokens=100))
+    return shell

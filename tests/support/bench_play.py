@@ -57,13 +57,12 @@ class Bench:
     def script(self, name: str, *replies: Any) -> str:
         return f"script:{written(self.folder / name, *replies)}"
 
-    def run(self, tasks: Iterable[Any], *arguments: str, script: Iterable[Any] = ()) -> dict[str, Any]:
-        suite = written(self.folder / "suite.jsonl", *tasks)
+    def run(self, tasks: Iterable[Any] | None, *arguments: str, script: Iterable[Any] = ()) -> dict[str, Any]:
+        """Play tasks, or the packaged ones if they are None, and return the printed record."""
+        suite = [] if tasks is None else ["--suite", str(written(self.folder / "suite.jsonl", *tasks))]
         model = self.script("model.jsonl", *script)
         self.capsys.readouterr()
-        self.status = bench(
-            "tasks", "--suite", str(suite), "--model", model, "--registration", "names", "--json", *arguments
-        )
+        self.status = bench("tasks", *suite, "--model", model, "--registration", "names", "--json", *arguments)
         printed = self.capsys.readouterr()
         self.told = printed.err
         record: dict[str, Any] = json.loads(printed.out)

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import keyring
 from keyring.backends import null
 
-from ecoshell.tools import Sample, caller
+from ecoshell.tools import ResultSize, Sample, caller
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server
 
@@ -65,7 +65,7 @@ async def main(address: str) -> int:
     caller.set(Agrees())
     with tempfile.TemporaryDirectory() as folder:
         known = Server("tried", url=address, oauth=oauth() if SIGNS_IN else {})
-        server = McpServer(known, folder=Path(folder), characters=8_000, connecting=100.0)
+        server = McpServer(known, folder=Path(folder), result=ResultSize(8_000), connecting=100.0)
         try:
             await (server.sign_in() if SIGNS_IN else server.connect())
             tools = {tool.listed.name: tool for tool in server.tools}

@@ -1,7 +1,7 @@
 import pytest
 
 from ecoshell.messages import Effect
-from ecoshell.tools import Tool, ToolOptions
+from ecoshell.tools import ResultSize, Tool, ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 
@@ -24,7 +24,7 @@ EFFECTS: dict[str, set[Effect]] = {
 
 @pytest.fixture
 def tools(workspace: Workspace) -> dict[str, Tool]:
-    found = builtin_tools(workspace, options=ToolOptions(command_seconds=0.3, output_characters=1_000))
+    found = builtin_tools(workspace, options=ToolOptions(command_seconds=0.3, result=ResultSize(1_000)))
     return {tool.document.name: tool for tool in found}
 
 

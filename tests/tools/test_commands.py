@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from ecoshell.errors import ToolError
-from ecoshell.tools import ToolOptions
+from ecoshell.tools import ResultSize, ToolOptions
 from ecoshell.tools.builtin.commands import CommandTools, passes, safe_environment
 from ecoshell.tools.workspace import Workspace
 
 
 @pytest.fixture
 def commands(workspace: Workspace) -> CommandTools:
-    return CommandTools(workspace, ToolOptions(command_seconds=20, output_characters=1_200))
+    return CommandTools(workspace, ToolOptions(command_seconds=20, result=ResultSize(1_200)))
 
 
 @pytest.fixture

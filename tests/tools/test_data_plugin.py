@@ -13,7 +13,7 @@ import pytest
 
 from ecoshell import worker
 from ecoshell.messages import Observation
-from ecoshell.tools import Subject, ToolOptions, subjects_of
+from ecoshell.tools import ResultSize, Subject, ToolOptions, subjects_of
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import contained
 from ecoshell.tools.workspace import UndoLog, Workspace
@@ -135,7 +135,7 @@ async def test_a_question_is_answered(query: str, paths: list[str], found: str, 
 
 async def test_the_order_of_a_query_is_kept_and_what_is_left_out_is_counted(workspace: Workspace, run: Run) -> None:
     query = {"query": "SELECT * FROM many ORDER BY number DESC", "paths": ["many.parquet"]}
-    seen = await tool(workspace, "data_query", output_characters=1_000).run(query)
+    seen = await tool(workspace, "data_query", result=ResultSize(1_000)).run(query)
     lines = seen.text.splitlines()
     assert lines[:2] == ["number  text", " 49999  row 49999"]
     assert lines[-1] == f"[truncated: {len(lines) - 2} of 50000 rows shown]"
@@ -144,7 +144,7 @@ async def test_the_order_of_a_query_is_kept_and_what_is_left_out_is_counted(work
 
 async def test_a_wide_row_and_an_empty_result_are_told(workspace: Workspace, run: Run) -> None:
     columns = ", ".join(f"repeat('x', 9000) AS c{number}" for number in range(40))
-    seen = await tool(workspace, "data_query", output_characters=1_000).run(
+    seen = await tool(workspace, "data_query", result=ResultSize(1_000)).run(
         {"query": f"SELECT {columns} FROM lines", "paths": ["lines.jsonl"]}
     )
     assert (seen.ok, seen.truncated, len(seen.text) <= 1_000) == (True, True, True)

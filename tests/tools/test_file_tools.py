@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
-from ecoshell.tools import ToolOptions, limits_of
+from ecoshell.tools import ResultSize, ToolOptions, limits_of
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.builtin import files as files_module
 from ecoshell.tools.builtin.files import FileTools
@@ -25,7 +25,7 @@ from ecoshell.worker import in_worker
 
 @pytest.fixture
 def files(workspace: Workspace) -> FileTools:
-    return FileTools(workspace, ToolOptions(output_characters=1_000, file_bytes=10_000))
+    return FileTools(workspace, ToolOptions(result=ResultSize(1_000), file_bytes=10_000))
 
 
 def write(workspace: Workspace, **texts: str) -> None:
@@ -237,7 +237,7 @@ def test_any_lines_are_those_of_the_text(lines: list[str], size: int, data: st.D
     with patch.object(files_module, "_SLICE", size), TemporaryDirectory() as folder:
         workspace = Workspace(Path(folder))
         workspace.write_text("a", text)
-        wide, narrow = (FileTools(workspace, ToolOptions(output_characters=room + 200)) for room in (10_000, 100))
+        wide, narrow = (FileTools(workspace, ToolOptions(result=ResultSize(room + 200))) for room in (10_000, 100))
         assert wide.read_file("a", first, last).text.startswith("".join(known[first - 1 : last]))
         cut = narrow.read_file("a", first, last).text
     wanted = known[first - 1 : last]

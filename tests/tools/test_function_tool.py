@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
-from ecoshell.tools import Limits, Tool
+from ecoshell.tools import Limits, ResultSize, Tool
 from ecoshell.tools.builtin.commands import OutputWindow
 from ecoshell.tools.function import Arguments, FunctionTool, parameters_of
 from ecoshell.tools.running import contained
@@ -243,7 +243,7 @@ async def test_a_long_result_is_cut_and_marked():
     def talk() -> str:
         return "abc" * 1000
 
-    found = await observation_of(talk, Limits(characters=100))
+    found = await observation_of(talk, Limits(result=ResultSize(100)))
     assert found.truncated
     assert found.text == ("abc" * 1000)[:100] + "\n[truncated: 100 of 3000 characters shown]"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ecoshell.messages import Observation
-from ecoshell.tools import Tool, ToolOptions
+from ecoshell.tools import ResultSize, Tool, ToolOptions
 from ecoshell.tools.workspace import Workspace
 from ecoshell_git import tools
 
@@ -227,6 +227,6 @@ async def test_a_repository_that_takes_its_data_from_elsewhere_is_not_read(
 
 async def test_what_is_said_is_bounded(repository: Path) -> None:
     (repository / "a.txt").write_text("changed\n" * 10_000)
-    seen = await tool(repository, "git_diff", output_characters=2_000).run({})
+    seen = await tool(repository, "git_diff", result=ResultSize(2_000)).run({})
     assert seen.truncated
     assert len(seen.text) <= 2_000

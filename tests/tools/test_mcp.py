@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import ToolError
-from ecoshell.tools import caller
+from ecoshell.tools import ResultSize, caller
 from ecoshell.tools.mcp.helper import _words
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server, listed, plain_schema
@@ -43,7 +43,7 @@ def opened(tmp_path):
         server = Server(name, command=command, cwd=str(tmp_path), **more)
         files = tmp_path / "files" / "session"
         made = McpServer(
-            server, folder=tmp_path / "cache", characters=8_000, files=lambda: files, connecting=connecting
+            server, folder=tmp_path / "cache", result=ResultSize(), files=lambda: files, connecting=connecting
         )
         try:
             yield made
@@ -260,7 +260,7 @@ from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server
 
 async def main():
-    server = McpServer(Server("tried", command=tuple(sys.argv[2:])), folder=Path(sys.argv[1]), characters=8000)
+    server = McpServer(Server("tried", command=tuple(sys.argv[2:])), folder=Path(sys.argv[1]), result=ResultSize(8000))
     await server.connect()
     tool = next(tool for tool in server.tools if tool.listed.name == "leave_behind")
     print((await tool.run({})).text, flush=True)

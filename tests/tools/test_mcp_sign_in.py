@@ -19,6 +19,7 @@ from keyring.errors import KeyringError
 from ecoshell.cli import main
 from ecoshell.errors import ToolError
 from ecoshell.secrecy import masked
+from ecoshell.tools import ResultSize
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server
 
@@ -98,7 +99,9 @@ def shell(tmp_path, monkeypatch, capsys, ring):
 
 
 def server(address, tmp_path):
-    return McpServer(Server("private", url=address), folder=tmp_path / "cache", characters=8_000, connecting=240.0)
+    return McpServer(
+        Server("private", url=address), folder=tmp_path / "cache", result=ResultSize(8_000), connecting=240.0
+    )
 
 
 async def renewed(address, tmp_path):

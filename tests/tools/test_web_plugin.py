@@ -12,7 +12,7 @@ import pytest
 
 from ecoshell.errors import UsageError
 from ecoshell.messages import Observation
-from ecoshell.tools import Subject, ToolOptions, subjects_of
+from ecoshell.tools import ResultSize, Subject, ToolOptions, subjects_of
 from ecoshell.tools.function import FunctionTool
 from ecoshell_web import tools
 
@@ -93,7 +93,7 @@ def run(site: Site) -> Run:
 
     async def ran(name: str, *, searxng: str | None = None, near: bool = True, **arguments: Any) -> Observation:
         settings = {"searxng": site.address if searxng is None else searxng}
-        options = ToolOptions(allow_private=near, output_characters=2_000)
+        options = ToolOptions(allow_private=near, result=ResultSize(2_000))
         return await named(options, settings)[name].run(arguments)
 
     return ran

@@ -57,7 +57,7 @@ async def test_every_setting_stands_below_the_heading_of_its_section(host: Host,
         (cap,) = (line for line in shown if line.startswith("budget.session"))
         assert cap.split() == ["budget.session", "–"]
         await find(pilot, "agent.max_steps")
-        assert says(pilot, "Thoughts and calls after which a turn has to end")
+        assert says(pilot, "Steps after which a turn has to end")
         assert says(pilot, "default 24 · config.toml line 5 · holds when ecoshell starts again")
 
 
@@ -77,12 +77,12 @@ async def test_what_is_wrong_is_told_while_it_is_typed_and_never_written(host: H
         await opened(pilot, written)
         await find(pilot, "agent.max_steps")
         await pilot.press("enter", "backspace", *"0x")
-        await eventually(pilot, lambda: says(pilot, "× agent.max_steps must be a valid integer"))
+        await eventually(pilot, lambda: says(pilot, '× agent.max_steps must be "auto"'))
         await pilot.press("backspace")
-        await eventually(pilot, lambda: says(pilot, "× agent.max_steps must be greater than"))
+        await eventually(pilot, lambda: says(pilot, '× agent.max_steps must be "auto"'))
         await pilot.press("enter")
         await eventually(pilot, lambda: isinstance(host.focused, Input) and host.focused.value == "0")
-        assert says(pilot, "× agent.max_steps must be greater than")
+        assert says(pilot, '× agent.max_steps must be "auto"')
         await pilot.press("escape")
         await eventually(pilot, lambda: not says(pilot, "×"))
         assert written.settings_file.read_text() == OWN

@@ -27,6 +27,7 @@ from ecoshell.errors import EcoshellError, ModelMissing
 from ecoshell.messages import visible_line
 from ecoshell.models import size
 from ecoshell.models.embedded import embedded_path
+from ecoshell.models.host_address import host_address, status
 from ecoshell.models.keys import Keys
 from ecoshell.models.llama import GET_LLAMA
 from ecoshell.models.servers import Servers
@@ -99,6 +100,7 @@ def checked(paths: Paths) -> Iterator[Check]:
         there = "" if paths.settings_file.exists() else " (not there: every setting has its default)"
         yield Check("settings", "ok", f"{paths.settings_file}{there}")
     yield from _models(loaded.settings if loaded else None, paths)
+    yield _model_host(loaded.settings if loaded else Settings(), paths)
     name, (columns, lines) = os.environ.get("TERM", ""), shutil.get_terminal_size()
     colour = "no colour (NO_COLOR)" if os.environ.get("NO_COLOR") else os.environ.get("COLORTERM") or "colours by TERM"
     told = f"{name or 'none'}, {columns} x {lines}, {sys.stdout.encoding}, {colour}"
@@ -176,6 +178,23 @@ def _models(settings: Settings | None, paths: Paths) -> Iterator[Check]:
         served[model.program].append(model.name)
     told = "; ".join(f"{program}: {', '.join(names)}" for program, names in served.items())
     yield Check("servers", "ok" if told else "missing", told or "none answers on this machine")
+
+
+def _model_host(settings: Settings, paths: Paths) -> Check:
+    """Whether remote models are asked through a process that outlives a command."""
+    address, idle = host_address(paths.run_folder), settings.remote.host_idle_seconds
+    if running := status(address):
+        return Check("model host", "ok", f"process {running.pid}, idle for {running.idle_seconds:.0f} s")
+    if not idle:
+        return Check("model host", "ok", "off ([remote] host_idle_seconds = 0)")
+    try:
+        address.require_private()
+    except FileNotFoundError:  # the first host makes the folder
+        pass
+    except OSError as error:
+        fix = f"Remote models load with each command. Make {paths.run_folder} a folder that only you can open."
+        return Check("model host", "missing", f"{error.filename}: {error.strerror}", fix)
+    return Check("model host", "ok", f"not running; starts with the first remote model, ends after {idle} idle seconds")
 
 
 def _folder(name: str, folder: Path) -> Check:

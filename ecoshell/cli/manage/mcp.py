@@ -10,7 +10,7 @@ import webbrowser
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ecoshell.assembly import load_settings, server_of, tool_options
+from ecoshell.assembly import load_settings, server_of
 from ecoshell.budget import counted
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import Parser, add_actions
@@ -20,7 +20,7 @@ from ecoshell.paths import expanded, user_paths
 from ecoshell.secrecy import begin, masked
 from ecoshell.settings import problem
 from ecoshell.settings.edit import REMOVED, write_settings
-from ecoshell.tools import Caller, caller
+from ecoshell.tools import Caller, ResultSize, caller
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.workspace import workspace_folder
 
@@ -306,4 +306,4 @@ def _one(settings: "Settings", name: str) -> McpServer:
 
 def _provider(settings: "Settings", name: str) -> McpServer:
     server = server_of(name, settings.mcp.servers[name], workspace_folder())
-    return McpServer(server, folder=user_paths().mcp_folder, characters=tool_options(settings).output_characters)
+    return McpServer(server, folder=user_paths().mcp_folder, result=ResultSize())

@@ -1,4 +1,4 @@
-"""`ecoshell models`: what there is and what it costs, and a model pulled from the hub with its licence and progress."""
+"""`ecoshell models`: what there is and what it costs, a model pulled from the hub, and the model host."""
 
 import argparse
 import sys
@@ -16,6 +16,7 @@ from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.messages import visible_line
 from ecoshell.models import ModelRow, size
 from ecoshell.models.gguf import hub_name
+from ecoshell.models.host_address import host_address, status, stop_all
 from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull
 from ecoshell.models.llama import GET_LLAMA, LLAMA
 from ecoshell.models.local_models import hub_file
@@ -31,8 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_json(parser)
     parser.usage = "ecoshell models [--json] [FILTER]\n       ecoshell models pull [--json] OWNER/REPO[:QUANT]"
+    parser.usage += "\n       ecoshell models host [--json] [status|stop]"
     parser.add_argument("filter", nargs="?", default="", help="a part of the name; searches all known models")
-    repo = "after pull: a repository with GGUF files, and which of them, such as Q4_K_M"
+    repo = "after pull: a repository with GGUF files, and which of them, such as Q4_K_M; after host: status or stop"
     parser.add_argument("repo", nargs="?", default="", help=repo)
     parser.add_argument("--unbar", metavar="NAME", help="allow a model again that billed more than it may")
 
@@ -44,9 +46,12 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.filter == "pull":
         return _pull(args.repo, as_json=args.json)
+    if args.filter == "host":
+        return _host(args.repo or "status", as_json=args.json)
     if args.repo:
         raise UsageError(
-            f"There is no `models {args.filter}`.", fix="There is `models [FILTER]` and `models pull REPO`."
+            f"There is no `models {args.filter}`.",
+            fix="There is `models [FILTER]`, `models pull REPO` and `models host`.",
         )
     paths = user_paths()
     settings = load_settings(paths)
@@ -68,8 +73,11 @@ def run(args: argparse.Namespace) -> int:
     known = {str(one.name): one for one in RECOMMENDED}
     if pulled := [known[row.name] for row in rows if row.kind == "hub"]:
         print("\nWorth pulling, with `ecoshell models pull NAME` (sizes are about right):")
-        cells = [(one.name.short, f"{one.download:g} GB", f"{one.memory:g} GB", one.licence) for one in pulled]
-        print_table(("name", "size", "memory", "licence"), cells, right=("size", "memory"))
+        cells = [
+            (one.name.short, f"{one.download:g} GB", f"{one.memory} GB", one.licence, str(one.bfcl or ""))
+            for one in pulled
+        ]
+        print_table(("name", "size", "memory", "licence", "BFCL"), cells, right=("size", "memory"))
     if not part:
         print(f"\n{len(everything):,} models are known: `ecoshell models PART` searches their names.")
     return 0
@@ -122,6 +130,27 @@ def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
     for row in rows:
         if row.kind in ("embedded", "file") and row.missing:
             print(f"{row.name}: {row.missing}")
+
+
+def _host(action: str, *, as_json: bool) -> int:
+    """Print the state of the model host, or stop it; raises UsageError."""
+    folder = user_paths().run_folder
+    if action not in ("status", "stop"):
+        raise UsageError(f"There is no `models host {action}`.", fix="Use `models host status` or `models host stop`.")
+    stopped = stop_all(folder) if action == "stop" else 0
+    found = status(host_address(folder))
+    record = {
+        "running": found is not None,
+        "pid": found.pid if found else None,
+        "idle_seconds": found.idle_seconds if found else None,
+    }
+    if as_json:
+        print_json(record | ({"stopped": stopped} if action == "stop" else {}))
+    elif found:
+        print(f"The model host is running: process {found.pid}, idle for {found.idle_seconds:.0f} s.")
+    else:
+        print("The model host was stopped." if stopped else "The model host is not running.")
+    return 0
 
 
 def _pull(repo: str, *, as_json: bool) -> int:

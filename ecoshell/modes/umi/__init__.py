@@ -1,8 +1,8 @@
-"""The umi mode (α-UMi §3.1): a planner says what is next, a caller makes the call, a summarizer writes the answer.
+"""The umi mode (α-UMi §3.1): a planner says what is next, a caller makes the calls, a summarizer writes the answer.
 
-All roles read the same lines of history, and their tasks come after it: where roles share a model, each finds cached
-what the one before it was sent, tools included. A planner that makes the call or gives the answer itself is taken at
-its word, which saves the other role's call.
+All roles read the same history, and their tasks come after it: where roles share a model, each finds cached what the
+one before it was sent, tools included. A capable model with tool calls of its own reads messages, every other one reads
+lines of text. A planner that makes the calls itself is taken at its word, which saves the caller's reply.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Literal, cast
 
 from ecoshell.agent.memory import path_messages
@@ -20,7 +21,7 @@ from ecoshell.messages import FINISH, Call, Image, Message, ToolDocument
 from ecoshell.models import Reply, Request
 from ecoshell.models.formats import refuse_constant
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.protocol import call_fault, one_call_each, too_deep
+from ecoshell.models.protocol import call_fault, exchanges, too_deep
 from ecoshell.modes import (
     ASIDE_SLACK,
     CALLER,
@@ -37,11 +38,13 @@ from ecoshell.modes import (
     in_context,
     prompt,
     repair_request,
+    system_text,
     tell_if_cut,
     thought_of,
     tried_message,
-    with_question,
 )
+from ecoshell.modes.replies import completed, with_content
+from ecoshell.modes.small import limited_registration, small_model_aids, with_question
 from ecoshell.strategies import Path, Thought, Tried
 
 _UNDECIDED = "The planner twice did not say how to go on."
@@ -94,6 +97,16 @@ def decision(text: str) -> Decision:
     return Decision(rationale, "conclusion" if any(sign["conclusion"] for sign in signs) else "caller")
 
 
+def own_decision(text: str) -> Decision:
+    """What a capable planner decides: its last sign; all the rest of its words are the rationale."""
+    signs = [*_SIGN.finditer(text)]
+    if not signs:
+        return decision(text)
+    last = signs[-1]
+    following: Next = "give up" if last["give_up"] else "conclusion" if last["conclusion"] else "caller"
+    return Decision(f"{text[: last.start()]}{text[last.end() :]}".strip(" \n*_`"), following)
+
+
 _ACTION = re.compile(r"Action:[ \t]*[\"'`*]{0,3}([\w.:/-]+)[\"'`*,]{0,4}\s*Action[ _]Input:\s*", re.IGNORECASE)
 TASK_GAP = "\n\n"
 """Between what the user says last and a role's task, where both are one message."""
@@ -103,18 +116,33 @@ _ANSWER_NAME = re.compile(r"^\s*(?:conclusion|summarizer|answer)\s*:\s*", re.IGN
 def lines(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Messages of turns and paths as the roles read them; what the planner did not write speaks as the user."""
     told: list[Message] = []
-    for message in one_call_each(messages):
+    for message, results in exchanges(messages):
         if message.speaker == "system":
             told.append(message)
         elif message.speaker == "user":
             _tell(told, f"user: {message.text}", images=message.images)
         elif message.speaker == "tool":
             _tell(told, f"observation: {message.text}", images=message.images)
-        elif message.call is None:
+        elif not message.calls:
             told.append(Message("assistant", f"conclusion: {message.text}"))
         else:
             told.append(planned(message.text, "caller"))
-            _tell(told, f"caller: {action_text(message.call)}")
+            for call, result in zip_longest(message.calls, results):
+                _tell(told, f"caller: {action_text(call)}")
+                if result is not None:
+                    _tell(told, f"observation: {result.text}", images=result.images)
+    return tuple(told)
+
+
+def spoken(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages, with the planner's words in what the caller's provider expects back."""
+    told: list[Message] = []
+    for message in messages:
+        content = message.state.message.get("content") if message.state else None
+        if message.calls and message.state and message.text and message.text not in (content or ""):
+            words = "\n\n".join(filter(None, (message.text, content)))
+            message = replace(message, state=with_content(message.state, words))  # noqa: PLW2901
+        told.append(message)
     return tuple(told)
 
 
@@ -161,6 +189,61 @@ def _tell(told: list[Message], text: str, gap: str = "\n", images: tuple[Image, 
     told.append(Message("user", text, images=images))
 
 
+class Player:
+    """The model of one role, and the form of its requests."""
+
+    def __init__(self, role: str, model: MeteredModel) -> None:
+        self.role = role
+        self.model = model
+        self.aids = small_model_aids(model.traits)
+        self.native = self.aids is None and model.traits.native_tools
+        """Whether it reads messages and tool calls; else it reads lines of text."""
+
+    def prompt(self, capable: str, small: str) -> str:
+        """The prompt for this kind of model."""
+        return prompt(f"umi/{small if self.aids else capable}")
+
+    def decision(self, text: str) -> Decision:
+        return decision(text) if self.aids else own_decision(text)
+
+    def history(self, messages: Messages) -> Messages:
+        """Turns and paths as this model reads them."""
+        return spoken(messages) if self.native else lines(messages)
+
+    def words(self, rationale: str, following: Next) -> Messages:
+        """What the planner said just now, as this model reads it."""
+        if not self.native:
+            return (planned(rationale, following),)
+        return (Message("assistant", rationale),) if rationale else ()
+
+    def system(self, view: View) -> str:
+        if self.aids:
+            return prompt("umi/roles")
+        return f"{system_text(view.presentation)}\n\n{prompt('umi/system')}"
+
+    def equipped(self, view: View) -> tuple[Message, tuple[ToolDocument, ...]]:
+        """How a prompt begins, the same in all roles of a model: the system text, and the tool array.
+
+        A model without tool calls of its own has the documents in the text, and how the caller is to write.
+        """
+        array, text = view.array, self.system(view)
+        if self.model.traits.native_tools:
+            return Message("system", text), array
+        documents = "\n".join(document.as_text() for document in array if document.name != FINISH)
+        return Message("system", f"{text}\n\n{prompt('umi/written')}\n\nTools:\n{documents}"), ()
+
+    def closing(self, view: View) -> str:
+        """The request for an answer when nothing more can be done."""
+        return with_question("conclude", view.path.question) if self.aids else prompt("answer_now")
+
+    def callable_documents(self, view: View) -> tuple[ToolDocument, ...]:
+        """What the caller may call now: all but the end of a turn, which is the planner's to say."""
+        documents = callable_documents(view)
+        if self.aids is not None and self.aids.grammar:
+            documents = limited_registration(view, documents)
+        return tuple(document for document in documents if document.name != FINISH)
+
+
 class Umi(BaseMode):
     """Three roles, of which the planner thinks each step."""
 
@@ -181,19 +264,32 @@ class Umi(BaseMode):
         super().__init__(
             planner, summarizer, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature
         )
-        self._caller = caller
+        self._planner = Player(PLANNER, planner)
+        self._caller = Player(CALLER, caller)
+        self._summarizer = Player(SUMMARIZER, summarizer)
+        self.by_program = self._caller.aids is not None and self._caller.aids.by_program
         self._standing: tuple[Path, tuple[Tried, ...], Decision] | None = None
         """A decision that is not carried out yet, with the path and the siblings it was made for."""
-        self._system = Message("system", prompt("umi/roles"))
+
+    @property
+    def _longest_answer(self) -> int:
+        return self._answer_tokens if self._summarizer.aids else self._max_tokens
+
+    async def _completed(self, reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
+        player = {PLANNER: self._planner, CALLER: self._caller}.get(role, self._summarizer)
+        if player.aids is None:
+            return await completed(reply, request, model, emit, role=role)
+        tell_if_cut(reply, emit)
+        return reply
 
     def foresee(self, view: View) -> Foreseen:
         said = _said(view)
-        asked = self._answering(view, said, closing=with_question("conclude", view.path.question))
+        asked = self._answering(view, said, self._answer_tokens, closing=self._summarizer.closing(view))
         answering = ForeseenCall(asked, self._answerer, SUMMARIZER)
         if view.closed:
             return Foreseen((answering,), answering, ASIDE_SLACK)
         planning = ForeseenCall(self._planning(view, said), self._leader, PLANNER)
-        calling = ForeseenCall(self._calling(view, "", said), self._caller, CALLER)
+        calling = ForeseenCall(self._calling(view, "", said), self._caller.model, CALLER)
         return Foreseen((planning, calling), answering, ASIDE_SLACK, ending=(planning, answering))
 
     async def release(self) -> None:
@@ -210,22 +306,22 @@ class Umi(BaseMode):
         kept = self._kept(view)
         if kept is not None:
             return await self._carried_out(view, kept, emit)
+        planner = self._planner
         found = await ask_for_draft(
-            self._leader,
+            planner.model,
             task,
-            lambda text: _fitted(self._leader, PLANNER, view, partial(self._planning, view, task=text)),
-            emit,
-            role=PLANNER,
+            lambda text: _fitted(planner, view, partial(self._planning, view, task=text)),
+            partial(self._ask, planner.model, emit=emit, role=PLANNER),
         )
-        decided = None if isinstance(found, Thought) or "[" in found else decision(found)
+        decided = None if isinstance(found, Thought) or "[" in found else planner.decision(found)
         if decided is not None and decided.next in ("conclusion", "give up"):
             return await self._carried_out(view, decided, emit)
         return found
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
-        model = self._caller
-        request = await _fitted(model, CALLER, view, partial(self._calling, view, task))
-        return await filled(request, task.document, model, partial(model.ask, emit=emit, role=CALLER), _made)
+        model = self._caller.model
+        request = await _fitted(self._caller, view, partial(self._calling, view, task))
+        return await filled(request, task.document, model, partial(self._ask, model, emit=emit, role=CALLER), _made)
 
     async def _carried_out(self, view: View, decided: Decision, emit: Emit) -> Thought:
         """What comes of a decision; where a limit stands in its way, it is kept and not bought again."""
@@ -234,8 +330,9 @@ class Umi(BaseMode):
             if decided.next == "conclusion" and decided.rationale:
                 emit(Rationale(decided.rationale, PLANNER))  # it comes before the answer that is written because of it
         if decided.next == "conclusion":
-            make = partial(self._answering, view, ending=(planned(decided.rationale, "conclusion"),))
-            request = await _fitted(self._answerer, SUMMARIZER, view, make)
+            ending = self._summarizer.words(decided.rationale, "conclusion")
+            make = partial(self._answering, view, output=self._longest_answer, ending=ending)
+            request = await _fitted(self._summarizer, view, make)
             thought = _concluded(await self._answered(request, emit), decided.rationale)
         elif decided.next == "give up":
             thought = _given_up(decided.rationale or "The planner gave up and did not say why.")
@@ -250,17 +347,16 @@ class Umi(BaseMode):
         return decided if (path, tried) == (view.path, view.tried) else None
 
     async def _plan(self, view: View, emit: Emit) -> Decision | Thought:
-        """What the planner decides; the thought as it is where the planner itself made the call."""
-        model = self._leader
-        request = await _fitted(model, PLANNER, view, partial(self._planning, view))
-        reply = await model.ask(request, emit, role=PLANNER)
-        decided = decision(reply.text)
+        """What the planner decides; the thought as it is where the planner itself made the calls."""
+        planner = self._planner
+        request = await _fitted(planner, view, partial(self._planning, view))
+        reply = await self._ask(planner.model, request, emit, role=PLANNER)
+        decided = planner.decision(reply.text)
         if reply.call is None and decided.next is None:
-            request = repair_request(request, reply, prompt("umi/undecided"))
-            reply = await model.ask(request, emit, role=PLANNER)
-            again = decision(reply.text)
+            repair = repair_request(request, reply, prompt("umi/undecided"))
+            reply = await self._ask(planner.model, self._repair(planner, repair), emit, role=PLANNER)
+            again = planner.decision(reply.text)
             decided = again if again.next or again.rationale else decided
-        tell_if_cut(reply, emit)
         return decided if reply.call is None else replace(thought_of(reply, by=PLANNER), rationale=decided.rationale)
 
     async def _call(self, view: View, decided: Decision, emit: Emit) -> Thought:
@@ -268,88 +364,91 @@ class Umi(BaseMode):
 
         Raises CallBroken where the caller twice made none of what the planner wants.
         """
-        model, rationale = self._caller, decided.rationale
-        if not _callable(view, model):
+        caller, rationale = self._caller, decided.rationale
+        if not caller.callable_documents(view):
             return _given_up(f"There is no tool to call. {rationale}".strip())
         if decided.next is None:
             emit(Notice(f"{_UNDECIDED} The caller makes what it can of it."))
-        request = await _fitted(model, CALLER, view, partial(self._calling, view, rationale))
-        reply = await model.ask(request, emit, role=CALLER)
+        request = await _fitted(caller, view, partial(self._calling, view, rationale))
+        reply = await self._ask(caller.model, request, emit, role=CALLER)
         call, fault = _made(reply, request)
         if call is None:
-            reply = await model.ask(repair_request(request, reply, UNUSABLE.format(fault)), emit, role=CALLER)
+            repair = repair_request(request, reply, UNUSABLE.format(fault))
+            reply = await self._ask(caller.model, self._repair(caller, repair), emit, role=CALLER)
             call, fault = _made(reply, request)
-        tell_if_cut(reply, emit)
         if call is not None:
-            return Thought(rationale, call, by=CALLER, more=thought_of(reply).more)
+            return Thought(rationale, call, by=CALLER, more=thought_of(reply).more, state=reply.state)
         if decided.next is not None:
-            raise broken_call(model, fault, reply.attempt or action_in(reply.text))
+            raise broken_call(caller.model, fault, reply.attempt or action_in(reply.text))
         return _given_up(f"{_UNDECIDED} {rationale}".strip())
+
+    def _repair(self, player: Player, repair: Request) -> Request:
+        """The repair at a temperature that suits the model."""
+        return repair if player.aids else replace(repair, temperature=self._temperature)
 
     async def _answered(self, request: Request, emit: Emit) -> str:
         """What the summarizer writes, without the name its line has in the history."""
         return _ANSWER_NAME.sub("", await super()._answered(request, emit), count=1).strip()
 
-    async def _concluding(self, view: View, most: int | None = None) -> Request:
-        make = partial(self._answering, view, closing=with_question("conclude", view.path.question))
-        return await _fitted(self._answerer, SUMMARIZER, view, make, most)
+    async def _concluding(self, view: View, output: int, most: int | None = None) -> Request:
+        make = partial(self._answering, view, output=output, closing=self._summarizer.closing(view))
+        return await _fitted(self._summarizer, view, make, most)
 
     def _planning(self, view: View, said: Messages, task: str = "") -> Request:
         """The planner sees tools and history, and says who is next, unless it has another task."""
-        system, array = self._equipped(view, self._leader)
-        endings = () if task else ENDINGS
-        told = Request(
-            messages=(system, *_shared(view, said)),
+        planner = self._planner
+        system, array = planner.equipped(view)
+        request = Request(
+            messages=(system, *_shared(planner, view, said)),
             tools=array,
-            callable_now=_callable(view, self._leader),
+            callable_now=planner.callable_documents(view),
             want="text",
-            endings=endings,
+            endings=() if task else ENDINGS,
             max_tokens=self._max_tokens,
             temperature=self._temperature,
         )
-        return _tasked(told, task or prompt("umi/planner"))
+        return _tasked(request, task or planner.prompt("plan", "planner"))
 
     def _calling(self, view: View, wanted: str | FillTask, said: Messages) -> Request:
-        """The caller sees tools, history with the rationale, and the rationale once more.
+        """The caller sees tools, history and the planner's last words, which a small one reads twice.
 
         For a node of a plan, it sees what stands before that, and which call of its plan is wanted.
         """
-        system, array = self._equipped(view, self._caller)
-        rationale = () if isinstance(wanted, FillTask) else (planned(wanted, "caller"),)
-        task = fill_text(wanted) if isinstance(wanted, FillTask) else wanted
-        told = Request(
-            messages=(system, *_shared(view, said), *rationale),
+        caller = self._caller
+        system, array = caller.equipped(view)
+        if isinstance(wanted, FillTask):
+            own = f"{prompt('umi/caller')} " if caller.aids else ""
+            rationale, task = (), f"{own}{fill_text(wanted)}"
+        else:
+            rationale = caller.words(wanted, "caller")
+            task = f"{prompt('umi/caller')} {wanted}".strip() if caller.aids else prompt("umi/call")
+        request = Request(
+            messages=(system, *_shared(caller, view, said), *rationale),
             tools=array,
-            callable_now=_callable(view, self._caller),
+            callable_now=caller.callable_documents(view),
             want="call",
+            several=caller.native and not isinstance(wanted, FillTask),
             max_tokens=self._max_tokens,
             temperature=self._temperature,
         )
-        return _tasked(told, f"{prompt('umi/caller')} {task}".strip())
+        return _tasked(request, task)
 
-    def _answering(self, view: View, said: Messages, *, ending: Messages = (), closing: str = "") -> Request:
+    def _answering(
+        self, view: View, said: Messages, output: int, *, ending: Messages = (), closing: str = ""
+    ) -> Request:
         """The summarizer sees the history, and nothing of what was tried on other ways.
 
         It has no use for tools. Where it is the planner's model, they stand before the history all the same: what that
         model has cached begins with them, and without them the whole history would be read anew.
         """
-        model, task = self._answerer, f"{prompt('umi/summarizer')}\n{closing}".strip()
-        system, array = self._equipped(view, model) if model is self._leader else (self._system, ())
-        messages = (system, *lines(said), *ending)
-        told = Request(messages, tools=array, want="text", max_tokens=self._answer_tokens, purpose="answer")
-        return _tasked(replace(told, temperature=self._temperature), task)
-
-    def _equipped(self, view: View, model: MeteredModel) -> tuple[Message, tuple[ToolDocument, ...]]:
-        """How a prompt begins, the same in all roles of a model: the tool array, and the system's text.
-
-        A model without tool calls of its own has the documents in the text, and how the caller is to write.
-        """
-        array = view.array
-        if model.traits.native_tools:
-            return self._system, array
-        documents = "\n".join(document.as_text() for document in array if document.name != FINISH)
-        text = f"{self._system.text}\n\n{prompt('umi/written')}\n\nTools:\n{documents}"
-        return replace(self._system, text=text), ()
+        summarizer = self._summarizer
+        task = f"{summarizer.prompt('answer', 'summarizer')}\n{closing}".strip()
+        system, array = summarizer.equipped(view)
+        if summarizer.model is not self._leader:
+            system, array = Message("system", summarizer.system(view)), ()
+        messages = (system, *summarizer.history(said), *ending)
+        request = Request(messages, tools=array, want="text", max_tokens=output, purpose="answer")
+        return _tasked(replace(request, temperature=self._temperature), task)
 
 
 def _said(view: View) -> Messages:
@@ -357,28 +456,20 @@ def _said(view: View) -> Messages:
     return (*view.history, *path_messages(view.opening, view.path))
 
 
-async def _fitted(
-    model: MeteredModel, role: str, view: View, make: Callable[[Messages], Request], most: int | None = None
-) -> Request:
+async def _fitted(player: Player, view: View, make: Callable[[Messages], Request], most: int | None = None) -> Request:
     """The request of a role, cut where it must be; counting a long prompt takes its time."""
-    return await asyncio.to_thread(in_context, model, _said(view), make, most, role=role)
+    return await asyncio.to_thread(in_context, player.model, _said(view), make, most, role=player.role)
 
 
-def _shared(view: View, said: Messages) -> Messages:
+def _shared(player: Player, view: View, said: Messages) -> Messages:
     """What the planner and the caller read alike: the history, and what was tried from here."""
-    told = lines(said)
-    return with_task(told, tried_message(view, "umi/tried").text) if view.tried else told
+    history = player.history(said)
+    return with_task(history, tried_message(view, "umi/tried").text) if view.tried else history
 
 
-def _tasked(told: Request, task: str) -> Request:
+def _tasked(request: Request, task: str) -> Request:
     """The request with what the role is to do at its end; before that stands what other roles are sent as well."""
-    return replace(told, messages=with_task(told.messages, task), task=f"{TASK_GAP}{task}")
-
-
-def _callable(view: View, caller: MeteredModel) -> tuple[ToolDocument, ...]:
-    """What the caller may call now: all but the end of a turn, which is the planner's to say."""
-    may = callable_documents(view, held=caller.traits.calls_undeclared)
-    return tuple(one for one in may if one.name != FINISH)
+    return replace(request, messages=with_task(request.messages, task), task=f"{TASK_GAP}{task}")
 
 
 def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:

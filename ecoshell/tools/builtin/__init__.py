@@ -19,9 +19,9 @@ _ENDING = 5.0
 def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -> list[Tool]:
     """Every built-in tool, working in one workspace."""
     options = options or ToolOptions()
-    quick = Limits(options.file_seconds, options.output_characters)
-    programs = Limits(options.command_seconds + _ENDING, options.output_characters)
-    web = Limits(options.fetch_seconds, options.output_characters)
+    quick = Limits(options.file_seconds, options.result)
+    programs = Limits(options.command_seconds + _ENDING, options.result)
+    web = Limits(options.fetch_seconds, options.result)
     files, commands = FileTools(workspace, options), CommandTools(workspace, options)
     search = SearchTools(workspace, options)
     return [

@@ -298,7 +298,7 @@ class CommandTools:
             folder=self._workspace.root,
             environment=safe_environment(environ, self._options.keep_variables),
             seconds=self._options.command_seconds,
-            window=self._options.output_characters - 200,  # room for the marks
+            window=self._options.result.characters - 200,  # room for the marks
         )
 
 
@@ -330,7 +330,7 @@ async def passes(command: str, text: str, *, folder: Path, options: ToolOptions)
             folder=folder,
             environment=safe_environment(environ, options.keep_variables),
             seconds=options.command_seconds,
-            window=options.output_characters,
+            window=options.result.characters,
             given=given.fileno(),
         )
     finally:

@@ -90,7 +90,7 @@ class FileTools:
         if last < start_line:
             raise ToolError(f"`end_line` {end_line} is before `start_line` {start_line}.")
         # those lines that fit whole, and how to read on; one line that does not fit alone is cut
-        text, characters = file.text, self._options.output_characters - _MARK_ROOM
+        text, characters = file.text, self._options.result.characters - _MARK_ROOM
         begin = _behind(text, start_line - 1)
         end = len(text) if last == lines else _behind(text, last, start_line - 1, begin)
         total = end - begin

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Message, Observation, visible_line
-from ecoshell.tools import Caller, Limits
+from ecoshell.tools import Caller, Limits, ResultSize
 from ecoshell.tools.mcp.connection import Connection, Record
 from ecoshell.tools.mcp.servers import (
     CachedLists,
@@ -45,15 +45,15 @@ class McpServer:
         server: Server,
         *,
         folder: Path,
-        characters: int,
+        result: ResultSize,
         files: Callable[[], Path | None] = lambda: None,
         connecting: float = CONNECTING,
     ) -> None:
-        """`folder` has the cached lists, `characters` is what a tool may say in one observation, and `files` where
+        """`folder` has the cached lists, `result` says how long a tool's result may be, and `files` is where
         images and the like are kept now."""
         self.server = server
         self.name = server.name
-        self.limits = Limits(connecting + server.seconds + _THINKING, characters)
+        self.limits = Limits(connecting + server.seconds + _THINKING, result)
         """Of one call, for which the server may have to be started first; `server.seconds` it may take itself."""
         self._cache = CachedLists(folder, server)
         self._sign_in = KeptSignIn(server)

@@ -93,12 +93,12 @@ def percentile(values: Sequence[float], percent: int) -> float:
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
-def wall(command: Sequence[str]) -> Take:
+def wall(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> Take:
     """Seconds a process takes from its start to its end."""
 
     def run() -> float:
         started = time.perf_counter()
-        _completed(command, os.environ)
+        _completed(command, environ)
         return time.perf_counter() - started
 
     return run

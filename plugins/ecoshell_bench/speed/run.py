@@ -16,6 +16,7 @@ from ecoshell_bench.speed.chat import measure_chat, measure_processes
 from ecoshell_bench.speed.measuring import Measurement
 from ecoshell_bench.speed.models import measure_local, measure_roles
 from ecoshell_bench.speed.planning import measure_planning, measure_reserve_settle
+from ecoshell_bench.speed.remote import measure_remote
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,6 +55,7 @@ def measure_speed(repeat: int = 15, adapter: Path | None = None) -> Iterator[Mea
     model, and that of switching without a LoRA `adapter` for it.
     """
     yield from measure_processes(repeat)
+    yield from measure_remote(repeat)
     yield measure_reserve_settle()
     yield from measure_planning(repeat)
     yield from measure_roles(repeat, adapter)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent import Approval, NonInteractive
 from ecoshell.agent.dependencies import SessionBudget
+from ecoshell.agent.limits import output_limit, result_characters, step_limit
 from ecoshell.assembly.model_factory import ConfiguredModelFactory, lending
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.gate import Gate
@@ -17,6 +18,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import EcoshellError
 from ecoshell.events import (
     ApprovalWanted,
+    BudgetSettled,
     CallFinished,
     CallStarted,
     ErrorHappened,
@@ -25,23 +27,23 @@ from ecoshell.events import (
     TurnFinished,
     to_json,
 )
-from ecoshell.messages import Call, Message, Observation, Usage
-from ecoshell.models import Model, Request
+from ecoshell.messages import Call, Message, Observation
+from ecoshell.models import Model, Request, Traits
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.tools import Tool, limits_of
 from ecoshell.tools.running import contained, failed
 from ecoshell.tools.workspace import Workspace
+from ecoshell_bench.results import known_sum
 from ecoshell_bench.tasks.report import Result, Side
 from ecoshell_bench.tasks.suite import Task
 from ecoshell_bench.tasks.workspace import Sandbox, failures, offline_tools
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
-    from ecoshell.settings.schema import Settings
+    from ecoshell.settings.schema import AgentSettings, Settings
 
 PLAIN_SYSTEM = "You are a helpful assistant with tools that work in the user's folder."
-PLAIN_STEPS = 24
 LIMIT_REACHED = "LimitReached"
 """A team's cap: tasks have none of their own."""
 STOPS = (
@@ -49,6 +51,11 @@ STOPS = (
     *("StoreError", "ServerAway"),
 )
 """Errors after which no task of the model can be played, so that they say nothing of it."""
+
+
+def loop_limits(traits: Traits, agent: "AgentSettings") -> tuple[int, int]:
+    """Return the output tokens of one reply and the steps of one task in the plain loop: the same as in ecoshell."""
+    return output_limit(traits, agent.max_output_tokens), step_limit(traits, agent.max_steps, capped=False)
 
 
 class Models(ConfiguredModelFactory):
@@ -157,9 +164,12 @@ class TaskRunner:
             result.status = "timeout"
 
     async def _by_loop(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
-        """Every tool's document up front, results sent back as they are, until no call comes."""
+        """Play with every tool schema in the tool array and results sent back as they are, until no call comes."""
         model, agent = self._models.metered(options.model or "", "baseline"), self._settings.agent
-        tools = offline_tools(self._settings, Workspace(self._sandbox.workspace))
+        output_tokens, steps = loop_limits(model.traits, agent)
+        workspace = Workspace(self._sandbox.workspace)
+        workspace.result.characters = result_characters(model.traits.context)
+        tools = offline_tools(self._settings, workspace)
         documents = tuple(tool.document for tool in tools)
         messages = [Message("system", PLAIN_SYSTEM), Message("user", task.request)]
         temperature = None if agent.temperature == "auto" else agent.temperature
@@ -167,11 +177,17 @@ class TaskRunner:
         try:
             with _timed(result):
                 async with asyncio.timeout(self._seconds):
-                    while result.status == "limit" and result.steps < PLAIN_STEPS:
+                    while result.status == "limit" and result.steps < steps:
                         result.steps += 1
-                        said, most = tuple(messages), agent.max_output_tokens
-                        asked = Request(said, documents, documents, "either", most, temperature, role="baseline")
-                        await _step(model, asked, tools, messages, result)
+                        request = Request(
+                            tuple(messages),
+                            documents,
+                            documents,
+                            max_tokens=output_tokens,
+                            temperature=temperature,
+                            role="baseline",
+                        )
+                        await _step(model, request, tools, messages, result)
         except TimeoutError:
             result.status = "timeout"
         finally:
@@ -212,31 +228,37 @@ def _note(event: Event, result: Result, open_calls: dict[str, Callable[..., None
 
 
 async def _step(
-    model: MeteredModel, asked: Request, tools: Sequence[Tool], messages: list[Message], result: Result
+    model: MeteredModel, request: Request, tools: Sequence[Tool], messages: list[Message], result: Result
 ) -> None:
-    """A step of the plain loop: a reply, and the calls in it, or the answer it is."""
-    reply = await model.ask(asked, lambda _: None, role="baseline")
-    usage = reply.usage or Usage(model.size(asked).count, model.count(reply.text))
-    result.count(usage)
-    price, before = model.traits.price, result.spent_nano
-    result.spent_nano = None if price is None or before is None else before + price.cost(usage)
-    if reply.fault and reply.attempt is None:
-        messages += [Message("assistant", reply.text), Message("user", reply.fault)]
+    """Take a step of the plain loop: run all calls of one reply, or end with the answer.
+
+    Tokens and price are those of the ledger, as for ecoshell.
+    """
+
+    def count(event: Event) -> None:
+        if isinstance(event, BudgetSettled):
+            result.count(event.usage)
+            result.spent_nano = known_sum((result.spent_nano, event.spent_nano))
+
+    reply = await model.ask(request, count, role="baseline")
+    calls = (replace(reply.attempt, fault=reply.fault),) if reply.attempt else reply.calls
+    if reply.fault and not calls:
+        messages += [Message("assistant", reply.text, state=reply.state), Message("user", reply.fault)]
         return
-    calls = [reply.attempt] if reply.attempt else reply.calls
     if not calls:
         result.status, result.answer = "answered", reply.text
-    for number, call in enumerate(calls):
-        told = await _run(tools, call, reply.fault, result)
-        messages += [Message("assistant", "" if number else reply.text, (call,)), Message("tool", told, (call,))]
+        return
+    results = [await _run(tools, call, result) for call in calls]
+    messages.append(Message("assistant", reply.text, calls, state=reply.state))
+    messages += [Message("tool", text, (call,)) for call, text in zip(calls, results, strict=True)]
 
 
-async def _run(tools: Sequence[Tool], call: Call, fault: str, result: Result) -> str:
-    """What comes of a call, as the model reads it; a call that cannot be made is told what is wrong with it."""
+async def _run(tools: Sequence[Tool], call: Call, result: Result) -> str:
+    """Run a call and return what the model reads: its result, or why it cannot run."""
     end = result.begin_call(call.name, call.arguments)
     tool = next((tool for tool in tools if tool.document.name == call.name), None)
-    if fault or tool is None:
-        seen = Observation(fault or f"There is no tool called {call.name!r}.", ok=False)
+    if call.fault or tool is None:
+        seen = Observation(call.fault or f"There is no tool called {call.name!r}.", ok=False)
     else:
         try:
             seen = await contained(tool, call.arguments, limits_of(tool))

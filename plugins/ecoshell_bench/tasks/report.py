@@ -141,10 +141,16 @@ def as_record(model: str, results: Sequence[Result], loop: str | None, baseline:
         kinds = {kind: _pairs(Pairs.of(some, theirs)) for kind, some in _by_kind(ours).items()}
         record["baseline"] = _side(loop, baseline)
         record["paired"] = {**_pairs(pairs), "p": _rounded(pairs.p), "kinds": kinds}
-        names = ("prompt", "cached", "output", "seconds")
-        below = {name: _sum(theirs, name) for name in names}
-        record["ratio"] = {name: _rounded(_sum(ours, name) / of) if of else None for name, of in below.items()}
+        record["ratio"] = _ratios(ours, theirs)
     return record
+
+
+def _ratios(ours: Sequence[Result], theirs: Sequence[Result]) -> dict[str, float | None]:
+    """Return sums over the same tasks in those of the plain loop; None where a sum is unknown or the loop's is zero."""
+    names = ("prompt", "cached", "output", "steps", "seconds")
+    sums = {name: (_sum(ours, name), _sum(theirs, name)) for name in names}
+    sums["price"] = known_sum(result.spent_nano for result in ours), known_sum(result.spent_nano for result in theirs)
+    return {name: _rounded(our / their) if our is not None and their else None for name, (our, their) in sums.items()}
 
 
 def _pairs(pairs: Pairs) -> dict[str, Any]:
@@ -159,6 +165,7 @@ def _side(model: str, results: Sequence[Result]) -> dict[str, Any]:
 def _figures(results: Sequence[Result]) -> dict[str, Any]:
     n, right = len(results), sum(result.ok for result in results)
     interval = wilson(right, n)
+    prompt = _sum(results, "prompt")
     return {
         "n": n,
         "success": _rounded(right / n) if n else None,
@@ -166,6 +173,7 @@ def _figures(results: Sequence[Result]) -> dict[str, Any]:
         "calls": _sum(results, "calls"),
         "steps": _sum(results, "steps"),
         "tokens": {name: _sum(results, name) for name in ("prompt", "cached", "output")},
+        "cached_share": _rounded(_sum(results, "cached") / prompt) if prompt else None,
         "seconds": round(_sum(results, "seconds"), 2),
         "price_usd": _price(results),
         "repeats_max": max((result.repeats for result in results), default=0),

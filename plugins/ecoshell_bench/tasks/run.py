@@ -20,7 +20,7 @@ from ecoshell_bench.printing import note, show_record
 from ecoshell_bench.results import ResultsFile, read_results
 from ecoshell_bench.tasks.playing import LIMIT_REACHED, STOPS
 from ecoshell_bench.tasks.report import Result, Side, as_record
-from ecoshell_bench.tasks.suite import Task, chosen, read_suite
+from ecoshell_bench.tasks.suite import CODE, Task, chosen, read_code_tasks, read_suite
 from ecoshell_bench.tasks.workers import Job, played
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
@@ -34,7 +34,10 @@ INTERRUPTED = 130
 
 def run(args: argparse.Namespace) -> int:
     """Play what is not there yet, and print; raises UsageError and EcoshellError."""
-    tasks = chosen(read_suite(args.suite), split=args.split, kinds=args.kind, only=args.only, limit=args.limit)
+    suite = read_suite(args.suite)
+    if args.suite is None and (CODE in args.kind or any(name.startswith(f"{CODE}-") for name in args.only)):
+        suite += read_code_tasks()
+    tasks = chosen(suite, split=args.split, kinds=args.kind, only=args.only, limit=args.limit)
     settings = load_settings(user_paths())
     model: str = args.model or settings.model
     loop: str = args.baseline_model or model

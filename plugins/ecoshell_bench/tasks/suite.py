@@ -3,11 +3,12 @@
 import hashlib
 import json
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +29,12 @@ Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = ("dev", "test")
 OTHER = "other"
 """The kind of a task that names none."""
+CODE = "code"
+"""The kind of the packaged programming tasks, which are played only when they are asked for."""
+_CHECK_FOLDER = "_check"
+"""The folder in the workspace that receives the hidden tests of a programming task."""
+_TEST_RUNNER = "run_hidden_tests.py"
+_RUN_HIDDEN_TESTS = f"python -P {_CHECK_FOLDER}/{_TEST_RUNNER}"
 REGEX = "re:"
 """What the content of a checked file begins with where it is a regular expression."""
 _FIX = "docs/bench-tasks.md says what a task is."
@@ -80,6 +87,8 @@ class Check(BaseModel):
     file_absent: Annotated[tuple[Place, ...], _ONE_OR_MORE] = ()
     command: str = ""
     """Exits with 0 in the workspace when all is right."""
+    files: dict[Place, str] = {}
+    """Files that are written to the workspace just before the command runs, such as hidden tests."""
     calls_any: Annotated[tuple[str, ...], _ONE_OR_MORE] = ()
     """Tools of which one at least was called with success."""
     no_calls: StrictBool = False
@@ -88,6 +97,8 @@ class Check(BaseModel):
     def _asks_for_something(self) -> Self:
         if not any(getattr(self, name) for name in type(self).model_fields):
             raise ValueError("it asks for nothing")
+        if self.files and not self.command:
+            raise ValueError("`files` needs a `command` that uses them")
         return self
 
     @property
@@ -114,15 +125,16 @@ class Task(BaseModel):
 
 
 def read_suite(path: Path | None) -> tuple[Task, ...]:
-    """The tasks of a file, of the packaged suite without one; raises UsageError that names the line.
+    """Return the tasks of a JSON Lines file or of a folder; without a path, those of the packaged file.
 
-    Tasks that name no split take turns within their kind, the first of each for dev.
+    Tasks that name no split take turns within their kind, the first of each for dev. Raises UsageError, which names
+    the line or the file.
     """
     if path is None:
         with as_file(files("ecoshell_bench.tasks") / "suite.jsonl") as packaged:
             return read_suite(packaged)
     adapter, tasks, turns = TypeAdapter(Task), dict[str, Task](), Counter[str]()
-    for place, record in read_objects(path):
+    for place, record in _read_folder(path) if path.is_dir() else read_objects(path):
         digest = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
         split = SPLITS[turns[str(record.get("kind", OTHER))] % 2]
         task = checked(adapter, {"split": split, **record, "digest": digest}, place, _FIX)
@@ -131,8 +143,38 @@ def read_suite(path: Path | None) -> tuple[Task, ...]:
         turns[task.kind] += "split" not in record
         tasks[task.id] = task
     if not tasks:
-        raise UsageError(f"{path} has no tasks.", fix="Give a file with one task a line.")
+        raise UsageError(f"{path} has no tasks.", fix="Give a file with one task a line, or a folder of task folders.")
     return tuple(tasks.values())
+
+
+def read_code_tasks() -> tuple[Task, ...]:
+    """Return the packaged programming tasks."""
+    with as_file(files("ecoshell_bench.tasks") / CODE) as packaged:
+        return read_suite(packaged)
+
+
+def _read_folder(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the record of each task folder in `path`, with the path of its `task.toml`."""
+    for folder in sorted(place.parent for place in path.glob("*/task.toml")):
+        place = folder / "task.toml"
+        try:
+            record = tomllib.loads(place.read_text(encoding="utf-8"))
+            workspace, hidden = _texts(folder / "files"), _texts(folder / "hidden")
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as failure:
+            raise UsageError(f"{place.parent} cannot be read: {failure}.", fix=_FIX) from failure
+        record = {"id": folder.name, "kind": CODE, "files": workspace, **record}
+        if hidden:
+            runner = (files("ecoshell_bench.tasks") / _TEST_RUNNER).read_text(encoding="utf-8")
+            added = {f"{_CHECK_FOLDER}/{name}": text for name, text in {**hidden, _TEST_RUNNER: runner}.items()}
+            check = cast("Mapping[str, Any]", record.get("check", {}))
+            record["check"] = {"command": _RUN_HIDDEN_TESTS, "files": added, **check}
+        yield str(place), record
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    """Return the text of each file in a folder by its path there, without bytecode."""
+    found = sorted(place for place in folder.rglob("*") if place.is_file() and "__pycache__" not in place.parts)
+    return {place.relative_to(folder).as_posix(): place.read_text(encoding="utf-8") for place in found}
 
 
 def chosen(

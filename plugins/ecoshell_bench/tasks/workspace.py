@@ -70,13 +70,7 @@ class Sandbox:
         for folder in (self.workspace, self.folder / "home"):
             _remove(folder)
             folder.mkdir()
-        for name, text in task.files.items():
-            place = self.workspace / name
-            if name.endswith("/"):
-                place.mkdir(parents=True, exist_ok=True)
-            else:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(text, encoding="utf-8", newline="")
+        _write(self.workspace, task.files)
         told = await _run_in(self.workspace, task.setup) if task.setup else ""
         return f"The setup {told}" if told else ""
 
@@ -132,6 +126,17 @@ def _first_free(base: Path) -> tuple[int, Path]:
             return lock, base / name
 
 
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files below a folder; a path that ends in a slash makes a folder."""
+    for name, text in files.items():
+        place = folder / name
+        if name.endswith("/"):
+            place.mkdir(parents=True, exist_ok=True)
+        else:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8", newline="")
+
+
 def _remove(folder: Path) -> None:
     """Remove a folder and all in it, also what a task has closed."""
     if not os.path.lexists(folder):
@@ -168,9 +173,19 @@ class Offline:
 async def failures(task: Task, folder: Path, result: Result) -> list[str]:
     """What is not as the task's check wants it; `folder` is the workspace afterwards."""
     found = [*_in_answer(task, result.answer), *_in_calls(task, result), *_in_files(task, folder)]
-    if task.check.command and (told := await _run_in(folder, task.check.command)):
-        found.append(f"the command {told}")
+    if task.check.command and (wrong := await _in_command(task, folder)):
+        found.append(wrong)
     return found
+
+
+async def _in_command(task: Task, folder: Path) -> str:
+    """Write the check's own files, then run its command; return what went wrong, empty if nothing did."""
+    try:
+        _write(folder, task.check.files)
+    except OSError as failure:
+        return f"the check's files cannot be written: {failure.strerror}"
+    failed = await _run_in(folder, task.check.command)
+    return f"the command {failed}" if failed else ""
 
 
 def _in_answer(task: Task, answer: str) -> Iterator[str]:

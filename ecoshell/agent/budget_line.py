@@ -1,0 +1,38 @@
+"""The line that tells a capable model what is left of its budget (Budget-Aware Tool-Use, arXiv 2511.17006)."""
+
+from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.turn import TurnUsage
+from ecoshell.budget import CapState, amount_text
+
+
+class BudgetLine:
+    """Says what is left of the tightest cap and what a step has cost, once for each change.
+
+    The line is appended to results and stays there, so that a prompt keeps its cached prefix.
+    """
+
+    def __init__(self, deps: Dependencies, usage: TurnUsage) -> None:
+        self._deps = deps
+        self._usage = usage
+        self._last = ""
+
+    async def text(self) -> str:
+        """The line; empty without a cap, for small models, where it is switched off, and where nothing has changed."""
+        traits = self._deps.models.current.model.traits
+        if not (self._deps.settings.budget_line and traits.capable):
+            return ""
+        caps = [cap for cap in await self._deps.budget.caps(at_rest=True) if cap.over(traits.name)]
+        if not caps:
+            return ""
+        cap = min(caps, key=lambda cap: cap.left / max(1, cap.limit))
+        line = f"Budget: {amount_text(cap.left, cap.unit)} of {amount_text(cap.limit, cap.unit)} left{self._cost(cap)}."
+        if line == self._last:
+            return ""
+        self._last = line
+        return line
+
+    def _cost(self, cap: CapState) -> str:
+        """What a step of this turn has cost on average, as far as that is known."""
+        steps, taken = self._usage.steps, self._usage.taken
+        spent = taken.nano if cap.unit == "usd" else taken.usage.total
+        return f"; a step costs about {amount_text(spent // steps, cap.unit)}" if steps and spent else ""

@@ -1,0 +1,199 @@
+"""The model host: a worker for remote models (remote_worker) that outlives a command and serves many at once.
+
+`main` detaches itself, listens on the socket of a HostAddress and greets every connection with one line, `{"pid",
+"idle_seconds", "environ"}`. After that a connection speaks the worker's protocol, without `environ` records: a host
+only holds the keys of running asks. `{"stop": true}` ends the host. When a connection ends, its asks are cancelled.
+
+The host takes the lock before it creates the socket and keeps it until the process is gone, however that ends. So an
+address has at most one host, and a socket without a locked lock file is stale.
+"""
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ecoshell.models.host_address import HostAddress
+    from ecoshell.models.remote_worker import Worker
+
+_LINE_LIMIT = 1 << 27
+"""Bytes of one ask, images included."""
+_UNREAD_LIMIT = 1 << 26
+"""Bytes buffered for a client that does not read before its connection is dropped."""
+_FIRST_CLIENT_SECONDS = 10.0
+"""Minimum time a new host waits for the command that started it."""
+_LOOK_SECONDS = 0.5
+"""Interval between checks for clients."""
+_LOCK_PATIENCE = 10.0
+"""Seconds to wait for a host that is ending to let its lock go."""
+
+
+def main() -> None:
+    """Start a host and return once it or another one listens; exit with status 1 if that fails.
+
+    The arguments are the folder and key of the address, the bytes of memory it may take, and the seconds without
+    an ask after which it ends.
+    """
+    reading, writing = os.pipe()
+    if os.fork():
+        os.close(writing)
+        os._exit(0 if os.read(reading, 1) else 1)
+    os.close(reading)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.chdir("/")
+    os.umask(0o077)
+
+    import asyncio
+    from pathlib import Path
+
+    from ecoshell.models.host_address import HostAddress
+    from ecoshell.models.remote_worker import limit_memory
+    from ecoshell.secrecy import close_process
+
+    folder, key, memory, idle = sys.argv[1:5]
+    close_process()  # asks carry keys
+    limit_memory(int(memory))
+    address = HostAddress(Path(folder), key)
+    address.require_private()
+    if _lock(address):
+        asyncio.run(_Host(address, float(idle)).serve(writing))
+    elif _answers(address):
+        os.write(writing, b"\n")
+
+
+def _lock(address: "HostAddress") -> bool:
+    """Become the host of this address; returns False when another process is."""
+    import time
+
+    from ecoshell.models.host_address import sweep, take_lock
+
+    give_up = time.monotonic() + _LOCK_PATIENCE
+    while take_lock(address) is None:
+        if _answers(address) or time.monotonic() > give_up:
+            return False
+        time.sleep(0.01)
+    address.socket_file.unlink(missing_ok=True)
+    sweep(address)
+    return True
+
+
+def _answers(address: "HostAddress") -> bool:
+    try:
+        address.connect().close()
+    except OSError:
+        return False
+    return True
+
+
+class _Host:
+    def __init__(self, address: "HostAddress", idle: float) -> None:
+        import asyncio
+
+        from ecoshell.models.host_address import environ_digest, host_environ
+
+        self._address = address
+        self._idle = idle
+        self._digest = environ_digest(host_environ(os.environ))
+        self._loaded = asyncio.Event()
+        self._workers: set[Worker] = set()
+        """One for each client."""
+        self._used = 0.0
+        """When the last ask ended, by the loop's clock."""
+
+    async def serve(self, listening: int) -> None:
+        """Listen, report that to the descriptor, load litellm and serve until the host has been idle long enough."""
+        import asyncio
+
+        from ecoshell.models import remote_worker
+
+        loop = asyncio.get_running_loop()
+        self._used = loop.time() + _FIRST_CLIENT_SECONDS
+        await asyncio.start_unix_server(self._meet, str(self._address.socket_file), limit=_LINE_LIMIT)
+        os.write(listening, b"\n")
+        os.close(listening)
+        loading = asyncio.ensure_future(asyncio.to_thread(remote_worker.load_litellm))
+        loading.add_done_callback(self._begin)
+        warming: asyncio.Future[None] | None = None
+        while self._workers or loop.time() - self._used < self._idle:
+            remaining = self._used + self._idle - loop.time()
+            await asyncio.sleep(
+                remaining if warming and not self._workers else min(_LOOK_SECONDS, max(remaining, 0.01))
+            )
+            if not warming and self._loaded.is_set() and not any(worker.is_busy for worker in self._workers):
+                warming = asyncio.ensure_future(asyncio.to_thread(remote_worker.warm_litellm))
+        self._end()
+
+    def _begin(self, loading: "asyncio.Future[None]") -> None:
+        from ecoshell.models.remote_worker import end_process
+
+        error = loading.exception()
+        if error is not None:
+            end_process(f"{type(error).__name__}: {error}")
+        self._loaded.set()
+
+    async def _meet(self, reader: "asyncio.StreamReader", writer: "asyncio.StreamWriter") -> None:
+        """Serve one connection until it ends; a misbehaving client does not affect others."""
+        import asyncio
+        import json
+
+        from ecoshell.models import remote_worker
+        from ecoshell.models.host_address import peer_user
+
+        connection = writer.get_extra_info("socket")
+        loop, asks = asyncio.get_running_loop(), 0
+        worker = remote_worker.Worker(_Wire(writer), self._loaded)
+        try:
+            if peer_user(connection) != os.geteuid():
+                return
+            idle = 0.0 if self._workers else loop.time() - self._used
+            hello = {"pid": os.getpid(), "idle_seconds": round(max(idle, 0.0), 3), "environ": self._digest}
+            writer.write(json.dumps(hello).encode() + b"\n")
+            self._workers.add(worker)
+            remote_worker.clients.add(connection.fileno())
+            while line := await reader.readline():  # raises ValueError for one that is too long
+                message = json.loads(line)
+                if "stop" in message:
+                    self._end()
+                worker.take(message)
+                asks += 1
+                del line, message  # it contains a key, and the next line may come much later
+        except (ValueError, KeyError, TypeError) as error:
+            writer.write(json.dumps({"ended": f"it could not read what it was asked ({error})"[:500]}).encode() + b"\n")
+        except OSError:  # the client left
+            pass
+        except MemoryError:
+            remote_worker.end_process(remote_worker.OUT_OF_MEMORY)
+        finally:
+            remote_worker.clients.discard(connection.fileno())
+            worker.cancel()
+            self._workers.discard(worker)
+            self._used = loop.time() if asks else min(self._used, loop.time())
+            writer.close()
+
+    def _end(self) -> None:
+        self._address.socket_file.unlink(missing_ok=True)
+        os._exit(0)  # which lets the lock go last of all
+
+
+class _Wire:
+    """Writes the worker's lines to a connection and drops a client that does not read them."""
+
+    def __init__(self, writer: "asyncio.StreamWriter") -> None:
+        self._transport = writer.transport
+
+    def write(self, line: bytes, /) -> Any:
+        if self._transport.is_closing():
+            return
+        self._transport.write(line)
+        if self._transport.get_write_buffer_size() > _UNREAD_LIMIT:
+            self._transport.abort()
+
+    def flush(self) -> None: ...
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+"""The transport to litellm: the model host, which outlives a command, or a child process."""
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import socket
+import sys
+from asyncio import StreamReader, StreamWriter
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ecoshell.models.host_address import (
+    HELLO_LIMIT,
+    PATIENCE,
+    HostAddress,
+    environ_digest,
+    host_address,
+    host_environ,
+)
+from ecoshell.models.tokens import helper_environ
+from ecoshell.secrecy import taken
+
+_LINE_LIMIT = 1 << 26
+"""Bytes; a reply is one line, and a long one is still a few megabytes."""
+_MEMORY = 4 << 30
+"""Bytes of address space; litellm with a few asks at once takes less than half."""
+_GRACE = 60.0
+"""Seconds after an ask's deadline by which the process must have said so; it may first have to load litellm."""
+_LAST_WORDS = 2048
+_START_SECONDS = 60.0
+"""Maximum time until a new host listens, also on a busy machine."""
+_START_ATTEMPTS = 3
+"""An idle host may end just as a command connects to it."""
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions:
+    """Folder of the model host's socket, and the idle time after which the host ends."""
+
+    folder: Path
+    idle_seconds: float
+
+
+class RemoteProcess:
+    """Carries asks to a process that owns litellm, and starts or restarts that process when needed.
+
+    Belongs to the event loop that first used it. With `host`, shared asks go to the user's model host as long as one
+    fits; all others go to a child, which ends with `aclose`, and by itself when this process does. Either process ends
+    when it needs more than `memory` bytes, and is killed when an ask is not over `grace` seconds after its deadline.
+    """
+
+    def __init__(self, *, memory: int = _MEMORY, grace: float = _GRACE, host: HostOptions | None = None) -> None:
+        self._memory = memory
+        self._grace = grace
+        self._host = host
+        self._numbers = itertools.count(1)
+        self._links: dict[bool, _Link] = {}
+        """To the host (True) and to the child (False)."""
+        self._starting = asyncio.Lock()
+
+    async def warm(self, *, shared: bool = False) -> "_Link":
+        """Connect to the host or start the child, so that litellm is loaded before the first ask."""
+        async with self._starting:
+            if shared and self._host is not None:
+                link = self._links.get(True) or await self._connected(self._host)
+                if link is not None and not link.alive:
+                    await link.aclose()
+                    link = await self._connected(self._host)
+                if link is not None:
+                    self._links[True] = link
+                    return link
+                self._host = None
+                self._links.pop(True, None)
+            child = self._links.get(False)
+            if child is None or not child.alive:
+                child = self._links[False] = await self._new_child()
+            return child
+
+    async def _new_child(self) -> "_Child":
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "ecoshell.models.remote_worker"),  # `-P`: not from the current folder
+            str(self._memory),
+            env=helper_environ(),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            limit=_LINE_LIMIT,
+            start_new_session=True,  # so that Ctrl-C and a closing terminal reach it only through us
+        )
+        child = _Child(process)
+        child.write({"environ": taken()})  # over the pipe: in its environment any program could read them
+        return child
+
+    async def _connected(self, host: HostOptions) -> "_HostLink | None":
+        """Connect to the host, starting one if necessary; returns None when no suitable host is available."""
+        environ = host_environ(helper_environ())
+        address = host_address(host.folder)
+        try:
+            address.require_private(make=True)
+            for _ in range(_START_ATTEMPTS):
+                try:
+                    connection = address.connect()
+                except (FileNotFoundError, ConnectionRefusedError):
+                    if not await self._start_host(address, host.idle_seconds, environ):
+                        return None
+                    continue
+                with suppress(ConnectionError):
+                    return await _HostLink.greeted(connection, environ_digest(environ))
+        except (OSError, ValueError, KeyError):  # no trustworthy host, or no answer from it
+            pass
+        return None
+
+    async def _start_host(self, address: HostAddress, idle: float, environ: Mapping[str, str]) -> bool:
+        """Start a host; returns True once a host listens, possibly one that another command started."""
+        starting = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "ecoshell.models.model_host", str(address.folder), address.key),
+            str(self._memory),
+            str(idle),
+            env=environ,
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            return await asyncio.wait_for(starting.wait(), _START_SECONDS) == 0
+        finally:
+            if starting.returncode is None:
+                starting.kill()
+                await starting.wait()
+
+    async def ask(
+        self, body: Mapping[str, Any], *, most: int, seconds: float, shared: bool = False
+    ) -> AsyncGenerator[Line, None]:
+        """The worker's lines for one ask, down to its reply or error; closing this early cancels the ask.
+
+        The answer may come to `most` bytes on the network, and take this many seconds from its first to its last. When
+        the process is gone, the last line says so. One that is stuck, so that it does not even say that an ask's time
+        is over, is ended. Only an ask that needs nothing but the key it carries may be `shared` with the host.
+        """
+        link = await self.warm(shared=shared)
+        number, inbox = next(self._numbers), asyncio.Queue[Line]()
+        link.inboxes[number] = inbox
+        last = asyncio.get_running_loop().call_later(seconds + self._grace, link.die, "it no longer answered")
+        try:
+            link.write({"id": number, "ask": body, "bytes": most, "seconds": seconds})
+            await link.drain()
+            while True:
+                line = await inbox.get()
+                yield line
+                if "reply" in line or "error" in line:
+                    return
+        finally:
+            last.cancel()
+            link.sent.discard(number)
+            if link.inboxes.pop(number, None) is not None and link.alive:
+                link.write({"id": number, "cancel": True})
+
+    @property
+    def pid(self) -> int | None:
+        """Process ID of the host, or of the child if no host is connected; None if neither is alive."""
+        return next((link.pid for _, link in sorted(self._links.items(), reverse=True) if link.alive), None)
+
+    async def aclose(self) -> None:
+        """Disconnect from the host and end the child; running asks end with an error."""
+        links, self._links = [*self._links.values()], {}
+        for link in links:
+            await link.aclose()
+
+
+class _Link:
+    """One connection to one life of a process that owns litellm."""
+
+    def __init__(self, reader: StreamReader, writer: StreamWriter, pid: int) -> None:
+        self.pid = pid
+        self.alive = True
+        self.inboxes: dict[int, asyncio.Queue[Line]] = {}
+        self.sent: set[int] = set()
+        self._reader = reader
+        self._writer = writer
+        self._words = ""
+        """The reason the process gave for ending, or the end of its error output."""
+        self._readers = [asyncio.create_task(self._read())]
+
+    def write(self, record: Line) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+
+    async def drain(self) -> None:
+        """Wait until the write buffer has room; the link dies if the process is gone."""
+        try:
+            await self._writer.drain()
+        except ConnectionError:
+            self.die()
+
+    async def _read(self) -> None:
+        """Pass each line to its ask; when reading ends, for any reason, end the remaining asks."""
+        try:
+            while text := await self._reader.readline():
+                line = json.loads(text)
+                number = line.get("id")
+                if "ended" in line:
+                    self._words = str(line["ended"])
+                if not isinstance(number, int) or number not in self.inboxes:
+                    continue
+                if "sent" in line:
+                    self.sent.add(number)
+                    continue
+                ends = "reply" in line or "error" in line
+                inbox = self.inboxes.pop(number) if ends else self.inboxes[number]
+                inbox.put_nowait(line)
+        except ConnectionError:
+            pass
+        finally:
+            self.die()
+
+    def die(self, words: str = "") -> None:
+        """End every running ask with an error; those that were sent may have been billed."""
+        if self.alive and words:
+            self.end_process()
+        self.alive = False
+        self.close()
+        reason = words or self._words
+        message = "the helper process for remote models ended" + (f": {reason}" if reason else "")
+        for number, inbox in self.inboxes.items():
+            error = {"kind": "busy", "message": message, "status": None, "billed": number in self.sent}
+            inbox.put_nowait({"id": number, "error": error})
+        self.inboxes.clear()
+
+    def close(self) -> None:
+        """Disconnect at once, without waiting for unread data."""
+        self._writer.transport.abort()
+
+    def end_process(self) -> None:
+        """Kill the process."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    async def aclose(self) -> None:
+        """Disconnect and wait until the connection is closed."""
+        self.close()
+        await asyncio.gather(*self._readers, return_exceptions=True)
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
+class _HostLink(_Link):
+    """A connection to the model host, which keeps running after it."""
+
+    @classmethod
+    async def greeted(cls, connection: socket.socket, environ: str) -> "_HostLink":
+        """Wait for the host's greeting and return the connection.
+
+        Raises ConnectionError when the host is ending, and OSError or ValueError when it does not greet in time, or
+        was started with other variables.
+        """
+        connection.setblocking(False)
+        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_LINE_LIMIT)
+        try:
+            text = await asyncio.wait_for(reader.readline(), PATIENCE)
+            if not text:
+                raise ConnectionResetError("the host has ended")
+            hello = json.loads(text[:HELLO_LIMIT])
+            if hello["environ"] != environ:
+                raise ValueError("the host was started with other variables")
+            return cls(reader, writer, int(hello["pid"]))
+        except BaseException:
+            writer.close()
+            raise
+
+
+class _Child(_Link):
+    """A child process, which ends with its link."""
+
+    def __init__(self, process: Process) -> None:
+        if process.stdin is None or process.stdout is None:
+            raise ValueError("the process has no pipes")
+        super().__init__(process.stdout, process.stdin, process.pid)
+        self.process = process
+        self._readers.append(asyncio.create_task(self._listen()))
+
+    async def _listen(self) -> None:
+        """Keep the end of the error output as the reason if the process dies."""
+        output = b""
+        while self.process.stderr is not None and (piece := await self.process.stderr.read(_LAST_WORDS)):
+            output = (output + piece)[-_LAST_WORDS:]
+            self._words = output.decode("utf-8", "replace").strip().rpartition("\n")[2]
+
+    def close(self) -> None:
+        # Process.kill would reap a process that has just ended, and asyncio, which waits for it too, would complain.
+        if self.process.returncode is None:
+            self.end_process()
+
+    async def aclose(self) -> None:
+        self.close()
+        await self.process.wait()
+        await asyncio.gather(*self._readers, return_exceptions=True)

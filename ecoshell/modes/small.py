@@ -1,0 +1,250 @@
+"""Aids for small local models: which of them a model needs is decided once, and a capable model gets none."""
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ecoshell.agent.approval import is_trusted
+from ecoshell.agent.model_set import Foreseen, ForeseenCall, View
+from ecoshell.catalog import Presentation
+from ecoshell.errors import LimitReached, ModelBroken
+from ecoshell.events import Emit
+from ecoshell.messages import TOOL_REGISTER, ToolDocument
+from ecoshell.models import Reply, Request, Traits
+from ecoshell.models.metered import MeteredModel
+from ecoshell.modes import (
+    ASIDE_SLACK,
+    UNUSABLE,
+    broken_call,
+    callable_documents,
+    prompt,
+    repair_request,
+    tell_if_cut,
+    thought_of,
+)
+from ecoshell.modes.single import Single
+from ecoshell.strategies import Path, Step, Thought, same
+
+PROGRAM_PARAMETERS = 300_000_000
+"""A model with fewer weights writes no program worth running."""
+_LISTED_NAMES = 100
+"""More names than this are not listed in a grammar."""
+_REGISTRATIONS_IN_A_ROW = 2
+_QUESTION_CHARACTERS = 600
+_PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|\Z)", re.DOTALL)
+"""A program shown instead of an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallModelAids:
+    """The aids that one small model gets."""
+
+    grammar: bool
+    """A grammar limits what it may register, and excludes a call that it has just repeated."""
+    reminder: bool
+    """Each result ends with the question whether that is enough."""
+    concludes_on_repeat: bool
+    """After a repeated call that had succeeded, the next request is for the answer."""
+    quotes_on_repeat: bool
+    """After a repeated call that had succeeded, the earlier result is the answer."""
+    concludes: bool
+    """Whether it can write an answer at a limit; if not, the last result is quoted."""
+    nudge: bool
+    """A model that stops at its first failure gets one request for another call."""
+    by_program: bool
+    """Requests about files are first tried by one program."""
+
+
+def small_model_aids(traits: Traits) -> SmallModelAids | None:
+    """The aids a model needs; None for a capable model."""
+    if traits.capable and not traits.trained:
+        return None
+    parameters = traits.parameters
+    trusted, grammar = is_trusted(traits), traits.calls_undeclared
+    return SmallModelAids(
+        grammar=grammar,
+        reminder=not trusted and not traits.trained,
+        concludes_on_repeat=not trusted,
+        quotes_on_repeat=bool(traits.trained),
+        concludes=not (traits.small and traits.trained),
+        nudge=grammar and (parameters is None or parameters >= PROGRAM_PARAMETERS),
+        by_program=not trusted and (parameters or 0) >= PROGRAM_PARAMETERS,
+    )
+
+
+def with_question(name: str, question: str) -> str:
+    """A prompt's text, followed by the question or its beginning."""
+    beginning = question if len(question) <= _QUESTION_CHARACTERS else f"{question[:_QUESTION_CHARACTERS]}…"
+    return f"{prompt(name)}\n{beginning}"
+
+
+def small_system_text(presentation: Presentation, *, searching: bool = False) -> str:
+    """The system text of a small model that plays alone, the same for all of a session."""
+    names = ["single", *(["registering"] if presentation.registers else []), *(["finishing"] if searching else [])]
+    return "\n\n".join(map(prompt, names))
+
+
+def limited_registration(view: View, documents: Sequence[ToolDocument]) -> tuple[ToolDocument, ...]:
+    """The documents, with registering limited to the names that are still unregistered.
+
+    After two registrations in a row it can register nothing: a small model registers the same tool on and on, or a
+    word of the request, or one tool after the other.
+    """
+    registered = {document.name for document in view.registered}
+    names = [name for name in view.usable if name not in registered]
+    if view.large or len(names) > _LISTED_NAMES:
+        return tuple(documents)
+    properties = {"tool_name": {"type": "string", "enum": names}}
+    last = view.path.steps[-_REGISTRATIONS_IN_A_ROW:]
+    in_a_row = sum(step.call.name == TOOL_REGISTER and step.observation.ok for step in last)
+    limited: list[ToolDocument] = []
+    for document in documents:
+        if document.name != TOOL_REGISTER:
+            limited.append(document)
+        elif names and in_a_row < _REGISTRATIONS_IN_A_ROW:
+            limited.append(replace(document, parameters={**document.parameters, "properties": properties}))
+    return tuple(limited)
+
+
+def has_stopped_short(path: Path, reply: Reply) -> bool:
+    """Whether a model that ends here gave up at the first failure, or shows what it might run, and did so once only."""
+    failed = [step for step in path.steps if not step.observation.ok]
+    if len(failed) == 1 and failed[0] is path.steps[-1] and not failed[0].observation.refused:
+        return True
+    if not path.steps or any(_PROGRAM.search(step.rationale) for step in path.steps):
+        return False
+    read = "\n".join(step.observation.text for step in path.steps)  # what it only quotes
+    return any(block.strip() not in read for block in _PROGRAM.findall(reply.text))
+
+
+class SmallSingle(Single):
+    """One small model in every role, with its aids."""
+
+    def __init__(
+        self,
+        model: MeteredModel,
+        *,
+        aids: SmallModelAids,
+        max_tokens: int,
+        answer_tokens: int,
+        temperature: float | None = 0.0,
+        name: str = "single",
+    ) -> None:
+        super().__init__(model, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature, name=name)
+        self.by_program = aids.by_program
+        self._aids = aids
+
+    def foresee(self, view: View) -> Foreseen:
+        step = self._request(view)
+        conclusion = ForeseenCall(self._conclusion(step, view, self._answer_tokens), self._model, self.role)
+        return Foreseen((ForeseenCall(self._reminded(step, view), self._model, self.role),), conclusion, ASIDE_SLACK)
+
+    async def think(self, view: View, emit: Emit) -> Thought:
+        if thought := await self._by_program(view, emit):
+            return thought
+        step, last = self._request(view), _repeated(view)
+        has_result = last is not None and last.observation.ok
+        if last is not None and has_result and self._aids.quotes_on_repeat:
+            results = (step.observation for step in reversed(view.path.steps) if same(step.call, last.call))
+            if text := next((result.text.strip() for result in results if not result.refused), ""):
+                return Thought(text)
+        if view.closed or (has_result and self._aids.concludes_on_repeat):
+            step = self._conclusion(step, view, self._max_tokens)
+        else:
+            step = self._reminded(step, view)
+        request = await self._fitted(step)
+        reply = await self._model.ask(request, emit, role=self.role)
+        if reply.fault and not view.closed:
+            repair = repair_request(request, reply, UNUSABLE.format(reply.fault))
+            reply = await self._model.ask(repair, emit, role=self.role)
+            if reply.fault:
+                raise broken_call(self._model, reply.fault, reply.attempt)
+        elif reply.call is None and self._aids.nudge and has_stopped_short(view.path, reply) and view.usable:
+            called = {step.call.subject for step in view.path.steps}
+            others = tuple(document for document in request.callable_now if document.name not in called)
+            if others:
+                nudge = replace(repair_request(request, reply, prompt("nudge")), want="call", callable_now=others)
+                with suppress(LimitReached, ModelBroken):  # no cap or context has room for it: it has answered
+                    again = await self._model.ask(nudge, emit, role=self.role)
+                    if not again.fault and again.call is not None:
+                        reply = replace(again, text=reply.text)
+        tell_if_cut(reply, emit)
+        return thought_of(reply)
+
+    async def conclude(self, view: View, emit: Emit) -> str:
+        return await super().conclude(view, emit) if self._aids.concludes else ""
+
+    async def _by_program(self, view: View, emit: Emit) -> Thought | None:
+        """The program for a request about files; after it ran, its output, or the answer.
+
+        None where no program can do it, or the model wrote none that works.
+        """
+        if not view.attachments:
+            return None
+        from ecoshell.modes.programs import by_program, program_in
+
+        following = by_program(
+            view,
+            lambda: self._conclusion(self._request(view), view, self._answer_tokens),
+            max_tokens=self._max_tokens,
+            temperature=self._temperature,
+        )
+        if not isinstance(following, Request):
+            return following
+        reply = await self._model.ask(await self._fitted(following), emit, role=self.role)
+        tell_if_cut(reply, emit)
+        if following.purpose == "answer":
+            return Thought(reply.text.strip())
+        call = program_in(reply, view)
+        return None if call is None else Thought("", call)
+
+    @property
+    def _longest_answer(self) -> int:
+        return self._answer_tokens
+
+    async def _completed(self, reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
+        tell_if_cut(reply, emit)
+        return reply
+
+    def _closing(self, view: View) -> str:
+        return with_question("conclude", view.path.question)
+
+    def _system(self, view: View) -> str:
+        return small_system_text(view.presentation, searching=view.searching)
+
+    def _request(self, view: View) -> Request:
+        request = super()._request(view)
+        if not self._aids.grammar:
+            return request
+        callable_now = limited_registration(view, callable_documents(view))
+        if (last := _repeated(view)) is not None:  # it is to call another tool
+            callable_now = tuple(document for document in callable_now if document.name != last.call.subject)
+        return replace(request, callable_now=callable_now)
+
+    def _reminded(self, step: Request, view: View) -> Request:
+        """The step, which asks at its last result whether that is enough.
+
+        Only there, so that what was sent before stays a prefix of what is sent next.
+        """
+        last, steps = step.messages[-1], view.path.steps
+        if not (self._aids.reminder and last.speaker == "tool" and steps and steps[-1].observation.ok):
+            return step
+        text = f"{last.text}\n\n{with_question('enough', view.path.question)}"
+        return replace(step, messages=(*step.messages[:-1], replace(last, text=text)))
+
+
+def _repeated(view: View) -> Step | None:
+    """The last step, if it repeated an earlier call."""
+    last = view.path.steps[-1] if view.path.steps else None
+    return last if last is not None and last.observation.refused == "repeated" else None
+
+
+def single_mode(
+    model: MeteredModel, *, max_tokens: int, answer_tokens: int, temperature: float | None = 0.0, name: str = "single"
+) -> Single:
+    """One model in every role, with the aids it needs."""
+    aids = small_model_aids(model.traits)
+    made = Single if aids is None else partial(SmallSingle, aids=aids)
+    return made(model, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature, name=name)

@@ -1,0 +1,1 @@
+"""Bookkeeping in a text file."""

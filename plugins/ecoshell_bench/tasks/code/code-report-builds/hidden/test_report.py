@@ -1,0 +1,15 @@
+import unittest
+
+
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+class Report(unittest.TestCase):
+    maxDiff = None
+
+    def test_report(self):
+        found = (HERE.parent / "BUILDS.md").read_text(encoding="utf-8")
+        wanted = (HERE / "expected.txt").read_text(encoding="utf-8")
+        self.assertEqual([line.rstrip() for line in found.strip().splitlines()], [line.rstrip() for line in wanted.strip().splitlines()])

@@ -1,0 +1,1 @@
+"""Loads documents, and keeps the ones that are used."""

@@ -1,0 +1,158 @@
+"""Whole sessions over emulators that reject what providers reject: parallel calls, reasoning, resume, model switches."""
+
+from contextlib import ExitStack, asynccontextmanager
+
+import pytest
+from agent_play import of, turn
+from providers import AnthropicMessages, GeminiContent, OpenAIChat, OpenAIResponses, Reasoning, Reply, Text, ToolCall
+
+from ecoshell.assembly.shell import assemble
+from ecoshell.events import CallFinished, CallStarted, ModelReplied
+from ecoshell.options import Options
+from ecoshell.paths import user_paths
+
+PROVIDERS = {
+    "openai/gpt-5-mini": OpenAIChat,
+    "openai/responses/gpt-5.4": OpenAIResponses,
+    "anthropic/claude-sonnet-4-5": AnthropicMessages,
+    "gemini/gemini-3.1-pro-preview": GeminiContent,
+}
+STEPS_PER_TURN = 2
+
+
+def replies(prompt):
+    """Two steps of three parallel calls with reasoning, then an answer."""
+    made = 0
+    for message in reversed(prompt.messages):
+        if message.role == "user" and message.text and not message.results:
+            break
+        made += bool(message.calls)
+    if made == STEPS_PER_TURN:
+        return Reply((Reasoning("That is all."), Text(f"Answer to: {prompt.question[-20:]}")))
+    lines = {"start_line": 1, "end_line": made + 1}
+    calls = [ToolCall("read_file", {"path": path, **lines}) for path in ("a.txt", "b.txt")]
+    extra = ToolCall("run_command", {"command": f"echo step {made}"})
+    return Reply((Reasoning(f"Step {made} needs both files."), Text("I read both."), *calls, extra))
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.setenv(name, "sk-test-key-of-nobody")
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (workspace / name).write_text(f"{name} one\n{name} two\n{name} three\n")
+    return workspace
+
+
+@pytest.fixture
+def emulators():
+    """The running emulators by model name."""
+    with ExitStack() as stack:
+        running = {name: stack.enter_context(kind()) for name, kind in PROVIDERS.items()}
+        for emulator in running.values():
+            emulator.script(replies)
+        yield running
+
+
+@pytest.fixture
+def opened(home, emulators):
+    @asynccontextmanager
+    async def opening(model, **options):
+        file = user_paths().settings_file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        tables = [f'[models."{name}"]\nbase_url = "{one.base_url}"\n' for name, one in emulators.items()]
+        file.write_text("".join(tables), encoding="utf-8")
+        shell = await assemble(Options(model=model, workspace=home, yes=True, **options))
+        try:
+            yield shell
+        finally:
+            await shell.aclose()
+
+    return opening
+
+
+async def ask(shell, number):
+    events = await turn(shell, f"Question {number}: what is in the files?")
+    assert events[-1].status == "answered", [event for event in events if event.type == "error"]
+    return events
+
+
+@pytest.mark.parametrize("model", PROVIDERS)
+async def test_thirty_steps_with_parallel_calls_and_a_resume_pass(opened, emulators, model):
+    emulator = emulators[model]
+    async with opened(model) as shell:
+        first = await ask(shell, 0)
+        for number in range(1, 6):
+            await ask(shell, number)
+        session = shell.session
+    before = emulator.requests[-1]
+    async with opened(model, resume=session) as shell:
+        for number in range(6, 11):
+            await ask(shell, number)
+        await shell.command("/undo")
+        await ask(shell, 11)
+    assert emulator.rejections == []
+    assert len(emulator.requests) == 12 * (STEPS_PER_TURN + 1)
+    assert before is not emulator.requests[-1]
+    started, finished = of(first, CallStarted), of(first, CallFinished)
+    assert len({call.group for call in started}) == STEPS_PER_TURN
+    assert sorted(call.id for call in started) == sorted(call.id for call in finished)
+    assert all(reply.finish for reply in of(first, ModelReplied))
+
+
+async def test_a_conversation_moves_between_all_providers(opened, emulators):
+    models = [*PROVIDERS]
+    async with opened(models[0]) as shell:
+        for number, model in enumerate([*models, *models]):
+            await shell.command(f"/model {model}")
+            await ask(shell, number)
+    for model, emulator in emulators.items():
+        assert emulator.rejections == [], model
+        assert len(emulator.requests) == 2 * (STEPS_PER_TURN + 1)
+
+
+async def test_a_reply_with_three_calls_goes_back_as_one_message_with_its_own_ids(opened, emulators):
+    emulator = emulators["openai/gpt-5-mini"]
+    ids = ("call_aZ9", "call_bY8", "call_cX7")
+    calls = tuple(ToolCall("read_file", {"path": "a.txt", "end_line": n + 1}, one) for n, one in enumerate(ids))
+    emulator.script([Reply(calls), Reply((Text("Done."),))])
+    async with opened("openai/gpt-5-mini") as shell:
+        await ask(shell, 1)
+    assistant, *results = emulator.requests[1]["messages"][-4:]
+    assert [call["id"] for call in assistant["tool_calls"]] == [*ids]
+    assert [result["tool_call_id"] for result in results] == [*ids]
+
+
+async def test_the_first_request_has_native_core_tools_and_room_for_long_outputs(opened, emulators):
+    async with opened("openai/gpt-5-mini") as shell:
+        await ask(shell, 1)
+    request = emulators["openai/gpt-5-mini"].requests[0]
+    names = [tool["function"]["name"] for tool in request["tools"]]
+    assert names[:6] == ["list_files", "read_file", "search_text", "edit_file", "write_file", "run_command"]
+    assert "tool_call" not in names
+    assert request["max_completion_tokens"] >= 16_000
+
+
+async def test_tools_and_system_text_are_the_same_bytes_in_another_workspace(opened, emulators, home, tmp_path):
+    emulator = emulators["openai/gpt-5-mini"]
+    async with opened("openai/gpt-5-mini") as shell:
+        await ask(shell, 1)
+    first = emulator.requests[0]
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    for name in ("a.txt", "b.txt", "more.py"):
+        (other / name).write_text("x\ny\n")
+    async with opened("openai/gpt-5-mini") as shell:
+        await shell.aclose()
+    shell = await assemble(Options(model="openai/gpt-5-mini", workspace=other, yes=True))
+    try:
+        count = len(emulator.requests)
+        await ask(shell, 2)
+        again = emulator.requests[count]
+    finally:
+        await shell.aclose()
+    assert again["tools"] == first["tools"]
+    assert again["messages"][0] == first["messages"][0]

@@ -1,0 +1,481 @@
+"""The model host: one process per user that serves many commands, with real processes, sockets and litellm."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from hostile_server import hostile_server
+
+from ecoshell.budget import PriceBook
+from ecoshell.errors import ModelUnavailable
+from ecoshell.messages import Message
+from ecoshell.models import Reply, Request, host_address, remote_process
+from ecoshell.models.host_address import HostAddress, await_end, host_environ, status, stop_all
+from ecoshell.models.keys import Keys
+from ecoshell.models.remote import RemoteModel, RemoteOptions
+from ecoshell.models.remote_process import HostOptions, RemoteProcess
+from ecoshell.models.tokens import helper_environ
+
+on_one_loop = pytest.mark.asyncio(loop_scope="module")
+
+ASK = Request((Message("user", "Hello?"),), want="text")
+LIMIT_S = 600
+
+
+@pytest.fixture(scope="module")
+def server():
+    with hostile_server() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def forget(server):
+    server.forget()
+
+
+def new_folder():
+    """A folder with a path that is short enough for a socket, which pytest's own are not."""
+    return Path(tempfile.mkdtemp(prefix="ecoshell-")) / "run"
+
+
+def remove(folder):
+    """End the hosts of a folder, and make sure that they are gone."""
+    stop_all(folder)
+    for lock in folder.glob("*.lock"):
+        assert await_end(HostAddress(folder, lock.stem), LIMIT_S)
+    shutil.rmtree(folder.parent)
+
+
+@pytest.fixture(scope="module")
+def shared_folder():
+    folder = new_folder()
+    yield folder
+    remove(folder)
+
+
+@pytest.fixture
+def folder():
+    folder = new_folder()
+    yield folder
+    remove(folder)
+
+
+@asynccontextmanager
+async def client(folder, idle=LIMIT_S, **options):
+    process = RemoteProcess(host=HostOptions(folder, idle), **options)
+    try:
+        yield process
+    finally:
+        await process.aclose()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def warm_host(shared_folder, server):
+    """A host that has loaded litellm; the address to find it again."""
+    async with client(shared_folder) as process:
+        await ask(process, server)
+        assert status(host_address.host_address(shared_folder)).pid == process.pid
+    return shared_folder
+
+
+def model(process, server, name="openai/good", key="sk-of-a-test-0123456789"):
+    options, keys = RemoteOptions(server.openai), Keys({"OPENAI_API_KEY": key})
+    return RemoteModel(name, book=PriceBook(), keys=keys, process=process, options=options)
+
+
+async def ask(process, server, name="openai/good", key="sk-of-a-test-0123456789"):
+    return await answer(model(process, server, name, key))
+
+
+async def answer(asked, request=ASK):
+    reply = [piece async for piece in asked.stream(request)][-1]
+    assert isinstance(reply, Reply)
+    return reply
+
+
+async def until(condition):
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():  # noqa: ASYNC110 - another process tells nobody
+            await asyncio.sleep(0.01)
+
+
+@on_one_loop
+async def test_one_command_after_another_is_served_by_the_same_process(warm_host, server):
+    host = status(host_address.host_address(warm_host))
+    for _ in range(2):
+        async with client(warm_host) as process:
+            assert (await ask(process, server)).text == "The answer."
+            assert process.pid == host.pid
+            assert status(host_address.host_address(warm_host)).idle_seconds == 0
+    left = status(host_address.host_address(warm_host))
+    assert left.pid == host.pid
+    assert left.idle_seconds >= 0
+
+
+@on_one_loop
+async def test_clients_with_different_keys_each_send_their_own(warm_host, server):
+    keys = [f"sk-of-client-{name}-0123456789" for name in "abab"]
+    async with client(warm_host) as one, client(warm_host) as other:
+        for number, key in enumerate(keys):
+            await ask((one, other)[number % 2], server, key=key)
+        await asyncio.gather(*(ask(one, server, key=keys[0]) for _ in range(4)), ask(other, server, key=keys[1]))
+    sent = [headers["authorization"] for headers in server.headers]
+    assert sent[:4] == [f"Bearer {key}" for key in keys]
+    assert sorted(sent[4:]) == [f"Bearer {keys[0]}"] * 4 + [f"Bearer {keys[1]}"]
+
+
+SCAN = """
+import asyncio, gc, io, json, sys
+from ecoshell.models import remote_worker
+
+KEYS = ["-".join(("sk", "of", provider, "0123456789")) for provider in ("openai", "anthropic")]
+MODELS = ("openai/good", "anthropic/claude-sonnet-4")
+
+class Wire(io.BytesIO):
+    replies = 0
+
+    def write(self, line):
+        record = json.loads(line)
+        assert "error" not in record, record
+        self.replies += "reply" in record
+
+async def main():
+    wire = Wire()
+    worker = remote_worker.Worker(wire)
+    for number, (model, key, address) in enumerate(zip(MODELS, KEYS, sys.argv[1:])):
+        ask = {"model": model, "messages": [{"role": "user", "content": "Hello?"}], "max_tokens": 9}
+        ask |= {"api_key": key, "base_url": address, "timeout": 600}
+        worker.take({"id": number, "ask": ask, "bytes": 1 << 24, "seconds": 600})
+        while wire.replies == number:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)  # litellm does something after each reply
+
+def contains(part, key):
+    # what holds nothing but texts is left out by the collector, and looked into here
+    if isinstance(part, (str, bytes)):
+        return key in str(part)
+    return not gc.is_tracked(part) and any(contains(one, key) for one in gc.get_referents(part))
+
+def holders(number):
+    gc.collect()
+    found = []
+    for holder in gc.get_objects():
+        if holder is not KEYS and any(contains(part, KEYS[number]) for part in gc.get_referents(holder)):
+            found.append((type(holder).__name__, str(holder)[:300]))
+    return found
+
+remote_worker.load_litellm()
+gc.unfreeze()
+asyncio.run(main())
+remote_worker.warm_litellm()
+missing = [name for name in remote_worker.FIRST_CALL_MODULES if name not in sys.modules]
+assert not missing, missing
+held = {"key": KEYS[0]}
+assert len(holders(0)) == 1 + len(holders(1)), "the scan does not find what is held here"
+del held
+print(*holders(0), *holders(1), sep="\\n", end="")
+"""
+
+
+def test_a_key_is_not_kept_after_its_ask(server, tmp_path):
+    (tmp_path / "scan.py").write_text(SCAN)
+    command = [sys.executable, str(tmp_path / "scan.py"), server.openai, server.address]
+    done = subprocess.run(command, env=helper_environ(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    sent = [headers.get("authorization") or headers["x-api-key"] for headers in server.headers]
+    assert sent == ["Bearer sk-of-openai-0123456789", "sk-of-anthropic-0123456789"]
+
+
+@on_one_loop
+async def test_a_host_killed_in_mid_call_fails_the_call_as_maybe_billed_and_is_replaced(folder, server):
+    async with client(folder) as process:
+        asking = asyncio.create_task(ask(process, server, "openai/slow"))
+        assert await asyncio.to_thread(server.arrived.wait, LIMIT_S)
+        killed = process.pid
+        os.kill(killed, signal.SIGKILL)
+        with pytest.raises(ModelUnavailable, match="the helper process for remote models ended") as caught:
+            await asking
+        assert caught.value.billed
+        assert [*folder.glob("*.sock")], "the dead host has left its socket"
+        await process.warm(shared=True)
+        assert process.pid == status(host_address.host_address(folder)).pid != killed
+
+
+@on_one_loop
+async def test_a_host_killed_before_it_sent_anything_cannot_have_been_billed(folder, server):
+    async with client(folder) as process:
+        await process.warm(shared=True)
+        os.kill(process.pid, signal.SIGSTOP)
+        link = await process.warm(shared=True)
+        asking = asyncio.create_task(ask(process, server))
+        await until(lambda: link.inboxes)
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(ModelUnavailable) as caught:
+            await asking
+        assert not caught.value.billed
+
+
+@on_one_loop
+async def test_a_client_that_is_killed_has_its_asks_cancelled_and_the_others_go_on(warm_host, server):
+    program = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from ecoshell.models.remote_process import HostOptions, RemoteProcess\n"
+        "async def main():\n"
+        "    process = RemoteProcess(host=HostOptions(Path(sys.argv[1]), 600))\n"
+        "    ask = {'model': 'openai/slow', 'messages': [{'role': 'user', 'content': 'x'}], 'max_tokens': 9}\n"
+        "    ask |= {'api_key': 'sk-none', 'base_url': sys.argv[2]}\n"
+        "    async for _ in process.ask(ask, most=1 << 20, seconds=600, shared=True): pass\n"
+        "asyncio.run(main())\n"
+    )
+    command = (sys.executable, "-c", program, str(warm_host), server.openai)
+    doomed = await asyncio.create_subprocess_exec(*command, env=helper_environ())
+    try:
+        assert await asyncio.to_thread(server.arrived.wait, LIMIT_S)
+    finally:
+        doomed.kill()
+        await doomed.wait()
+    assert await asyncio.to_thread(server.client_left.wait, LIMIT_S)
+    async with client(warm_host) as process:
+        await ask(process, server)
+
+
+@on_one_loop
+async def test_an_ask_that_is_given_up_is_cancelled_and_its_connection_serves_on(warm_host, server):
+    async with client(warm_host) as process:
+        asking = asyncio.create_task(ask(process, server, "openai/slow"))
+        assert await asyncio.to_thread(server.arrived.wait, LIMIT_S)
+        asking.cancel()
+        assert await asyncio.to_thread(server.client_left.wait, LIMIT_S)
+        await ask(process, server)
+
+
+@on_one_loop
+async def test_commands_that_start_a_host_at_the_same_moment_end_up_with_one(folder):
+    processes = [RemoteProcess(host=HostOptions(folder, LIMIT_S)) for _ in range(6)]
+    await asyncio.gather(*(process.warm(shared=True) for process in processes))
+    pids = {process.pid for process in processes}
+    for process in processes:
+        await process.aclose()
+    assert pids == {status(host_address.host_address(folder)).pid}
+    assert len([*folder.glob("*.lock")]) == 1
+
+
+@on_one_loop
+async def test_a_host_that_nobody_asks_ends_and_the_next_command_starts_another(folder):
+    async with client(folder, idle=0.05) as process:
+        await process.warm(shared=True)
+        first = process.pid
+    address = host_address.host_address(folder)
+    assert await asyncio.to_thread(await_end, address, LIMIT_S)
+    assert status(address) is None
+    assert not address.socket_file.exists()
+    async with client(folder) as process:
+        await process.warm(shared=True)
+        assert process.pid not in (None, first)
+
+
+@on_one_loop
+async def test_a_connected_client_keeps_the_host(folder):
+    async with client(folder, idle=0.05) as process:
+        await process.warm(shared=True)
+        await asyncio.sleep(1.2)  # more than the host takes to look whether anybody is there
+        assert status(host_address.host_address(folder)).pid == process.pid
+
+
+@on_one_loop
+async def test_a_stuck_host_is_killed_after_the_deadline(folder, server):
+    async with client(folder, grace=0.5) as process:
+        await process.warm(shared=True)
+        stuck = model(process, server)
+        stuck._deadline = 0.5
+        os.kill(process.pid, signal.SIGSTOP)
+        with pytest.raises(ModelUnavailable, match="it no longer answered"):
+            await answer(stuck)
+    assert await asyncio.to_thread(await_end, host_address.host_address(folder), LIMIT_S)
+
+
+@on_one_loop
+async def test_a_host_that_does_not_greet_is_done_without(folder, monkeypatch):
+    monkeypatch.setattr(remote_process, "PATIENCE", 0.2)
+    address = host_address.host_address(folder)
+    async with client(folder) as process:
+        await process.warm(shared=True)
+        stopped = process.pid
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        async with client(folder) as process:
+            await process.warm(shared=True)
+            assert process.pid not in (None, stopped)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    assert status(address).pid == stopped
+
+
+def make_open(folder):
+    folder.mkdir(mode=0o755)
+
+
+def make_link(folder):
+    (folder.parent / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+def make_file(folder):
+    folder.touch()
+
+
+def make_stranger_listen(folder):
+    """A file where the socket would be, and nobody who can make another."""
+    folder.mkdir(mode=0o700)
+    host_address.host_address(folder).socket_file.mkdir()
+    host_address.host_address(folder).lock_file.mkdir()
+
+
+@on_one_loop
+@pytest.mark.parametrize("spoil", [make_open, make_link, make_file, make_stranger_listen])
+async def test_without_a_private_folder_a_child_is_asked_as_ever(folder, spoil):
+    spoil(folder)
+    async with client(folder) as process:
+        await process.warm(shared=True)
+        child = process.pid
+        assert child is not None
+        assert status(host_address.host_address(folder)) is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    for left in folder.glob("*.lock"):
+        left.rmdir()
+
+
+@on_one_loop
+async def test_a_path_too_long_for_a_socket_means_a_child(folder):
+    deep = folder / ("x" * 100)
+    async with client(deep) as process:
+        await process.warm(shared=True)
+        assert process.pid is not None
+        assert not deep.exists()
+
+
+@on_one_loop
+async def test_providers_that_sign_in_by_the_environment_are_asked_through_a_child(folder):
+    async with client(folder) as process:
+        parts = {"book": PriceBook(), "keys": Keys({}), "process": process}
+        await RemoteModel("bedrock/some-model", **parts).warm()
+        assert not folder.exists()
+        await RemoteModel("openai/gpt-4o", **parts).warm()
+        assert status(host_address.host_address(folder)).pid == process.pid
+
+
+@on_one_loop
+async def test_a_command_with_other_variables_is_not_served_by_the_host(folder, monkeypatch):
+    async with client(folder) as process:
+        await process.warm(shared=True)
+        host = process.pid
+    monkeypatch.setenv("TERM_SESSION_ID", "another terminal")
+    monkeypatch.setenv("MISTRAL_API_KEY", "another key, which no host is told")
+    async with client(folder) as process:
+        await process.warm(shared=True)
+        assert process.pid == host
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    async with client(folder) as process:
+        await process.warm(shared=True)
+        assert process.pid not in (None, host)
+    assert status(host_address.host_address(folder)).pid == host
+
+
+def test_a_host_is_given_what_providers_clients_read_and_no_keys():
+    given = {"OPENAI_BASE_URL": "http://x/v1", "https_proxy": "http://y", "HOME": "/h", "SSL_CERT_FILE": "/c"}
+    keys = {"OPENAI_API_KEY": "k", "GOOGLE_API_KEY": "k", "LITELLM_MASTER_SECRET": "k", "FIREWORKS_AI_TOKEN": "k"}
+    noise = {"SHLVL": "2", "TERM": "xterm", "AWS_PROFILE": "p"}
+    assert host_environ(given | keys | noise) == given | {"PYTHONUTF8": "1"}
+
+
+@pytest.mark.parametrize(("name", "value"), [("__version__", "0.0.1"), ("sys", None), ("__file__", None)])
+def test_an_upgrade_changes_the_address(folder, monkeypatch, tmp_path, name, value):
+    before = host_address.host_address(folder)
+    if name == "sys":
+        monkeypatch.setattr(sys, "version", "3.99")
+    elif name == "__file__":
+        for module in ("model_host.py", "remote_worker.py"):
+            (tmp_path / module).touch()
+        monkeypatch.setattr(host_address, name, str(tmp_path / "host_address.py"))
+    else:
+        monkeypatch.setattr(host_address, name, value)
+    assert host_address.host_address(folder) == replace(before, key=host_address.host_address(folder).key)
+    assert host_address.host_address(folder).key != before.key
+
+
+@on_one_loop
+async def test_what_dead_hosts_of_other_versions_left_is_swept_away(folder):
+    old = HostAddress(folder, "0" * 16)
+    old.require_private(make=True)
+    old.lock_file.touch()
+    old.socket_file.touch()
+    async with client(folder) as process:
+        await process.warm(shared=True)
+    assert not old.lock_file.exists()
+    assert not old.socket_file.exists()
+
+
+@on_one_loop
+async def test_socket_and_folder_are_the_users_alone(folder):
+    async with client(folder) as process:
+        await process.warm(shared=True)
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        (file,) = folder.glob("*.sock")
+        assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="takes another user's process")
+def test_a_listener_of_another_user_is_not_talked_with(folder):
+    address = host_address.host_address(folder)
+    address.require_private(make=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(address.socket_file))
+        os.seteuid(65534)  # what a client is told is who began to listen
+        try:
+            listener.listen()
+        finally:
+            os.seteuid(0)
+        with pytest.raises(PermissionError, match="another user listens there"):
+            address.connect()
+    address.socket_file.unlink()
+
+
+@on_one_loop
+async def test_what_is_no_client_is_sent_away_and_the_others_are_served_on(warm_host, server):
+    address = host_address.host_address(warm_host)
+    for noise in (b"no JSON\n", b"[1]\n", b"{}\n", b'{"id": [], "ask": 1}\n', b"\xff" * 70_000):
+        with address.connect() as connection:
+            connection.sendall(noise)
+    async with client(warm_host) as process:
+        await ask(process, server)
+
+
+@on_one_loop
+async def test_a_host_that_needs_too_much_memory_ends_with_one_error_and_is_replaced(folder, server):
+    async with client(folder, memory=560 << 20) as greedy, client(folder) as beside:
+        await greedy.warm(shared=True)
+        asking = asyncio.create_task(ask(beside, server, "openai/slow"))
+        assert await asyncio.to_thread(server.arrived.wait, LIMIT_S)
+        first = beside.pid
+        assert greedy.pid == first
+        huge = Request((Message("user", "x" * 120_000_000),), want="text")
+        with pytest.raises(ModelUnavailable, match="the helper process for remote models ended"):
+            await answer(model(greedy, server), huge)
+        await asyncio.gather(asking, return_exceptions=True)  # its server may have answered before
+        assert not beside._links[True].alive
+        await ask(greedy, server)
+        assert greedy.pid not in (None, first)

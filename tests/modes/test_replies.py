@@ -1,0 +1,159 @@
+"""Replies of a capable model that its output limit cut, in single and in umi, with a stand-in for the model."""
+
+from dataclasses import replace
+
+import pytest
+
+from ecoshell.agent.model_set import View
+from ecoshell.catalog import PLAIN
+from ecoshell.errors import CallBroken, LimitReached, ModelBroken
+from ecoshell.events import Notice
+from ecoshell.messages import FINISH, Call, Observation, ProviderState, ToolDocument, Usage
+from ecoshell.models import PromptSize, Reply, Traits
+from ecoshell.modes.replies import CONTINUE, joined
+from ecoshell.modes.single import Single
+from ecoshell.modes.umi import Umi
+from ecoshell.strategies import Path, Step, Thought
+
+READ = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {}})
+CALL = Call("read_file", {"path": "a"})
+CUT_CALL = Reply("", fault="The reply was cut.", cut=True, finish="length", usage=Usage(10, 100))
+THINKING = Reply("", cut=True, finish="length", usage=Usage(10, 100, reasoning=100))
+LIMIT = LimitReached("The cap has no room for it.", scope="session", need=2, left=1, unit="tokens")
+
+
+def cut(text):
+    return Reply(text.strip(), cut=True, finish="length", state=ProviderState("p", {"content": text}))
+
+
+class StandIn:
+    """A model that gives fixed replies, or raises errors."""
+
+    def __init__(self, *replies, context=None, max_output=None):
+        self.traits = Traits("stand-in", None, context, max_output, native_tools=True, local=False)
+        self.requests, self.told, self.asides, self.replies = [], [], [], list(replies)
+
+    def size(self, request):
+        return PromptSize(100, 100, exact=True)
+
+    async def ask(self, request, emit, *, role, aside=None):
+        self.requests.append(request)
+        self.asides.append(aside)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def set_aside(self, request, *, role, slack):
+        self.aside_tokens = request.max_tokens
+        return LIMIT  # any object that can be passed on
+
+    async def release(self, hold):
+        self.released = hold
+
+
+def view(*steps, **more):
+    return View(Path("What is in a?", steps), "What is in a?", (), ("read_file",), (READ,), PLAIN, **more)
+
+
+async def think(*replies, path=(), **traits):
+    """The thought of the single mode, the requests it took, and the notices."""
+    model = StandIn(*replies, **traits)
+    mode = Single(model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    thought = await mode.think(view(*path), model.told.append)
+    return thought, model.requests, [event.text for event in model.told if isinstance(event, Notice)]
+
+
+async def test_a_text_that_was_cut_is_continued_and_joined():
+    thought, requests, notices = await think(cut("It is a long "), cut("and winding"), Reply(" road.", finish="stop"))
+    assert thought == Thought("It is a long and winding road.")
+    assert [message.text for message in requests[2].messages[-2:]] == ["It is a long and winding", CONTINUE]
+    assert requests[2].messages[:-2] == requests[0].messages
+    assert notices == []
+
+
+async def test_what_still_is_cut_after_some_continuations_is_told_of():
+    thought, requests, notices = await think(*(cut(f"{number} ") for number in range(4)))
+    assert thought.rationale == "0 1 2 3"
+    assert len(requests) == 4
+    assert "[agent] max_output_tokens" in notices[0]
+
+
+async def test_a_text_is_kept_where_no_cap_has_room_to_continue_it():
+    thought, _, notices = await think(cut("It is"), LIMIT)
+    assert thought.rationale == "It is"
+    assert "The cap has no room" in notices[0]
+    assert "/budget" in notices[0]
+
+
+@pytest.mark.parametrize("nothing", [THINKING, CUT_CALL])
+async def test_a_reply_without_anything_usable_is_asked_for_once_more_with_twice_the_room(nothing):
+    thought, requests, (notice,) = await think(nothing, Reply("", (CALL,), finish="tool_calls"))
+    assert thought.call == CALL
+    assert requests[1] == replace(requests[0], max_tokens=200, min_tokens=150)
+    assert "100 tokens" in notice
+
+
+@pytest.mark.parametrize(("traits", "room"), [({"max_output": 150}, 150), ({"context": 230}, 130)])
+async def test_the_room_is_no_more_than_the_model_has(traits, room):
+    _, requests, _ = await think(THINKING, Reply("Yes."), **traits)
+    assert requests[1].max_tokens == room
+
+
+async def test_a_model_whose_maximum_was_reached_is_not_asked_again():
+    with pytest.raises(ModelBroken, match="output limit") as error:
+        await think(THINKING, max_output=100)
+    assert "max_output_tokens" in error.value.fix
+    thought, requests, _ = await think(THINKING, max_output=100, path=[Step("", CALL, Observation("a poem"))])
+    assert thought == Thought("")  # there is a result to answer from
+    assert len(requests) == 1
+
+
+async def test_a_second_attempt_that_no_cap_has_room_for_is_for_the_user_to_decide():
+    with pytest.raises(LimitReached):
+        await think(THINKING, LIMIT)
+
+
+async def test_a_call_that_was_cut_twice_ends_in_an_answer_from_what_was_found():
+    with pytest.raises(CallBroken):
+        await think(CUT_CALL, replace(CUT_CALL, usage=Usage(10, 200)))
+
+
+async def test_complete_calls_before_a_cut_one_are_made():
+    thought, requests, _ = await think(Reply("", (CALL,), cut=True, finish="length"))
+    assert thought.call == CALL
+    assert len(requests) == 1
+
+
+async def test_a_call_that_follows_a_continued_text_comes_with_the_whole_text():
+    state = ProviderState("p", {"content": "now.", "tool_calls": [{"id": "one"}]})
+    thought, _, _ = await think(cut("I read it "), Reply("now.", (CALL,), state=state, finish="tool_calls"))
+    assert (thought.rationale, thought.call) == ("I read it now.", CALL)
+    assert thought.state is not None
+    assert thought.state.message == {**state.message, "content": "I read it now."}
+
+
+async def test_an_answer_is_paid_from_what_was_set_aside_and_its_continuation_is_reserved_anew():
+    model = StandIn(cut("A po"), Reply("em."))
+    mode = Single(model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    await mode.set_aside(view())
+    mode.aside = aside = type("Aside", (), {"prompt_tokens": 1_000})()  # type: ignore[assignment]
+    assert await mode.conclude(view(), model.told.append) == "A poem."
+    assert model.asides == [aside, None]
+    assert [request.max_tokens for request in model.requests] == [100, 100]
+    assert model.aside_tokens == 50
+    assert mode.aside is None
+
+
+async def test_every_role_of_umi_is_completed():
+    replies = [cut("I need "), Reply("a. Next: caller."), CUT_CALL, Reply("", (CALL,))]
+    model = StandIn(*replies, Reply("Enough. Next: conclusion."), cut("A po"), Reply("em."))
+    mode = Umi(model, model, model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    assert await mode.think(view(), model.told.append) == Thought("I need a.", CALL)
+    thought = await mode.think(view(), model.told.append)
+    assert thought.call == Call(FINISH, {"answer": "A poem."})
+
+
+def test_words_that_a_continuation_repeats_are_left_out():
+    assert joined("The quick brown fox", "e quick brown fox jumps") == "The quick brown fox jumps"
+    assert joined("a b", "b c") == "a bb c"
