@@ -5,11 +5,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 Speaker = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "write", "execute", "network"]
 
+OPAQUE: Mapping[str, bool] = MappingProxyType({"opaque": True})
+"""Marks a field that holds no text: keys are not looked for in it."""
 TOOL_REGISTER = "tool_register"
 TOOL_SEARCH = "tool_search"
 TOOL_CALL = "tool_call"
@@ -42,21 +45,26 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
-    """A text that goes along with a question: a file that was mentioned, or a large paste."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Image:
     """An image in a message or in a tool result."""
 
     name: str
     media_type: str
-    data: str = field(repr=False)
+    data: str = field(repr=False, metadata=OPAQUE)
     """The file's bytes in base64."""
+    width: int
+    height: int
+    """In pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """What goes along with a question: a file that was mentioned, a large paste, or an image."""
+
+    name: str
+    text: str
+    image: Image | None = None
+    """Where it is an image; `text` is its label then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +208,8 @@ class Observation:
     """What the model reads after the text: what may not be used any more, and what is left of the budget."""
     footprint: Footprint | None = None
     """Memory the run took; None where it was not measured."""
+    images: tuple[Image, ...] = ()
+    """What models with vision see beside the text, which names each of them."""
 
     @property
     def told(self) -> str:

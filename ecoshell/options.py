@@ -10,6 +10,17 @@ Registration = Literal["auto", "names", "all", "all_text"]
 Presentation = Literal["auto", "grow", "stable"]
 ModeName = Literal["single", "umi", "auto"]
 RoleName = Literal["planner", "caller", "summarizer"]
+Effort = Literal["auto", "off", "low", "medium", "high", "max"]
+"""How much a model reasons before it answers; `auto` leaves it to the provider."""
+
+EFFORTS: Mapping[Effort, str] = {
+    "auto": "as the provider decides",
+    "off": "no reasoning, or as little as the model allows",
+    "low": "a little",
+    "medium": "moderate",
+    "high": "much",
+    "max": "as much as the model allows",
+}
 
 ROLES: Mapping[RoleName, str] = {
     "planner": "decides what comes next, and why",
@@ -83,3 +94,4 @@ class Options:
     roles: RoleModels = ALL_ONE
     """Models of single roles; SESSIONS where the settings' is to give way to the session's."""
     strategy: str | None = None
+    effort: Effort | None = None

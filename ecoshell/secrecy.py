@@ -107,7 +107,8 @@ def masked(value: T) -> T:
         unchanged = all(one is other for one, other in zip(items, same, strict=True))
         return value if unchanged else type(same)(items)
     if dataclasses.is_dataclass(same) and not isinstance(same, type):
-        fields = {field.name: getattr(same, field.name) for field in dataclasses.fields(same) if field.init}
+        known = (field for field in dataclasses.fields(same) if field.init and not field.metadata.get("opaque"))
+        fields = {field.name: getattr(same, field.name) for field in known}
         changed = {name: clean for name, one in fields.items() if (clean := masked(one)) is not one}
         return cast("T", dataclasses.replace(same, **changed)) if changed else value
     return value

@@ -19,7 +19,7 @@ from ecoshell.events.describe import context_line, describe, untried, why_words
 from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
-from ecoshell.options import ALL_ONE, ROLES, SESSIONS, role_named
+from ecoshell.options import ALL_ONE, EFFORTS, ROLES, SESSIONS, Effort, role_named
 from ecoshell.planning.btp.costs import state_word
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
@@ -260,6 +260,23 @@ async def _model(shell: Shell, argument: str) -> Printed:
 
 
 @COMMANDS.add(
+    "effort", "[LEVEL]", "show or set how much the model reasons: off, low, medium, high, max", lambda _: EFFORTS
+)
+async def _effort(shell: Shell, argument: str) -> Printed:
+    """`/effort`, `/effort high`, `/effort auto`."""
+    settings, traits = shell.deps.settings, shell.deps.models.current.model.traits
+    if argument:
+        level: Effort | None = next((known for known in EFFORTS if known == argument.lower()), None)
+        if level is None:
+            raise UsageError(f"There is no effort {argument!r}.", fix=f"Available: {', '.join(EFFORTS)}.")
+        settings.effort = level
+    text = f"effort {settings.effort}: {EFFORTS[settings.effort]}."
+    if traits.reasons is False and settings.effort != "auto":
+        text += f" {traits.name} does not reason, so this has no effect on it."
+    return Printed(text)
+
+
+@COMMANDS.add(
     "role",
     "[ROLE MODEL|PRESET]",
     "show or change which model plays which role",
@@ -351,8 +368,8 @@ async def _cost(shell: Shell, argument: str) -> Printed:
         return Printed("Nothing was spent in this session.")
     used = f"{row.shown_usage.input:,} in ({row.usage.cached:,} cached), {row.shown_usage.output:,} out"
     if row.usage.reasoning:
-        price = dollars(await asyncio.to_thread(shell.ledger.reasoning_nano, shell.session))
-        used += f" ({row.usage.reasoning:,} reasoning, {price})"
+        reasoning = await asyncio.to_thread(shell.ledger.reasoning_nano, shell.session)
+        used += f" (reasoning: {row.usage.reasoning:,} for {dollars(reasoning)})"
     tokens = about(used, estimated=row.estimate is not None)
     spent = f"spent {spent_text(row)}, held {dollars(row.held_nano)}; calls {row.calls}; tokens {tokens}"
     if row.estimate is not None or row.estimate_nano is not None:

@@ -12,7 +12,7 @@ from ecoshell.agent.budget_line import BudgetLine
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
 from ecoshell.agent.limits import result_characters, step_limit
-from ecoshell.agent.memory import Memory, PastTurn, Shown, asked_text, next_view, opening_text
+from ecoshell.agent.memory import Memory, PastTurn, Shown, asked_text, next_view, opening_text, path_of
 from ecoshell.agent.model_set import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
 from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
@@ -41,7 +41,6 @@ from ecoshell.events import (
 from ecoshell.messages import Attachment, Call, Message, ToolDocument
 from ecoshell.options import ROLES
 from ecoshell.secrecy import masked
-from ecoshell.strategies import Path
 
 if TYPE_CHECKING:
     from ecoshell.agent.scoring import Scorer
@@ -437,7 +436,8 @@ class Conversation:
         """What a turn offers and begins with, under its plan; `context` describes where it works."""
         deps, history = self._deps, () if self._forgetful else self.memory.messages
         text = asked_text(asked.question, asked.attachments, asked.commands)
-        told = (*history, Message("user", opening_text("", text, context=context)))
+        asking = path_of(asked.question, asked.attachments)
+        told = (*history, Message("user", opening_text("", text, context=context), images=asking.images))
         library = self.memory.library
         offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=self._shown, told=told)
         offer = replace(offer, budget=budget)
@@ -448,7 +448,7 @@ class Conversation:
             size = await asyncio.to_thread(deps.workspace.size_of_input, asked.question, asked.attachments)
             costs = await asyncio.to_thread(lambda: costs_text(plan, deps.profiles.costs(), offer.names, size))
         beginning = View(
-            path=Path(asked.question),
+            path=asking,
             opening=opening_text(offer.listing, text, advice=offer.advice, context=context, budget=budget),
             along=asked_text("", asked.attachments, asked.commands),
             attachments=asked.attachments if deps.by_program else (),

@@ -25,7 +25,7 @@ from ecoshell.events import Emit, Notice
 from ecoshell.messages import Call, Message, Observation, visible_line
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.options import Presentation, Registration, RoleModels
+from ecoshell.options import Effort, Presentation, Registration, RoleModels
 from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import Experienced, ExperienceStore
 from ecoshell.sessions import EventLog
@@ -156,6 +156,8 @@ class SessionSettings:
     registration: Registration = field(default="auto", metadata={"key": "agent.registration"})
     presentation: Presentation = field(default="auto", metadata={"key": "agent.presentation"})
     max_steps: Limit = field(default="auto", metadata={"key": "agent.max_steps"})
+    effort: Effort = field(default="auto", metadata={"key": "agent.effort"})
+    """How much models reason."""
     compact_model: str | None = field(default=None, metadata={"key": "agent.compact_model"})
     """A model that writes the summary of /compact in the place of the session's."""
     names_share: float = field(default=0.1, metadata={"key": "registration.names_share"})

@@ -116,7 +116,7 @@ class Announced(Guard):
         context.emit(CallStarted(call.id, call.name, call.arguments, context.through, context.role, call.group))
         start = time.monotonic()
         try:
-            seen = await self.inner.execute(call, context)
+            seen = self._visible(await self.inner.execute(call, context))
         except BaseException:
             ran, seconds = context.bill.made is not None, time.monotonic() - start
             stopped = f"The turn ended before {call.name} {'did' if ran else 'was run'}."
@@ -125,6 +125,13 @@ class Announced(Guard):
             raise
         context.emit(finished(call, seen, context))
         return seen
+
+    def _visible(self, seen: Observation) -> Observation:
+        """The result without images where the model has no vision, which it is told."""
+        traits = self.deps.models.current.model.traits
+        if not seen.images or traits.vision is not False:
+            return seen
+        return replace(seen, text=f"{seen.text}\n{traits.name} cannot see images.", images=())
 
 
 def finished(call: Call, seen: Observation, context: CallContext) -> CallFinished:
@@ -142,7 +149,7 @@ def finished(call: Call, seen: Observation, context: CallContext) -> CallFinishe
         units = float(TABLE_B2.price(seen.seconds * 1000, held))
     spent, changes = context.bill.spent_nano, seen.changes
     told = (seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused, spent, changes)
-    return CallFinished(call.id, call.name, *told, memory_mb=memory, units=units, group=call.group)
+    return CallFinished(call.id, call.name, *told, memory_mb=memory, units=units, group=call.group, images=seen.images)
 
 
 @dataclass(frozen=True)

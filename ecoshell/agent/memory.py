@@ -53,12 +53,13 @@ _NEVER_CUT = META_TOOLS - {TOOL_CALL}
 
 def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
     """The turn as messages: the opening, then each reply of the assistant followed by the results of its calls."""
-    messages = [Message("user", opening)]
+    messages = [Message("user", opening, images=path.images)]
     for _, group in groupby(enumerate(path.steps), lambda numbered: numbered[1].call.group or numbered[0]):
         steps = [step for _, step in group]
         calls = tuple(step.call for step in steps)
         messages.append(Message("assistant", steps[0].rationale, calls, state=steps[0].state))
-        messages += [Message("tool", step.observation.told, (step.call,)) for step in steps]
+        seen = ((step.observation, step.call) for step in steps)
+        messages += [Message("tool", one.told, (call,), images=one.images) for one, call in seen]
     return tuple(messages)
 
 
@@ -73,7 +74,9 @@ def fit(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], b
         if len(message.text) > 2 * _CUT_KEEPS:
             gone = len(message.text) - _CUT_KEEPS
             text = f"{message.text[:_CUT_KEEPS]} [cut: {gone} characters, to make room]"
-            shortened[index] = replace(message, text=text)
+            shortened[index] = replace(message, text=text, images=())
+        elif message.images:
+            shortened[index] = replace(message, images=())
         if enough(tuple(shortened)):
             break
     return tuple(shortened)
@@ -219,7 +222,7 @@ class Memory:
         match event:
             case TurnStarted():
                 self._close("interrupted", None)  # a process that was killed left the turn before it open
-                self._open = _OpenTurn(event, self.commands, self.shown, Path(event.question))
+                self._open = _OpenTurn(event, self.commands, self.shown, path_of(event.question, event.attachments))
                 self.commands, self.number = (), event.turn
             case TurnFinished():
                 self._close(event.status, event.taken.nano)
@@ -322,7 +325,9 @@ class Memory:
             case CallFinished() if event.id in turn.calls:
                 if not event.refused:
                     turn.ran.add(event.name)
-                seen = Observation(event.observation, event.ok, event.truncated, event.seconds, event.refused)
+                seen = Observation(
+                    event.observation, event.ok, event.truncated, event.seconds, event.refused, images=event.images
+                )
                 turn.add(replace(turn.calls.pop(event.id), observation=seen))
             case GraphPlanned():
                 turn.graph, turn.graph_place = tuple(node.label for node in event.nodes), None
@@ -361,8 +366,15 @@ def asked_text(question: str, attachments: Sequence[Attachment] = (), commands: 
     for ran in commands:
         failed = "" if ran.ok else " It failed."
         parts.append(f"I ran a command: {ran.command}\nThis is its output.{failed}\n{fenced(ran.output)}")
-    parts += [question, *(f"{attached.name}:\n{fenced(attached.text)}" for attached in attachments)]
+    parts.append(question)
+    for attached in attachments:
+        parts.append(attached.text if attached.image else f"{attached.name}:\n{fenced(attached.text)}")
     return "\n\n".join(filter(None, parts))
+
+
+def path_of(question: str, attachments: Sequence[Attachment] = ()) -> Path:
+    """Where a turn begins: its question, with the images that go along with it."""
+    return Path(question, images=tuple(one.image for one in attachments if one.image is not None))
 
 
 def summary_messages(summary: str) -> tuple[Message, ...]:

@@ -115,7 +115,7 @@ class TurnContext:
         forbidden = frozenset(self.plan.forbidden)
         return replace(
             self.beginning,
-            path=path,
+            path=replace(path, images=self.beginning.path.images),
             registered=self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered))),
             forbidden=forbidden,
             closed=bool(forbidden) and len(forbidden) == len(self.catalog),

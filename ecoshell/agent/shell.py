@@ -28,7 +28,8 @@ from ecoshell.events import (
     ToolUnregistered,
     TurnStarted,
 )
-from ecoshell.messages import Attachment, Call, Effect, Observation, ToolDocument, visible_line
+from ecoshell.images import MAX_IMAGES
+from ecoshell.messages import Attachment, Call, Effect, Image, Observation, ToolDocument, visible_line
 from ecoshell.models import ModelRow
 from ecoshell.paths import expanded
 from ecoshell.secrecy import masked
@@ -186,6 +187,8 @@ class Standing:
     """The same in tokens; None when nobody has said."""
     plan: str = "btp"
     """How turns are planned: `off`, `btp`, `prompt`, `btp+prompt`."""
+    effort: str = "auto"
+    """How much the model reasons."""
     players: tuple[tuple[str, str], ...] = ()
     """Who thinks now: each role, and the name of the model that plays it."""
     context: ContextTold | None = None
@@ -345,12 +348,31 @@ class Shell:
         found = await self.deps.workspace.mentioned(rest, given, named)
         if conversation is not self._conversation:
             return
-        turn = conversation.ask(question, (*found.attachments, *given), (*found.notices, *notices))
+        along = (*found.attachments, *given)
+        self._require_vision([one.image for one in along if one.image is not None])
+        turn = conversation.ask(question, along, (*found.notices, *notices))
         async with aclosing(turn) as events:
             async for event in events:
                 if conversation is not self._conversation:
                     return
                 yield event
+
+    def _require_vision(self, images: Sequence[Image]) -> None:
+        """Raise UsageError for images that the model cannot see, and for too many."""
+        if len(images) > MAX_IMAGES:
+            raise UsageError(
+                f"The question has {len(images)} images; it may have {MAX_IMAGES}.",
+                kept=_NOT_ASKED,
+                fix="Ask about some of them first.",
+            )
+        traits = self.deps.models.current.model.traits
+        if images and traits.vision is False:
+            setting = f', or set [models."{traits.name}"] vision = true' if not traits.local else ""
+            raise UsageError(
+                f"{traits.name} cannot see images.",
+                kept=_NOT_ASKED,
+                fix=f"Choose a model with vision with /model or --model{setting}.",
+            )
 
     async def run(self, command: str) -> CommandRan:
         """Run a command in the workspace, as typed by the person; its output goes along with the next question.
@@ -498,6 +520,7 @@ class Shell:
             next_nano=ahead.nano,
             next_tokens=ahead.tokens,
             plan=deps.settings.plan,
+            effort=deps.settings.effort,
             players=deps.models.current.seats,
             context=self.conversation.memory.shown.context,
             away=self.ledger.away is not None,

@@ -19,7 +19,8 @@ from ecoshell.agent.rules import ProjectRules
 from ecoshell.budget import counted
 from ecoshell.errors import StoreError, ToolError
 from ecoshell.events import ContextPart, ContextTold, Emit, Notice, TrustGiven, TrustWanted
-from ecoshell.messages import Attachment, Message, Observation, fenced, visible, visible_line
+from ecoshell.images import attached, must_be_image, read_image
+from ecoshell.messages import Attachment, Image, Message, Observation, fenced, visible, visible_line
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.secrecy import masked
@@ -98,6 +99,10 @@ def attach(
             name = workspace.name(real) + ("/" if real.is_dir() else "")
             if name in known:
                 continue
+            if not real.is_dir() and (image := _image(workspace, path, name)) is not None:
+                known.add(name)
+                found.attachments.append(attached(image))
+                continue
             text, cut = (_listing(workspace, path), "") if real.is_dir() else _beginning(workspace, path, room)
         except ToolError as error:
             _, dot, ending = mention.rpartition(".")
@@ -135,6 +140,15 @@ def _names(question: str, *, folders: Path | None = None) -> Iterator[str]:
     if folders and any(ending.lower() in _ENDINGS for ending in _PATTERN.findall(question)):
         named.append(".")
     return itertools.islice(named, _NAMED)
+
+
+def _image(workspace: Workspace, path: str, name: str) -> Image | None:
+    """The image in a file; None where it is none, and not named like one. Raises ToolError."""
+    with workspace.reading(path) as (file, _):
+        image = read_image(file, name)
+    if image is None and must_be_image(name):
+        raise ToolError(f"{name} is not a PNG, JPEG, GIF or WebP image.")
+    return image
 
 
 def _beginning(workspace: Workspace, path: str, room: int) -> tuple[str, str]:

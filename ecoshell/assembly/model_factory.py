@@ -15,7 +15,7 @@ from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.models import Model, ModelRow
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.retrying import RetryPolicy
-from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
+from ecoshell.options import ALL_ONE, ROLES, Effort, Options, RoleModels, RoleName
 from ecoshell.paths import Paths, expanded
 from ecoshell.plugin_host import Plugins
 
@@ -57,6 +57,8 @@ class ConfiguredModelFactory:
             told[options.model or settings.model] = Price(rates, source="--price")
         self._book = price_book(settings, told, self.prices)
         self._process: RemoteProcess | None = None
+        self.effort: Callable[[], Effort] = lambda: settings.agent.effort
+        """How much models are to reason; a running shell changes it."""
         self.ask_servers = settings.local.ask_servers
         """Whether servers of this machine may be asked for their models."""
 
@@ -128,7 +130,11 @@ class ConfiguredModelFactory:
 
                 if is_paid(model.traits):
                     there[name] = Shadowed(model, budget.gate, budget.account, apprentice=self._apprentice, retry=retry)
+            there[name].effort = self._present_effort
         return there[name]
+
+    def _present_effort(self) -> Effort:
+        return self.effort()
 
     def _mode(self, mode: str, planner: MeteredModel, caller: MeteredModel, summarizer: MeteredModel) -> Mode:
         """Who thinks: one model, three, or one that was trained as one and has all three roles."""
@@ -205,12 +211,13 @@ class ConfiguredModelFactory:
         facts = None if "/" in name else self._book.facts(name)
         options = RemoteOptions(base_url(self._settings, name, facts.provider if facts else ""))
         if given is not None:
-            options = replace(options, native_tools=given.native_tools, context=given.context)
+            options = replace(options, native_tools=given.native_tools, context=given.context, vision=given.vision)
         if options.base_url is None and (served := self._servers.served(name, ask=self.ask_servers)):
             options = RemoteOptions(
                 served.base_url,
                 served.native_tools if options.native_tools is None else options.native_tools,
                 options.context or served.context,
+                options.vision,
             )
         model = RemoteModel(name, book=self._book, keys=self._keys, process=self._process, options=options)
         model.check()

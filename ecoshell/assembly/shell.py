@@ -203,13 +203,15 @@ def build(
         # whoever names a model for a role means a mode that has roles
         named = options.roles != ALL_ONE and settings.agent.mode == "single"
         with _telling(complaints):
+            chosen = session_settings(settings, options)
+            made = factory(settings, options, session_budget=budget, paths=paths)
+            made.effort = lambda: chosen.effort
             models = ActiveModels(
-                factory(settings, options, session_budget=budget, paths=paths),
+                made,
                 options.model or settings.model,
                 mode=options.mode or ("umi" if named else settings.agent.mode),
                 roles=roles_of(settings, options),
             )
-            chosen = session_settings(settings, options)
             strategies = STRATEGIES.including(plugins.strategies(STRATEGIES))
             judges = plugins.judges(JUDGES)
             if options.strategy is not None and options.strategy not in strategies:

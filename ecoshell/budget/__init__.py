@@ -505,6 +505,7 @@ _SOURCE = "litellm's price file"
 _MARGINS = (b"\n    ", b"\n")
 """What stands before an entry's name: the file is indented by four, and a few entries, by mistake, are not."""
 _ABOVE = re.compile(r"input_cost_per_token_above_([0-9]+)k_tokens")
+_EFFORTS = ("none", "minimal", "xhigh", "max")
 _LONGEST_ENTRY = 20_000
 """Bytes."""
 
@@ -520,6 +521,14 @@ class ModelFacts:
     context: int | None
     max_output: int | None
     native_tools: bool
+    vision: bool | None = None
+    """Whether it accepts images."""
+    reasons: bool | None = None
+    """Whether it can reason before it answers."""
+    adaptive: bool = False
+    """Whether it sets its own reasoning budget, within the effort it is given (Claude 4.6 and later)."""
+    efforts: frozenset[str] = frozenset()
+    """The effort levels it takes besides low, medium and high: none, minimal, xhigh, max."""
 
 
 ASSUMED_FREE = Price(ZERO_PRICE.rates, source="assumed, as its server is on this machine")
@@ -654,12 +663,18 @@ def _behind(text: str, at: int) -> int:
 
 
 def _facts(name: str, entry: Entry) -> ModelFacts:
+    # Providers run by the user serve any model, so a missing flag says nothing about it.
+    missing = None if entry.get("litellm_provider") in _SELF_HOSTED else False
     return ModelFacts(
         name=name,
         provider=str(entry.get("litellm_provider", "")),
         context=_count(entry, "max_input_tokens", "max_tokens"),
         max_output=_count(entry, "max_output_tokens", "max_tokens"),
         native_tools=entry.get("supports_function_calling") is True,
+        vision=entry.get("supports_vision") is True or missing,
+        reasons=entry.get("supports_reasoning") is True or missing,
+        adaptive=entry.get("supports_adaptive_thinking") is True,
+        efforts=frozenset(level for level in _EFFORTS if entry.get(f"supports_{level}_reasoning_effort") is True),
     )
 
 

@@ -11,14 +11,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, redirect_stdout
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from ecoshell.agent.workspace import FILE_BYTES
 from ecoshell.api import Agent, Result
 from ecoshell.budget import counted
 from ecoshell.cli.parser import Interrupted, add_shared_options, hangups_interrupt, options_to_run, stopping
-from ecoshell.errors import EcoshellError, UsageError
+from ecoshell.errors import EcoshellError, ToolError, UsageError
 from ecoshell.events import ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished, to_json
+from ecoshell.images import MAX_IMAGES, attached, open_image
 from ecoshell.messages import Attachment, visible
 
 NAME = "standard input"
@@ -142,6 +144,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shared_options(parser)
     asked = "the question, with which standard input goes along, or - to read it from there"
     parser.add_argument("question", nargs="+", help=asked)
+    parser.add_argument(
+        "--image", action="append", default=[], metavar="FILE", type=Path, help="attach an image; repeatable"
+    )
     parser.add_argument("--json", action="store_true", help="print every event, and the result, as JSON lines")
     parser.add_argument("--quiet", action="store_true", help="print the answer alone, and nothing else but errors")
     parser.add_argument("--force", action="store_true", help="with --yes: also write less over a file than it held")
@@ -169,8 +174,9 @@ def run(args: argparse.Namespace) -> int:
     agent = Agent(user=person, options=options)
     with hangups_interrupt(), redirect_stdout(sys.stderr):  # what a plugin's tool prints is no part of the answer
         try:
-            question, attached = read_question(words, (lambda _: None) if quiet else complain)
-            asyncio.run(follow(agent, question, attached, report=report, person=person))
+            images = read_images(args.image)
+            question, along = read_question(words, (lambda _: None) if quiet else complain)
+            asyncio.run(follow(agent, question, (*images, *along), report=report, person=person))
         except EcoshellError as error:
             if not json:
                 raise
@@ -187,6 +193,19 @@ def run(args: argparse.Namespace) -> int:
         else:
             complain(f"{call} was not run: it needs an approval, and nobody was there to ask. {_HOW_TO_ALLOW}")
     return outcome.exit_status
+
+
+def read_images(files: Sequence[Path]) -> tuple[Attachment, ...]:
+    """The images to attach; raises UsageError for a file that is none, and for too many."""
+    if len(files) > MAX_IMAGES:
+        message = f"The question has {len(files)} images; it may have {MAX_IMAGES}."
+        raise UsageError(message, kept="Nothing was asked.", fix="Ask about some of them first.")
+    try:
+        return tuple(attached(open_image(file)) for file in files)
+    except ToolError as error:
+        raise UsageError(
+            f"--image: {error.message}", kept="Nothing was asked.", fix="Give a PNG, JPEG, GIF or WebP file."
+        ) from error
 
 
 def read_question(words: Sequence[str], warn: Callable[[str], None]) -> tuple[str, Sequence[Attachment]]:
@@ -240,8 +259,15 @@ async def follow(
 
 
 def print_line(event: Event, *, file: TextIO | None = None) -> None:
-    """Print an event, the result too, as a line of JSON; in ASCII, which no terminal or encoding can spoil."""
-    print(json.dumps(to_json(event)), file=file, flush=True)
+    """Print an event, the result too, as a line of JSON; in ASCII, which no terminal or encoding can spoil.
+
+    The data of images is left empty.
+    """
+    record = to_json(event)
+    for image in (*(one["image"] for one in record.get("attachments", ())), *record.get("images", ())):
+        if image:
+            image["data"] = ""
+    print(json.dumps(record), file=file, flush=True)
 
 
 class AnswerOnly:

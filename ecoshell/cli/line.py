@@ -17,7 +17,7 @@ from ecoshell.cli.inputs import KeptHistory, Keyboard, Lines, SlashCompleter
 from ecoshell.cli.parser import Interrupted, add_shared_options, hangups_interrupt, options_to_run, stopping
 from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import EventLines, Printer
-from ecoshell.errors import EcoshellError
+from ecoshell.errors import EcoshellError, ToolError
 from ecoshell.events import (
     ApprovalWanted,
     CostWanted,
@@ -28,6 +28,7 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
+from ecoshell.images import attached, open_image, pasted_paths
 from ecoshell.messages import Attachment, visible, visible_line
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
@@ -134,13 +135,23 @@ class LineShell:
                     ran = await self._shell.run(typed.removeprefix("!").strip())
                 EventLines(self._printer).show(ran)
             elif typed:
-                return await self._turn(typed)
+                return await self._turn(typed, await asyncio.to_thread(self._pasted, typed))
         except BrokenPipeError:
             raise  # nobody reads any more
         except Exception as error:  # noqa: BLE001 - the edge of the shell: not even a defect in a command ends it
             self._status = error.exit_status if isinstance(error, EcoshellError) else EXIT_STATUS["error"]
             EventLines(self._printer).show(ErrorHappened.of(error))
         return True
+
+    def _pasted(self, typed: str) -> list[Attachment]:
+        """The images that a line names by absolute paths, as a terminal pastes a file that is dropped on it."""
+        found: list[Attachment] = []
+        for path in pasted_paths(typed):
+            try:
+                found.append(attached(open_image(path)))
+            except ToolError as error:
+                self.note(f"{path.name} was not attached: {error.message}")
+        return found
 
     async def _turn(self, question: str, attachments: Sequence[Attachment] = ()) -> bool:
         """Ask and follow the turn to its last event; False when it was stopped and nobody is there to go on."""
@@ -213,5 +224,6 @@ def toolbar_text(standing: Standing | None) -> str:
     if not standing.caps:
         parts.append(f"no cap, spent {about(dollars(standing.spent_nano), estimated=standing.estimated_nano)}")
     known = sum(tool.registered for tool in standing.tools)
-    parts += (f"{known} of {len(standing.tools)} tools", visible_line(standing.model))
+    effort = "" if standing.effort == "auto" else f" ({standing.effort})"
+    parts += (f"{known} of {len(standing.tools)} tools", f"{visible_line(standing.model)}{effort}")
     return f" {' | '.join(parts)} "

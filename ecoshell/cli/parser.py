@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from ecoshell import __version__
 from ecoshell.errors import EcoshellError, UsageError, likely
 from ecoshell.messages import visible
-from ecoshell.options import LATEST, ROLES, Options, RoleModels, role_named
+from ecoshell.options import EFFORTS, LATEST, ROLES, Options, RoleModels, role_named
 from ecoshell.paths import NO_ROOM
 from ecoshell.secrecy import masked
 
@@ -52,6 +52,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     modes = ("single", "umi", "auto")
     add("--mode", choices=modes, help="agent mode: one model; planner, caller and summarizer; or as experience says")
     add("--role", metavar="ROLE=MODEL", action=_GiveRole, help="a role's model in the mode umi; repeatable")
+    add("--effort", choices=tuple(EFFORTS), help="how much the model reasons before it answers")
     how = "react (one path), dfsdt, tot (they backtrack), graph (a parallel plan), or a plugin's"
     add("--strategy", metavar="NAME", help=how)
 

@@ -45,7 +45,7 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, plan_news, turn_sums, words_text
+from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, length_text, plan_news, turn_sums
 from ecoshell.messages import visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
@@ -183,7 +183,8 @@ class EventLines:
                 self._thinks, self._plan, self._calls = ("", ""), None, {}
                 for attached in event.attachments:
                     size = counted(len(attached.text), "character")
-                    line(f"{signs.dot} attached {visible_line(attached.name)} ({size})", "dim")
+                    what = attached.text if attached.image else f"{attached.name} ({size})"
+                    line(f"{signs.dot} attached {visible_line(what)}", "dim")
             case TurnFinished():
                 self._end_branches()
                 line(summary(event, signs), "green" if event.status == "answered" else "yellow")
@@ -262,7 +263,7 @@ class EventLines:
         """Take it that the reply that arrives is over."""
         self._withheld = False
         if self._open:
-            counted = f" {words_text(''.join(self._reasoned))}" if self._open == "reasoning" else ""
+            counted = f" {length_text(''.join(self._reasoned))}" if self._open == "reasoning" else ""
             self._printer.line(counted, "dim" if counted else "")
             self._open = ""
 

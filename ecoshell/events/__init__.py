@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, cast, get_args
 
 from ecoshell.budget import CapState, Unit
 from ecoshell.errors import EcoshellError
-from ecoshell.messages import Attachment, Effect, Usage
+from ecoshell.messages import Attachment, Effect, Image, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -570,6 +570,8 @@ class CallFinished(Event):
     """What the run cost by its time and memory, in OpenCATP's price units; None when its memory is not known."""
     group: str = ""
     """The reply that made the call, as in `call_started`."""
+    images: tuple[Image, ...] = ()
+    """What models with vision see beside the text; `ask --json` leaves their data empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -755,9 +757,14 @@ class PlanScored(Event):
     """What the checker of the settings said of the answer; None where none did."""
 
 
+def _attachment(name: str, text: str, image: Mapping[str, Any] | None = None) -> Attachment:
+    return Attachment(name, text, None if image is None else Image(**image))
+
+
 _NESTED: Mapping[str, Callable[..., Any]] = {
     "caps": CapState,
-    "attachments": Attachment,
+    "attachments": _attachment,
+    "images": Image,
     "offers": ModelOffer,
     "rows": PlanRow,
     "nodes": GraphNode,

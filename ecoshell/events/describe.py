@@ -114,9 +114,9 @@ def overrun_text(model: str, amount: str) -> str:
     )
 
 
-def words_text(text: str) -> str:
-    """How many words a text has."""
-    return counted(len(text.split()), "word")
+def length_text(text: str) -> str:
+    """How many tokens a text has, estimated at four bytes each."""
+    return about(counted(-(-len(text.encode("utf-8", "replace")) // 4), "token"), estimated=True)
 
 
 def _settled(event: BudgetSettled) -> str:
@@ -297,7 +297,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     PlanChanged: lambda event: plan_news(None, event),
     PlanScored: _scored,
     Reasoned: lambda event: (
-        f"thought for {words_text(event.text) if event.tokens is None else counted(event.tokens, 'token')}"
+        f"thought for {length_text(event.text) if event.tokens is None else counted(event.tokens, 'token')}"
     ),
     # nothing of tools that are there from the start: the offer names them
     ToolRegistered: lambda event: (

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from ecoshell.budget import Price
+from ecoshell.images import image_bound
 from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
+from ecoshell.options import Effort
 
 Purpose = Literal["step", "answer", "repair", "rank", "judge", "compact", "sample"]
 
@@ -43,6 +45,10 @@ class Traits:
     """The role in which it was trained on what the shell asks (`ecoshell train umi`), and needs no reminders."""
     parameters: int | None = None
     """How many weights it has."""
+    vision: bool | None = None
+    """Whether it accepts images; None is unknown, and they are sent."""
+    reasons: bool | None = None
+    """Whether it can reason before it answers; None is unknown."""
 
     @property
     def capable(self) -> bool:
@@ -94,6 +100,8 @@ class Request:
     grammar: str = ""
     role: str = ""
     task: str = ""
+    effort: Effort = "auto"
+    """How much the model reasons; filled in by the metered model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +274,7 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
     - JSON (tool documents, arguments): chat templates print it anew, indented, with `\\uXXXX` for what is not ASCII
       and for `<`, `>`, `&` and `'`; the length of that longest form counts.
     - What a provider expects back with its reply (thinking, signatures, reasoning items): the bytes of its texts.
+    - Images: `image_bound`.
     - `PER_MESSAGE` for the role and its delimiters: OpenAI counts 3 or 4 tokens, ChatML and Llama 3 templates 5 to
       7.
     - `PER_PROMPT` for what opens and closes a prompt, and for system texts that templates add by themselves (dates,
@@ -281,7 +290,7 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
         messages, tools = as_plain_messages(request), ()
     bound = PER_PROMPT
     for message in messages:
-        bound += PER_MESSAGE + text_bound(message.text)
+        bound += PER_MESSAGE + text_bound(message.text) + sum(map(image_bound, message.images))
         for call in message.calls:
             bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments) + text_bound(shown_id(call))
         bound += 0 if message.state is None else state_bound(message.state)

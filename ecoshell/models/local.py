@@ -81,6 +81,7 @@ class LocalModel:
             small=self._small,
             trained=self._trained,
             parameters=self._parameters,
+            vision=False,
         )
 
     @property
@@ -168,7 +169,8 @@ class LocalModel:
         prompt, template = self._prompt(request), self._runtime.template()
         calls = template.form if request.tools else GENERIC  # the template was told of no others
         # before an answer that has a grammar of its own, a few words, nothing is reasoned
-        tags = None if request.grammar or request.endings else template.reasoning_tags
+        closed = request.grammar or request.endings or request.effort == "off"
+        tags = None if closed else template.reasoning_tags
         form = ReplyForm(calls, tags, inside=template.opens_reasoning and tags is not None)
         progress.check()
         reader, begun = self._read(prompt, request, form, progress, say, ())
@@ -228,8 +230,13 @@ class LocalModel:
             tokens = template.tokens(request.messages, request.tools)
         else:
             tokens = template.tokens(as_plain_messages(request))
-        if template.opens_reasoning and template.reasoning_tags and (request.grammar or request.endings):
-            tokens += self._runtime.vocabulary().tokens(f"\n{template.reasoning_tags[1]}\n\n", special=True)
+        if template.reasoning_tags is None:
+            return tokens
+        begin, end = template.reasoning_tags
+        if template.opens_reasoning and (request.grammar or request.endings or request.effort == "off"):
+            tokens += self._runtime.vocabulary().tokens(f"\n{end}\n\n", special=True)
+        elif request.effort == "off":  # as templates write it that have a switch for this
+            tokens += self._runtime.vocabulary().tokens(f"{begin}\n\n{end}\n\n", special=True)
         return tokens
 
 

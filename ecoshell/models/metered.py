@@ -27,6 +27,7 @@ from ecoshell.models import (
 )
 from ecoshell.models.reported import ReportedPrompts
 from ecoshell.models.retrying import Retries, RetryPolicy
+from ecoshell.options import Effort
 from ecoshell.secrecy import MaskedStream, masked
 
 T = TypeVar("T")
@@ -55,6 +56,8 @@ class MeteredModel:
         self._account_of = account_of
         self._retry = retry or RetryPolicy()
         self._reported = ReportedPrompts(native_tools=model.traits.native_tools)
+        self.effort: Callable[[], Effort] = lambda: "auto"
+        """How much the user wants the model to reason."""
 
     @property
     def traits(self) -> Traits:
@@ -119,7 +122,8 @@ class MeteredModel:
         A transient failure before any part of a reply is retried: in the same reservation where it was not billed, in
         one of its own where it may have been. Raises BudgetError and ModelError.
         """
-        request = replace(request, messages=masked(request.messages))
+        effort = self.effort() if request.purpose in _SHOWN else "auto"
+        request = replace(request, messages=masked(request.messages), effort=effort)
         ask, place = await asyncio.to_thread(self.reservation, request, role), aside
         retries, failure = Retries(self._retry), None
         while True:

@@ -12,8 +12,10 @@ from typing import Any
 
 from ecoshell.budget import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
+from ecoshell.images import image_bound, image_tokens, images_in, without_images
 from ecoshell.messages import Call, ProviderState, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound, text_bound
+from ecoshell.models.effort import add_effort
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, spoken
 from ecoshell.models.keys import Keys
@@ -78,6 +80,7 @@ class RemoteOptions:
     """Address of an OpenAI-compatible server; None is the provider's own."""
     native_tools: bool | None = None
     context: int | None = None
+    vision: bool | None = None
     silence: float = SILENCE
     deadline: float | None = None
     """Seconds until the whole answer must be there; None is as many as `max_tokens` can explain."""
@@ -119,7 +122,10 @@ class RemoteModel:
             native_tools=native_tools if options.native_tools is None else options.native_tools,
             local=False,
             parameters=named_parameters(name),
+            vision=options.vision if options.vision is not None or known is None else known.vision,
+            reasons=known.reasons if known else None,
         )
+        self._facts = known
         self._book = book
         self._keys = keys
         self._process = process
@@ -162,6 +168,7 @@ class RemoteModel:
 
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt; exact when the tokenizer is the model's own and no native tool array goes along."""
+        request = self._seen(request)
         native = self.traits.native_tools and bool(request.tools)
         messages = request.messages if native else as_plain_messages(request)
         texts = [message.text for message in messages]
@@ -169,11 +176,20 @@ class RemoteModel:
             texts += [call.signature() for message in messages for call in message.calls]
             texts += [document.entry for document in request.tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
+        images = [*images_in(messages)]
+        count += sum(map(image_tokens, images))
         bound = request_bound(request, native_tools=self.traits.native_tools)
+        bound += sum(image_bound(image, self.traits.name) - image_bound(image) for image in images)
         if self._provider in _PUBLISHED_ENCODINGS:
             bound -= sum(self._beyond_count(message.text) for message in messages)
-        exact = self._counter.exact and not native
+        exact = self._counter.exact and not native and not images
         return PromptSize(min(count, bound), bound, exact=exact, cache_writes=self._cache_writes(request))
+
+    def _seen(self, request: Request) -> Request:
+        """The request without images, where the model is known to have no vision."""
+        if self.traits.vision is not False or not any(message.images for message in request.messages):
+            return request
+        return replace(request, messages=without_images(request.messages))
 
     def _beyond_count(self, text: str) -> int:
         """By how much the byte bound of a text is above its exact count with a margin; 0 without an exact count."""
@@ -190,6 +206,7 @@ class RemoteModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Ask the provider; closing the iterator closes the connection."""
+        request = self._seen(request)
         native = self.traits.native_tools and bool(request.tools)
         body, name = chat_body(request, native=native, family=self.family), self.traits.name
         if self._marks_cache:
@@ -203,6 +220,7 @@ class RemoteModel:
             body["prompt_cache_key"] = cache_key(body)
         if request.temperature is not None:
             body["temperature"] = request.temperature
+        add_effort(body, request, name, self._facts)
         if self._base_url:
             body["base_url"] = self._base_url
         if key := await asyncio.to_thread(self.check):

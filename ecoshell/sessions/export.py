@@ -151,7 +151,9 @@ def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:
             full = () if line == event.question.strip() else (quoted(event.question),)
             how = " · ".join((iso_time(at), code(event.model), code(event.mode), code(event.strategy)))
             along = [
-                block for one in event.attachments for block in (f"**Attached** {code(one.name)}", fenced(one.text))
+                block
+                for one in event.attachments
+                for block in (f"**Attached** {code(one.name)}", *(() if one.image else (fenced(one.text),)))
             ]
             found = (f"## {event.turn}. {headline}", *full, how, *along)
         case Rationale():

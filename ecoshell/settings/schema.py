@@ -187,6 +187,8 @@ class AgentSettings(Section):
     temperature: Annotated[float | Literal["auto"], PlainValidator(_temperature)] = "auto"
     """How freely models choose their words in steps and answers: 0 takes the likeliest, up to 2; auto is what the
     model's file, its family or its provider recommends. Rankings, judgments and summaries are always at 0."""
+    effort: Literal["auto", "off", "low", "medium", "high", "max"] = "auto"
+    """How much models reason before they answer; auto leaves it to the provider."""
     context: Literal["auto", "off"] = "auto"
     """Whether the model is told where it works: date, system, and the workspace's path, files and git state."""
     instructions: Literal["ask", "trust", "off"] = "ask"
@@ -392,6 +394,8 @@ class ModelSettings(Section):
     """Whether the model takes tools as its provider defines them; else calls are written as text."""
     context: Whole | None = None
     """Tokens the model's context holds."""
+    vision: Flag | None = None
+    """Whether the model accepts images; else the price file decides."""
     trusted: Flag | None = None
     """Whether the model may write and run what the request does not name; else its size decides."""
     price: PriceSettings | None = None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Call, Observation, ProviderState
+from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Call, Image, Observation, ProviderState
 
 _NO_RESULTS = META_TOOLS - {TOOL_CALL}
 """Calls that only prepare others, or end the path."""
@@ -54,6 +54,8 @@ class Path:
 
     question: str
     steps: tuple[Step, ...] = ()
+    images: tuple[Image, ...] = field(default=(), compare=False, repr=False)
+    """What goes along with the question; the driver fills it in."""
 
     def then(self, *steps: Step) -> "Path":
         """The path these steps further."""

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import Footprint, Observation
+from ecoshell.images import MAX_IMAGES
+from ecoshell.messages import Footprint, Image, Observation
 from ecoshell.tools import LASTING, Limits, Tool
 from ecoshell.worker import CancelToken, cancel_token, checkpoint
 
@@ -352,13 +353,14 @@ def sound(name: str, found: object, limits: Limits) -> Observation:
     """
     if not isinstance(found, Observation):
         raise ToolError(f"{name} failed: it gave {type(found).__name__} in place of an observation.")
-    for part, kind in (("text", str), ("ok", bool), ("truncated", bool), ("changes", str)):
+    for part, kind in (("text", str), ("ok", bool), ("truncated", bool), ("changes", str), ("images", tuple)):
         value = getattr(found, part)
         if not isinstance(value, kind):
             raise ToolError(f"{name} failed: `{part}` of its result is {type(value).__name__}, not {kind.__name__}.")
     text, clipped = clip(found.text, limits.result.characters + (_MARKS if found.truncated else 0))
     changes, _ = clip(found.changes, limits.changes)
-    return Observation(text, found.ok, found.truncated or clipped, changes=changes)
+    images = tuple(one for one in cast("tuple[object, ...]", found.images) if isinstance(one, Image))
+    return Observation(text, found.ok, found.truncated or clipped, changes=changes, images=images[:MAX_IMAGES])
 
 
 def told(name: str, outcome: Any, limits: Limits) -> Observation:

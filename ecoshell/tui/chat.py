@@ -16,6 +16,7 @@ from textual.widgets import TextArea
 
 from ecoshell import __version__
 from ecoshell.errors import EcoshellError
+from ecoshell.options import EFFORTS
 from ecoshell.paths import Paths
 from ecoshell.tui.keys import Hint, KeyLine
 from ecoshell.tui.prompt.bar import PromptBar
@@ -55,6 +56,7 @@ _HIDDEN = (
     ("f6", "mode", "mode", "one model, or a planner, a caller and a summarizer"),
     ("f7", "run('/model')", "models", "choose another model"),
     ("f8", "run('/settings')", "settings", "look at the settings and change them"),
+    ("alt+e", "effort", "effort", "how much the model reasons: the next level"),
     ("f9", "open", "panels", "hide the panels, or show them"),
     ("ctrl+f", "app.transcript('search')", "search", "search the transcript"),
     ("ctrl+o", "app.transcript('fold(True)')", "open the last fold", "open or fold the newest long output"),
@@ -305,6 +307,13 @@ class ChatScreen(Screen[None]):
         else:
             standing = self.controller.standing
             self.action_run("/mode single" if standing is not None and standing.mode == "umi" else "/mode umi")
+
+    def action_effort(self) -> None:
+        """Go on to the next effort, and after the last to the first."""
+        if self.controller is not None and (standing := self.controller.standing) is not None:
+            levels = list(EFFORTS)
+            at = next((number for number, one in enumerate(levels) if one == standing.effort), 0)
+            self.action_run(f"/effort {levels[(at + 1) % len(levels)]}")
 
     async def action_open(self, tab: str = "") -> None:
         """Open a tab of the panels; without one hide them all, or show them."""

@@ -72,7 +72,7 @@ def test_an_address_a_decorator_or_a_name_is_no_mention(workspace, question):
         ('read @"missing"', "there is no such file"),
         ("read @../secret.txt", "outside the workspace"),
         ("read @link.txt", "outside the workspace"),
-        ("read @picture.png", "binary"),
+        ("read @picture.png", "is not a PNG"),
         ("read @latin.txt", "not UTF-8"),
         ("read @pipe.txt", "a pipe"),
         ("read @notes.db.", "binary"),

@@ -38,8 +38,8 @@ UNTIL_ANSWER = TURN[: TURN.index(REASONED)]
 
 
 def test_while_a_model_reasons_only_how_much_is_seen():
-    assert told(*UNTIL_THOUGHT)[1:] == ["◦  thinking … 5 words"]
-    assert told(*UNTIL_THOUGHT, THOUGHT)[1:] == ["◦  thought for 5 words", "◦  I have it."]
+    assert told(*UNTIL_THOUGHT)[1:] == ["◦  thinking … ≈ 7 tokens"]
+    assert told(*UNTIL_THOUGHT, THOUGHT)[1:] == ["◦  thought for ≈ 7 tokens", "◦  I have it."]
 
 
 def test_what_was_reasoned_is_folded_above_what_was_said():
@@ -68,7 +68,7 @@ def test_an_answer_that_came_to_nothing_leaves_the_screen_with_the_next_reply():
 def test_a_turn_that_is_stopped_keeps_all_that_was_reasoned():
     many = tuple(TextArrived(f"word{at} ", "reasoning", "single") for at in range(100))
     lines = told(STARTED, HELD, *many, FINISHED)
-    assert lines[1].startswith("◦  thought for 100 words")
+    assert lines[1].startswith("◦  thought for ≈ 173 tokens")
 
 
 def test_an_answer_is_set_while_it_streams_and_after_it_was_stopped():
@@ -86,7 +86,7 @@ def test_a_proposal_takes_the_place_of_what_was_thought_of_it():
 
 def test_the_line_shell_says_that_a_model_thinks_and_prints_thought_and_answer_once_each():
     lines = printed(*TURN)
-    assert lines[:3] == ["| thinking … 5 words", "- I have it.", "- Milk and eggs."]
+    assert lines[:3] == ["| thinking … ≈ 7 tokens", "- I have it.", "- Milk and eggs."]
     assert sum("Milk" in line for line in lines) == 1
     assert not any("thought for" in line or "They want" in line for line in lines)
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 from ecoshell.agent.memory import path_messages
 from ecoshell.agent.model_set import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.events import Emit, Notice, Rationale
-from ecoshell.messages import FINISH, Call, Message, ToolDocument
+from ecoshell.messages import FINISH, Call, Image, Message, ToolDocument
 from ecoshell.models import Reply, Request
 from ecoshell.models.formats import refuse_constant
 from ecoshell.models.metered import MeteredModel
@@ -120,9 +120,9 @@ def lines(messages: tuple[Message, ...]) -> tuple[Message, ...]:
         if message.speaker == "system":
             told.append(message)
         elif message.speaker == "user":
-            _tell(told, f"user: {message.text}")
+            _tell(told, f"user: {message.text}", images=message.images)
         elif message.speaker == "tool":
-            _tell(told, f"observation: {message.text}")
+            _tell(told, f"observation: {message.text}", images=message.images)
         elif not message.calls:
             told.append(Message("assistant", f"conclusion: {message.text}"))
         else:
@@ -130,7 +130,7 @@ def lines(messages: tuple[Message, ...]) -> tuple[Message, ...]:
             for call, result in zip_longest(message.calls, results):
                 _tell(told, f"caller: {action_text(call)}")
                 if result is not None:
-                    _tell(told, f"observation: {result.text}")
+                    _tell(told, f"observation: {result.text}", images=result.images)
     return tuple(told)
 
 
@@ -181,11 +181,12 @@ def action_in(text: str) -> Call | None:
     return Call(found[1], cast("dict[str, Any]", value))
 
 
-def _tell(told: list[Message], text: str, gap: str = "\n") -> None:
+def _tell(told: list[Message], text: str, gap: str = "\n", images: tuple[Image, ...] = ()) -> None:
     """Add to what the user says last, so that user and assistant take turns, as some models demand."""
     if told and told[-1].speaker == "user":
-        text = f"{told.pop().text}{gap}{text}"
-    told.append(Message("user", text))
+        last = told.pop()
+        text, images = f"{last.text}{gap}{text}", (*last.images, *images)
+    told.append(Message("user", text, images=images))
 
 
 class Player:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 from ecoshell.errors import ToolError
+from ecoshell.images import label, read_image
 from ecoshell.messages import Observation
 from ecoshell.secrecy import MARK
 from ecoshell.tools import Subject, ToolOptions
@@ -75,6 +76,10 @@ class FileTools:
         end_line: Annotated[int | None, "Last line to show; the end if left out."] = None,
     ) -> Observation:
         """Read a text file: open it and show what it says, or some of its lines."""
+        with self._workspace.reading(path) as (opened, name):
+            image = read_image(opened, name)
+        if image is not None:
+            return Observation(label(image), images=(image,))
         file = self._workspace.read_text(path, self._options.file_bytes)
         lines = line_count(file.text)
         if not lines:

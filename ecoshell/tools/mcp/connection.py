@@ -7,14 +7,15 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import ecoshell
 from ecoshell.errors import ToolError
-from ecoshell.messages import Observation
+from ecoshell.images import image_of_base64
+from ecoshell.messages import Image, Observation
 from ecoshell.secrecy import masked
 from ecoshell.tools import Caller, caller
 from ecoshell.tools.running import following
@@ -37,6 +38,15 @@ _PASSED_ON = (
 Record = Mapping[str, Any]
 Asked = Callable[[Record, Caller], Awaitable[Record]]
 """Answers what a server asks the caller of a call; empty is no answer."""
+
+
+def _images(encoded: Sequence[str]) -> tuple[Image, ...]:
+    """What of a result's images models can be shown; the text names all of them."""
+    found: list[Image] = []
+    for number, data in enumerate(encoded, 1):
+        with suppress(ToolError):
+            found.append(image_of_base64(data, f"image {number}"))
+    return tuple(found)
 
 
 class Connection:
@@ -108,7 +118,8 @@ class Connection:
         try:
             async with following(self._process.pid):
                 found = await answer
-            return Observation(found["text"], ok=found["ok"])
+            images = await asyncio.to_thread(_images, found["images"]) if found["images"] else ()
+            return Observation(found["text"], ok=found["ok"], images=images)
         finally:
             self._callers.pop(number, None)
             if self._calls.pop(number, None) is not None:  # nobody waits any more for an answer that has not come

@@ -7,10 +7,10 @@ of a resource) or `complete` (a prompt, with the `argument` that has `begun` and
 and `{"id", "cancel": true}`; it ends when its input does, and ends the server before.
 It writes `{"tools": [{name, description, parameters, read_only}], "prompts": […], "resources": […], "templates": […],
 "completes", "about": text}` once it is connected and whenever one of the server's lists has changed, `{"updated":
-address}` where a resource that was read has, `{"id", "progress": text}` while something runs and `{"id", "text", "ok"}`
-for what came of it, and last, where the connection ends by itself, `{"ended": why}`. Where the server asks for
-something, it writes `{"ask": number, …}` with `form`, `visit` or `sample`, and is told `{"answer": number, "value":
-{…}}`; `{"ask", "over"}` withdraws the question. `{"auth": state}` is what is to be kept of a sign-in.
+address}` where a resource that was read has, `{"id", "progress": text}` while something runs and `{"id", "text", "ok",
+"images": [base64]}` for what came of it, and last, where the connection ends by itself, `{"ended": why}`. Where the
+server asks for something, it writes `{"ask": number, …}` with `form`, `visit` or `sample`, and is told `{"answer":
+number, "value": {…}}`; `{"ask", "over"}` withdraws the question. `{"auth": state}` is what is to be kept of a sign-in.
 What is answered is cut at MOST_TEXT characters; images and the like are kept as files in the folder, and named in it.
 
 What a server sends is read here and not in the shell: a line without an end meets the limit of a line, and a schema
@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ecoshell import __version__
+from ecoshell.images import MAX_BYTES, MAX_IMAGES
 from ecoshell.paths import make_private
 from ecoshell.secrecy import close_process
 
@@ -66,6 +67,8 @@ _RELIST_PAUSE = 1.0
 """Seconds between two readings of a list that its server says has changed."""
 _MOST_MESSAGES, _FORGOTTEN, _MOST_GARBAGE = 5_000, 200, 100
 """Messages of a server, those of them that no longer count at each heartbeat, and lines altogether that are none."""
+_LONGEST_IMAGE = MAX_BYTES * 4 // 3 + 4
+"""Characters of base64 of an image that models are shown."""
 _LONGEST_LINE = 1 << 25
 """Bytes of one message."""
 _MOST_KEPT = 20_000_000
@@ -261,11 +264,12 @@ class Bridge:
 
     async def _answer(self, number: int, order: Mapping[str, Any]) -> None:
         self._questions = 0
+        images: list[str] = []
         try:
             async with asyncio.timeout(order["seconds"]) as clock:
                 self._clocks[clock] = order["seconds"]
                 try:
-                    text, ok = await self._carried_out(number, order)
+                    text, ok, images = await self._carried_out(number, order)
                 finally:
                     del self._clocks[clock]
         except TimeoutError:
@@ -273,26 +277,26 @@ class Bridge:
         except Exception as failure:  # noqa: BLE001 - one call's failure is a line, the others go on
             text, ok = _words(failure), False
         if not self._over.is_set():
-            self._write({"id": number, "text": text[:MOST_TEXT], "ok": ok})
+            self._write({"id": number, "text": text[:MOST_TEXT], "ok": ok, "images": images})
 
-    async def _carried_out(self, number: int, order: Mapping[str, Any]) -> tuple[str, bool]:
-        """What came of an order, and whether it did as it was told."""
+    async def _carried_out(self, number: int, order: Mapping[str, Any]) -> tuple[str, bool, list[str]]:
+        """What came of an order, whether it did as it was told, and the images of a result in base64."""
         from mcp_types import PromptReference
 
         keep = _keeper(order.get("files"))
         if "read" in order:
             await self._watch(order["read"])
             resource = await self._client.read_resource(order["read"])
-            return "\n".join(_part(one, keep) for one in resource.contents), True
+            return "\n".join(_part(one, keep) for one in resource.contents), True, []
         if "complete" in order:
             prompt = PromptReference(type="ref/prompt", name=order["complete"])
             argument = {"name": order["argument"], "value": order["begun"]}
             values = await self._client.complete(prompt, argument, context_arguments=order["given"])
-            return json.dumps(values.completion.values[:_MOST_VALUES]), True
+            return json.dumps(values.completion.values[:_MOST_VALUES]), True, []
         if "prompt" in order:  # as one question; what it has the assistant say is marked so
             found = await self._client.get_prompt(order["prompt"], order["arguments"])
             parts = [(message.role, _part(message.content, keep)) for message in found.messages]
-            return "\n\n".join(text if role == "user" else f"[{role}] {text}" for role, text in parts), True
+            return "\n\n".join(text if role == "user" else f"[{role}] {text}" for role, text in parts), True, []
         told = 0.0
 
         async def tell(progress: float, total: float | None, message: str | None) -> None:
@@ -306,7 +310,8 @@ class Bridge:
         texts = [_part(block, keep) for block in result.content]
         if not texts and result.structured_content is not None:
             texts = [json.dumps(result.structured_content, ensure_ascii=False)]
-        return "\n".join(texts), not result.is_error
+        images = [block.data for block in result.content if block.type == "image" and len(block.data) <= _LONGEST_IMAGE]
+        return "\n".join(texts), not result.is_error, images[:MAX_IMAGES]
 
     @asynccontextmanager
     async def _http(self, server: Mapping[str, Any]) -> AsyncGenerator[Any]:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ecoshell.paths import is_special, make_private, replacement
 
 if TYPE_CHECKING:
-    from ecoshell.messages import Attachment
+    from ecoshell.messages import Attachment, Image
 
 
 _MARK = "\0attachments "
@@ -30,7 +30,7 @@ _LONGEST = 2.0
 _LINES = 20
 _CHARACTERS = 2_000
 """A paste with more lines or more characters than these is kept aside."""
-_MARKER = re.compile(r"\[(paste-(\d+)) · [\d,]+ (?:lines|characters)\]")
+_MARKER = re.compile(r"\[(?:(paste-(\d+)) · [\d,]+ (?:lines|characters)|image [^\n]+? \d+×\d+)\]")
 _KEPT = 1_000
 _TAIL = 1_000_000
 """Bytes read from the end of the file."""
@@ -75,14 +75,15 @@ class DraftFile:
             return Draft()
         if not kept.startswith(_MARK):
             return Draft(kept)
-        from ecoshell.messages import Attachment  # no first frame waits for it
+        from ecoshell.messages import Attachment, Image  # no first frame waits for it
 
         try:
             head, _, body = kept.removeprefix(_MARK).partition("\n")
             parts: list[dict[str, Any]] = json.loads(head)
             texts: list[Attachment] = []
             for part in parts:
-                texts.append(Attachment(str(part["name"]), body[: part["length"]]))
+                name, text = str(part["name"]), body[: part["length"]]
+                texts.append(Attachment(name, text, Image(**part["image"]) if "image" in part else None))
                 body = body[part["length"] :]
         except (ValueError, TypeError, KeyError, RecursionError):  # it is no such file
             return Draft(kept.removeprefix(_MARK))
@@ -95,8 +96,10 @@ class DraftFile:
                 make_private(self.file.parent)
                 with replacement(self.file) as fresh:
                     if draft.attachments:
-                        parts = [{"name": "", "length": len(draft.text)}]
-                        parts += [{"name": one.name, "length": len(one.text)} for one in draft.attachments]
+                        parts: list[dict[str, Any]] = [{"name": "", "length": len(draft.text)}]
+                        for one in draft.attachments:
+                            image = {"image": asdict(one.image)} if one.image else {}
+                            parts.append({"name": one.name, "length": len(one.text), **image})
                         fresh.write(f"{_MARK}{json.dumps(parts)}\n".encode())
                     for text in (draft.text, *(one.text for one in draft.attachments)):
                         for at in range(0, len(text), _SLICE):
@@ -171,6 +174,17 @@ class Pastes:
         self.kept[marker] = Attachment(f"paste-{self._last}", text)
         return marker
 
+    def keep_image(self, image: "Image") -> str:
+        """Keep an image aside; gives its marker, `[image photo.png 640×480]`."""
+        from ecoshell.images import attached, label  # no first frame waits for it
+
+        name, number = image.name, 1
+        while label(image) in self.kept and self.kept[label(image)].image != image:
+            number += 1
+            image = replace(image, name=f"{name} ({number})")
+        self.kept[label(image)] = attached(image)
+        return label(image)
+
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where the markers of kept pastes stand in a text: start and end of each."""
         for found in _MARKER.finditer(text):
@@ -188,11 +202,15 @@ class Pastes:
 
     def adopt(self, text: str, attachments: "Iterable[Attachment]") -> None:
         """Take over the pastes that a draft from before names; new ones are numbered after them."""
-        by_name = {one.name: one for one in attachments}
+        by_name = {one.text if one.image else one.name: one for one in attachments}
         for found in _MARKER.finditer(text):
-            if (attachment := by_name.get(found[1])) is not None:
+            if (attachment := by_name.get(found[1] or found[0])) is not None:
                 self.kept[found[0]] = attachment
-                self._last = max(self._last, int(found[2]))
+                self._last = max(self._last, int(found[2] or 0))
+
+
+def _size(attachment: "Attachment") -> int:
+    return len(attachment.text) + (len(attachment.image.data) if attachment.image else 0)
 
 
 class History:
@@ -265,7 +283,7 @@ class History:
             self._entries.append(draft.text)
         if draft.attachments:
             self._attachments[draft.text] = draft.attachments
-            sizes = {entry: sum(len(one.text) for one in kept) for entry, kept in self._attachments.items()}
+            sizes = {entry: sum(map(_size, kept)) for entry, kept in self._attachments.items()}
             excess = sum(sizes.values()) - _ATTACHED
             for entry, size in list(sizes.items())[:-1]:  # the oldest are forgotten first
                 if excess > 0:

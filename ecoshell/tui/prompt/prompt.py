@@ -19,7 +19,7 @@ from textual.geometry import Size
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditHistory, EditResult, Location, Selection
 
-from ecoshell.errors import EcoshellError, UsageError
+from ecoshell.errors import EcoshellError, ToolError, UsageError
 from ecoshell.messages import visible
 from ecoshell.tui.keys import Hint, Lines, act_at_once
 from ecoshell.tui.prompt.completion import (
@@ -129,7 +129,9 @@ class Prompt(Lines):
 
     def put_before(self, draft: Draft) -> None:
         """Put a draft of another time before what is typed, whose pastes may be called as its own are."""
-        self.put(Draft(draft.text + self._pastes.expanded(self.draft.text), draft.attachments))
+        present = self.draft
+        images = (one for one in present.attachments if one.image)
+        self.put(Draft(draft.text + self._pastes.expanded(present.text), (*draft.attachments, *images)))
 
     def take(self) -> Draft:
         """Empty the prompt and remember what stood in it; gives it as it is to be sent."""
@@ -280,10 +282,25 @@ class Prompt(Lines):
         text = unified(event.text)
         if self.mode == "search":
             self._type(" ".join(visible(text[:_QUERY]).split()))
+        elif self.mode == "ask" and _ends_with_image(text) and (images := await asyncio.to_thread(self._images, text)):
+            self._type(images)
         elif len(text) > _EDITABLE or (is_large(text) and self.mode == "ask"):
             self._type(self._pastes.keep(text))
         else:
             self._type(visible(text))
+
+    def _images(self, text: str) -> str:
+        """The markers of the image files that a paste names, where it names nothing else; empty for any other paste."""
+        from ecoshell.images import only_paths, open_image
+
+        markers: list[str] = []
+        for path in only_paths(text):
+            try:
+                markers.append(self._pastes.keep_image(open_image(path)))
+            except ToolError as error:
+                self.post_message(Hint(f"{path.name} was not attached: {error.message}"))
+                return ""
+        return " ".join(markers)
 
     def on_blur(self) -> None:
         """Close the completions: they belong to what is being typed."""
@@ -368,6 +385,12 @@ class Prompt(Lines):
             self.post_message(Hint(str(error)))
         else:
             self._type(self._editable(Draft(text)), whole=True)
+
+
+def _ends_with_image(text: str) -> bool:
+    from ecoshell.images import must_be_image  # no first frame waits for it
+
+    return len(text) <= _EDITABLE and must_be_image(text.rstrip(" \n'\""))
 
 
 async def edited(app: "App[Any]", text: str) -> str:

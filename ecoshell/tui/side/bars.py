@@ -53,6 +53,7 @@ class TitleBar(Widget):
     """What lasts, such as `not ready` or `read-only`; empty shows none."""
     _title = reactive("")
     _who = reactive(("", ""))
+    _effort = reactive("")
 
     def __init__(self, state: str) -> None:
         """`state` is said until there is a session: `opening embedded …`."""
@@ -65,6 +66,7 @@ class TitleBar(Widget):
         self._title = visible_line(standing.title) or "new session"
         how = f"{_MODES.get(standing.mode, standing.mode)}, {_STRATEGIES.get(standing.strategy, standing.strategy)}"
         self._who = (how, visible_line(standing.model))
+        self._effort = "" if standing.effort == "auto" else f" ({standing.effort})"
 
     def render(self) -> Content:
         """The title at the left edge; at the right how it stands, who thinks and with which model.
@@ -75,7 +77,7 @@ class TitleBar(Widget):
         start = f"ecoshell · {self._title}" if self._title else "ecoshell"
         room = width - 1 - min(cell_len(start), _TITLE, width // 2)
         how, model = self._who
-        short = model_name(model, _MODEL)
+        short, model = model_name(model, _MODEL) + self._effort, model and model + self._effort
         whos = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ("",)
         said = ("  ".join(word for word in (state, who) if word) for who in whos)
         end = next((one for one in said if cell_len(one) <= room), fit(state or short, max(0, room)))

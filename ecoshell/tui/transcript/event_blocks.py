@@ -35,7 +35,7 @@ from ecoshell.events import (
     TurnFinished,
     TurnUndone,
 )
-from ecoshell.events.describe import ENDINGS, back_to, describe, duration, plan_news, refusal, turn_sums, words_text
+from ecoshell.events.describe import ENDINGS, back_to, describe, duration, length_text, plan_news, refusal, turn_sums
 from ecoshell.messages import Attachment, visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
@@ -79,6 +79,9 @@ def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] 
     """What the person asked, long pastes folded, and what goes along with it; `waiting` says what it waits for."""
     bodies = [Body(visible(text), QUESTION_LINES, tone="question", indent="")]
     for attachment in attachments:
+        if attachment.image is not None:
+            bodies.append(Body("", 0, head=row(Piece(visible_line(attachment.text), "tool"))))
+            continue
         attached = visible(attachment.text).rstrip("\n")
         size = counted(attached.count("\n") + 1, "line")
         head = row(Piece(f"¶ {visible_line(attachment.name)}", "tool"), Piece(f" · {size}", "muted"))
@@ -96,7 +99,7 @@ def rationale(event: Rationale) -> Block:
 
 def reasoned(event: Reasoned, *, arriving: bool = False) -> Block:
     """What was reasoned before a reply, or is being, folded away."""
-    told = f"thinking … {words_text(event.text)}" if arriving else describe(event)
+    told = f"thinking … {length_text(event.text)}" if arriving else describe(event)
     head = row(*_by(event.role), Piece(told, "muted"))
     return Block("◦", "muted", bodies=(Body(visible(event.text.strip()), 0, tone="muted", head=head),))
 

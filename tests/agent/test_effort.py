@@ -1,0 +1,29 @@
+import pytest
+
+from ecoshell.cli.parser import build_parser, options_from
+from ecoshell.errors import UsageError
+from ecoshell.messages import Message
+from ecoshell.models import Request
+
+
+async def test_the_effort_is_shown_set_and_sent_with_steps_alone(play):
+    async with play([{"text": "Hello."}, {"text": "A"}], effort="low") as shell:
+        model = shell.deps.models.current.model
+        model.effort = lambda: shell.deps.settings.effort
+        assert (await shell.command("/effort")).text == "effort low: a little."
+        assert (await shell.command("/effort high")).text.startswith("effort high")
+        assert (await shell.standing()).effort == "high"
+        async for _ in shell.ask("Hello?"):
+            pass
+        assert [request.effort for request in shell.requests] == ["high"]
+        ranking = Request((Message("user", "Which?"),), want="text", max_tokens=16, purpose="rank")
+        await model.ask(ranking, lambda _: None)
+        assert shell.requests[-1].effort == "auto"
+        with pytest.raises(UsageError, match="no effort 'huge'"):
+            await shell.command("/effort huge")
+
+
+@pytest.mark.parametrize("command", ["chat", "line", "ask"])
+def test_the_effort_is_an_option(command):
+    args = build_parser().parse_args([command, "--effort", "max", *(["why?"] if command == "ask" else [])])
+    assert options_from(args).effort == "max"

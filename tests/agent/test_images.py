@@ -1,0 +1,134 @@
+"""Images in whole turns: mentioned, given, brought by tools; kept in the session and told by their names."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from agent_play import finish, of, register, say, turn
+from pictures import png
+
+from ecoshell.agent import Approval
+from ecoshell.agent.memory import Memory
+from ecoshell.errors import UsageError
+from ecoshell.events import CallFinished, Notice, TurnStarted, from_json, to_json
+from ecoshell.images import attached, image_of
+from ecoshell.paths import user_paths
+
+IMAGE = image_of(png(), "photo.png")
+LABEL = "[image photo.png 64×48]"
+SERVER = '''
+import base64
+from mcp.server import MCPServer
+from mcp_types import ImageContent, TextContent
+server = MCPServer("camera")
+
+@server.tool()
+def photograph() -> list[TextContent | ImageContent]:
+    """Take a picture."""
+    bad = ImageContent(type="image", mime_type="image/png", data="no base64!")
+    good = ImageContent(type="image", mime_type="image/png", data="DATA")
+    return [TextContent(type="text", text="Taken:"), bad, good]
+
+server.run("stdio")
+'''
+
+
+@pytest.fixture
+def photo(home):
+    (home / "photo.png").write_bytes(png())
+    return home / "photo.png"
+
+
+async def test_a_mentioned_image_is_sent_kept_and_told_by_its_name(play, photo, tmp_path):
+    async with play([say("A grey square."), say("Still grey.")]) as shell:
+        events = await turn(shell, "What is in @photo.png?")
+        (started,) = of(events, TurnStarted)
+        assert started.attachments == (attached(IMAGE),)
+        message = shell.requests[0].messages[-1]
+        assert message.images == (IMAGE,)
+        assert LABEL in message.text
+        assert IMAGE.data not in message.text
+        await turn(shell, "And now?")
+        assert [one.images for one in shell.requests[1].messages if one.images] == [(IMAGE,)]
+        past = [event for _, event in shell.store.events(shell.session)]
+        assert Memory(shell.deps.catalog, past).messages == shell.conversation.memory.messages
+        await shell.archive.export(shell.session, tmp_path / "out.md")
+        assert "photo.png" in (tmp_path / "out.md").read_text()
+        assert IMAGE.data not in (tmp_path / "out.md").read_text()
+
+
+async def test_a_retry_asks_about_the_same_image(play, photo):
+    async with play([say("Grey."), say("Grey again.")]) as shell:
+        await turn(shell, "What is in @photo.png?")
+        photo.unlink()
+        printed = await shell.command("/retry")
+        assert printed.attachments == (attached(IMAGE),)
+        async for _ in shell.ask(printed.value, printed.attachments):
+            pass
+        assert shell.requests[1].messages == shell.requests[0].messages
+
+
+async def test_a_renamed_text_file_is_not_attached_and_a_note_says_why(play, home):
+    (home / "photo.png").write_text("words")
+    async with play([say("I see none.")]) as shell:
+        events = await turn(shell, "What is in @photo.png?")
+        assert any("photo.png is not a PNG, JPEG, GIF or WebP image." in one.text for one in of(events, Notice))
+        assert not shell.requests[0].messages[-1].images
+
+
+async def test_thirty_images_are_refused_before_anything_is_asked(play):
+    async with play([say("No.")]) as shell:
+        with pytest.raises(UsageError, match="has 30 images; it may have 20"):
+            async for _ in shell.ask("What are these?", [attached(IMAGE)] * 30):
+                pass
+        assert shell.requests == []
+
+
+async def test_a_model_without_vision_is_not_asked_about_an_image(play, monkeypatch):
+    async with play([say("No.")]) as shell:
+        blind = shell.deps.models.current.model
+        monkeypatch.setattr(
+            type(blind), "traits", property(lambda self: replace(self._model.traits, vision=False, local=False))
+        )
+        with pytest.raises(UsageError, match="cannot see images") as refused:
+            async for _ in shell.ask("What is this?", [attached(IMAGE)]):
+                pass
+        assert refused.value.fix.endswith("vision = true.")
+        assert shell.requests == []
+
+
+async def test_read_file_shows_an_image(play, photo):
+    lines = [say("", "read_file", path="photo.png"), finish("Grey.")]
+    async with play(lines, registration="all") as shell:
+        events = await turn(shell, "What does the picture show?")
+        (done,) = of(events, CallFinished)
+        assert (done.ok, done.observation, done.images) == (True, LABEL, (IMAGE,))
+        assert from_json(json.loads(json.dumps(to_json(done)))) == done
+        result = shell.requests[-1].messages[-1]
+        assert (result.speaker, result.images) == ("tool", (IMAGE,))
+
+
+class Agrees:
+    async def approve(self, wanted):
+        return Approval("once")
+
+
+async def test_an_image_of_a_server_is_shown_to_the_model(play, home, tmp_path):
+    pytest.importorskip("mcp")
+    script = tmp_path / "camera.py"
+    script.write_text(SERVER.replace("DATA", IMAGE.data))
+    file = user_paths().settings_file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f'[mcp.servers.camera]\ncommand = "{sys.executable}"\nargs = ["{script}"]\n')
+    lines = [register("camera.photograph"), say("", "camera.photograph"), finish("Grey.")]
+    async with play(lines, person=Agrees(), presentation="grow") as shell:
+        await shell.deps.catalog.providers[0].connect()
+        events = await turn(shell, "Take a picture.")
+        done = of(events, CallFinished)[-1]
+        assert done.observation.startswith("Taken:")
+        assert [(one.media_type, one.data) for one in done.images] == [("image/png", IMAGE.data)]
+        assert IMAGE.data not in done.observation
+        kept = Path(done.observation.rpartition("kept in ")[2].rstrip("]"))
+        assert kept.read_bytes() == png()  # noqa: ASYNC240 - a file of a few bytes
