@@ -5,9 +5,11 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecoshell.agent.approval import SpendApproval
+from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
 from ecoshell.agent.memory import Memory, PastTurn, Shown, asked_text, next_view, opening_text
@@ -401,6 +403,9 @@ class Conversation:
             strategy=deps.strategy.strategy,
             executor=self._executor(offer, plan),
             spending=self._spending,
+            context=ContextKeeper(
+                deps, self.memory, turn_context, emit, partial(self._begin_again, asked, plan, turn_context, emit)
+            ),
             emit=emit,
         )
         self._emit = emit
@@ -450,6 +455,18 @@ class Conversation:
         )
         base = library.including(offer.upfront)
         return offer, TurnContext(beginning, deps.catalog, base=base, plan=plan, costs=costs)
+
+    async def _begin_again(self, asked: Asked, plan: TurnPlan, turn_context: TurnContext, emit: Emit) -> None:
+        """Tell anew, with the running turn's question, what stood in earlier turns that a summary has replaced."""
+        deps = self._deps
+        told = await deps.environment.read(deps.models.current.model, deps.user, emit)
+        offer, begun = await self._beginning(asked, plan, "" if told is None else told.text)
+        self.decision = offer.decision
+        emit(offer.event())
+        for skill in offer.upfront:
+            emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
+        turn_context.beginning = begun.beginning
+        turn_context.base = turn_context.base.including(offer.upfront)
 
     async def read_ahead(self) -> None:
         """Have models of this machine read what the next question is asked after, while it is typed."""

@@ -12,7 +12,15 @@ from typing import Literal, TypeVar
 
 from ecoshell.budget import Account, Ask, Hold, Settlement
 from ecoshell.budget.gate import Gate, finished
-from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, ModelUnreachable, StoreError
+from ecoshell.errors import (
+    BudgetError,
+    ContextExceeded,
+    ModelBroken,
+    ModelError,
+    ModelUnavailable,
+    ModelUnreachable,
+    StoreError,
+)
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, ModelReplied, Notice, Reasoned, TextArrived
 from ecoshell.messages import Usage
 from ecoshell.models import (
@@ -53,11 +61,13 @@ class MeteredModel:
         self._gate = gate
         self._account_of = account_of
         self._pauses = tuple(pauses)
+        self._context: int | None = None
 
     @property
     def traits(self) -> Traits:
-        """What is known of the model."""
-        return self._model.traits
+        """What is known of the model, its context as its provider has shown it to be."""
+        traits = self._model.traits
+        return traits if self._context is None else replace(traits, context=self._context)
 
     @property
     def loaded(self) -> bool:
@@ -121,6 +131,9 @@ class MeteredModel:
             call = _Call(self._gate, hold, emit, local=self.traits.local, retries=pause is not None)
             try:
                 return await call.run(lambda call=call, granted=granted: self._stream(granted, call))
+            except ContextExceeded as error:
+                await asyncio.to_thread(self._learn_context, granted, error.limit)
+                raise
             except ModelUnavailable as error:
                 if pause is None or not call.turned_away:
                     raise
@@ -132,6 +145,14 @@ class MeteredModel:
                     await self._gate.release(hold)
                     raise
                 place = hold  # kept through the pause
+
+    def _learn_context(self, refused: Request, limit: int | None) -> None:
+        """Remember the context of a model that refused a request as too long; may block.
+
+        It is in tokens as `size` counts them, which may count fewer than the provider does.
+        """
+        sent = self.size(refused).count + refused.max_tokens
+        self._context = min(known for known in (self.traits.context, limit, sent) if known is not None)
 
     def reservation(self, request: Request, role: str = "single", slack: int = 0) -> Ask:
         """What the gate would be asked for, the prompt `slack` longer; counts the prompt, so may block."""

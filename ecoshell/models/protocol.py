@@ -29,7 +29,7 @@ _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")
 _NAME_PREFIX = re.compile(r"^(?:functions?|tools?|default_api|multi_tool_use)\s*[.:/]\s*", re.IGNORECASE)
 _CHOICE = {"call": "required", "either": "auto", "text": "none"}
 _CACHE_MARK = {"type": "ephemeral"}
-_ASKED_ONCE = frozenset({"rank", "judge", "compact"})
+_ASKED_ONCE = frozenset({"rank", "judge"})
 """Purposes whose prompt no later call continues, so that writing it to a cache would cost and never pay."""
 
 _CALL_SHAPE = 'A call needs "name" (a text) and "arguments" (an object).'
@@ -265,7 +265,8 @@ def mark_for_cache(body: dict[str, Any], request: Request) -> None:
     A task that no other ask is told is left out: in the place of the last message, what stands before it is marked.
     """
     messages: list[dict[str, Any]] = body["messages"]
-    if request.purpose in _ASKED_ONCE or not messages:
+    continues_nothing = request.purpose == "compact" and not request.task
+    if request.purpose in _ASKED_ONCE or continues_nothing or not messages:
         return
     system = [message for message in messages if message["role"] == "system"]
     if system:

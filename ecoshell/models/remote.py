@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ecoshell.budget import PriceBook
-from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
+from ecoshell.errors import ContextExceeded, ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, ProviderState, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
+from ecoshell.models.context_limits import stated_limit
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, spoken
 from ecoshell.models.keys import Keys
@@ -422,14 +423,16 @@ class RemoteModel:
             return ModelUnavailable(
                 f"{name} did not answer: {said}", fix="Try again, or choose another model.", billed=billed
             )
-        said, fix = {
-            "context": (
+        if kind == "context":
+            return ContextExceeded(
                 f"The prompt is too long for {name}: {said}",
-                "Start a new session, give fewer or shorter texts, or choose a model with a larger context.",
-            ),
-            "request": (f"{name} refuses the request: {said}", "Choose another model."),
-        }.get(kind, (f"{name} gave an answer that cannot be used: {said}", "Ask again."))
-        return ModelBroken(said, fix=fix, billed=billed)
+                limit=stated_limit(record["message"]),
+                fix="Start a new session, give fewer or shorter texts, or choose a model with a larger context.",
+                billed=billed,
+            )
+        if kind == "request":
+            return ModelBroken(f"{name} refuses the request: {said}", fix="Choose another model.", billed=billed)
+        return ModelBroken(f"{name} gave an answer that cannot be used: {said}", fix="Ask again.", billed=billed)
 
     def _unknown(self, said: str = "", *, billed: bool = False) -> ModelMissing:
         """No such model; names that look like it come along, sought among thousands, so this takes a while."""

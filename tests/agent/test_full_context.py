@@ -1,0 +1,371 @@
+"""A full context: old results are trimmed together, earlier turns and steps become summaries, and nothing is lost."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from agent_play import finish, of, say, turn
+
+from ecoshell.agent.memory import Memory
+from ecoshell.errors import ContextExceeded, ModelBroken
+from ecoshell.events import (
+    Answer,
+    BudgetSettled,
+    CallFinished,
+    Compacted,
+    ErrorHappened,
+    LimitHit,
+    Notice,
+    ResultsTrimmed,
+    TurnFinished,
+)
+from ecoshell.messages import TOOL_REGISTER
+from ecoshell.models.protocol import chat_body, exchanges
+from ecoshell.models.script import ScriptModel
+
+CONTEXT = 40_000
+PRICE = (Decimal(1), Decimal(4))
+SUMMARY = "## Goal\nCount the notes.\n## Next step\nRead the next file."
+
+
+class Summarizer(ScriptModel):
+    """A scripted model of a small context that writes its summaries apart from its script."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.requests = []
+        self.summaries = iter(lambda: SUMMARY, None)
+        self.refusals = 0
+        self.limit = None
+        self.traits = replace(self.traits, context=CONTEXT)
+
+    async def stream(self, request):
+        self.requests.append(request)
+        if request.purpose == "compact":
+            text = next(self.summaries)
+            if isinstance(text, Exception):
+                raise text
+            lines, at = self._lines, self._next
+            self._lines, self._next = [replace(lines[0], text=text, calls=())], 0
+            async for piece in super().stream(request):
+                yield piece
+            self._lines, self._next = lines, at
+            return
+        if self.refusals:
+            self.refusals -= 1
+            raise ContextExceeded("The prompt is too long.", limit=self.limit)
+        async for piece in super().stream(request):
+            yield piece
+
+    @property
+    def steps(self):
+        return [request for request in self.requests if request.purpose != "compact"]
+
+    @property
+    def compactions(self):
+        return [request for request in self.requests if request.purpose == "compact"]
+
+
+@pytest.fixture
+def full(play, tmp_path):
+    """Opens a shell whose model has a context of 40,000 tokens."""
+
+    def opened(lines, **options):
+        return play(lines, **{"registration": "all", "max_steps": 200, **options})
+
+    return opened
+
+
+def small(shell, tmp_path, **traits):
+    """Put a Summarizer in the place of the shell's scripted model."""
+    metered = shell.deps.models.current.model
+    model = Summarizer(tmp_path / "script.jsonl", price=metered.traits.price)
+    model.traits = replace(model.traits, **traits)
+    metered._model = model
+    return model
+
+
+def write(home, count, characters):
+    for number in range(count):
+        line = f"file {number}: " + "word " * 20 + "\n"
+        (home / f"f{number}.txt").write_text((line * (characters // len(line) + 1))[:characters])
+
+
+def reads(numbers):
+    return [say(f"Read number {number}.", "read_file", path=f"f{number}.txt") for number in numbers]
+
+
+def assert_valid(requests):
+    """Every request is one that providers take: no result without its call, no call without its result."""
+    for request in requests:
+        assert request.messages[0].speaker == "system"
+        speakers = [message.speaker for message in request.messages[1:]]
+        assert speakers[0] == "user"
+        paired = sum(len(results) for _, results in exchanges(request.messages))
+        assert paired == speakers.count("tool")
+        calling = [message for message in request.messages if message.speaker == "assistant" and message.calls]
+        assert sum(len(message.calls) for message in calling) == paired
+        body = chat_body(request, native=True)
+        ids = [call["id"] for entry in body["messages"] for call in entry.get("tool_calls") or ()]
+        answered = [entry["tool_call_id"] for entry in body["messages"] if entry["role"] == "tool"]
+        assert ids == answered
+        for before, after in zip(speakers, speakers[1:], strict=False):
+            assert (before, after) != ("assistant", "assistant")
+
+
+def resumed(shell):
+    """The messages of the session as its events alone give them."""
+    return Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)]).messages
+
+
+async def test_sixty_steps_compact_more_than_once_and_every_request_is_valid(full, home, tmp_path):
+    write(home, 60, 6_000)
+    async with full([*reads(range(60)), finish("All read.")], price=PRICE, budget="20.00") as shell:
+        model = small(shell, tmp_path)
+        events = await turn(shell, "Read all files.")
+        compacted = of(events, Compacted)
+        assert of(events, TurnFinished)[0].status == "answered"
+        assert len(of(events, CallFinished)) == 60
+        assert len(compacted) >= 2
+        assert all(event.automatic and event.model and event.calls for event in compacted)
+        assert_valid(model.requests)
+        assert all(model.size(request).count <= CONTEXT * 0.85 for request in model.steps)
+        last = model.steps[-1].messages
+        assert "Read all files." in last[1].text
+        assert SUMMARY in last[1].text
+        assert "file 59" in last[-1].text
+        assert "file 58" in last[-3].text
+        assert sum(event.role == "compact" for event in of(events, BudgetSettled)) == len(compacted)
+        assert compacted[0].spent_nano > 0
+        stored = [event for _, event in shell.store.events(shell.session)]
+        results = [event.observation for event in of(stored, CallFinished)]
+        assert len(results) == 60
+        assert all(f"file {number}" in text for number, text in enumerate(results))
+        assert resumed(shell) == shell.conversation.memory.messages
+        assert shell.conversation.memory.messages[:-1] == last[1:]
+
+
+async def test_large_old_results_are_trimmed_in_one_event_and_the_prefix_changes_once(full, home, tmp_path):
+    write(home, 5, 28_000)
+    for number in range(5, 12):
+        (home / f"f{number}.txt").write_text(f"file {number}\n")
+    async with full([*reads(range(12)), finish("Done.")]) as shell:
+        shell.deps.settings.compact_at = 0.7
+        model = small(shell, tmp_path)
+        events = await turn(shell, "Read all files.")
+        (trimmed,) = of(events, ResultsTrimmed)
+        assert len(trimmed.results) > 1
+        assert trimmed.tokens_after < trimmed.tokens_before
+        assert of(events, Compacted) == []
+        pairs = zip(model.steps, model.steps[1:], strict=False)
+        changed = [after for before, after in pairs if after.messages[: len(before.messages)] != before.messages]
+        assert len(changed) == 1
+        text = next(message.text for message in changed[0].messages if message.speaker == "tool")
+        assert "characters left out here to make room. Call read_file again" in text
+        recent = [message.text for message in changed[0].messages if message.speaker == "tool"][-3:]
+        assert not any("left out here" in text for text in recent)
+        assert_valid(model.requests)
+        assert resumed(shell) == shell.conversation.memory.messages
+
+
+async def test_a_trimmed_result_can_be_read_again(full, home, tmp_path):
+    write(home, 5, 28_000)
+    lines = [*reads(range(5)), *reads([0]), finish("Done.")]
+    async with full(lines) as shell:
+        shell.deps.settings.compact_at = 0.7
+        model = small(shell, tmp_path)
+        events = await turn(shell, "Read all files.")
+        assert of(events, ResultsTrimmed)
+        assert of(events, CallFinished)[-1].refused == ""
+        assert_valid(model.requests)
+
+
+async def test_earlier_turns_become_a_summary_when_a_question_comes(full, home, tmp_path):
+    answers = [finish(f"Answer {number}. " + "long " * 4_000) for number in range(7)]
+    async with full([*answers, finish("Last.")], presentation="stable") as shell:
+        model = small(shell, tmp_path)
+        for number in range(7):
+            await turn(shell, f"Question {number}?")
+        events = await turn(shell, "And the last question?")
+        (compacted,) = of([event for _, event in shell.store.events(shell.session)], Compacted)
+        assert compacted.turns >= 5
+        assert compacted.calls == ()
+        last = model.steps[-1]
+        assert SUMMARY in last.messages[1].text
+        assert last.messages[-1].text.endswith("And the last question?")
+        description = shell.conversation.known("read_file").description
+        shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+        assert sum(text.count(description) for text in shown) == 1
+        assert_valid(model.requests)
+        assert resumed(shell) == shell.conversation.memory.messages
+        assert of(events, Answer)[0].text == "Last."
+        await shell.command("/undo")
+        messages = shell.conversation.memory.messages
+        assert SUMMARY in messages[0].text
+        assert not any("And the last question?" in message.text for message in messages)
+        assert resumed(shell) == messages
+
+
+async def test_undo_and_export_after_steps_were_compacted(full, home, tmp_path):
+    write(home, 40, 6_000)
+    async with full([finish("Hello."), *reads(range(40)), finish("All read."), finish("Fine.")]) as shell:
+        model = small(shell, tmp_path)
+        await turn(shell, "Hello?")
+        before = shell.conversation.memory.messages
+        events = await turn(shell, "Read all files.")
+        assert of(events, Compacted)
+        await shell.command(f"/export {tmp_path / 'out.md'}")
+        exported = (tmp_path / "out.md").read_text()
+        assert "earlier calls" in exported
+        assert all(f"file {number}:" in exported for number in range(40))
+        await shell.command("/undo")
+        assert shell.conversation.memory.messages == before
+        await turn(shell, "And now?")
+        assert_valid(model.requests)
+        await shell.open(shell.session)
+        assert shell.conversation.memory.messages == resumed(shell)
+
+
+@pytest.mark.parametrize("summaries", [["   "] * 9, [ModelBroken("It broke.")] * 9])
+async def test_without_a_summary_an_extract_takes_its_place_and_says_so(full, home, tmp_path, summaries):
+    write(home, 40, 6_000)
+    async with full([*reads(range(40)), finish("All read.")]) as shell:
+        model = small(shell, tmp_path)
+        model.summaries = iter(summaries)
+        events = await turn(shell, "Read all files.")
+        compacted = of(events, Compacted)
+        assert compacted
+        assert compacted[0].model == ""
+        assert compacted[0].summary.startswith("[an extract, not a summary")
+        assert "Called: read_file" in compacted[0].summary
+        assert any("an extract takes its place" in notice.text for notice in of(events, Notice))
+        assert of(events, TurnFinished)[0].status == "answered"
+        assert_valid(model.requests)
+
+
+async def test_a_cap_reached_by_the_summary_ends_the_turn_as_at_a_limit(full, home, tmp_path):
+    write(home, 40, 6_000)
+    async with full([*reads(range(40)), say("What was found."), say("More.")], price=PRICE, budget="20.00") as shell:
+        model = small(shell, tmp_path)
+        room = model.size
+        held = {}
+
+        def costly(request):  # a summary costs more than the cap has left
+            size = room(request)
+            if request.purpose == "compact":
+                held["asked"] = True
+                return replace(size, bound=30_000_000)
+            return size
+
+        model.size = costly
+        events = await turn(shell, "Read all files.")
+        assert held
+        assert of(events, LimitHit)
+        assert of(events, Compacted) == []
+        assert of(events, TurnFinished)[0].status == "limit"
+        assert all(cap.held == 0 for cap in await shell.deps.budget.caps())
+        assert len(of(events, CallFinished)) > 5
+        assert resumed(shell) == shell.conversation.memory.messages
+        assert_valid(model.requests)
+
+
+async def test_a_result_larger_than_the_context_is_trimmed_before_it_is_read(full, home, tmp_path, monkeypatch):
+    (home / "huge.txt").write_text("0123456789 " * 40_000)
+    lines = [say("", "huge"), finish("Seen.")]
+    from ecoshell.agent.guards import Runner
+    from ecoshell.messages import Observation
+
+    async def execute(self, call, context):
+        return Observation("BEGIN " + "0123456789 " * 40_000 + " END")
+
+    monkeypatch.setattr(Runner, "execute", execute)
+    lines = [say("", "read_file", path="huge.txt"), finish("Seen.")]
+    async with full(lines) as shell:
+        model = small(shell, tmp_path)
+        events = await turn(shell, "Read it.")
+        assert of(events, TurnFinished)[0].status == "answered"
+        (trimmed,) = of(events, ResultsTrimmed)
+        assert len(trimmed.results) == 1
+        seen = model.steps[-1].messages[-1].text
+        assert seen.startswith("BEGIN")
+        assert seen.endswith("END")
+        assert model.size(model.steps[-1]).count < CONTEXT
+        assert len(of(events, CallFinished)[0].observation) > 400_000
+        assert resumed(shell) == shell.conversation.memory.messages
+
+
+@pytest.mark.parametrize(("context", "limit"), [(None, 30_000), (None, None), (1_000_000, 30_000)])
+async def test_a_prompt_that_is_refused_as_too_long_is_compacted_and_asked_once_more(
+    full, home, tmp_path, context, limit
+):
+    write(home, 12, 6_000)
+    async with full([*reads(range(12)), finish("All read.")]) as shell:
+        model = small(shell, tmp_path, context=context)
+        model.limit = limit
+        ask, refused = model.stream, []
+
+        async def stream(request):
+            if request.purpose != "compact" and len(request.messages) > 20 and not refused:
+                refused.append(request)
+                model.refusals = 1
+            async for piece in ask(request):
+                yield piece
+
+        model.stream = stream
+        events = await turn(shell, "Read all files.")
+        assert refused
+        assert of(events, TurnFinished)[0].status == "answered"
+        assert of(events, Compacted)
+        learned = shell.deps.models.current.model.traits.context
+        sent = model.size(refused[0]).count + refused[0].max_tokens
+        assert learned == min(sent, limit or sent)
+        assert_valid(model.requests)
+        assert resumed(shell) == shell.conversation.memory.messages
+
+
+async def test_a_prompt_that_is_refused_twice_ends_the_turn_with_the_reason(full, home, tmp_path):
+    write(home, 12, 6_000)
+    async with full([*reads(range(12)), finish("All read.")]) as shell:
+        model = small(shell, tmp_path)
+        ask = model.stream
+
+        async def stream(request):
+            if request.purpose != "compact" and len(request.messages) > 20:
+                model.refusals = 1
+            elif request.purpose != "compact" and model.compactions:
+                model.refusals = 1
+            async for piece in ask(request):
+                yield piece
+
+        model.stream = stream
+        events = await turn(shell, "Read all files.")
+        (error,) = of(events, ErrorHappened)
+        assert error.kind == "ContextExceeded"
+        assert "too long" in error.message
+        assert len(of(events, CallFinished)) >= 9
+
+
+async def test_off_leaves_it_to_the_provider(full, home, tmp_path):
+    write(home, 20, 6_000)
+    async with full([*reads(range(20)), finish("All read.")]) as shell:
+        model = small(shell, tmp_path)
+        shell.deps.settings.compact_at = "off"
+        events = await turn(shell, "Read all files.")
+        assert of(events, Compacted) == []
+        assert of(events, ResultsTrimmed) == []
+        assert of(events, TurnFinished)[0].status == "answered"
+        assert_valid(model.requests)
+
+
+async def test_schemas_registered_by_summarized_steps_stay(full, home, tmp_path):
+    write(home, 40, 6_000)
+    lines = [say("", TOOL_REGISTER, tool_name="read_file"), *reads(range(40)), finish("All read.")]
+    async with full(lines, registration="names", presentation="stable") as shell:
+        model = small(shell, tmp_path)
+        events = await turn(shell, "Read all files.")
+        assert of(events, Compacted)
+        description = shell.conversation.known("read_file").description
+        last = model.steps[-1]
+        shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+        assert sum(text.count(description) for text in shown) == 1
+        assert_valid(model.requests)
