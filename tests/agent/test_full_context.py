@@ -1,5 +1,6 @@
 """A full context: old results are trimmed together, earlier turns and steps become summaries, and nothing is lost."""
 
+import itertools
 from dataclasses import replace
 from decimal import Decimal
 
@@ -47,9 +48,11 @@ class Summarizer(ScriptModel):
                 raise text
             lines, at = self._lines, self._next
             self._lines, self._next = [replace(lines[0], text=text, calls=())], 0
-            async for piece in super().stream(request):
-                yield piece
-            self._lines, self._next = lines, at
+            try:
+                async for piece in super().stream(request):
+                    yield piece
+            finally:
+                self._lines, self._next = lines, at
             return
         if self.refusals:
             self.refusals -= 1
@@ -109,7 +112,7 @@ def assert_valid(requests):
         ids = [call["id"] for entry in body["messages"] for call in entry.get("tool_calls") or ()]
         answered = [entry["tool_call_id"] for entry in body["messages"] if entry["role"] == "tool"]
         assert ids == answered
-        for before, after in zip(speakers, speakers[1:], strict=False):
+        for before, after in itertools.pairwise(speakers):
             assert (before, after) != ("assistant", "assistant")
 
 
@@ -119,7 +122,7 @@ def resumed(shell):
 
 
 async def test_sixty_steps_compact_more_than_once_and_every_request_is_valid(full, home, tmp_path):
-    write(home, 60, 6_000)
+    write(home, 60, 3_900)
     async with full([*reads(range(60)), finish("All read.")], price=PRICE, budget="20.00") as shell:
         model = small(shell, tmp_path)
         events = await turn(shell, "Read all files.")
@@ -146,10 +149,8 @@ async def test_sixty_steps_compact_more_than_once_and_every_request_is_valid(ful
 
 
 async def test_large_old_results_are_trimmed_in_one_event_and_the_prefix_changes_once(full, home, tmp_path):
-    write(home, 5, 28_000)
-    for number in range(5, 12):
-        (home / f"f{number}.txt").write_text(f"file {number}\n")
-    async with full([*reads(range(12)), finish("Done.")]) as shell:
+    write(home, 18, 8_000)
+    async with full([*reads(range(18)), finish("Done.")]) as shell:
         shell.deps.settings.compact_at = 0.7
         model = small(shell, tmp_path)
         events = await turn(shell, "Read all files.")
@@ -169,8 +170,8 @@ async def test_large_old_results_are_trimmed_in_one_event_and_the_prefix_changes
 
 
 async def test_a_trimmed_result_can_be_read_again(full, home, tmp_path):
-    write(home, 5, 28_000)
-    lines = [*reads(range(5)), *reads([0]), finish("Done.")]
+    write(home, 18, 8_000)
+    lines = [*reads(range(18)), *reads([0]), finish("Done.")]
     async with full(lines) as shell:
         shell.deps.settings.compact_at = 0.7
         model = small(shell, tmp_path)
@@ -207,7 +208,7 @@ async def test_earlier_turns_become_a_summary_when_a_question_comes(full, home, 
 
 
 async def test_undo_and_export_after_steps_were_compacted(full, home, tmp_path):
-    write(home, 40, 6_000)
+    write(home, 40, 3_900)
     async with full([finish("Hello."), *reads(range(40)), finish("All read."), finish("Fine.")]) as shell:
         model = small(shell, tmp_path)
         await turn(shell, "Hello?")
@@ -228,7 +229,7 @@ async def test_undo_and_export_after_steps_were_compacted(full, home, tmp_path):
 
 @pytest.mark.parametrize("summaries", [["   "] * 9, [ModelBroken("It broke.")] * 9])
 async def test_without_a_summary_an_extract_takes_its_place_and_says_so(full, home, tmp_path, summaries):
-    write(home, 40, 6_000)
+    write(home, 40, 3_900)
     async with full([*reads(range(40)), finish("All read.")]) as shell:
         model = small(shell, tmp_path)
         model.summaries = iter(summaries)
@@ -244,7 +245,7 @@ async def test_without_a_summary_an_extract_takes_its_place_and_says_so(full, ho
 
 
 async def test_a_cap_reached_by_the_summary_ends_the_turn_as_at_a_limit(full, home, tmp_path):
-    write(home, 40, 6_000)
+    write(home, 40, 3_900)
     async with full([*reads(range(40)), say("What was found."), say("More.")], price=PRICE, budget="20.00") as shell:
         model = small(shell, tmp_path)
         room = model.size
@@ -330,10 +331,8 @@ async def test_a_prompt_that_is_refused_twice_ends_the_turn_with_the_reason(full
         ask = model.stream
 
         async def stream(request):
-            if request.purpose != "compact" and len(request.messages) > 20:
-                model.refusals = 1
-            elif request.purpose != "compact" and model.compactions:
-                model.refusals = 1
+            too_long = len(request.messages) > 20 or model.compactions
+            model.refusals = int(request.purpose != "compact" and bool(too_long))
             async for piece in ask(request):
                 yield piece
 
@@ -358,7 +357,7 @@ async def test_off_leaves_it_to_the_provider(full, home, tmp_path):
 
 
 async def test_schemas_registered_by_summarized_steps_stay(full, home, tmp_path):
-    write(home, 40, 6_000)
+    write(home, 40, 3_900)
     lines = [say("", TOOL_REGISTER, tool_name="read_file"), *reads(range(40)), finish("All read.")]
     async with full(lines, registration="names", presentation="stable") as shell:
         model = small(shell, tmp_path)
