@@ -12,7 +12,7 @@ from ecoshell.agent.approval import SpendApproval
 from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
-from ecoshell.agent.memory import Memory, PastTurn, Shown, asked_text, next_view, opening_text
+from ecoshell.agent.memory import LARGE_CONTEXT, Memory, PastTurn, Shown, asked_text, next_view, opening_text
 from ecoshell.agent.model_set import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
 from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
@@ -44,6 +44,7 @@ from ecoshell.secrecy import masked
 from ecoshell.strategies import Path
 
 if TYPE_CHECKING:
+    from ecoshell.agent.context_report import ContextReport
     from ecoshell.agent.scoring import Scorer
     from ecoshell.tools import Caller
     from ecoshell.tools.restore import Changed
@@ -152,6 +153,20 @@ class Conversation:
         """What a model is shown next: of the turn that runs, or of a question that would come now."""
         turn = self._turn_now
         return next_view(self.memory, self._deps.catalog) if turn is None else turn.view
+
+    async def context_report(self) -> "ContextReport":
+        """What fills the context of the model that takes the next step, with a question of no length or the turn's."""
+        from ecoshell.agent.context_report import report_of
+
+        deps, memory, turn = self._deps, self.memory, self._turn_now
+        view = next_view(memory, deps.catalog, "") if turn is None else turn.view
+        call = deps.models.current.mode.foresee(view).steps[0]
+        context, share = call.model.traits.context, deps.settings.compact_at
+        is_compacted = share != "off" and context is not None and context >= LARGE_CONTEXT
+        compact_at = int(context * share) if is_compacted and context is not None and share != "off" else None
+        turns = [*(memory.turns if view.history else ()), *filter(None, (memory.open_turn,))]
+        summary = memory.summary if view.history else ""
+        return await asyncio.to_thread(report_of, call, summary, turns, memory.shown.context, compact_at)
 
     def require_free(self) -> None:
         """Raise UsageError while a turn, or something that no turn may run beside, is under way."""

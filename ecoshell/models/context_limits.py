@@ -17,6 +17,8 @@ _STATED = tuple(
         rf"maximum number of (?:input )?tokens allowed\s*\(?{_NUMBER}",
         # OpenAI Responses: "input tokens exceed the configured limit of 272000 tokens"; Cerebras: "limit is 8192"
         rf"limit (?:of|is)\s*{_NUMBER}",
+        # Mistral: "too large for model with 32768 maximum context length"
+        rf"{_NUMBER} maximum context length",
         rf"n_ctx\W{{0,4}}{_NUMBER}",
     )
 )

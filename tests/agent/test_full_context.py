@@ -1,16 +1,22 @@
 """A full context: old results are trimmed together, earlier turns and steps become summaries, and nothing is lost."""
 
 import itertools
+import json
+import time
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from agent_play import finish, of, say, turn
+from context_play import CONTEXT, SUMMARY, play_until_killed, reads, small, write
+from kill_play import FORKS
 
 from ecoshell.agent.memory import Memory
-from ecoshell.errors import ContextExceeded, ModelBroken
+from ecoshell.budget.ledger import Ledger
+from ecoshell.errors import ModelBroken
 from ecoshell.events import (
     Answer,
+    BudgetHeld,
     BudgetSettled,
     CallFinished,
     Compacted,
@@ -22,51 +28,9 @@ from ecoshell.events import (
 )
 from ecoshell.messages import TOOL_REGISTER
 from ecoshell.models.protocol import chat_body, exchanges
-from ecoshell.models.script import ScriptModel
+from ecoshell.sessions import SessionStore
 
-CONTEXT = 40_000
 PRICE = (Decimal(1), Decimal(4))
-SUMMARY = "## Goal\nCount the notes.\n## Next step\nRead the next file."
-
-
-class Summarizer(ScriptModel):
-    """A scripted model of a small context that writes its summaries apart from its script."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.requests = []
-        self.summaries = iter(lambda: SUMMARY, None)
-        self.refusals = 0
-        self.limit = None
-        self.traits = replace(self.traits, context=CONTEXT)
-
-    async def stream(self, request):
-        self.requests.append(request)
-        if request.purpose == "compact":
-            text = next(self.summaries)
-            if isinstance(text, Exception):
-                raise text
-            lines, at = self._lines, self._next
-            self._lines, self._next = [replace(lines[0], text=text, calls=())], 0
-            try:
-                async for piece in super().stream(request):
-                    yield piece
-            finally:
-                self._lines, self._next = lines, at
-            return
-        if self.refusals:
-            self.refusals -= 1
-            raise ContextExceeded("The prompt is too long.", limit=self.limit)
-        async for piece in super().stream(request):
-            yield piece
-
-    @property
-    def steps(self):
-        return [request for request in self.requests if request.purpose != "compact"]
-
-    @property
-    def compactions(self):
-        return [request for request in self.requests if request.purpose == "compact"]
 
 
 @pytest.fixture
@@ -77,25 +41,6 @@ def full(play, tmp_path):
         return play(lines, **{"registration": "all", "max_steps": 200, **options})
 
     return opened
-
-
-def small(shell, tmp_path, **traits):
-    """Put a Summarizer in the place of the shell's scripted model."""
-    metered = shell.deps.models.current.model
-    model = Summarizer(tmp_path / "script.jsonl", price=metered.traits.price)
-    model.traits = replace(model.traits, **traits)
-    metered._model = model
-    return model
-
-
-def write(home, count, characters):
-    for number in range(count):
-        line = f"file {number}: " + "word " * 20 + "\n"
-        (home / f"f{number}.txt").write_text((line * (characters // len(line) + 1))[:characters])
-
-
-def reads(numbers):
-    return [say(f"Read number {number}.", "read_file", path=f"f{number}.txt") for number in numbers]
 
 
 def assert_valid(requests):
@@ -368,3 +313,79 @@ async def test_schemas_registered_by_summarized_steps_stay(full, home, tmp_path)
         shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
         assert sum(text.count(description) for text in shown) == 1
         assert_valid(model.requests)
+
+
+async def test_context_shows_what_fills_it_and_adds_up(full, home, tmp_path):
+    write(home, 3, 3_000)
+    async with full([*reads(range(3)), finish("All read.")]) as shell:
+        model = small(shell, tmp_path)
+        empty = await shell.context_report()
+        await turn(shell, "Read all files.")
+        report = await shell.context_report()
+        assert report.context == CONTEXT
+        assert report.compact_at == CONTEXT * 0.8
+        assert report.used + report.left == CONTEXT
+        assert empty.tokens_of("results") == 0
+        texts = sum(model.count(message.text) for message in model.steps[-1].messages if message.speaker == "tool")
+        assert report.tokens_of("results") == texts
+        assert report.tokens_of("system") == model.count(model.steps[-1].messages[0].text)
+        assert sum(use.tokens for use in report.uses) == report.used
+        assert {tool.name for tool in model.steps[-1].tools} <= {use.name for use in report.uses if use.kind == "tools"}
+        printed = (await shell.command("/context")).text
+        assert f"{report.used:,} of 40,000 tokens" in printed
+        bar = next(line for line in printed.split("\n") if line.startswith("["))
+        assert set(bar[1:-1]) == set("stqr·|") - ({"t"} if not report.tokens_of("tools") else set())
+        assert "r results  read_file" in printed
+        model.traits = replace(model.traits, context=None)
+        assert "its context is unknown" in (await shell.command("/context")).text
+
+
+async def test_context_of_a_running_turn_is_of_what_it_sends_next(full, home, tmp_path):
+    write(home, 20, 3_900)
+    async with full([*reads(range(20)), finish("All read.")]) as shell:
+        small(shell, tmp_path)
+        seen = []
+        async for event in shell.ask("Read all files."):
+            if isinstance(event, CallFinished):
+                seen.append((await shell.context_report()).used)
+        assert seen[0] < seen[10] < seen[18]
+
+
+def test_a_session_killed_while_a_summary_is_written_goes_on_and_compacts_again(tmp_path):
+    (tmp_path / "workspace").mkdir()
+    write(tmp_path / "workspace", 40, 3_900)
+    lines = [*reads(range(40)), finish("All read.")]
+    (tmp_path / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    process = FORKS.Process(target=play_until_killed, args=(tmp_path, "Read all files."))
+    process.start()
+    reached = tmp_path / "summarizing"
+    deadline = time.monotonic() + 120
+    while not reached.exists() and process.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert reached.exists()
+    process.kill()
+    process.join()
+    store = SessionStore(tmp_path / "home/data/sessions.sqlite")
+    session = store.list(1)[0].id
+    before = [event for _, event in store.events(session)]
+    assert of(before, Compacted) == []
+    results = len(of(before, CallFinished))
+    assert results > 20
+    assert any(event.role == "compact" for event in of(before, BudgetHeld))
+    store.close()
+    (tmp_path / "script.jsonl").write_text(json.dumps(finish("It goes on.")) + "\n")
+    again = FORKS.Process(target=play_until_killed, args=(tmp_path, "And now?", session))
+    again.start()
+    again.join(120)
+    assert again.exitcode == 0
+    store = SessionStore(tmp_path / "home/data/sessions.sqlite")
+    after = [event for _, event in store.events(session)]
+    assert after[: len(before)] == before
+    (compacted,) = of(after, Compacted)
+    assert compacted.turns == 1
+    assert of(after, Answer)[-1].text == "It goes on."
+    store.close()
+    ledger = Ledger(tmp_path / "home/data/ledger.sqlite")
+    assert ledger.verify() == ()
+    assert all(cap.spent + cap.held <= cap.limit for cap in ledger.caps(session, 2))
+    ledger.close()
