@@ -7,7 +7,7 @@ from ecoshell.models.context_limits import stated_limit
 MESSAGES = [
     ("This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (7000 in the messages, "
      "2000 in the completion). Please reduce the length of the messages or completion.", 8_192),
-    ("This model's maximum context length is 131072 tokens. However, your messages resulted in 140001 tokens.", 131_072),
+    ("This model's maximum context length is 131072 tokens. However, you sent 140001 tokens.", 131_072),
     ("prompt is too long: 210000 tokens > 200000 maximum", 200_000),
     ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length", 200_000),
     ("Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000 tokens.", 272_000),

@@ -68,7 +68,7 @@ class ContextScreen(Overlay):
         except EcoshellError as error:
             self.query_one("#head", Static).update(visible(str(error)))
             return
-        self._show(report)
+        self.call_after_refresh(self._show, report)  # once the width is known
 
     def _show(self, report: ContextReport) -> None:
         self.query_one("#head", Static).update(Content(visible(headline(report))))

@@ -305,9 +305,10 @@ def block_of(event: Event) -> Block | None:
                 rows.append(row(why, Piece(visible_line(", ".join(event.kept)))))
             block = Block("«", "warning", tuple(rows))
         case Compacted():
-            words, _, sizes = compacted_text(event).rpartition(":")
+            words = compacted_text(event).rpartition(":")[0]
+            sizes = f" · {tokens(event.tokens_before)} → {tokens(event.tokens_after)} tok"
             summary = Body(visible(event.summary.strip()), 2, kind="markdown")
-            block = Block("≡", "good", (row(Piece(words, "good"), Piece(f" ·{sizes}", "muted")),), bodies=(summary,))
+            block = Block("≡", "good", (row(Piece(words, "good"), Piece(sizes, "muted")),), bodies=(summary,))
         case ResultsTrimmed():
             block = _line("≡", "good", Piece(trimmed_text(event), "muted"))
         case _:
