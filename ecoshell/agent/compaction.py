@@ -1,4 +1,4 @@
-"""Summaries in place of earlier turns or steps, written by a model that the user has chosen, through the gate."""
+"""Summaries that replace earlier turns or steps, written by a model that the user has chosen, through the gate."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -119,7 +119,7 @@ async def summarize(
             name = writer.model.traits.name
             return Summary(await _written(writer, messages, spending.hear), name, spending.taken.nano)
     except (ModelError, UsageError) as failure:
-        emit(Notice(f"There is no summary, so an extract takes its place. {failure.message}"))
+        emit(Notice(f"No summary was written; an extract takes its place. {failure.message}"))
     finally:
         if named is not None:
             await named.aclose()
@@ -144,8 +144,8 @@ async def _named_writer(deps: Dependencies) -> MeteredModel | None:
 def _writer(deps: Dependencies, named: MeteredModel | None, view: View, messages: Messages) -> ForeseenCall | None:
     """The named model if it will do, else the cheapest of the session's that will, with the request it continues.
 
-    None where only an extract is left. A model of unknown price will do where there is no other: the gate decides. If
-    none can take the whole conversation, the one with the largest context reads it shortened.
+    None where only an extract is left. A model of unknown price is the last choice; the gate decides about it. If no
+    model can take the whole conversation, the one with the largest context reads it shortened.
     """
     own, barred = deps.models.current.models, deps.budget.gate.ledger.barred()
     steps = deps.models.current.mode.foresee(view).steps
@@ -221,7 +221,7 @@ def _fitting(writer: ForeseenCall, messages: Messages) -> Request:
 
 
 def _shortened(message: Message, characters: int) -> Message:
-    """The message with its text and the texts in its calls shortened; what its provider sent is left out."""
+    """The message with its text and the texts in its calls shortened; provider state is dropped."""
 
     def short(value: Any) -> Any:
         if not isinstance(value, str) or len(value) <= characters:

@@ -30,7 +30,7 @@ from ecoshell.strategies import Path, Step, Tried
 _USUAL_SHARE = 0.8
 """Of the context, where the setting is off and a provider has refused a prompt."""
 _GOAL_SHARE = 0.75
-"""Of the limit, that a reduction must reach for the next one to be left out: so it lasts for several steps."""
+"""Share of the limit that a reduction must reach to be enough, so that it lasts for several steps."""
 _KEPT_SHARE = 0.3
 """Of the context, that the last steps may take when earlier ones are summarized."""
 _HISTORY_SHARE = 0.1
@@ -65,7 +65,7 @@ class ContextKeeper:
     turn_context: TurnContext
     emit: Emit
     begin_again: Callable[[], Awaitable[None]]
-    """Tells anew with the question what stood in earlier turns."""
+    """Repeats with the question the schemas and workspace facts that earlier turns held."""
 
     async def make_room(self, path: Path, tried: tuple[Tried, ...] = (), *, refused: bool = False) -> bool:
         """Compact what this path's next request would send if it is over the limit; says whether anything changed.

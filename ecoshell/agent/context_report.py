@@ -34,7 +34,7 @@ class ContextUse:
     kind: Kind
     name: str
     tokens: int | None
-    """None where nobody can count it."""
+    """None when unknown."""
 
 
 @dataclass(frozen=True, slots=True)

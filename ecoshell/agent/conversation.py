@@ -472,7 +472,7 @@ class Conversation:
         return offer, TurnContext(beginning, deps.catalog, base=base, plan=plan, costs=costs)
 
     async def _begin_again(self, asked: Asked, plan: TurnPlan, turn_context: TurnContext, emit: Emit) -> None:
-        """Tell anew, with the running turn's question, what stood in earlier turns that a summary has replaced."""
+        """Repeat with the running turn's question the schemas and workspace facts that a summary has replaced."""
         deps = self._deps
         told = await deps.environment.read(deps.models.current.model, deps.user, emit)
         offer, begun = await self._beginning(asked, plan, "" if told is None else told.text)

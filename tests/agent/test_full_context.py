@@ -12,6 +12,7 @@ from context_play import CONTEXT, SUMMARY, play_until_killed, reads, small, writ
 from kill_play import FORKS
 
 from ecoshell.agent.memory import Memory
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import ModelBroken
 from ecoshell.events import (
@@ -28,6 +29,8 @@ from ecoshell.events import (
 )
 from ecoshell.messages import TOOL_REGISTER
 from ecoshell.models.protocol import chat_body, exchanges
+from ecoshell.modes.umi import Umi
+from ecoshell.options import ROLES
 from ecoshell.sessions import SessionStore
 
 PRICE = (Decimal(1), Decimal(4))
@@ -299,6 +302,22 @@ async def test_off_leaves_it_to_the_provider(full, home, tmp_path):
         assert of(events, ResultsTrimmed) == []
         assert of(events, TurnFinished)[0].status == "answered"
         assert_valid(model.requests)
+
+
+async def test_three_roles_compact_too(full, home, tmp_path):
+    write(home, 40, 3_900)
+    async with full([*reads(range(40)), say("Next: conclusion."), say("All read.")]) as shell:
+        model = small(shell, tmp_path)
+        metered = shell.deps.models.current.model
+        mode = Umi(metered, metered, metered, max_tokens=200, answer_tokens=100)
+        shell.deps.models.current = ModelSet(metered, mode, dict.fromkeys(ROLES, metered))
+        events = await turn(shell, "Read all files.")
+        assert of(events, TurnFinished)[0].status == "answered"
+        assert of(events, Answer)[0].text == "All read."
+        assert of(events, Compacted)
+        assert len(of(events, CallFinished)) == 40
+        assert all(model.size(request).count <= CONTEXT * 0.85 for request in model.steps)
+        assert resumed(shell) == shell.conversation.memory.messages
 
 
 async def test_schemas_registered_by_summarized_steps_stay(full, home, tmp_path):
