@@ -12,7 +12,8 @@ EcoshellError              what happened, what was kept, what to do
 │   ├── ModelMissing       no such model, file, extra or key
 │   ├── ModelUnavailable   the network or the provider did not answer; trying again may help
 │   └── ModelBroken        it answered, and the answer cannot be used
-│       └── CallBroken     and was a call, also when it was asked for again
+│       ├── CallBroken     and was a call, also when it was asked for again
+│       └── ContextExceeded  it refused the prompt as longer than its context
 ├── BudgetError
 │   ├── LimitReached       the next call could pass a cap (exit 3)
 │   ├── PriceUnknown       a cap in dollars stands, and this model has no price
@@ -147,6 +148,16 @@ class CallBroken(ModelBroken):
         super().__init__(message, kept=kept, fix=fix)
         self.tool = tool
         self.arguments: Mapping[str, Any] = arguments or {}
+
+
+class ContextExceeded(ModelBroken):
+    """The prompt is longer than the model's context. `limit` is that context in tokens if the provider said it."""
+
+    def __init__(
+        self, message: str, *, limit: int | None = None, kept: str = "", fix: str = "", billed: bool = False
+    ) -> None:
+        super().__init__(message, kept=kept, fix=fix, billed=billed)
+        self.limit = limit
 
 
 class BudgetError(EcoshellError):

@@ -478,7 +478,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(visible_line, names))
 
 
-@COMMANDS.add("compact", "", "have a short summary told to models in the place of all turns")
+@COMMANDS.add("compact", "", "replace all turns, for models, with a summary")
 async def _compact(shell: Shell, argument: str) -> Printed:
     try:
         compacted, spent = await shell.conversation.compact()
@@ -491,6 +491,13 @@ async def _compact(shell: Shell, argument: str) -> Printed:
         return Printed(f"Compacted {turns}: {sizes}. {by} The transcript is kept whole.")
     by = f"{compacted.model} wrote the summary for {dollars(spent)}"
     return Printed(f"Compacted {turns}: {sizes}. {by}. The transcript is kept whole.")
+
+
+@COMMANDS.add("context", "", "what fills the model's context, and what is left of it")
+async def _context(shell: Shell, argument: str) -> Printed:
+    from ecoshell.agent.context_report import report_text
+
+    return Printed(report_text(await shell.context_report()))
 
 
 @COMMANDS.add("copy", "[N]", "copy the last answer, or the Nth from the end", lambda _: ("1", "2", "3"))

@@ -5,14 +5,25 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecoshell.agent.approval import SpendApproval
 from ecoshell.agent.budget_line import BudgetLine
+from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
 from ecoshell.agent.limits import result_characters, step_limit
-from ecoshell.agent.memory import Memory, PastTurn, Shown, asked_text, next_view, opening_text, path_of
+from ecoshell.agent.memory import (
+    LARGE_CONTEXT,
+    Memory,
+    PastTurn,
+    Shown,
+    asked_text,
+    next_view,
+    opening_text,
+    path_of,
+)
 from ecoshell.agent.model_set import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
 from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
@@ -43,6 +54,7 @@ from ecoshell.options import ROLES
 from ecoshell.secrecy import masked
 
 if TYPE_CHECKING:
+    from ecoshell.agent.context_report import ContextReport
     from ecoshell.agent.scoring import Scorer
     from ecoshell.tools import Caller
     from ecoshell.tools.restore import Changed
@@ -151,6 +163,20 @@ class Conversation:
         """What a model is shown next: of the turn that runs, or of a question that would come now."""
         turn = self._turn_now
         return next_view(self.memory, self._deps.catalog) if turn is None else turn.view
+
+    async def context_report(self) -> "ContextReport":
+        """What fills the context of the model that takes the next step, with a question of no length or the turn's."""
+        from ecoshell.agent.context_report import report_of
+
+        deps, memory, turn = self._deps, self.memory, self._turn_now
+        view = next_view(memory, deps.catalog, "") if turn is None else turn.view
+        call = deps.models.current.mode.foresee(view).steps[0]
+        context, share = call.model.traits.context, deps.settings.compact_at
+        is_compacted = share != "off" and context is not None and context >= LARGE_CONTEXT
+        compact_at = int(context * share) if is_compacted and context is not None and share != "off" else None
+        turns = [*(memory.turns if view.history else ()), *filter(None, (memory.open_turn,))]
+        summary = memory.summary if view.history else ""
+        return await asyncio.to_thread(report_of, call, summary, turns, memory.shown.context, compact_at)
 
     def require_free(self) -> None:
         """Raise UsageError while a turn, or something that no turn may run beside, is under way."""
@@ -404,6 +430,9 @@ class Conversation:
             strategy=deps.strategy.strategy,
             executor=self._executor(offer, plan, budget_line),
             spending=self._spending,
+            context=ContextKeeper(
+                deps, self.memory, turn_context, emit, partial(self._begin_again, asked, plan, turn_context, emit)
+            ),
             emit=emit,
         )
         self._emit = emit
@@ -462,6 +491,18 @@ class Conversation:
         )
         base = library.including(offer.upfront)
         return offer, TurnContext(beginning, deps.catalog, base=base, plan=plan, costs=costs)
+
+    async def _begin_again(self, asked: Asked, plan: TurnPlan, turn_context: TurnContext, emit: Emit) -> None:
+        """Repeat with the running turn's question the schemas and workspace facts that a summary has replaced."""
+        deps = self._deps
+        told = await deps.environment.read(deps.models.current.model, deps.user, emit)
+        offer, begun = await self._beginning(asked, plan, "" if told is None else told.text)
+        self.decision = offer.decision
+        emit(offer.event())
+        for skill in offer.upfront:
+            emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
+        turn_context.beginning = begun.beginning
+        turn_context.base = turn_context.base.including(offer.upfront)
 
     async def read_ahead(self) -> None:
         """Have models of this machine read what the next question is asked after, while it is typed."""

@@ -160,6 +160,8 @@ class SessionSettings:
     """How much models reason."""
     compact_model: str | None = field(default=None, metadata={"key": "agent.compact_model"})
     """A model that writes the summary of /compact in the place of the session's."""
+    compact_at: float | Literal["off"] = field(default=0.8, metadata={"key": "agent.compact_at"})
+    """Share of the context at which it is compacted automatically."""
     names_share: float = field(default=0.1, metadata={"key": "registration.names_share"})
     """The share of the context that names may take before only a shortlist is shown."""
     ask_above_nano: int | None = field(default=None, metadata={"key": "budget.ask_above"})

@@ -70,6 +70,8 @@ class CallContext:
     """Who made the call; empty where no model did."""
     node: bool = False
     """Whether it is a node of a parallel plan, which decides itself what is made again."""
+    forgotten: frozenset[str] = frozenset()
+    """IDs of calls whose results the model no longer reads in full, so that making them again is no repetition."""
     thought: StepCost | None = None
     """What thinking of the call took; None is all that was thought since the call before it."""
 
@@ -207,7 +209,8 @@ class Checked(Guard):
         catalog, times, last = self.deps.catalog, 0, None
         for step in context.path.steps:
             seen, subject = step.observation, step.call.subject
-            if same(unwrap(step.call), call) and seen.refused in ("", "repeated"):
+            is_known = step.call.id not in context.forgotten
+            if is_known and same(unwrap(step.call), call) and seen.refused in ("", "repeated"):
                 times, last = times + 1, last if seen.refused else seen
             elif not seen.refused and step.call.name != TOOL_REGISTER and subject in catalog:
                 effects = catalog.tool(subject).effects

@@ -1,6 +1,6 @@
 """What models are told of a session, read from its events: live, resumed and after a kill it is the same."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -22,6 +22,7 @@ from ecoshell.events import (
     ModelReplied,
     NodeChanged,
     Rationale,
+    ResultsTrimmed,
     ToolRegistered,
     ToolsOffered,
     ToolUnregistered,
@@ -45,8 +46,15 @@ from ecoshell.strategies import Path, Step
 
 _QUESTION = "x" * 200
 """Stands for a question of usual length."""
+LARGE_CONTEXT = 32_000
+"""Tokens; smaller contexts have their oldest results cut one by one, larger ones are compacted."""
+LEAST_OUTPUT = 1_024
+"""Tokens of output that a request in a large context must have room for."""
 _CUT_KEEPS = 80
 """Characters an observation keeps when it is cut."""
+_TRIM_STEPS = (4_000, 1_200, 400, _CUT_KEEPS)
+"""Characters that stay of each result, tried in turn."""
+_DONE_SO_FAR = "What was done for this so far, in short (the earlier steps are no longer shown):"
 _NEVER_CUT = META_TOOLS - {TOOL_CALL}
 """Calls whose results are documents, or short."""
 
@@ -54,13 +62,88 @@ _NEVER_CUT = META_TOOLS - {TOOL_CALL}
 def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
     """The turn as messages: the opening, then each reply of the assistant followed by the results of its calls."""
     messages = [Message("user", opening, images=path.images)]
-    for _, group in groupby(enumerate(path.steps), lambda numbered: numbered[1].call.group or numbered[0]):
-        steps = [step for _, step in group]
+    for steps in reply_groups(path.steps):
         calls = tuple(step.call for step in steps)
         messages.append(Message("assistant", steps[0].rationale, calls, state=steps[0].state))
         seen = ((step.observation, step.call) for step in steps)
         messages += [Message("tool", one.told, (call,), images=one.images) for one, call in seen]
     return tuple(messages)
+
+
+def reply_groups(steps: Sequence[Step]) -> list[tuple[Step, ...]]:
+    """The steps by the reply that made them; a step without a reply of its own is a group."""
+    numbered = groupby(enumerate(steps), lambda pair: pair[1].call.group or pair[0])
+    return [tuple(step for _, step in group) for _, group in numbered]
+
+
+def is_trimmable(call: Call | None) -> bool:
+    """Whether the call's result may be shortened: tool schemas and other meta-tool results may not."""
+    return call is None or call.name not in _NEVER_CUT
+
+
+def trimmed(text: str, characters: int, tool: str) -> str:
+    """The beginning and the end of a result, and between them how to get the rest again."""
+    if len(text) <= characters:
+        return text
+    end = characters // 3
+    left_out = len(text) - characters
+    marker = f"[{left_out:,} characters left out here to make room. Call {tool} again to see what you need of them.]"
+    return f"{text[: characters - end]}\n{marker}\n{text[len(text) - end :] if end else ''}"
+
+
+def trimmed_message(message: Message, characters: int) -> Message:
+    """A tool message whose result is trimmed."""
+    tool = message.call.subject if message.call else "the tool"
+    return replace(message, text=trimmed(message.text, characters, tool))
+
+
+@dataclass(frozen=True, slots=True)
+class Condensed:
+    """How models read a turn whose earlier steps were summarized or trimmed."""
+
+    summary: str = ""
+    calls: frozenset[str] = frozenset()
+    """IDs of the calls that the summary replaces."""
+    schemas: tuple[str, ...] = ()
+    """Results of registrations among them: models need the schemas still."""
+    trimmed: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By the ID of its call, the characters that stay of a result."""
+
+    @property
+    def forgotten(self) -> frozenset[str]:
+        """IDs of calls whose results models no longer read in full, so that making them again is no repetition."""
+        return self.calls | self.trimmed.keys()
+
+    def including(self, event: Compacted, path: Path) -> "Condensed":
+        """The same after a summary has replaced steps of this path."""
+        calls = frozenset(event.calls)
+        registrations = (step for step in path.steps if step.call.id in calls and step.call.name == TOOL_REGISTER)
+        schemas = tuple(dict.fromkeys(step.observation.text for step in registrations if step.observation.ok))
+        return replace(self, summary=event.summary, calls=calls, schemas=schemas)
+
+    def path(self, path: Path) -> Path:
+        """The path as models read it; whole if it goes back to before the summary's end."""
+        steps = path.steps
+        if self._applies_to(path):
+            steps = tuple(step for step in steps if step.call.id not in self.calls)
+        return replace(path, steps=tuple(map(self._step, steps))) if self.forgotten else path
+
+    def opening(self, opening: str, path: Path) -> str:
+        """The question as models read it, with the summary of what was done for it."""
+        if not self._applies_to(path):
+            return opening
+        parts = (opening, f"{_DONE_SO_FAR}\n{self.summary}", *self.schemas)
+        return "\n\n".join(filter(None, parts))
+
+    def _applies_to(self, path: Path) -> bool:
+        return bool(self.calls) and self.calls <= {step.call.id for step in path.steps}
+
+    def _step(self, step: Step) -> Step:
+        characters = self.trimmed.get(step.call.id)
+        if characters is None:
+            return step
+        seen = step.observation
+        return replace(step, observation=replace(seen, text=trimmed(seen.text, characters, step.call.subject)))
 
 
 def fit(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]) -> tuple[Message, ...]:
@@ -80,6 +163,19 @@ def fit(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], b
         if enough(tuple(shortened)):
             break
     return tuple(shortened)
+
+
+def fit_together(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]) -> tuple[Message, ...]:
+    """The messages with all results trimmed alike, no more than `enough` demands; schemas are never trimmed."""
+    shortened = messages
+    for characters in _TRIM_STEPS:
+        if enough(shortened):
+            break
+        shortened = tuple(
+            trimmed_message(one, characters) if one.speaker == "tool" and is_trimmable(one.call) else one
+            for one in messages
+        )
+    return shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +212,8 @@ class PastTurn:
     """What stands at the head of its question, of where it works."""
     copies: str = ""
     """The name of the copies of what files were before it."""
+    listing: str = ""
+    """What stands before its question of tools: names, schemas, and what the plan says."""
 
 
 @dataclass(slots=True)
@@ -149,6 +247,7 @@ class _OpenTurn:
     """All steps of all branches, by the ids of their calls."""
     skills: dict[str, Skill] = field(default_factory=dict[str, Skill])
     """What the agent registered on all branches, by the ids of its calls."""
+    condensed: Condensed = field(default_factory=Condensed)
     refused: bool = False
     """Whether its question was never sent, as one that is longer than the model's context."""
 
@@ -199,6 +298,16 @@ class Memory:
         return (*compacted, *(message for turn in self.turns for message in turn.messages))
 
     @property
+    def condensed(self) -> Condensed:
+        """How models read the turn that is open."""
+        return Condensed() if self._open is None else self._open.condensed
+
+    @property
+    def open_turn(self) -> PastTurn | None:
+        """The turn that runs, as far as it has come."""
+        return None if self._open is None else _past_turn(self._open, "", None)
+
+    @property
     def contexts(self) -> tuple[str, ...]:
         """What the messages hold of where the agent works; small models are not told of it."""
         return tuple(turn.context for turn in self.turns if turn.context)
@@ -232,9 +341,16 @@ class Memory:
                 if self.turns and self.turns[-1].number == event.turn:
                     turn = self.turns.pop()
                     self.commands, self.shown = turn.commands + self.commands, turn.before
+            case Compacted() if event.calls:
+                if (turn := self._open) is not None:
+                    turn.condensed = turn.condensed.including(event, turn.path)
             case Compacted():
                 self.summary, self.turns = event.summary, []
                 self.shown = Shown(presentation=self.shown.presentation)
+                if (turn := self._open) is not None:  # undoing it does not bring the earlier turns back
+                    turn.before = self.shown
+            case ResultsTrimmed():
+                self._trim(event)
             case ToolUnregistered():
                 self.library = self.library.without((event.name,))
             case ToolRegistered() if event.name in self._catalog:
@@ -262,29 +378,26 @@ class Memory:
             turn.ran.add(subject)
             stopped = Observation(f"The turn ended before {subject} did.", ok=False)
             turn.add(replace(step, observation=stopped))
-        question, attachments = turn.started.question, turn.started.attachments
-        asked = asked_text(question, attachments, turn.commands)
-        opening = opening_text(turn.listing, asked, advice=turn.advice, context=turn.context, budget=turn.budget)
-        past = PastTurn(
-            number=turn.started.turn,
-            question=question,
-            attachments=attachments,
-            commands=turn.commands,
-            before=turn.before,
-            messages=(
-                *path_messages(opening, turn.path),
-                Message("assistant", turn.answer or f"[{status}]", state=turn.answer_state),
-            ),
-            ran=frozenset(turn.ran),
-            registered=tuple(skill.name for skill in turn.registered),
-            spent_nano=spent_nano,
-            context=turn.context,
-            copies=turn.started.copies or str(turn.started.turn),
-        )
+        past = _past_turn(turn, turn.answer or f"[{status}]", spent_nano)
         if turn.refused and status == "error":  # told with every question after it, it would have them all refused
             past = replace(past, commands=(), messages=(), context="")
             self.commands, self.shown = turn.commands + self.commands, turn.before
         self.turns.append(past)
+
+    def _trim(self, event: ResultsTrimmed) -> None:
+        """Shorten these results wherever models read them."""
+        shortened = {(result.turn, result.id) for result in event.results}
+        if (turn := self._open) is not None:
+            mine = {result.id: event.characters for result in event.results if result.turn == turn.started.turn}
+            turn.condensed = replace(turn.condensed, trimmed={**turn.condensed.trimmed, **mine})
+        for at, past in enumerate(self.turns):
+            messages = tuple(
+                trimmed_message(one, event.characters)
+                if one.speaker == "tool" and one.call and (past.number, one.call.id) in shortened
+                else one
+                for one in past.messages
+            )
+            self.turns[at] = replace(past, messages=messages)
 
     def _follow(self, turn: _OpenTurn, event: Event) -> None:
         """Take one event of the turn that is open into it."""
@@ -306,7 +419,7 @@ class Memory:
                     self.shown = replace(self.shown, names=names, documents=documents)
             case Rationale():
                 turn.rationale = event.text
-            case ErrorHappened(kind="UsageError"):
+            case ErrorHappened(kind="UsageError" | "ContextExceeded"):
                 turn.refused = not turn.steps
             case ModelReplied() if event.message:
                 turn.states[event.group] = ProviderState(event.family, event.message)
@@ -350,6 +463,29 @@ class Memory:
                 turn.path = replace(turn.path, steps=tuple(noted if one is step else one for one in turn.path.steps))
             case _:
                 pass
+
+
+def _past_turn(turn: _OpenTurn, ending: str, spent_nano: int | None) -> PastTurn:
+    """The turn as it stands, its last message the `ending`, if there is one."""
+    question, attachments = turn.started.question, turn.started.attachments
+    asked = asked_text(question, attachments, turn.commands)
+    opening = opening_text(turn.listing, asked, advice=turn.advice, context=turn.context, budget=turn.budget)
+    condensed, path = turn.condensed, turn.path
+    last = (Message("assistant", ending, state=turn.answer_state),) if ending else ()
+    return PastTurn(
+        number=turn.started.turn,
+        question=question,
+        attachments=attachments,
+        commands=turn.commands,
+        before=turn.before,
+        messages=(*path_messages(condensed.opening(opening, path), condensed.path(path)), *last),
+        ran=frozenset(turn.ran),
+        registered=tuple(skill.name for skill in turn.registered),
+        spent_nano=spent_nano,
+        context=turn.context,
+        copies=turn.started.copies or str(turn.started.turn),
+        listing="\n\n".join(filter(None, (turn.listing, turn.advice))),
+    )
 
 
 def opening_text(listing: str, asked: str, *, advice: str = "", context: str = "", budget: str = "") -> str:

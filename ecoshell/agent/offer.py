@@ -1,11 +1,11 @@
 """What a turn offers the model: which names, which schemas up front, in which presentation, and why (SPEC §1)."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.memory import Shown
+from ecoshell.agent.memory import Condensed, Shown
 from ecoshell.agent.model_set import View
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import (
@@ -92,9 +92,9 @@ class ToolOffer:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TurnContext:
-    """What stands still during a turn, and what a mode sees of it from a path."""
+    """What stands still during a turn unless its context is compacted, and what a mode sees of it from a path."""
 
     beginning: View
     """What a mode sees where the turn begins, apart from what the plan forbids and what is registered."""
@@ -104,6 +104,7 @@ class TurnContext:
     plan: TurnPlan
     costs: str = ""
     """What tools cost, as a text for whoever plans branches; empty where nothing is told of it."""
+    condensed: Condensed = field(default_factory=Condensed)
 
     def registered(self, path: Path) -> tuple[str, ...]:
         """Names the path may call, in the order of registration."""
@@ -115,7 +116,8 @@ class TurnContext:
         forbidden = frozenset(self.plan.forbidden)
         return replace(
             self.beginning,
-            path=replace(path, images=self.beginning.path.images),
+            path=replace(self.condensed.path(path), images=self.beginning.path.images),
+            opening=self.condensed.opening(self.beginning.opening, path),
             registered=self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered))),
             forbidden=forbidden,
             closed=bool(forbidden) and len(forbidden) == len(self.catalog),

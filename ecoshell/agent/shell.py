@@ -39,6 +39,7 @@ from ecoshell.worker import warm_worker
 
 if TYPE_CHECKING:  # loaded with the first slash command
     from ecoshell.agent.commands import CommandTable, Completion, Printed
+    from ecoshell.agent.context_report import ContextReport
 
 READ_FILE = "read_file"
 _NOT_ASKED = "Nothing was asked, nothing was spent."
@@ -470,6 +471,10 @@ class Shell:
             since=since,
             why=conversation.decision.why(name) if conversation.decision else "",
         )
+
+    async def context_report(self) -> "ContextReport":
+        """What fills the context of the model that takes the next step."""
+        return await self.conversation.context_report()
 
     async def models(self) -> Sequence[ModelRow]:
         """Every model one could go on with."""

@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 from ecoshell.agent.approval import AnswerNow, SpendApproval, StopNow
+from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.dependencies import Dependencies, now
 from ecoshell.agent.fallback import fall_back
 from ecoshell.agent.guards import CallContext, ToolExecutor
@@ -18,6 +19,7 @@ from ecoshell.budget import price_unknown
 from ecoshell.errors import (
     BudgetError,
     CallBroken,
+    ContextExceeded,
     LimitReached,
     ModelBroken,
     ModelError,
@@ -266,6 +268,7 @@ class Turn:
     strategy: Strategy
     executor: ToolExecutor
     spending: SpendApproval
+    context: ContextKeeper
     emit: Emit
     _path: Path = field(default_factory=lambda: Path(""))
     _best: Path = field(default_factory=lambda: Path(""))
@@ -406,7 +409,9 @@ class Turn:
         if rationale and untold:
             self.emit(Rationale(rationale, self.mode.role))
         registered = frozenset(self.turn_context.registered(path))
-        return await self.executor.execute(call, CallContext(path, registered, self.emit, rationale, role=role))
+        forgotten = self.turn_context.condensed.forgotten
+        context = CallContext(path, registered, self.emit, rationale, role=role, forgotten=forgotten)
+        return await self.executor.execute(call, context)
 
     async def _think(self, want: AskModel) -> Thought:
         def ask(view: View) -> Awaitable[Thought]:
@@ -434,12 +439,19 @@ class Turn:
     async def _step(self, path: Path, tried: tuple[Tried, ...], ask: Callable[[View], Awaitable[T]]) -> tuple[View, T]:
         """What the mode is asked for here, and the view it had; at a limit the person says how to go on.
 
-        What would conclude the turn is set aside for the path that found most.
+        What would conclude the turn is set aside for the path that found most. A context that is full is compacted
+        before; a prompt that a provider refuses as too long is compacted and asked once more.
         """
         await self.turn_context.plan.refresh(self.emit)
         view, agreed = self.turn_context.view(path, tried), ""
+        refused: ContextExceeded | None = None
+        has_retried = False
         while True:
             try:
+                if await self.context.make_room(path, tried, refused=refused is not None):
+                    view, refused = self.turn_context.view(path, tried), None
+                if refused is not None:
+                    raise refused
                 if agreed != self.mode.model:  # else the person has said already that this step may go on
                     await self.spending.before_step(view, self.emit)
                     await self._follow()
@@ -448,6 +460,10 @@ class Turn:
                 self.emit(StepStarted(self._steps + 1, self.mode.role, self.mode.model))
                 found = await ask(view)
                 break
+            except ContextExceeded as exceeded:
+                if has_retried:
+                    raise
+                refused, has_retried = exceeded, True
             except LimitReached as hit:
                 await self.spending.at_limit(hit, view, self.emit)
             except ModelError as error:
@@ -539,6 +555,7 @@ class Turn:
 
     async def _concluding(self) -> tuple[str, str]:
         """The answer from what there is and who wrote it, paid from what was set aside; empty where none came."""
+        made_room = False
         while True:
             aside = self.mode.aside
             try:
@@ -547,6 +564,11 @@ class Turn:
             except BudgetError as refused:
                 self.emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
                 return "", ""
+            except ContextExceeded:
+                await self._give_back()
+                if made_room or not await self.context.make_room(self._path, refused=True):
+                    raise
+                made_room = True
             except ModelError as error:
                 if not await fall_back(self.spending.deps, error, self._unavailable, self.emit):
                     raise

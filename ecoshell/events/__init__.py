@@ -445,12 +445,41 @@ class TurnUndone(Event):
 
 @dataclass(frozen=True, slots=True)
 class Compacted(Event):
-    """Everything before is told to models as this summary from now on; the transcript keeps it whole."""
+    """Models read a summary in place of earlier turns, or of earlier steps; the transcript keeps everything."""
 
     type: ClassVar[str] = "compacted"
     summary: str
     model: str
+    """Who wrote the summary; empty for an extract."""
     turns: int
+    """Earlier turns that the summary replaces; 0 when it replaces steps of the running turn."""
+    tokens_before: int
+    tokens_after: int
+    calls: tuple[str, ...] = ()
+    """IDs of the running turn's calls that the summary replaces, with their results."""
+    automatic: bool = False
+    """Whether a full context triggered it; otherwise the user asked for it."""
+    spent_nano: int | None = None
+    """Price of the summary; None when unknown, and in sessions of earlier versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrimmedResult:
+    """A result that models read shortened."""
+
+    turn: int
+    id: str
+    """ID of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsTrimmed(Event):
+    """Models read only the beginning and the end of these results; the transcript keeps them whole."""
+
+    type: ClassVar[str] = "results_trimmed"
+    results: tuple[TrimmedResult, ...]
+    characters: int
+    """What stays of each result."""
     tokens_before: int
     tokens_after: int
 
@@ -769,6 +798,7 @@ _NESTED: Mapping[str, Callable[..., Any]] = {
     "rows": PlanRow,
     "nodes": GraphNode,
     "parts": ContextPart,
+    "results": TrimmedResult,
 }
 """Fields that hold several values of their own."""
 _PLAIN = (str, int, float, bool, int | None, bool | None)

@@ -25,6 +25,7 @@ from ecoshell.events import (
     PlanRow,
     PlanScored,
     Reasoned,
+    ResultsTrimmed,
     Status,
     ToolRegistered,
     ToolsOffered,
@@ -267,6 +268,20 @@ def _scored(event: PlanScored) -> str:
     return f"plan of turn {event.turn}: QoP {quality}: P {performance}, C {cost} of {most}"
 
 
+def compacted_text(event: Compacted) -> str:
+    """What a summary replaces, who wrote it, its price if known, and the tokens before and after."""
+    replaced = counted(event.turns, "turn") if event.turns else counted(len(event.calls), "earlier call")
+    by = f"summarized by {visible_line(event.model)}" if event.model else "replaced by an extract that no model wrote"
+    price = f" for {amount_text(event.spent_nano, 'usd')}" if event.model and event.spent_nano is not None else ""
+    return f"{replaced} {by}{price}: {event.tokens_before:,} tokens became {event.tokens_after:,}"
+
+
+def trimmed_text(event: ResultsTrimmed) -> str:
+    """How many results were trimmed, and the tokens before and after."""
+    results = counted(len(event.results), "large result")
+    return f"{results} trimmed to make room: {event.tokens_before:,} tokens became {event.tokens_after:,}"
+
+
 def _because(what: str, reason: str) -> str:
     return f"{what}: {visible_line(reason)}" if reason else what
 
@@ -279,10 +294,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     CallMarked: lambda event: f"{_MARKS[event.helpful]}: {visible_line(event.name)} of turn {event.turn}",
     CallProgressed: lambda event: visible_line(event.text),
     CallStarted: lambda event: f"call {visible_line(Call(event.name, event.arguments).signature())}",
-    Compacted: lambda event: (
-        f"compacted by {visible_line(event.model) or 'no model: an extract'}; "
-        f"{event.tokens_before:,} tokens became {event.tokens_after:,}"
-    ),
+    Compacted: compacted_text,
     # nothing where facts are all that was told: a panel counts those
     ContextTold: lambda event: (
         f"told: {context_line(event)}" if any(part.name != "facts" for part in event.parts) else ""
@@ -296,6 +308,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     ),
     PlanChanged: lambda event: plan_news(None, event),
     PlanScored: _scored,
+    ResultsTrimmed: trimmed_text,
     Reasoned: lambda event: (
         f"thought for {length_text(event.text) if event.tokens is None else counted(event.tokens, 'token')}"
     ),

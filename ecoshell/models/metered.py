@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from ecoshell.budget import Account, Ask, Hold, Settlement
 from ecoshell.budget.gate import Gate, finished
-from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, StoreError
+from ecoshell.errors import BudgetError, ContextExceeded, ModelBroken, ModelError, ModelUnavailable, StoreError
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, ModelReplied, Notice, Reasoned, TextArrived
 from ecoshell.messages import Usage
 from ecoshell.models import (
@@ -56,13 +56,15 @@ class MeteredModel:
         self._account_of = account_of
         self._retry = retry or RetryPolicy()
         self._reported = ReportedPrompts(native_tools=model.traits.native_tools)
+        self._context: int | None = None
         self.effort: Callable[[], Effort] = lambda: "auto"
         """How much the user wants the model to reason."""
 
     @property
     def traits(self) -> Traits:
-        """What is known of the model."""
-        return self._model.traits
+        """What is known of the model, its context as its provider has shown it to be."""
+        traits = self._model.traits
+        return traits if self._context is None else replace(traits, context=self._context)
 
     @property
     def loaded(self) -> bool:
@@ -140,6 +142,10 @@ class MeteredModel:
             call = _Call(self._gate, hold, emit, retries, local=self.traits.local)
             try:
                 return await call.run(lambda call=call, granted=granted: self._stream(granted, call))
+            except ContextExceeded as error:
+                error.model = self.traits.name
+                await asyncio.to_thread(self._learn_context, granted, error.limit)
+                raise
             except ModelError as error:
                 error.model = self.traits.name
                 if call.pause is None or not isinstance(error, ModelUnavailable):
@@ -153,6 +159,14 @@ class MeteredModel:
                     if place is not None:
                         await self._gate.release(place)
                     raise
+
+    def _learn_context(self, refused: Request, limit: int | None) -> None:
+        """Remember the context of a model that refused a request as too long; may block.
+
+        It is in tokens as `size` counts them, which may count fewer than the provider does.
+        """
+        sent = self.size(refused).count + refused.max_tokens
+        self._context = min(known for known in (self.traits.context, limit, sent) if known is not None)
 
     def reservation(self, request: Request, role: str = "single", slack: int = 0) -> Ask:
         """What the gate would be asked for, the prompt `slack` longer; counts the prompt, so may block."""

@@ -30,7 +30,7 @@ _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")
 _NAME_PREFIX = re.compile(r"^(?:functions?|tools?|default_api|multi_tool_use)\s*[.:/]\s*", re.IGNORECASE)
 _CHOICE = {"call": "required", "either": "auto", "text": "none"}
 _CACHE_MARK = {"type": "ephemeral"}
-ASKED_ONCE = frozenset({"rank", "judge", "compact"})
+_ASKED_ONCE = frozenset({"rank", "judge"})
 """Purposes whose prompt no later call continues, so that writing it to a cache would cost and never pay."""
 
 _IMAGES_IN_RESULTS = frozenset({"anthropic", "gemini", "vertex_ai", "bedrock"})
@@ -277,6 +277,11 @@ def _assistant_entry(message: Message, numbers: Iterator[int], family: str) -> d
     return entry
 
 
+def is_cached(request: Request) -> bool:
+    """Whether a later request continues this prompt, or it continues an earlier one, so that a cache write pays."""
+    return request.purpose not in _ASKED_ONCE and (request.purpose != "compact" or bool(request.task))
+
+
 def mark_for_cache(body: dict[str, Any], request: Request) -> None:
     """Put Anthropic's cache marks on the system text, which covers the tools before it, and on the last message.
 
@@ -284,7 +289,7 @@ def mark_for_cache(body: dict[str, Any], request: Request) -> None:
     A task that no other ask is told is left out: in the place of the last message, what stands before it is marked.
     """
     messages: list[dict[str, Any]] = body["messages"]
-    if request.purpose in ASKED_ONCE or not messages:
+    if not is_cached(request) or not messages:
         return
     system = [message for message in messages if message["role"] == "system"]
     if system:

@@ -11,19 +11,20 @@ from hashlib import sha1
 from typing import Any
 
 from ecoshell.budget import PriceBook
-from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
+from ecoshell.errors import ContextExceeded, ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.images import image_bound, image_tokens, images_in, without_images
 from ecoshell.messages import Call, ProviderState, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound, text_bound
+from ecoshell.models.context_limits import stated_limit
 from ecoshell.models.effort import add_effort
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, spoken
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import (
-    ASKED_ONCE,
     CUT,
     as_plain_messages,
     chat_body,
+    is_cached,
     mark_for_cache,
     parse_reply,
     read_call,
@@ -198,7 +199,7 @@ class RemoteModel:
 
     def _cache_writes(self, request: Request) -> bool:
         """Whether the provider may bill cache writes: those of Anthropic's models only where the request has marks."""
-        return not self._marks_cache or request.purpose not in ASKED_ONCE
+        return not self._marks_cache or is_cached(request)
 
     @property
     def _marks_cache(self) -> bool:
@@ -342,14 +343,16 @@ class RemoteModel:
                 transient=record["transient"],
                 retry_after=record.get("retry_after"),
             )
-        said, fix = {
-            "context": (
+        if kind == "context":
+            return ContextExceeded(
                 f"The prompt is too long for {name}: {said}",
-                "Start a new session, give fewer or shorter texts, or choose a model with a larger context.",
-            ),
-            "request": (f"{name} refuses the request: {said}", "Choose another model."),
-        }.get(kind, (f"{name} gave an answer that cannot be used: {said}", "Ask again."))
-        return ModelBroken(said, fix=fix, billed=billed)
+                limit=stated_limit(record["message"]),
+                fix="Start a new session, give fewer or shorter texts, or choose a model with a larger context.",
+                billed=billed,
+            )
+        if kind == "request":
+            return ModelBroken(f"{name} refuses the request: {said}", fix="Choose another model.", billed=billed)
+        return ModelBroken(f"{name} gave an answer that cannot be used: {said}", fix="Ask again.", billed=billed)
 
     def _unknown(self, said: str = "", *, billed: bool = False) -> ModelMissing:
         """No such model; names that look like it come along, sought among thousands, so this takes a while."""

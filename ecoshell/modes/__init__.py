@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from ecoshell.agent.memory import fit
+from ecoshell.agent.memory import LARGE_CONTEXT, LEAST_OUTPUT, fit, fit_together
 from ecoshell.agent.model_set import DraftTask, FillTask, View
 from ecoshell.budget import Hold
 from ecoshell.catalog import Presentation
-from ecoshell.errors import CallBroken, ModelBroken, UsageError
+from ecoshell.errors import CallBroken, ContextExceeded, ModelBroken, UsageError
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import FINISH, TOOL_CALL, Call, Message, Speaker, ToolDocument
 from ecoshell.models import PromptSize, Reply, Request
@@ -191,30 +191,30 @@ Make = Callable[[Messages], Request]
 
 
 def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None = None, *, role: str = "") -> Request:
-    """The request, its oldest observations cut until it fits into the model's context and a bound of `most` tokens.
+    """The request within the model's context and a bound of `most` tokens; unknown bounds are not counted.
 
-    What is known of neither is not counted. Raises UsageError when no cut is enough for the context; it names the role,
-    where there are several.
+    A small context (below `LARGE_CONTEXT`) has its oldest results cut one by one; raises UsageError, which names the
+    role, when that is not enough. In a large one, output shrinks to what the prompt leaves of the context; raises
+    ContextExceeded when too little is left, so that the turn is compacted.
     """
     request, context = make(said), model.traits.context
-    if context is None and most is None:
-        return request
-    room = None if context is None else context - min(request.max_tokens, max(_LEAST_OUTPUT, context // 8))
+    if context is None or context >= LARGE_CONTEXT:
+        return _in_large_context(model, said, make, request, most)
+    room = context - min(request.max_tokens, max(LEAST_OUTPUT, context // 8))
 
     def fits(size: PromptSize) -> bool:
-        return (room is None or size.count <= room) and (most is None or size.bound <= most)
+        return size.count <= room and (most is None or size.bound <= most)
 
     def within(request: Request, count: int) -> Request:
         """The request with no more output than the context has room for."""
-        left = request.max_tokens if context is None else min(request.max_tokens, context - count)
-        return request if left == request.max_tokens else replace(request, max_tokens=left)
+        return replace(request, max_tokens=min(request.max_tokens, context - count))
 
     size = model.size(request)
     if fits(size):
         return within(request, size.count)
     cut = make(fit(said, lambda messages: fits(model.size(make(messages)))))
     count = model.size(cut).count
-    if room is not None and count > room:
+    if count > room:
         whose = f"the {role}'s model {model.traits.name}" if role else model.traits.name
         other = f", or choose a model with a larger context{f' with /role {role} MODEL' if role else ''}."
         raise UsageError(
@@ -223,6 +223,24 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
             fix=f"Ask something shorter, put long text in a file{other}",
         )
     return within(cut, count)
+
+
+def _in_large_context(model: MeteredModel, said: Messages, make: Make, request: Request, most: int | None) -> Request:
+    """The request with as much output as the context has room for; old results are trimmed only to keep to `most`."""
+    size, context = model.size(request), model.traits.context
+    if most is not None and size.bound > most:
+        request = make(fit_together(said, lambda messages: model.size(make(messages)).bound <= most))
+        size = model.size(request)
+    if context is None:
+        return request
+    room = context - size.count
+    if room < min(request.max_tokens, LEAST_OUTPUT):
+        raise ContextExceeded(
+            f"This takes about {size.count:,} tokens, and the context of {model.traits.name} is {context:,}.",
+            kept="It was not sent.",
+            fix="Ask something shorter, put long text in a file, or choose a model with a larger context.",
+        )
+    return replace(request, max_tokens=min(request.max_tokens, room))
 
 
 def callable_documents(view: View) -> tuple[ToolDocument, ...]:

@@ -29,6 +29,7 @@ from ecoshell.events import (
     PlanChanged,
     PlanScored,
     Rationale,
+    ResultsTrimmed,
     StepProposed,
     ToolRegistered,
     ToolUnregistered,
@@ -38,7 +39,7 @@ from ecoshell.events import (
     TurnUndone,
     to_json,
 )
-from ecoshell.events.describe import back_to, describe, price_range, refusal, turn_sums
+from ecoshell.events.describe import back_to, describe, price_range, refusal, trimmed_text, turn_sums
 from ecoshell.messages import Call, visible_line
 from ecoshell.paths import remedy
 from ecoshell.sessions import SessionInfo
@@ -179,7 +180,10 @@ def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:
         case Compacted():
             by = f"by {code(event.model)}" if event.model else "to an extract"
             sizes = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
-            found = (f"**Compacted** {counted(event.turns, 'turn')} {by}: {sizes}", quoted(event.summary))
+            what = counted(event.turns, "turn") if event.turns else counted(len(event.calls), "earlier call")
+            found = (f"**Compacted** {what} {by}: {sizes}", quoted(event.summary))
+        case ResultsTrimmed():
+            found = (f"*{trimmed_text(event)}*",)
         case _:
             pass
     return found

@@ -33,6 +33,8 @@ _DIGITS = 64
 """More than any amount has, written without an exponent."""
 _HOTTEST = 2
 """The highest temperature that providers take."""
+_LEAST_SHARE, _MOST_SHARE = 0.3, 0.95
+"""Of the context, at which it may be compacted."""
 
 
 def _plain_number(value: Any) -> Any:
@@ -79,6 +81,18 @@ def _temperature(value: Any) -> float | Literal["auto"]:
     if not 0 <= number <= _HOTTEST:
         raise ValueError(f'must be "auto" or a number from 0 to {_HOTTEST}')
     return number
+
+
+def _share_or_off(value: Any) -> float | Literal["off"]:
+    if value == "off":
+        return "off"
+    try:
+        share = float("nan" if isinstance(value, bool) else value)
+    except (TypeError, ValueError):
+        share = float("nan")
+    if not _LEAST_SHARE <= share <= _MOST_SHARE:
+        raise ValueError(f'must be "off" or a number from {_LEAST_SHARE} to {_MOST_SHARE}')
+    return share
 
 
 def _name(value: Any) -> str:
@@ -195,6 +209,8 @@ class AgentSettings(Section):
     """`AGENTS.md` of a project: asked about before it is trusted, trusted unasked, or never read, your own neither."""
     compact_model: Said | None = None
     """A model that writes the summary of /compact in the session's place; it reads the whole conversation for that."""
+    compact_at: Annotated[float | Literal["off"], PlainValidator(_share_or_off)] = 0.8
+    """Share of a model's context at which old results are trimmed and earlier steps become a summary; off for never."""
 
 
 class PlanSettings(Section):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ecoshell.tui.themes import ThemedApp
 
 
-OPENING = frozenset({"/model", "/sessions", "/resume"})
+OPENING = frozenset({"/model", "/sessions", "/resume", "/context"})
 
 
 def screen_for(line: str, shell: "Shell") -> "Screen[str | None] | None":
@@ -29,6 +29,10 @@ def screen_for(line: str, shell: "Shell") -> "Screen[str | None] | None":
     name = line.strip().lower()
     if name not in OPENING:
         return None
+    if name == "/context":
+        from ecoshell.tui.screens.context import ContextScreen
+
+        return ContextScreen(shell)
     from ecoshell.tui.screens.pickers import ModelPicker, SessionPicker
 
     return ModelPicker(shell) if name == "/model" else SessionPicker(shell)

@@ -445,8 +445,8 @@ async def test_what_went_along_was_taken_back_or_compacted_is_told_of_the_past()
     _, screen = await chat(PlayedShell(past=past), "/resume abc", person=False)
     assert "| attached a .txt (4 characters)" in screen
     assert "| turn 1 was undone; restored b.txt; left alone c.txt" in screen
-    assert "| compacted by m; 1,200 tokens became 100" in screen
-    assert "| compacted by no model: an extract; 1,200 tokens became 100" in screen
+    assert "| 2 turns summarized by m: 1,200 tokens became 100" in screen
+    assert "| 2 turns replaced by an extract that no model wrote: 1,200 tokens became 100" in screen
 
 
 async def test_an_error_that_was_noted_says_only_what_to_do() -> None:

@@ -11,7 +11,7 @@ from hostile_server import hostile_server
 
 from ecoshell.budget import PriceBook
 from ecoshell.catalog import FINISH_DOCUMENT
-from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
+from ecoshell.errors import ContextExceeded, ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models import Delta, Reply, Request, request_bound
 from ecoshell.models.keys import Keys
@@ -285,7 +285,8 @@ async def test_garbage_is_a_broken_answer_that_may_have_been_billed(model, behav
 
 async def test_a_prompt_that_is_too_long_says_what_to_do(model):
     error = await failure(model("openai/too-long"))
-    assert isinstance(error, ModelBroken)
+    assert isinstance(error, ContextExceeded)
+    assert error.limit == 4_097
     assert "too long" in error.message
     assert "larger context" in error.fix
     assert not error.billed

@@ -89,6 +89,8 @@ def test_a_missing_file_is_made_with_its_folders_for_its_owner_alone(tmp_path: P
         ("tools.allow_private_addresses", "true", True),
         ("tools.command_seconds", "30", 30),
         ("registration.names_share", "0.1", 0.1),
+        ("agent.compact_at", "off", "off"),
+        ("agent.compact_at", "0.6", 0.6),
         ("agent.temperature", "auto", "auto"),
         ("agent.temperature", "0.7", 0.7),
         ("local.threads", "auto", "auto"),

@@ -86,6 +86,8 @@ def test_a_misplaced_or_misspelt_key_is_led_to_the_right_one(file: Path, text: s
             3,
             "registration must be 'auto', 'names', 'all' or 'all_text', not 'some'",
         ),
+        ("[agent]\ncompact_at = 1.5", 2, 'agent.compact_at must be "off" or a number from 0.3 to 0.95'),
+        ("[agent]\ncompact_at = true", 2, 'agent.compact_at must be "off" or a number from 0.3 to 0.95'),
         ("[agent]\ntemperature = 'hot'", 2, 'agent.temperature must be "auto" or a number from 0 to 2'),
         ("[agent]\ntemperature = 2.1", 2, 'agent.temperature must be "auto" or a number from 0 to 2'),
         ("[agent]\ntemperature = nan", 2, 'agent.temperature must be "auto" or a number from 0 to 2'),

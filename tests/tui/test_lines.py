@@ -22,9 +22,11 @@ from ecoshell.events import (
     CostWanted,
     ErrorHappened,
     PlanScored,
+    ResultsTrimmed,
     StepProposed,
     ToolRegistered,
     ToolsOffered,
+    TrimmedResult,
     TrustGiven,
     TurnFinished,
     TurnUndone,
@@ -120,9 +122,16 @@ def test_a_turn_that_was_taken_back_names_the_files():
 
 def test_a_compaction_shows_what_it_saves_and_keeps_its_summary():
     block = event_blocks.block_of(Compacted("All of it.\n\nAnd more.\n\nAnd more.", "embedded", 12, 14_000, 900))
-    assert block.text().splitlines()[0] == "12 turns told as a summary by embedded · 14k → 900 tok"
+    assert block.text().splitlines()[0] == "12 turns summarized by embedded · 14k → 900 tok"
     assert block.foldable
     assert block.text(opened=True).endswith("And more.\n\nAnd more.")
+
+
+def test_an_automatic_compaction_says_its_price_and_what_it_replaces():
+    event = Compacted("All of it.", "gpt", 0, 14_000, 900, ("c1", "c2"), automatic=True, spent_nano=10_000_000)
+    assert event_blocks.block_of(event).text().startswith("2 earlier calls summarized by gpt for $0.01 · 14k → 900 tok")
+    trimmed = event_blocks.block_of(ResultsTrimmed((TrimmedResult(1, "c1"),), 1_200, 30_000, 12_000))
+    assert trimmed.text() == "1 large result trimmed to make room: 30,000 tokens became 12,000"
 
 
 def test_an_expensive_step_says_what_it_may_cost_and_from_where_on_it_asks():

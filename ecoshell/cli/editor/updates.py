@@ -33,6 +33,7 @@ from ecoshell.events import (
     Notice,
     Rationale,
     Reasoned,
+    ResultsTrimmed,
     StepStarted,
     TextArrived,
     ToolRegistered,
@@ -113,7 +114,14 @@ class Updates:
             case Rationale() | Reasoned() | Answer():
                 updates = self._whole(event)
             case (
-                BranchLeft() | BudgetSettled() | Compacted() | ModeChosen() | Notice() | ToolRegistered() | TurnUndone()
+                BranchLeft()
+                | BudgetSettled()
+                | Compacted()
+                | ModeChosen()
+                | Notice()
+                | ResultsTrimmed()
+                | ToolRegistered()
+                | TurnUndone()
             ):
                 text = event.text if isinstance(event, Notice) else describe(event)
                 updates = [self.note(text)] if text else []

@@ -26,6 +26,7 @@ from ecoshell.events import (
     PlanScored,
     Rationale,
     Reasoned,
+    ResultsTrimmed,
     Status,
     StepProposed,
     ToolRegistered,
@@ -35,7 +36,18 @@ from ecoshell.events import (
     TurnFinished,
     TurnUndone,
 )
-from ecoshell.events.describe import ENDINGS, back_to, describe, duration, length_text, plan_news, refusal, turn_sums
+from ecoshell.events.describe import (
+    ENDINGS,
+    back_to,
+    compacted_text,
+    describe,
+    duration,
+    length_text,
+    plan_news,
+    refusal,
+    trimmed_text,
+    turn_sums,
+)
 from ecoshell.messages import Attachment, visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
@@ -296,10 +308,12 @@ def block_of(event: Event) -> Block | None:
                 rows.append(row(why, Piece(visible_line(", ".join(event.kept)))))
             block = Block("«", "warning", tuple(rows))
         case Compacted():
-            words = f"{counted(event.turns, 'turn')} told as a summary by {visible_line(event.model)}"
+            words = compacted_text(event).rpartition(":")[0]
             sizes = f" · {tokens(event.tokens_before)} → {tokens(event.tokens_after)} tok"
             summary = Body(visible(event.summary.strip()), 2, kind="markdown")
             block = Block("≡", "good", (row(Piece(words, "good"), Piece(sizes, "muted")),), bodies=(summary,))
+        case ResultsTrimmed():
+            block = _line("≡", "good", Piece(trimmed_text(event), "muted"))
         case _:
             pass
     return block

@@ -1,0 +1,157 @@
+"""What fills a model's context: the data behind /context, and its bar and table as plain text."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ecoshell.agent.commands import table
+from ecoshell.agent.memory import PastTurn, summary_messages
+from ecoshell.agent.model_set import ForeseenCall
+from ecoshell.budget import counted
+from ecoshell.events import ContextTold
+from ecoshell.messages import visible_line
+
+Kind = Literal["system", "tools", "files", "turns", "results", "images"]
+KINDS: dict[Kind, tuple[str, str]] = {
+    "system": ("s", "system prompt"),
+    "tools": ("t", "tool schemas and names"),
+    "files": ("f", "files and workspace"),
+    "turns": ("q", "questions, replies, summaries"),
+    "results": ("r", "tool results"),
+    "images": ("i", "images"),
+}
+"""The letter of each kind in a bar, and its words."""
+FREE = "·"
+_BAR = 60
+_INSTRUCTIONS = {"user": "your AGENTS.md", "project": "AGENTS.md", "facts": "workspace facts"}
+
+
+@dataclass(frozen=True, slots=True)
+class ContextUse:
+    """One thing that takes room in a context."""
+
+    kind: Kind
+    name: str
+    tokens: int | None
+    """None when unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReport:
+    """What the next request to a model holds."""
+
+    model: str
+    context: int | None
+    """None when unknown."""
+    used: int
+    exact: bool
+    """Whether the model's own tokenizer counted."""
+    compact_at: int | None
+    """Tokens at which the context is compacted automatically; None for never."""
+    uses: tuple[ContextUse, ...]
+
+    @property
+    def left(self) -> int | None:
+        """Tokens that are left."""
+        return None if self.context is None else max(0, self.context - self.used)
+
+    def tokens_of(self, kind: Kind) -> int:
+        """What is counted of a kind."""
+        return sum(use.tokens or 0 for use in self.uses if use.kind == kind)
+
+
+def report_of(
+    call: ForeseenCall, summary: str, turns: Iterable[PastTurn], told: ContextTold | None, compact_at: int | None
+) -> ContextReport:
+    """What this request holds, of a session with this summary and these turns; counts, so may block."""
+    model, request = call.model, call.request
+    size, count = model.size(request), model.count
+    uses = [
+        ContextUse(
+            "system", "system prompt", sum(count(one.text) for one in request.messages if one.speaker == "system")
+        ),
+        *(ContextUse("tools", tool.name, count(tool.entry)) for tool in request.tools),
+    ]
+    if summary:
+        uses.append(ContextUse("turns", "summary", sum(count(one.text) for one in summary_messages(summary))))
+    listings, results, images = 0, Counter[str](), 0
+    for turn in turns:
+        listings += count(turn.listing) if turn.listing else 0
+        uses += _files_of(turn, told, count)
+        for message in turn.messages:
+            images += len(message.images)
+            if message.speaker == "tool":
+                results[message.call.subject if message.call else "tool"] += count(message.text)
+    if listings:
+        uses.append(ContextUse("tools", "names and schemas in the text", listings))
+    uses += [ContextUse("results", name, tokens) for name, tokens in results.most_common()]
+    if images:
+        uses.append(ContextUse("images", counted(images, "image"), None))
+    rest = size.count - sum(use.tokens or 0 for use in uses)
+    uses.append(ContextUse("turns", "questions, replies and calls", max(0, rest)))
+    kinds = [*KINDS]
+    uses.sort(key=lambda use: (kinds.index(use.kind), -(use.tokens or 0)))
+    return ContextReport(model.traits.name, model.traits.context, size.count, size.exact, compact_at, tuple(uses))
+
+
+def _files_of(turn: PastTurn, told: ContextTold | None, count: Callable[[str], int]) -> Sequence[ContextUse]:
+    uses = [ContextUse("files", one.name, count(one.text)) for one in turn.attachments]
+    if turn.context and told is not None and told.text == turn.context:
+        uses += [ContextUse("files", _INSTRUCTIONS[part.name], part.tokens) for part in told.parts if part.tokens]
+    elif turn.context:
+        uses.append(ContextUse("files", "AGENTS.md and workspace facts", count(turn.context)))
+    return uses
+
+
+def bar_text(report: ContextReport, width: int = _BAR) -> str:
+    """The context as one line: a letter for each kind, a dot for what is free, `|` where it is compacted."""
+    return "".join(sign for sign, _ in bar_cells(report, width))
+
+
+def bar_cells(report: ContextReport, width: int) -> list[tuple[str, Kind | None]]:
+    """The signs of the bar, each with its kind; every kind that takes room has at least one."""
+    whole = max(report.used, report.context or report.used, 1)
+    cells: list[tuple[str, Kind | None]] = []
+    for kind, (letter, _) in KINDS.items():
+        tokens = report.tokens_of(kind)
+        if tokens:
+            cells.extend((letter, kind) for _ in range(max(1, round(tokens * width / whole))))
+    cells = cells[:width]
+    cells.extend((FREE, None) for _ in range(width - len(cells)))
+    if report.compact_at is not None and report.context:
+        at = min(width - 1, report.compact_at * width // whole)
+        cells[at] = ("|", None)
+    return cells
+
+
+def headline(report: ContextReport) -> str:
+    """How full the context is, in a sentence or two."""
+    about, model = "" if report.exact else "≈ ", visible_line(report.model)
+    if report.context is None:
+        return f"{model}: {about}{report.used:,} tokens in the next request; its context is unknown."
+    share = f"{100 * report.used / report.context:.0f} %"
+    words = f"{model}: {about}{report.used:,} of {report.context:,} tokens ({share}), {report.left:,} left."
+    if report.compact_at is not None:
+        words += f" Compacted automatically at {report.compact_at:,}."
+    return words
+
+
+def report_rows(report: ContextReport) -> list[tuple[str, str, str, str]]:
+    """The table's rows: kind, name, tokens, share of the context."""
+    whole = report.context or report.used or 1
+    return [
+        (
+            f"{KINDS[use.kind][0]} {use.kind}",
+            visible_line(use.name, 40),
+            "not counted" if use.tokens is None else f"{use.tokens:,}",
+            "" if use.tokens is None else f"{100 * use.tokens / whole:.1f} %",
+        )
+        for use in report.uses
+    ]
+
+
+def report_text(report: ContextReport) -> str:
+    """The report as plain text."""
+    head = ("part", "what", "tokens" if report.exact else "≈ tokens", "share")
+    return f"{headline(report)}\n[{bar_text(report)}]\n\n{table(head, report_rows(report))}"
