@@ -263,7 +263,7 @@ def json_bound(value: Mapping[str, Any]) -> int:
     return len(printed) + _ESCAPE_GROWTH * sum(printed.count(sign) for sign in _ESCAPED)
 
 
-def request_bound(request: Request, *, native_tools: bool) -> int:
+def request_bound(request: Request, *, native_tools: bool, model: str = "") -> int:
     """The most tokens the prompt of this request can be, with tool calls of the model's own or as plain text.
 
     The budget gate reserves them, whatever tokenizer the provider uses:
@@ -274,7 +274,7 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
     - JSON (tool documents, arguments): chat templates print it anew, indented, with `\\uXXXX` for what is not ASCII
       and for `<`, `>`, `&` and `'`; the length of that longest form counts.
     - What a provider expects back with its reply (thinking, signatures, reasoning items): the bytes of its texts.
-    - Images: `image_bound`.
+    - Images: `image_bound`, for the `model` of this name.
     - `PER_MESSAGE` for the role and its delimiters: OpenAI counts 3 or 4 tokens, ChatML and Llama 3 templates 5 to
       7.
     - `PER_PROMPT` for what opens and closes a prompt, and for system texts that templates add by themselves (dates,
@@ -290,7 +290,7 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
         messages, tools = as_plain_messages(request), ()
     bound = PER_PROMPT
     for message in messages:
-        bound += PER_MESSAGE + text_bound(message.text) + sum(map(image_bound, message.images))
+        bound += PER_MESSAGE + text_bound(message.text) + sum(image_bound(image, model) for image in message.images)
         for call in message.calls:
             bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments) + text_bound(shown_id(call))
         bound += 0 if message.state is None else state_bound(message.state)

@@ -81,12 +81,13 @@ class MeteredModel:
 
     def bound(self, request: Request) -> int:
         """The bound of `size`, without a tokenizer that would have to be loaded."""
-        unread = PromptSize(0, request_bound(request, native_tools=self.traits.native_tools), exact=False)
+        traits = self.traits
 
         def size_of(part: Request) -> PromptSize:
-            return replace(unread, bound=request_bound(part, native_tools=self.traits.native_tools))
+            bound = request_bound(part, native_tools=traits.native_tools, model=traits.name)
+            return PromptSize(0, bound, exact=False)
 
-        reported = self._reported.bound(request, size_of)
+        unread, reported = size_of(request), self._reported.bound(request, size_of)
         return unread.bound if reported is None else min(unread.bound, reported)
 
     def count(self, text: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ecoshell.budget import PriceBook
 from ecoshell.errors import ContextExceeded, ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
-from ecoshell.images import image_bound, image_tokens, images_in, without_images
+from ecoshell.images import image_tokens, images_in, without_images
 from ecoshell.messages import Call, ProviderState, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound, text_bound
 from ecoshell.models.context_limits import stated_limit
@@ -179,8 +179,7 @@ class RemoteModel:
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
         images = [*images_in(messages)]
         count += sum(map(image_tokens, images))
-        bound = request_bound(request, native_tools=self.traits.native_tools)
-        bound += sum(image_bound(image, self.traits.name) - image_bound(image) for image in images)
+        bound = request_bound(request, native_tools=self.traits.native_tools, model=self.traits.name)
         if self._provider in _PUBLISHED_ENCODINGS:
             bound -= sum(self._beyond_count(message.text) for message in messages)
         exact = self._counter.exact and not native and not images
