@@ -245,7 +245,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Reply = Thought | tuple[Observation, ...] | Drafted | Gathered | None
 """What a strategy is sent."""
-MOST_CALLS = 16
+MOST_CALLS = 64
 """Calls of one reply that are made."""
 TakeOver = Callable[[str], Awaitable[bool]]
 """Told why a mode has given up; says whether another goes on from there."""
@@ -494,7 +494,7 @@ class Turn:
         self._why |= {one.id: ("", role, False) for one in more}
         if len(more) < len(thought.more):
             made = 1 + len(thought.more)
-            self.emit(Notice(f"The model made {made} calls at once; the first {MOST_CALLS} are made."))
+            self.emit(Notice(f"The model made {made:,} calls in one reply; only the first {MOST_CALLS} run."))
         return replace(thought, call=call, more=more)
 
     def _identified(self, call: Call) -> Call:

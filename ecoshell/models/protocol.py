@@ -260,9 +260,12 @@ def _assistant_entry(message: Message, numbers: Iterator[int], family: str) -> d
     """An assistant message; `numbers` gives IDs to calls whose provider's IDs cannot be used."""
     state = message.state
     if state is not None and state.family == family:
-        made: Sequence[Any] = state.message.get("tool_calls") or ()
+        made: Sequence[Mapping[str, Any]] = state.message.get("tool_calls") or ()
         if len(made) == len(message.calls):
             return {"role": "assistant", **state.message}
+        by_id = {call["id"]: call for call in made}
+        if message.calls and all(call.id in by_id for call in message.calls):  # only some of the calls were made
+            return {"role": "assistant", **state.message, "tool_calls": [by_id[call.id] for call in message.calls]}
     entry: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     if message.calls:
         # Nine letters and digits, the only form that every provider and every template takes.

@@ -4,7 +4,17 @@ from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 from agent_play import of, turn
-from providers import AnthropicMessages, GeminiContent, OpenAIChat, OpenAIResponses, Reasoning, Reply, Text, ToolCall
+from providers import (
+    AnthropicMessages,
+    GeminiContent,
+    OpenAIChat,
+    OpenAIResponses,
+    Reasoning,
+    Reply,
+    Text,
+    ToolCall,
+    Unknown,
+)
 
 from ecoshell.assembly.shell import assemble
 from ecoshell.events import CallFinished, CallStarted, ModelReplied
@@ -80,16 +90,17 @@ async def ask(shell, number):
     return events
 
 
+@pytest.mark.parametrize("effort", ["auto", "high"])
 @pytest.mark.parametrize("model", PROVIDERS)
-async def test_thirty_steps_with_parallel_calls_and_a_resume_pass(opened, emulators, model):
+async def test_thirty_steps_with_parallel_calls_and_a_resume_pass(opened, emulators, model, effort):
     emulator = emulators[model]
-    async with opened(model) as shell:
+    async with opened(model, effort=effort) as shell:
         first = await ask(shell, 0)
         for number in range(1, 6):
             await ask(shell, number)
         session = shell.session
     before = emulator.requests[-1]
-    async with opened(model, resume=session) as shell:
+    async with opened(model, effort=effort, resume=session) as shell:
         for number in range(6, 11):
             await ask(shell, number)
         await shell.command("/undo")
@@ -103,9 +114,10 @@ async def test_thirty_steps_with_parallel_calls_and_a_resume_pass(opened, emulat
     assert all(reply.finish for reply in of(first, ModelReplied))
 
 
-async def test_a_conversation_moves_between_all_providers(opened, emulators):
+@pytest.mark.parametrize("effort", ["auto", "high"])
+async def test_a_conversation_moves_between_all_providers(opened, emulators, effort):
     models = [*PROVIDERS]
-    async with opened(models[0]) as shell:
+    async with opened(models[0], effort=effort) as shell:
         for number, model in enumerate([*models, *models]):
             await shell.command(f"/model {model}")
             await ask(shell, number)
@@ -156,3 +168,34 @@ async def test_tools_and_system_text_are_the_same_bytes_in_another_workspace(ope
         await shell.aclose()
     assert again["tools"] == first["tools"]
     assert again["messages"][0] == first["messages"][0]
+
+
+UNUSUAL = {
+    "unknown parts": (Reply((Unknown(), Text("Fine."))), 1, "Fine."),
+    "content as a list of parts": (Reply((Text("Fine."),), content_as_parts=True), 1, "Fine."),
+    "two calls with one ID": (Reply((ToolCall("read_file", {"path": "a.txt"}, "call_same"),) * 2), 2, "Answer"),
+    "a prefixed name": (Reply((ToolCall("functions.read_file", {"path": "a.txt"}),)), 2, "Answer"),
+    "a name in another case": (Reply((ToolCall("Read_File ", {"path": "a.txt"}),)), 2, "Answer"),
+    "10,000 calls": (Reply(tuple(ToolCall("count_text", {"text": str(n)}) for n in range(10_000))), 2, "Answer"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+async def test_an_unusual_reply_of_an_openai_server_is_taken(opened, emulators, case):
+    emulator, (reply, requests, answer) = emulators["openai/gpt-5-mini"], UNUSUAL[case]
+    emulator.script([reply, Reply((Text("Answer"),))])
+    async with opened("openai/gpt-5-mini") as shell:
+        events = await ask(shell, 1)
+    assert emulator.rejections == []
+    assert len(emulator.requests) == requests
+    assert answer in events[-1].answer
+
+
+async def test_reasoning_without_end_is_cut_off_within_the_cap(opened, emulators):
+    emulator = emulators["openai/gpt-5-mini"]
+    emulator.script(lambda _: Reply((Reasoning("hm " * 2000),), endless=True))
+    async with opened("openai/gpt-5-mini", budget="0.05") as shell:
+        events = await turn(shell, "Think.")
+        caps = await shell.deps.budget.caps()
+    assert events[-1].status in ("error", "limit")
+    assert all(cap.spent + cap.held <= cap.limit for cap in caps)
