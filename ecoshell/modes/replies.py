@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ecoshell.errors import LimitReached
+from ecoshell.errors import LimitReached, ModelError
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import Message, ProviderState
 from ecoshell.models import Reply, Request
@@ -62,8 +62,8 @@ async def _continued(reply: Reply, request: Request, model: MeteredModel, emit: 
         following = replace(request, messages=messages, min_tokens=_CONTINUATION_TOKENS, task="")
         try:
             piece = await model.ask(following, emit, role=role)
-        except LimitReached as limit:
-            why = f" {limit.message}"
+        except (LimitReached, ModelError) as failure:  # what came so far is an answer
+            why = f" {failure.message}"
             break
         text = joined(text, _content(piece))
         reply = replace(piece, text=text, state=with_content(piece.state, text))

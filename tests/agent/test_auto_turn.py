@@ -140,7 +140,7 @@ class Answers:
 
 async def test_a_limit_is_no_reason_to_go_on_in_the_other_mode(play):
     lines = counts(8)
-    async with play(lines, person=Answers(), mode="auto", price=PRICE, budget="0.006", registration="all") as shell:
+    async with play(lines, person=Answers(), mode="auto", price=PRICE, budget="0.007", registration="all") as shell:
         events = await turn(shell)
         assert kept(shell) == [("single", "limit")]
     assert of(events, LimitHit)
@@ -182,8 +182,9 @@ async def test_the_cap_holds_whoever_goes_on(play, budget, strategy):
 
 
 async def test_where_a_cap_has_no_room_for_another_attempt_it_ends_at_the_limit(play):
-    lines = [GIVE_UP, ENOUGH, say("3")]
-    async with play(lines, mode="auto", price=PRICE, budget="0.016", registration="all") as shell:
+    lines = [{**GIVE_UP, "usage": {"input": 2_000, "output": 200}}, ENOUGH, say("3")]
+    async with play(lines, mode="auto", price=PRICE, budget="0.0155", registration="all") as shell:
+        shell.deps.settings.plan = "off"
         events = await turn(shell)
         (cap,) = await shell.deps.budget.caps()
     assert thinkers(events) == [("single", ""), ("umi", "single")]
@@ -243,7 +244,7 @@ async def test_an_attempt_in_which_the_person_chose_another_model_says_nothing_o
         async def at_limit(self, hit):
             return LimitChoice("model", f"script:{other}")
 
-    options = {"price": PRICE, "budget": "0.006", "registration": "all"}
+    options = {"price": PRICE, "budget": "0.007", "registration": "all"}
     async with play(counts(8), person=Switches(), mode="auto", **options) as shell:
         await turn(shell)
         assert shell.deps.models.session_model == f"script:{other}"

@@ -151,7 +151,8 @@ async def test_an_answer_that_was_cut_says_so(play):
     async with play([say("word " * 2_000)]) as shell:
         events = await turn(shell)
     assert events[-1].status == "answered"
-    assert "was cut" in of(events, Notice)[0].text
+    assert events[-1].answer.startswith("word word")
+    assert "limit cut it" in of(events, Notice)[0].text
 
 
 async def test_a_conclusion_without_words_quotes_the_last_result(play):

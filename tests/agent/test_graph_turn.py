@@ -413,7 +413,7 @@ async def test_at_a_limit_the_repaired_plan_waits_for_the_persons_word(play):
     """What does not fit fails; asking how to go on is for the next step, when no branch is under way."""
     person = Says()
     async with play(
-        [EIGHT, *[COUNT] * 20], person=person, strategy="graph", price=PRICE, budget="0.016", registration="all"
+        [EIGHT, *[COUNT] * 20], person=person, strategy="graph", price=PRICE, budget="0.022", registration="all"
     ) as shell:
         shell.deps.settings.plan = "off"
         events = await turn(shell)

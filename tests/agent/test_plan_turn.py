@@ -496,7 +496,7 @@ def many(shell, count):
 
 async def test_of_hundreds_of_tools_a_cap_hides_none_and_the_notes_stay_short(play):
     lines = [register("tool_0007"), say("", "tool_0007"), finish("done")]
-    async with play(lines, registration="names", budget="20000tok") as shell:
+    async with play(lines, registration="names", budget="24000tok") as shell:
         many(shell, 527)
         events = await turn(shell, "Use tool 0007, please.")
     offered, first = of(events, ToolsOffered)[0], of(events, PlanChanged)[0]
