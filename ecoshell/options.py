@@ -18,7 +18,7 @@ EFFORTS: Mapping[Effort, str] = {
     "off": "no reasoning, or as little as the model allows",
     "low": "a little",
     "medium": "moderate",
-    "high": "much",
+    "high": "a lot",
     "max": "as much as the model allows",
 }
 

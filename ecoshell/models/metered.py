@@ -73,6 +73,7 @@ class MeteredModel:
 
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt this request becomes, bounded by what the provider has counted of it before."""
+        request = self._with_effort(request)
         size = self._model.size(request)
         reported = self._reported.bound(request, self._model.size)
         if reported is None or reported >= size.bound:
@@ -87,8 +88,13 @@ class MeteredModel:
             bound = request_bound(part, native_tools=traits.native_tools, model=traits.name)
             return PromptSize(0, bound, exact=False)
 
+        request = self._with_effort(request)
         unread, reported = size_of(request), self._reported.bound(request, size_of)
         return unread.bound if reported is None else min(unread.bound, reported)
+
+    def _with_effort(self, request: Request) -> Request:
+        """The request with the effort it is sent with: rankings, judgments and summaries have none."""
+        return replace(request, effort=self.effort()) if request.purpose in _SHOWN else request
 
     def count(self, text: str) -> int:
         """Tokens of a plain text."""
@@ -125,8 +131,7 @@ class MeteredModel:
         A transient failure before any part of a reply is retried: in the same reservation where it was not billed, in
         one of its own where it may have been. Raises BudgetError and ModelError.
         """
-        effort = self.effort() if request.purpose in _SHOWN else "auto"
-        request = replace(request, messages=masked(request.messages), effort=effort)
+        request = self._with_effort(replace(request, messages=masked(request.messages)))
         ask, place = await asyncio.to_thread(self.reservation, request, role), aside
         retries, failure = Retries(self._retry), None
         while True:
