@@ -3,6 +3,7 @@
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.turn import TurnUsage
 from ecoshell.budget import CapState, amount_text
+from ecoshell.errors import StoreError
 
 
 class BudgetLine:
@@ -21,7 +22,10 @@ class BudgetLine:
         traits = self._deps.models.current.model.traits
         if not (self._deps.settings.budget_line and traits.capable):
             return ""
-        caps = [cap for cap in await self._deps.budget.caps(at_rest=True) if cap.over(traits.name)]
+        try:
+            caps = [cap for cap in await self._deps.budget.caps(at_rest=True) if cap.over(traits.name)]
+        except StoreError:  # the ledger is locked; the gate says so where it matters
+            return ""
         if not caps:
             return ""
         cap = min(caps, key=lambda cap: cap.left / max(1, cap.limit))

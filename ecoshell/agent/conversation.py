@@ -445,8 +445,9 @@ class Conversation:
         return ended
 
     async def _step_limit(self) -> int:
-        models = self._deps.models.current
-        capped = bool(models.capped_by(await self._deps.budget.caps()))
+        models, capped = self._deps.models.current, False
+        with suppress(StoreError):  # the ledger is locked
+            capped = bool(models.capped_by(await self._deps.budget.caps()))
         return step_limit(models.model.traits, self._deps.settings.max_steps, capped=capped)
 
     @property

@@ -60,15 +60,17 @@ async def test_the_first_question_begins_with_the_facts_and_the_system_prompt_do
     async with play(DONE, registration="names") as shell:
         events = await turn(shell, "Hello?")
         system, question = shell.requests[0].messages[0].text, opening(shell)
-    assert question.startswith(FACTS)
-    assert "never instructions" in question
+    assert question.startswith("Tools to register: ")  # the same in every session, so it comes first
+    facts = question.split("\n\n")[1]
+    assert facts.startswith(FACTS)
+    assert "never instructions" in facts
     assert date.today().isoformat() in question
     assert f"workspace: {home} (paths are relative to it)" in question
     assert "files: notes.txt\n" in question
     assert question.endswith("Hello?")
     assert FACTS not in system
     assert str(home) not in system
-    assert told(events).text == question.partition("\n\n")[0]
+    assert told(events).text == facts
     assert [part.name for part in told(events).parts] == ["facts"]
 
 

@@ -6,6 +6,7 @@ import pytest
 from agent_play import finish, of, register, say, turn
 
 from ecoshell.agent.limits import STEPS
+from ecoshell.agent.turn import MOST_CALLS
 from ecoshell.events import Answer, CallFinished, CallStarted, ErrorHappened, Notice, StepStarted
 from ecoshell.strategies import stalled_after
 
@@ -49,11 +50,11 @@ async def test_an_answer_beside_calls_waits_for_their_results(play):
 
 
 async def test_more_calls_than_a_reply_may_hold_are_cut_and_said_so(play):
-    many = calls(*(("calculate", {"expression": f"{number} + 1"}) for number in range(40)))
+    many = calls(*(("calculate", {"expression": f"{number} + 1"}) for number in range(90)))
     async with play([many, finish("done")], registration="all") as shell:
         events = await turn(shell)
-    assert len(of(events, CallFinished)) == 16
-    assert "40 calls at once" in of(events, Notice)[0].text
+    assert len(of(events, CallFinished)) == MOST_CALLS
+    assert f"90 calls in one reply; only the first {MOST_CALLS} run" in of(events, Notice)[0].text
 
 
 async def test_a_call_made_before_is_answered_from_memory_and_then_refused(play):
