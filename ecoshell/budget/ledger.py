@@ -519,17 +519,12 @@ class Ledger(Database):
         """What one session spent and holds; None when it has made no call."""
         return next(iter(self.rows("session", session)), None)
 
-    def reasoning_nano(self, session: str) -> int | None:
-        """The price of a session's reasoning tokens, a part of what it spent; None if a part of it is unknown."""
-        query = "SELECT * FROM entries WHERE session = ? AND state = 'settled' AND reasoning > 0"
-        total = 0
+    def reasoning_nano(self, session: str) -> int:
+        """The price of a session's reasoning tokens, as far as it is known; a part of what was spent."""
+        query = "SELECT * FROM entries WHERE session = ? AND state = 'settled' AND reasoning > 0 AND price IS NOT NULL"
         with self.reading() as db:
             entries = [entry_from_row(row) for row in db.execute(query, (session,))]
-        for entry in entries:
-            if entry.price is None or entry.usage is None:
-                return None
-            total += entry.price.reasoning_cost(entry.usage)
-        return total
+        return sum(entry.price.reasoning_cost(entry.usage) for entry in entries if entry.price and entry.usage)
 
     def turn_rows(self, session: str) -> dict[int, CostRow]:
         """What each turn of a session spent and holds, by its number.

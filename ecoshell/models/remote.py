@@ -37,8 +37,8 @@ from ecoshell.models.reported import MARGIN
 from ecoshell.models.servers import PROVIDERS, is_loopback, program_of
 from ecoshell.models.tokens import counter_for
 
-SILENCE = 120.0
-"""Seconds a provider may be silent."""
+SILENCE = 600.0
+"""Seconds a provider may be silent; some send nothing while a model reasons."""
 _SECONDS_PER_TOKEN = 2.0
 """What an answer may take beside the longest silence before it and after it; a person's own machine can be slow."""
 _BYTES_PER_TOKEN, _SPARE_BYTES, _MOST_BYTES = 1 << 14, 1 << 23, 1 << 27
@@ -114,7 +114,8 @@ class RemoteModel:
     ) -> None:
         """Nothing is started yet; `check` says whether the model can be had."""
         known = book.facts(name)
-        native_tools = known is None or known.native_tools  # nearly every current model has tool calls
+        # Nearly every current model has tool calls; vLLM refuses them unless it was started with a parser.
+        native_tools = known.native_tools if known is not None else not name.startswith("hosted_vllm/")
         self.traits = Traits(
             name=name,
             price=book.price(name),

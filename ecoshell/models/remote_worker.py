@@ -749,7 +749,13 @@ _STATUS_KINDS = {**dict.fromkeys(_BUSY, "busy"), 401: "key", 403: "key", 404: "u
 def _kind(chain: list[BaseException], status: int | None) -> str:
     import httpx
     import openai
-    from litellm.exceptions import AuthenticationError, BadRequestError, ContextWindowExceededError, Timeout
+    from litellm.exceptions import (
+        AuthenticationError,
+        BadRequestError,
+        ContextWindowExceededError,
+        MidStreamFallbackError,
+        Timeout,
+    )
 
     first = chain[0]
     said_in_stream = any(type(link) is openai.APIError for link in chain)
@@ -760,6 +766,7 @@ def _kind(chain: list[BaseException], status: int | None) -> str:
         ("LLM Provider NOT provided" in str(first), "unknown"),
         (_has(chain, AuthenticationError), "key"),
         (_has(chain, Unfinished, httpx.TransportError, OSError, openai.APIConnectionError, Timeout), "busy"),
+        (isinstance(first, MidStreamFallbackError) and "ended before" in str(first), "busy"),
         (said_in_stream, "busy"),
         (isinstance(first, (NoOutputLimit, BadRequestError)), "request"),
     )

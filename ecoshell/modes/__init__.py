@@ -198,6 +198,8 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
     ContextExceeded when too little is left, so that the turn is compacted.
     """
     request, context = make(said), model.traits.context
+    if context is None and most is None:
+        return request
     if context is None or context >= LARGE_CONTEXT:
         return _in_large_context(model, said, make, request, most)
     room = context - min(request.max_tokens, max(LEAST_OUTPUT, context // 8))

@@ -183,7 +183,7 @@ async def test_the_cap_holds_whoever_goes_on(play, budget, strategy):
 
 async def test_where_a_cap_has_no_room_for_another_attempt_it_ends_at_the_limit(play):
     lines = [{**GIVE_UP, "usage": {"input": 2_000, "output": 200}}, ENOUGH, say("3")]
-    async with play(lines, mode="auto", price=PRICE, budget="0.0155", registration="all") as shell:
+    async with play(lines, mode="auto", price=PRICE, budget="0.0165", registration="all") as shell:
         shell.deps.settings.plan = "off"
         events = await turn(shell)
         (cap,) = await shell.deps.budget.caps()

@@ -372,6 +372,7 @@ async def test_a_mixed_trio_of_a_remote_planner_and_local_others_works_under_one
     with hostile_server() as server:
         user_paths().settings_file.parent.mkdir(parents=True)
         remote = f'[models."openai/planner"]\nbase_url = "{server.openai}"\nprice = {{ input = 1, output = 4 }}\n'
+        remote += "native_tools = false\n"
         roles = f'[modes.umi]\ncaller = "embedded"\nsummarizer = "{summarizer}"\n'
         user_paths().settings_file.write_text(remote + roles)
         options = Options(model="openai/planner", mode="umi", workspace=home, budget="0.20")

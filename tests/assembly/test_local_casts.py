@@ -68,7 +68,7 @@ async def test_an_adapter_for_one_model_plays_all_roles_as_one(tmp_path: Path, m
     monkeypatch.setattr("ecoshell.models.embedded.ADAPTERS", shipped)
     shell = await assemble(Options(model="embedded", mode="umi"))
     models = shell.deps.models
-    assert (models.current.mode.name, type(models.current.mode).__name__) == ("umi", "Single")
+    assert (models.current.mode.name, type(models.current.mode).__name__) == ("umi", "SmallSingle")
     assert models.current.model.traits.trained == "single"
     assert "embedded plays all roles as one" in models.no_choice
     await models.give(RoleModels(planner=f"script:{_script(tmp_path)}"))

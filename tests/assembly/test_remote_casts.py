@@ -71,7 +71,7 @@ async def test_steps_and_answers_have_the_temperature_of_the_settings_or_the_pro
         assert {body.get("temperature") for body in server.asked} == {sent}
 
 
-async def test_what_a_model_reasons_is_told_and_kept_and_no_model_is_sent_it():
+async def test_what_a_model_reasons_is_shown_kept_and_sent_back_to_its_own_server():
     with hostile_server() as server:
         user_paths().settings_file.write_text(f'[models."openai/reasoner"]\nbase_url = "{server.openai}"\n')
         shell = await assemble(Options(model="openai/reasoner"))
@@ -87,10 +87,11 @@ async def test_what_a_model_reasons_is_told_and_kept_and_no_model_is_sent_it():
         assert events[-1].answer == copied == "The answer."
         assert len(server.asked) == 2
         assert "The answer." in json.dumps(server.asked[1]["messages"])
-        assert "think" not in json.dumps([one for one in server.asked[1]["messages"] if one["role"] != "system"])
+        (answer,) = [one for one in server.asked[1]["messages"] if one["role"] == "assistant"]
+        assert answer == {"role": "assistant", "content": "The answer.", "reasoning_content": "Let me think."}
 
 
-async def test_a_call_is_repaired_greedily(home):
+async def test_a_native_call_that_cannot_run_gets_its_fault_as_a_result(home):
     with hostile_server() as server:
         model = f'[models."openai/wrong-call"]\nbase_url = "{server.openai}"\nnative_tools = true\n'
         user_paths().settings_file.write_text(f"[agent]\ntemperature = 0.9\n{model}")
@@ -98,7 +99,10 @@ async def test_a_call_is_repaired_greedily(home):
         async for _ in shell.ask("Which files?"):
             pass
         await shell.aclose()
-        assert [body["temperature"] for body in server.asked][:2] == [0.9, 0.0]
+        assert [body["temperature"] for body in server.asked][:2] == [0.9, 0.9]
+        *_, call, result = server.asked[1]["messages"]
+        assert call["tool_calls"][0]["id"] == result["tool_call_id"]
+        assert "do not fit" in result["content"] or "no tool called" in result["content"]
 
 
 async def test_the_helper_loads_once_a_question_is_on_its_way_and_ends_with_the_shell(home):

@@ -19,6 +19,7 @@ from bench_play import Bench
 from full_disk import no_file_over
 from hostile_server import hostile_server
 
+from ecoshell.agent.limits import STEPS
 from ecoshell.errors import ModelMissing, StoreError, UsageError
 from ecoshell.models import Traits
 from ecoshell.paths import user_paths
@@ -212,10 +213,10 @@ def test_what_happened_in_each_task_can_be_written_down(play: Bench) -> None:
 
 def test_a_turn_that_ends_after_the_same_failure_twice_is_called_stuck(play: Bench) -> None:
     fetch = {"call": {"name": "fetch_url", "arguments": {"url": "https://example.com/a"}}}
-    found = play.run((TALK,), "--baseline-only", "--baseline-model", play.script("loop.jsonl", *[fetch] * 24))[
+    found = play.run((TALK,), "--baseline-only", "--baseline-model", play.script("loop.jsonl", *[fetch] * STEPS))[
         "baseline"
     ]
-    assert (found["stuck"], found["repeats_max"], found["ended"]) == (1, 24, {"limit": 1})
+    assert (found["stuck"], found["repeats_max"], found["ended"]) == (1, STEPS, {"limit": 1})
 
 
 def test_a_run_has_the_place_of_one_that_was_killed_and_not_of_one_that_goes_on(

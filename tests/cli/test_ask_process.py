@@ -84,14 +84,14 @@ def attached(out: str) -> list[dict[str, str]]:
 
 def test_what_is_piped_in_goes_along_with_the_question_and_is_told(start: Start) -> None:
     status, out, err = end(start("--json", "summarize", "this"), "naïve\nnotes\n".encode())
-    assert (status, attached(out)) == (0, [{"name": "standard input", "text": "naïve\nnotes\n"}])
+    assert (status, attached(out)) == (0, [{"name": "standard input", "text": "naïve\nnotes\n", "image": None}])
     assert err == "ecoshell: standard input goes along with the question: 13 bytes.\n"
 
 
 def test_a_quiet_question_with_an_input_that_is_waited_for_has_the_answer_and_nothing_else(start: Start) -> None:
     assert end(start("--quiet", "review", "-"), b"+ a line\n") == (0, "391\n", "")
     status, out, _ = end(start("--json", "--quiet", "review", "-"), b"+ a line\n")
-    assert (status, attached(out)) == (0, [{"name": "standard input", "text": "+ a line\n"}])
+    assert (status, attached(out)) == (0, [{"name": "standard input", "text": "+ a line\n", "image": None}])
 
 
 def test_a_quiet_question_still_says_what_went_wrong(start: Start) -> None:

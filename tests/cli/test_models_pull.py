@@ -90,7 +90,11 @@ def test_what_cannot_be_pulled_ends_with_a_message_and_a_status(run, command, hu
     assert "HF_TOKEN" in run("models", "pull", "maker/secret", status=1).stderr
     assert "has no GGUF file" in run("models", "pull", "maker/torch", status=1).stderr
     assert "There is no repository" in run("models", "pull", "maker/nothing", status=1).stderr
-    for wrong, told in (("pull nonsense", "names no repository"), ("pull", "Qwen/"), ("push x/y", "no `models push`")):
+    for wrong, told in (
+        ("pull nonsense", "names no repository"),
+        ("pull", "unsloth/"),
+        ("push x/y", "no `models push`"),
+    ):
         ended = command("models", *wrong.split())
         assert (ended.returncode, told in ended.stderr) == (2, True)
 
@@ -130,7 +134,7 @@ def test_every_row_says_what_kind_of_model_it_is_and_why_it_is_not_ready(listed)
         "price_source": "runs here and costs nothing",
         "ready": True,
     }
-    assert "ecoshell models pull Qwen/" in next(row["why"] for row in rows if row["kind"] == "hub")
+    assert "ecoshell models pull unsloth/" in next(row["why"] for row in rows if row["kind"] == "hub")
 
 
 def test_a_setting_keeps_servers_from_being_asked(listed):

@@ -521,7 +521,7 @@ async def test_a_call_of_an_unknown_tool_is_left_to_the_guards(model):
 async def test_without_native_tools_a_call_in_the_text_is_read(model, server):
     read_file = ToolDocument("read_file", READ_FILE.description, READ_FILE.parameters)
     request = Request(QUESTION, tools=(read_file,), callable_now=(read_file,))
-    reply, _ = await ask(model("openai/text-caller"), request)
+    reply, _ = await ask(model("openai/text-caller", native_tools=False), request)
     assert reply.call == Call("read_file", {"path": "a.txt"})
     assert "tools" not in server.asked[0]
 

@@ -51,7 +51,7 @@ async def test_text_streams_from_a_real_server_and_the_limit_holds(model):
 
 async def test_the_users_price_applies_to_a_model_nobody_else_knows(model):
     assert model.traits.price == PRICE
-    assert not model.traits.native_tools
+    assert model.traits.native_tools
 
 
 async def test_the_servers_own_count_of_the_prompt_stays_within_the_bound(model, address):

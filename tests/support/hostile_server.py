@@ -413,12 +413,12 @@ def _counted(prompt: int, output: int) -> Usage:
 
 
 def _text_bytes(body: dict[str, Any]) -> int:
-    return sum(len(message["content"].encode()) for message in body["messages"])
+    return sum(len((message.get("content") or "").encode()) for message in body["messages"])
 
 
 def _work(body: dict[str, Any]) -> str:
     """The next call of a model that is never done: registers a tool, then calls it on one text after another."""
-    said = [message["content"] for message in body["messages"] if message["role"] == "assistant"]
+    said = [json.dumps(message) for message in body["messages"] if message["role"] == "assistant"]
     call = {"name": "tool_register", "arguments": {"tool_name": "count_text"}}
     if any("tool_register" in text for text in said):
         call = {"name": "count_text", "arguments": {"text": f"text {len(said)}"}}

@@ -258,6 +258,7 @@ import asyncio, os, sys
 from pathlib import Path
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server
+from ecoshell.tools import ResultSize
 
 async def main():
     server = McpServer(Server("tried", command=tuple(sys.argv[2:])), folder=Path(sys.argv[1]), result=ResultSize(8000))
