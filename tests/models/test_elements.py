@@ -41,7 +41,7 @@ SCAN = ToolDocument(
 LIST = ToolDocument("list_files", "List files.", {"type": "object", "properties": {}})
 
 texts = st.one_of(
-    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=30),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\x7f"), max_size=30),
     st.text('<>/"[]{}\\\n 1parmetvluk_', max_size=30),
     st.sampled_from(
         ["", "\n", " ", "5", "-0", "1e9", "null", "None", "True", '"a"', "[1]", '{"a": 1}', "\n\na\n", "</p"]
