@@ -461,7 +461,7 @@ async def test_what_is_no_client_is_sent_away_and_the_others_are_served_on(warm_
         with address.connect() as connection:
             connection.sendall(noise)
     async with client(warm_host) as process:
-        await ask(process, server)
+        assert (await ask(process, server)).text == "The answer."
 
 
 @on_one_loop
