@@ -129,12 +129,28 @@ async def test_files_of_a_check_replace_what_was_left_in_the_workspace(tmp_path:
     assert await check(task, place) == []
 
 
+def test_files_of_a_task_are_laid_over_those_of_its_base(tmp_path: Path) -> None:
+    suite = folder_of(
+        tmp_path, "request = 'x'\nbase = 'shared/b'\n", {"files/b.py": "task", "files/d.py": ""}, {"test_m.py": "task"}
+    )
+    for name in ("files/a.py", "files/b.py", "files/c/e.py", "hidden/test_m.py", "hidden/data.txt"):
+        path = suite / "shared" / "b" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("base")
+    (task,) = read_suite(suite)
+    assert list(task.files.items()) == [("a.py", "base"), ("b.py", "task"), ("c/e.py", "base"), ("d.py", "")]
+    assert (task.check.files["_check/test_m.py"], task.check.files["_check/data.txt"]) == ("task", "base")
+
+
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
         ("request = ", "cannot be read"),
         ("split = 'dev'\n", "`request`"),
         ("request = 'x'\n[check]\ncommand = ''\n", "needs a `command`"),
+        ("request = 'x'\nbase = 'absent'\n", "base 'absent' is not a folder"),
+        ("request = 'x'\nbase = '../mine'\n", "no path inside"),
+        ("request = 'x'\nbase = 1\n", "base 1 is not a folder"),
     ],
 )
 def test_task_folder_that_cannot_be_read_is_named(toml: str, message: str, tmp_path: Path) -> None:

@@ -155,14 +155,13 @@ def read_code_tasks() -> tuple[Task, ...]:
 
 def _read_folder(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the record of each task folder in `path`, with the path of its `task.toml`."""
-    for folder in sorted(place.parent for place in path.glob("*/task.toml")):
-        place = folder / "task.toml"
+    for place in sorted(path.glob("*/task.toml")):
         try:
             record = tomllib.loads(place.read_text(encoding="utf-8"))
-            workspace, hidden = _texts(folder / "files"), _texts(folder / "hidden")
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as failure:
+            workspace, hidden = _read_contents(path, place.parent, record.pop("base", None))
+        except (OSError, ValueError) as failure:
             raise UsageError(f"{place.parent} cannot be read: {failure}.", fix=_FIX) from failure
-        record = {"id": folder.name, "kind": CODE, "files": workspace, **record}
+        record = {"id": place.parent.name, "kind": CODE, "files": workspace, **record}
         if hidden:
             runner = (files("ecoshell_bench.tasks") / _TEST_RUNNER).read_text(encoding="utf-8")
             added = {f"{_CHECK_FOLDER}/{name}": text for name, text in {**hidden, _TEST_RUNNER: runner}.items()}
@@ -171,10 +170,27 @@ def _read_folder(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield str(place), record
 
 
+def _read_contents(suite: Path, task: Path, base: object) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the workspace files and hidden tests of a task folder, laid over those of its base folder."""
+    layers = [task]
+    if base is not None:
+        if not isinstance(base, str) or not (suite / _inside(base)).is_dir():
+            raise ValueError(f"its base {base!r} is not a folder of the suite")
+        layers.insert(0, suite / base)
+    workspace, hidden = (
+        {name: text for layer in layers for name, text in _texts(layer / part).items()} for part in ("files", "hidden")
+    )
+    return dict(sorted(workspace.items(), key=_path_parts)), dict(sorted(hidden.items(), key=_path_parts))
+
+
+def _path_parts(item: tuple[str, str]) -> tuple[str, ...]:
+    return PurePosixPath(item[0]).parts
+
+
 def _texts(folder: Path) -> dict[str, str]:
     """Return the text of each file in a folder by its path there, without bytecode."""
-    found = sorted(place for place in folder.rglob("*") if place.is_file() and "__pycache__" not in place.parts)
-    return {place.relative_to(folder).as_posix(): place.read_text(encoding="utf-8") for place in found}
+    paths = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def chosen(

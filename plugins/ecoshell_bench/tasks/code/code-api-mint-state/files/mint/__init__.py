@@ -1,1 +1,0 @@
-"""Bookkeeping in a text file."""

@@ -1,1 +1,0 @@
-"""Stock, prices and orders of a warehouse."""
