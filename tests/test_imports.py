@@ -23,13 +23,10 @@ def test_importing_every_module_loads_nothing_heavy_and_says_nothing():
 
 def test_what_has_moved_can_be_imported_by_its_old_names():
     import ecoshell.tools.base
-    from ecoshell import agent, budget, models, strategies, tools
+    from ecoshell import agent, models, strategies, tools
     from ecoshell.agent.user_interface import UserInterface
-    from ecoshell.budget.money import parse_amount
-    from ecoshell.budget.price import Price
     from ecoshell.models.base import Model
     from ecoshell.strategies.base import Strategy
 
     assert ecoshell.tools.base.Tool is tools.Tool
     assert (Model, Strategy, UserInterface) == (models.Model, strategies.Strategy, agent.UserInterface)
-    assert (parse_amount, Price) == (budget.parse_amount, budget.Price)

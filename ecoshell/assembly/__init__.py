@@ -136,7 +136,7 @@ def price_book(
 
         return is_loopback(urlsplit(base_url(settings, name) or "").hostname or "")
 
-    return PriceBook({**(more or {}), **prices, **(told or {})}, here=here)
+    return PriceBook({**(more or {}), **prices, **(told or {})}, is_local=here)
 
 
 def base_url(settings: "Settings", name: str, provider: str = "") -> str | None:

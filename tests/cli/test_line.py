@@ -468,5 +468,5 @@ def test_caps_are_typed_as_people_write_them_and_one_scope_can_be_looked_at(tmp_
     assert "month    $0.50" in said
     looked = said.rpartition("No cap is set for the turn. /budget turn 2.00 sets one.")
     assert looked[0].rstrip().splitlines()[-1].split()[:3] == ["day", "20,000", "tokens"]
-    assert "can be read in two ways" in looked[2]
+    assert "is ambiguous" in looked[2]
     assert ended.returncode == 2

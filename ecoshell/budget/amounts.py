@@ -1,0 +1,129 @@
+"""Amounts of dollars and tokens: exact integers, parsed from text and formatted."""
+
+import re
+from dataclasses import dataclass
+from decimal import Context, Decimal, Inexact
+from typing import Literal
+
+from ecoshell.errors import UsageError
+
+Unit = Literal["usd", "tokens"]
+
+NANO = 1_000_000_000
+"""Nano-dollars in a dollar."""
+
+MAX_USD = 1_000_000
+MAX_TOKENS = 1_000_000_000_000
+
+_AMOUNT = re.compile(
+    r"(?P<dollar>\$?) ?(?P<number>[0-9][0-9.,]*|[.,][0-9]+) ?(?P<size>[km]?) ?"
+    r"(?P<unit>tok(?:ens?)?|c|ct|cents?|¢|\$|usd|dollars?)?",
+    re.ASCII,
+)
+_NUMBER = re.compile(r"[0-9]*\.?[0-9]*", re.ASCII)
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?", re.ASCII)
+_AMBIGUOUS = re.compile(r"[1-9][0-9]{0,2},[0-9]{3}", re.ASCII)
+_SIZES = {"": 1, "k": 1_000, "m": 1_000_000}
+_ZERO = re.compile(r"\$?0+(?:[.,]0+)?", re.ASCII)
+_MAX_CHARS = 64
+_EXACT = Context(prec=90, traps=[Inexact])
+"""Exact for every number of up to `_MAX_CHARS` characters."""
+_EXAMPLES = "Give dollars, such as 0.50, $2 or 50c, or tokens, such as 20000tok or 20k tok."
+
+
+def nano_to_usd_text(nano: int) -> str:
+    """Return the exact amount in dollars without an exponent, such as `0.0031`."""
+    sign = "-" if nano < 0 else ""
+    whole, part = divmod(abs(nano), NANO)
+    decimals = f"{part:09d}".rstrip("0")
+    return f"{sign}{whole}.{decimals}" if decimals else f"{sign}{whole}"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """An amount of nano-dollars or tokens, as `unit` says."""
+
+    value: int
+    unit: Unit
+
+    def __str__(self) -> str:
+        return amount_text(self.value, self.unit)
+
+
+def amount_text(value: int, unit: Unit, *, digits: int = 4) -> str:
+    """Format a value for display: `$0.50`, `$0.003142`, `1 token`, `20,000 tokens`.
+
+    Dollars are rounded to the cent, smaller amounts to `digits` significant digits.
+    """
+    if unit == "tokens":
+        return counted(value, "token")
+    step = min(10 ** max(0, len(str(abs(value))) - digits), NANO // 100)
+    text = nano_to_usd_text((value + step // 2) // step * step)
+    sign, (whole, point, decimals) = "-" if text.startswith("-") else "", text.removeprefix("-").partition(".")
+    return f"{sign}${int(whole):,}.{decimals:0<2}" if point else f"{sign}${int(whole):,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 line`, `1,204 lines`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def about(text: str, *, estimated: bool) -> str:
+    """Mark a figure with `≈` if it is an estimate or contains one."""
+    return f"≈ {text}" if estimated else text
+
+
+def rounded_up(value: int, digits: int = 2) -> int:
+    """Round up to `digits` significant digits, for proposed amounts."""
+    step = 10 ** max(0, len(str(value)) - digits)
+    return -(-value // step) * step
+
+
+def parse_amount(text: str) -> Amount:
+    """Parse an amount: `0.50`, `$2`, `1,50`, `50c`, `20000tok`, `20k tok`, `20,000 tokens`.
+
+    A comma before three digits separates thousands in token counts and when the number has another separator. In
+    dollars it is ambiguous otherwise. Raises UsageError for ambiguous, negative, zero, huge and malformed amounts.
+    """
+    text = str(text)  # Python programs may pass a number.
+    quoted = text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + "…"
+    cleaned = text.strip().lower()
+    match = _AMOUNT.fullmatch(cleaned) if len(cleaned) <= _MAX_CHARS else None
+    if match is None:
+        why = "is negative" if cleaned.startswith(("-", "$-")) else "is not an amount"
+        raise UsageError(f"{quoted!r} {why}.", fix=_EXAMPLES)
+    unit, size = match["unit"] or "", _SIZES[match["size"]]
+    tokens, cents = unit.startswith("tok"), unit.startswith(("c", "¢")) and not match["dollar"]
+    digits = match["number"]
+    if _AMBIGUOUS.fullmatch(digits) and not (tokens and size == 1):  # tokens have no decimals
+        head, _, tail = digits.partition(",")
+        fix = f"Write {head}{tail} or {head}.{tail}."
+        raise UsageError(f"{quoted!r} is ambiguous.", fix=f"{fix} {_EXAMPLES}")
+    digits = digits.replace(",", "") if _THOUSANDS.fullmatch(digits) else digits.replace(",", ".")
+    if not _NUMBER.fullmatch(digits):
+        raise UsageError(f"{quoted!r} is not an amount.", fix=_EXAMPLES)
+    number = _EXACT.multiply(Decimal(digits), size)
+    if tokens and (match["dollar"] or number != number.to_integral_value()):
+        raise UsageError(f"{quoted!r} is not a whole number of tokens.", fix=_EXAMPLES)
+    if not tokens:
+        if size > 1 and not (match["dollar"] or unit):
+            fix = f"Write ${cleaned} or {cleaned} tok. {_EXAMPLES}"
+            raise UsageError(f"{quoted!r} could be dollars or tokens.", fix=fix)
+        if (match["dollar"] and unit) or (cents and size > 1):
+            raise UsageError(f"{quoted!r} is not an amount.", fix=_EXAMPLES)
+        number = _EXACT.multiply(number, NANO // 100 if cents else NANO)
+    limit = MAX_TOKENS if tokens else MAX_USD * NANO
+    limit_text = f"{MAX_TOKENS:,} tokens" if tokens else f"${MAX_USD:,}"
+    if number == 0:
+        raise UsageError(f"{quoted!r} would allow nothing.", fix=f"{_EXAMPLES} Type `off` to remove a cap.")
+    if number > limit:
+        raise UsageError(f"{quoted!r} is more than the maximum of {limit_text}.", fix=_EXAMPLES)
+    try:
+        return Amount(int(_EXACT.quantize(number, Decimal(1))), "tokens" if tokens else "usd")
+    except Inexact:
+        raise UsageError(f"{quoted!r} has more than nine decimals.", fix=_EXAMPLES) from None
+
+
+def parse_spent(text: str) -> Amount:
+    """Parse an amount that may be `0`; raises UsageError."""
+    return Amount(0, "usd") if _ZERO.fullmatch(text.strip()) else parse_amount(text)

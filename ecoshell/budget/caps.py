@@ -1,0 +1,187 @@
+"""Caps and the calls under them: what a call requests, reserves and settles, and how much output the caps allow."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from ecoshell.budget.amounts import Unit, amount_text
+from ecoshell.budget.price import Price
+from ecoshell.errors import LimitReached, PriceUnknown
+from ecoshell.messages import Usage
+
+Scope = Literal["turn", "session", "day", "month"]
+SCOPES: tuple[Scope, ...] = ("turn", "session", "day", "month")
+
+
+@dataclass(frozen=True, slots=True)
+class CapState:
+    """A cap and its use, in nano-dollars or tokens as `unit` says.
+
+    `own` is this user's part of `spent` if the cap is shared with other users.
+    """
+
+    scope: str
+    unit: Unit
+    limit: int
+    spent: int
+    held: int
+    own: int | None = None
+
+    @property
+    def left(self) -> int:
+        """The amount that can still be reserved; never negative."""
+        return max(0, self.limit - self.spent - self.held)
+
+    def over(self, model: str) -> bool:
+        """Return whether the cap applies to calls of this model; a team's `model:NAME` cap applies to one model."""
+        return not self.scope.startswith("model:") or self.scope.rpartition(" ")[0] == f"model:{model}"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The session, turn and role that a call is booked to."""
+
+    session: str
+    turn: int
+    role: str
+    model: str
+    purpose: str
+    lease: str = ""
+    """The team lease that the call is reserved from; empty without a team ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A requested call with upper bounds for its prompt and its output.
+
+    `min_tokens` is the smallest useful output: the call is refused rather than clamped below it. The default is a
+    quarter of `max_tokens`, at least 16 and at most 256.
+    """
+
+    price: Price | None
+    prompt_tokens: int
+    max_tokens: int
+    account: Account
+    min_tokens: int | None = None
+
+    @property
+    def floor(self) -> int:
+        """The smallest `max_tokens` that the call may be clamped to."""
+        minimum = min(256, max(16, self.max_tokens // 4)) if self.min_tokens is None else self.min_tokens
+        return min(minimum, self.max_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The reserved worst case of a call; `nano` is None if the price is unknown, which no dollar cap allows."""
+
+    entry: int
+    nano: int | None
+    tokens: int
+    max_tokens: int
+    clamped: bool
+    account: Account
+    price: Price | None
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The upper bound of the prompt."""
+        return self.tokens - self.max_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The final usage and price of a call: as reported, or the whole reservation without a report."""
+
+    entry: int
+    spent_nano: int | None
+    usage: Usage
+    reported: bool
+    overrun_nano: int = 0
+    overrun_tokens: int = 0
+    estimate: Usage | None = None
+    """Tokenizer count of a call that reported no usage; displayed, but never counted under a cap."""
+    estimate_nano: int | None = None
+    """Price of the estimate; None if it is unknown or equal to the counted price."""
+
+    @property
+    def overran(self) -> bool:
+        """Whether the provider billed more than was reserved."""
+        return self.overrun_nano > 0 or self.overrun_tokens > 0
+
+    @property
+    def overrun_text(self) -> str:
+        """The overrun, formatted."""
+        if self.overrun_nano:
+            return amount_text(self.overrun_nano, "usd")
+        return amount_text(self.overrun_tokens, "tokens")
+
+
+def fitting_output(ask: Ask, caps: Iterable[CapState]) -> int:
+    """Return the largest `max_tokens` that all caps allow.
+
+    Raises LimitReached for the tightest cap if the floor does not fit, and PriceUnknown if a cap is in dollars and
+    the model has no price.
+    """
+    allowed, tightest = ask.max_tokens, None
+    for cap in caps:
+        if not cap.over(ask.account.model):
+            continue
+        if cap.unit == "tokens":
+            room = cap.left - ask.prompt_tokens
+        elif ask.price is None:
+            raise price_unknown(ask.account.model, cap)
+        else:
+            room = ask.price.affordable_output(ask.prompt_tokens, cap.left)
+        if room < allowed:
+            allowed, tightest = room, cap
+    if tightest is not None and allowed < ask.floor:
+        need = ask.prompt_tokens + ask.floor
+        if tightest.unit == "usd" and ask.price is not None:
+            need = ask.price.worst(ask.prompt_tokens, ask.floor)
+        raise limit_reached(tightest, need)
+    return allowed
+
+
+def exchanged_output(ask: Ask, caps: Iterable[CapState], old: Hold) -> int:
+    """Return the `max_tokens` of a call that replaces `old`: the room under the caps, or what `old` covers."""
+    try:
+        allowed, refusal = fitting_output(ask, caps), None
+    except LimitReached as error:
+        allowed, refusal = -1, error
+    covered = old.tokens - ask.prompt_tokens
+    if ask.price is not None:
+        covered = min(covered, ask.price.affordable_output(ask.prompt_tokens, old.nano or 0))
+    best = min(max(allowed, covered), ask.max_tokens)
+    if refusal is not None and best < ask.floor:
+        raise refusal
+    return best
+
+
+def price_unknown(model: str, cap: CapState) -> PriceUnknown:
+    """Return the error for a call without a price under a dollar cap."""
+    fix = f'Set it in the configuration under [models."{model}".price]'
+    if cap.scope in SCOPES:  # Team caps are always in dollars.
+        fix += f", or use a token cap instead: /budget {cap.scope} off, then /budget {cap.scope} 20000tok"
+    return PriceUnknown(
+        f"The price of {model} is unknown, and the {cap.scope} has a cap of {amount_text(cap.limit, 'usd')}.",
+        fix=f"{fix}.",
+    )
+
+
+def limit_reached(cap: CapState, need: int) -> LimitReached:
+    """Return the error for a reservation that exceeds what the cap has left."""
+    command = f"/budget {cap.scope} AMOUNT in a chat"
+    if cap.scope == "session":
+        command = "/budget AMOUNT in a chat, or --budget AMOUNT on the command line"
+    elif cap.scope not in SCOPES:
+        command = f"administrators: ecoshell budget set {cap.scope} AMOUNT"
+    return LimitReached(
+        f"The next call may need {amount_text(need, cap.unit)}, and the {cap.scope}'s cap of "
+        f"{amount_text(cap.limit, cap.unit)} has {amount_text(cap.left, cap.unit)} left.",
+        scope=cap.scope,
+        need=need,
+        left=cap.left,
+        unit=cap.unit,
+        fix=f"Raise the cap ({command}), or use a cheaper or local model.",
+    )
