@@ -12,7 +12,7 @@ from ecoshell.agent.memory import LARGE_CONTEXT, LEAST_OUTPUT, fit, fit_together
 from ecoshell.agent.model_set import DraftTask, FillTask, View
 from ecoshell.budget import Hold
 from ecoshell.catalog import Presentation
-from ecoshell.errors import CallBroken, ContextExceeded, ModelBroken, UsageError
+from ecoshell.errors import CallBroken, ContextExceeded, ModelBroken
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import FINISH, TOOL_CALL, Call, Message, Speaker, ToolDocument
 from ecoshell.models import PromptSize, Reply, Request
@@ -193,9 +193,9 @@ Make = Callable[[Messages], Request]
 def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None = None, *, role: str = "") -> Request:
     """The request within the model's context and a bound of `most` tokens; unknown bounds are not counted.
 
-    A small context (below `LARGE_CONTEXT`) has its oldest results cut one by one; raises UsageError, which names the
-    role, when that is not enough. In a large one, output shrinks to what the prompt leaves of the context; raises
-    ContextExceeded when too little is left, so that the turn is compacted.
+    A small context (below `LARGE_CONTEXT`) has its oldest results cut one by one; in a large one, output shrinks to
+    what the prompt leaves of the context. Raises ContextExceeded, which names the role, when too little is left, so
+    that the turn is compacted.
     """
     request, context = make(said), model.traits.context
     if context is None and most is None:
@@ -219,7 +219,7 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
     if count > room:
         whose = f"the {role}'s model {model.traits.name}" if role else model.traits.name
         other = f", or choose a model with a larger context{f' with /role {role} MODEL' if role else ''}."
-        raise UsageError(
+        raise ContextExceeded(
             f"This takes about {count:,} tokens, and the context of {whose} has room for {max(0, room):,}.",
             kept="It was not sent." if role else "Nothing was sent.",
             fix=f"Ask something shorter, put long text in a file{other}",

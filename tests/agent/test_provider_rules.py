@@ -4,6 +4,7 @@ from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 from agent_play import of, turn
+from pictures import png
 from providers import (
     AnthropicMessages,
     GeminiContent,
@@ -17,7 +18,7 @@ from providers import (
 )
 
 from ecoshell.assembly.shell import assemble
-from ecoshell.events import CallFinished, CallStarted, ModelReplied
+from ecoshell.events import CallFinished, CallStarted, Compacted, ModelReplied
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 
@@ -70,10 +71,12 @@ def emulators():
 @pytest.fixture
 def opened(home, emulators):
     @asynccontextmanager
-    async def opening(model, **options):
+    async def opening(model, context=None, **options):
         file = user_paths().settings_file
         file.parent.mkdir(parents=True, exist_ok=True)
         tables = [f'[models."{name}"]\nbase_url = "{one.base_url}"\n' for name, one in emulators.items()]
+        if context is not None:
+            tables = ["[agent]\nmax_output_tokens = 4000\n", *(f"{table}context = {context}\n" for table in tables)]
         file.write_text("".join(tables), encoding="utf-8")
         shell = await assemble(Options(model=model, workspace=home, yes=True, **options))
         try:
@@ -124,6 +127,53 @@ async def test_a_conversation_moves_between_all_providers(opened, emulators, eff
     for model, emulator in emulators.items():
         assert emulator.rejections == [], model
         assert len(emulator.requests) == 2 * (STEPS_PER_TURN + 1)
+
+
+def replies_with_images(prompt):
+    """Two steps that read an image and print 6,000 characters each, then a long answer; a summary on request."""
+    if not prompt.tools or "summar" in prompt.question[:400].lower():
+        return Reply((Text("Summary: the pictures are grey and the numbers were printed."),))
+    made = 0
+    for message in reversed(prompt.messages):
+        if message.role == "user" and message.text and "Question" in message.text:
+            break
+        made += bool(message.calls)
+    if made >= STEPS_PER_TURN:
+        return Reply((Reasoning("That is all."), Text("Both are grey. " * 400)))
+    calls = ToolCall("read_file", {"path": "photo.png"}), ToolCall("read_file", {"path": "a.txt", "end_line": made + 1})
+    numbers = ToolCall("run_command", {"command": f"seq {made + 1} 1300"})
+    return Reply((Reasoning(f"Step {made}."), Text("I look."), *calls, numbers))
+
+
+@pytest.mark.parametrize("model", PROVIDERS)
+async def test_thirty_steps_with_images_compaction_a_switch_and_a_resume_pass(opened, emulators, home, model):
+    (home / "photo.png").write_bytes(png())
+    second = next(name for name in PROVIDERS if name != model)
+    for emulator in emulators.values():
+        emulator.script(replies_with_images)
+    asked = {"context": 16_000}
+
+    async def ask_about_image(shell, number):
+        events = await turn(shell, f"Question {number}: what is in @photo.png?")
+        assert events[-1].status == "answered", [event for event in events if event.type in ("error", "notice")]
+        return events
+
+    async with opened(model, **asked) as shell:
+        events = [event for number in range(5) for event in await ask_about_image(shell, number)]
+        await shell.command(f"/model {second}")
+        events += await ask_about_image(shell, 5)
+        await shell.command(f"/model {model}")
+        events += await ask_about_image(shell, 6)
+        session = shell.session
+    async with opened(model, resume=session, **asked) as shell:
+        events += [event for number in range(7, 10) for event in await ask_about_image(shell, number)]
+    for name, emulator in emulators.items():
+        assert emulator.rejections == [], name
+    assert len(of(events, ModelReplied)) >= 30
+    assert any(event.automatic for event in of(events, Compacted))
+    assert all(
+        call.images for call in of(events, CallFinished) if call.name == "read_file" and "photo" in call.observation
+    )
 
 
 async def test_a_reply_with_three_calls_goes_back_as_one_message_with_its_own_ids(opened, emulators):
