@@ -107,6 +107,8 @@ class ToolDocument:
     """Where the tool comes from; empty for built-in tools."""
     brief: bool = False
     """Whether a tool array shows it in the short form, for models that take any JSON there."""
+    deferred: bool = False
+    """Whether the provider keeps it out of the prompt until its own search loads it."""
 
     @property
     def summary(self) -> str:

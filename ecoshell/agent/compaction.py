@@ -70,7 +70,7 @@ async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> tuple[Compa
     if not any(turn.messages for turn in memory.turns):
         raise UsageError("There is nothing to compact.", fix="Ask something first.")
     own, history, spending = deps.models.current.models, memory.messages, _Spending(keep)
-    view = next_view(memory, deps.catalog)
+    view = next_view(memory, deps.catalog, defers=deps.models.current.defers_tools)
     named = await _named_writer(deps)
     try:
         writer = await asyncio.to_thread(_writer, deps, named, view, history)

@@ -71,7 +71,7 @@ def report_of(
         ContextUse(
             "system", "system prompt", sum(count(one.text) for one in request.messages if one.speaker == "system")
         ),
-        *(ContextUse("tools", tool.name, count(tool.entry)) for tool in request.tools),
+        *(ContextUse("tools", tool.name, count(tool.entry)) for tool in request.tools if not tool.deferred),
     ]
     if summary:
         uses.append(ContextUse("turns", "summary", sum(count(one.text) for one in summary_messages(summary))))

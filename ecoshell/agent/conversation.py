@@ -12,7 +12,7 @@ from ecoshell.agent.approval import SpendApproval
 from ecoshell.agent.budget_line import BudgetLine
 from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Runner, ToolExecutor
+from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Registrar, Runner, ToolExecutor
 from ecoshell.agent.limits import result_characters, step_limit
 from ecoshell.agent.memory import (
     LARGE_CONTEXT,
@@ -162,14 +162,18 @@ class Conversation:
     def ahead(self) -> View:
         """What a model is shown next: of the turn that runs, or of a question that would come now."""
         turn = self._turn_now
-        return next_view(self.memory, self._deps.catalog) if turn is None else turn.view
+        deps = self._deps
+        return (
+            next_view(self.memory, deps.catalog, defers=deps.models.current.defers_tools) if turn is None else turn.view
+        )
 
     async def context_report(self) -> "ContextReport":
         """What fills the context of the model that takes the next step, with a question of no length or the turn's."""
         from ecoshell.agent.context_report import report_of
 
         deps, memory, turn = self._deps, self.memory, self._turn_now
-        view = next_view(memory, deps.catalog, "") if turn is None else turn.view
+        defers = deps.models.current.defers_tools
+        view = next_view(memory, deps.catalog, "", defers=defers) if turn is None else turn.view
         call = deps.models.current.mode.foresee(view).steps[0]
         context, share = call.model.traits.context, deps.settings.compact_at
         is_compacted = share != "off" and context is not None and context >= LARGE_CONTEXT
@@ -487,6 +491,7 @@ class Conversation:
             known=offer.listed,
             registered=(),
             presentation=offer.presentation,
+            deferrable=offer.deferrable,
             large=offer.large,
             searching=deps.strategy.searches,
         )
@@ -528,7 +533,8 @@ class Conversation:
         self, question: str, caps: Sequence[CapState] | None = None, *, context: str = ""
     ) -> TurnPlan:
         """A plan that is still to be made."""
-        view = next_view(self.memory, self._deps.catalog, question, names=(), context=context)
+        defers = self._deps.models.current.defers_tools
+        view = next_view(self.memory, self._deps.catalog, question, names=(), context=context, defers=defers)
         return TurnPlan(await asyncio.to_thread(PlanInputs.of, question, self._deps, view), self._deps, caps)
 
     def _executor(self, offer: ToolOffer, plan: TurnPlan, budget_line: BudgetLine) -> ToolExecutor:
@@ -536,9 +542,12 @@ class Conversation:
         deps = self._deps
         runner = Runner(deps.catalog, caller_of=self._caller_of)
         row = Approved(Logged(runner, deps), deps, deps.strategy.searches)
-        checked = Checked(row, deps, plan, lambda short, emit: self._spending.for_tool(short, self.ahead, emit))
+        registrar = Registrar(deps.catalog, offer.presentation, self._measure)
+        checked = Checked(
+            row, deps, plan, lambda short, emit: self._spending.for_tool(short, self.ahead, emit), registrar
+        )
         row = Judged(Announced(checked, deps), deps, plan, self.session, self.turn, budget_line.text)
-        return Meta(row, deps, offer.presentation, self._measure, checked)
+        return Meta(row, deps, registrar, checked)
 
     def _caller_of(self, call: Call, emit: Emit) -> "Caller":
         """Whom the tool of this call may turn to."""

@@ -154,6 +154,26 @@ def finished(call: Call, seen: Observation, context: CallContext) -> CallFinishe
     return CallFinished(call.id, call.name, *told, memory_mb=memory, units=units, group=call.group, images=seen.images)
 
 
+@dataclass(frozen=True, slots=True)
+class Registrar:
+    """Registers tools and reports each registration as an event."""
+
+    catalog: Catalog
+    presentation: Presentation
+    measure: Callable[[ToolDocument], tuple[int, bool]]
+    """Counts the tokens of a tool schema and says whether the count is exact."""
+
+    def register(self, name: str, call: Call, context: CallContext, *, loaded: bool = False) -> ToolDocument:
+        """Register the tool for this call, which may be its first one after the provider `loaded` it."""
+        document, tool = self.catalog.document(name), self.catalog.tool(name)
+        tokens, exact = self.measure(document)
+        step = len(context.path.steps) + 1
+        context.emit(ToolRegistered(name, tokens, exact, step, "agent", call.id, call.group, loaded))
+        if isinstance(tool, Warming):
+            tool.warm()
+        return document
+
+
 @dataclass(frozen=True)
 class Checked(Guard):
     """Refuses, before anybody is asked to approve it, a call of a tool that is not there, a call that was made before,
@@ -162,6 +182,7 @@ class Checked(Guard):
 
     plan: TurnPlan
     ask: AskForMoney
+    registrar: Registrar
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         catalog = self.deps.catalog
@@ -173,7 +194,9 @@ class Checked(Guard):
             return repeated
         if refusal := await self.refusal(call.name, context):
             return refuse("forbidden", refusal)
-        if call.name not in context.registered:
+        if call.name not in context.registered and self.registrar.presentation.deferred:
+            self.registrar.register(call.name, call, context, loaded=True)
+        elif call.name not in context.registered:
             why = f"{call.name} is not registered, so it was not run."
             return refuse("unregistered", f"{why} Register it first: tool_register(tool_name={call.name}).")
         price = catalog.tool(call.name).price_nano
@@ -379,9 +402,7 @@ class Judged(Guard):
 class Meta(Guard):
     """Answers the meta-tools itself and passes every other call on: registering, searching, `tool_call` (SPEC §1)."""
 
-    presentation: Presentation
-    measure: Callable[[ToolDocument], tuple[int, bool]]
-    """Counts the tokens of a document, and says whether the count is exact."""
+    registrar: Registrar
     checked: Checked
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
@@ -411,13 +432,8 @@ class Meta(Guard):
             elif refusal := await self.checked.refusal(name, context):
                 seen = refuse("forbidden", refusal)
             else:
-                document, tool = catalog.document(name), catalog.tool(name)
-                tokens, exact = self.measure(document)
-                step = len(context.path.steps) + 1
-                context.emit(ToolRegistered(name, tokens, exact, step, "agent", call.id, call.group))
-                if isinstance(tool, Warming):
-                    tool.warm()
-                return Observation(self.presentation.registration_result(document))
+                document = self.registrar.register(name, call, context)
+                return Observation(self.registrar.presentation.registration_result(document))
         else:
             return await self.inner.execute(call, context)
         context.emit(CallStarted(call.id, call.name, call.arguments, role=context.role, group=call.group))

@@ -42,6 +42,7 @@ from ecoshell.messages import (
     ProviderState,
     fenced,
 )
+from ecoshell.models.tool_search import client_calls
 from ecoshell.strategies import Path, Step
 
 _QUESTION = "x" * 200
@@ -360,6 +361,8 @@ class Memory:
                     call = event.id or event.name  # sessions of old versions did not keep the id
                     turn.skills[call] = skill
                     self.shown = replace(self.shown, documents=self.shown.documents | {event.name})
+                    if event.loaded:
+                        return
                     result = self.presentation.registration_result(self._catalog.document(event.name))
                     made = Call(TOOL_REGISTER, {"tool_name": event.name}, call, event.group)
                     turn.add(turn.started_step(made, Observation(result)))
@@ -427,7 +430,7 @@ class Memory:
                 turn.answer = event.text
                 last = list(turn.states.values())[-1:]
                 said = [state for state in last if (state.message.get("content") or "").strip() == event.text.strip()]
-                turn.answer_state = said[0] if said and not said[0].message.get("tool_calls") else None
+                turn.answer_state = said[0] if said and not client_calls(said[0].message) else None
                 self.answers.append(event.text)
             case CallStarted() if event.name != FINISH:
                 inside = {"name": event.name, "arguments": event.arguments}  # of a call as the model made it
@@ -525,10 +528,12 @@ def next_view(
     *,
     names: Sequence[str] | None = None,
     context: str = "",
+    defers: bool = False,
 ) -> View:
     """What a model would be shown if this question, or one of usual length, came now.
 
-    `names` are listed, else all; `context` is what it would be told of where it works.
+    `names` are listed, else all; `context` is what it would be told of where it works; `defers` says that the model's
+    provider loads deferred tools.
     """
     documents = catalog.documents_of(memory.library.skills)
     untold = [name for name in (catalog.names if names is None else names) if name not in memory.shown.names]
@@ -542,4 +547,5 @@ def next_view(
         known=catalog.names,
         registered=documents,
         presentation=memory.presentation,
+        deferrable=catalog.documents if defers and memory.presentation.deferred else (),
     )

@@ -32,6 +32,8 @@ class View:
     registered: tuple[ToolDocument, ...]
     """Documents this path may call, in the order of registration."""
     presentation: Presentation
+    deferrable: tuple[ToolDocument, ...] = ()
+    """All tools that the provider's search may load, where the presentation defers."""
     large: bool = False
     """Whether only a shortlist of names is shown and `tool_search` is offered."""
     along: str = ""
@@ -52,7 +54,9 @@ class View:
     @property
     def array(self) -> tuple[ToolDocument, ...]:
         """The tool array of a request."""
-        return self.presentation.array(self.registered, large=self.large, finish=self.searching)
+        return self.presentation.array(
+            self.registered, deferrable=self.deferrable, large=self.large, finish=self.searching
+        )
 
     @property
     def usable(self) -> tuple[str, ...]:
@@ -299,6 +303,11 @@ class ModelSet:
     def calls_undeclared(self) -> bool:
         """Whether all may call a tool that their array does not hold."""
         return all(model.traits.calls_undeclared for model in self.models)
+
+    @property
+    def defers_tools(self) -> bool:
+        """Whether the provider's own search can load tools: of one model that plays every role."""
+        return not self.players and self.model.traits.defers_tools
 
     @property
     def exact(self) -> bool:

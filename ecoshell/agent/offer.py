@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import Literal
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import Condensed, Shown
@@ -10,6 +11,7 @@ from ecoshell.agent.model_set import View
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import (
     CORE,
+    DEFERRED,
     FORGOTTEN,
     GROW,
     LITTLE,
@@ -34,7 +36,7 @@ from ecoshell.catalog import (
 )
 from ecoshell.catalog.search import shortlist
 from ecoshell.events import ToolsOffered
-from ecoshell.messages import Message, Usage
+from ecoshell.messages import Message, ToolDocument, Usage
 from ecoshell.strategies import Path, Tried
 
 _NAMES = 5_000
@@ -65,6 +67,8 @@ class ToolOffer:
     upfront: tuple[Skill, ...]
     """Registered by this offer; what was registered before is not among them."""
     presentation: Presentation
+    deferrable: tuple[ToolDocument, ...]
+    """All tools that the provider's search may load, where the presentation defers."""
     large: bool
     """Whether a name is hidden, or may be later, so that `tool_search` is offered."""
     context_tokens: int
@@ -108,8 +112,12 @@ class TurnContext:
 
     def registered(self, path: Path) -> tuple[str, ...]:
         """Names the path may call, in the order of registration."""
-        documents = self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered)))
-        return tuple([document.name for document in documents])
+        return tuple([document.name for document in self._documents(path)])
+
+    def _documents(self, path: Path) -> tuple[ToolDocument, ...]:
+        """The tools registered before this turn and on this path; a tool that a provider loaded is, once called."""
+        loaded = path.called if self.beginning.presentation.deferred else ()
+        return self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered, *loaded)))
 
     def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
         """What a mode sees on this path, and beside siblings that were tried."""
@@ -118,7 +126,7 @@ class TurnContext:
             self.beginning,
             path=replace(self.condensed.path(path), images=self.beginning.path.images),
             opening=self.condensed.opening(self.beginning.opening, path),
-            registered=self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered))),
+            registered=self._documents(path),
             forbidden=forbidden,
             closed=bool(forbidden) and len(forbidden) == len(self.catalog),
             tried=tried,
@@ -149,7 +157,7 @@ def make_offer(
     candidates = candidates_of(unregistered, plan.inputs.chances, models.sizes)
     policy = _policy(plan, deps, shown, whole=whole)
     decision = decide(candidates, rates_of(models.price, work.base), work, policy)
-    presentation = _presentation(deps, shown, decision, (*library.names, *decision.plan.upfront))
+    presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.plan.upfront))
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.shown, catalog.documents)), strict=True))
     # Core tools stand first in the array, so that sessions with other tools share its beginning in prompt caches.
     upfront = sorted(decision.plan.upfront, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
@@ -165,6 +173,9 @@ def make_offer(
         names=names,
         upfront=skills,
         presentation=presentation,
+        deferrable=catalog.documents_of([name for name in catalog.names if name in there or name not in hidden])
+        if presentation.deferred
+        else (),
         large=large,
         context_tokens=names_tokens(deps, listed_only, models.sizes) + registered.tokens,
         everything_tokens=sum(sizes.values()),
@@ -201,10 +212,12 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     failed = (record.weight - record.answered_weight) / (record.weight + 2)
     forgotten = _FORGOTTEN_LOCALLY if traits.local and unpriced else FORGOTTEN
     native_calls = traits.native_tools and not traits.calls_undeclared
-    presentation = deps.settings.presentation
+    presentation: Literal["auto", "grow", "deferred", "stable"] = deps.settings.presentation
     if shown.presentation in (TEXT, STABLE):
         presentation = "stable"
-    elif shown.presentation == GROW:
+    elif presentation == "auto" and models.defers_tools and sum(models.sizes(_entries(deps.catalog))) <= min(rooms):
+        presentation = "deferred"
+    elif shown.presentation in (GROW, DEFERRED):
         presentation = "grow"
     return Policy(
         deps.settings.registration,
@@ -220,9 +233,17 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     )
 
 
-def _presentation(deps: Dependencies, shown: Shown, decision: Decision, registered: Sequence[str]) -> Presentation:
+def _entries(catalog: Catalog) -> list[str]:
+    return [document.entry for document in catalog.documents]
+
+
+def _presentation(
+    deps: Dependencies, shown: Shown, policy: Policy, decision: Decision, registered: Sequence[str]
+) -> Presentation:
     """The session's presentation, while the models can take it; one that shows everything while nothing is left."""
     before, complete = shown.presentation, deps.catalog.is_all(registered)
+    if before in (GROW, DEFERRED):
+        return DEFERRED if policy.presentation == "deferred" else GROW
     if before is not None and before.name == "direct":
         return before if deps.models.current.calls_undeclared else decision.plan.presentation
     if before is not None and (complete or before not in (PLAIN, TEXT)):

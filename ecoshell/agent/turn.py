@@ -371,7 +371,8 @@ class Turn:
         shared = len(list(takewhile(lambda pair: pair[0] is pair[1], pairs)))
         left = self._path.steps[shared:]
         if left or len(to.steps) > shared:
-            gone = tuple(name for name in self._path.registered if name not in to.registered)
+            registered = self.turn_context.registered(to)
+            gone = tuple(name for name in self.turn_context.registered(self._path) if name not in registered)
             calls = tuple(step.call.id for step in to.steps)
             self.emit(BranchLeft(calls, len(left), reason, gone))
             made = (step.call for step in left if not step.observation.refused and step.call.name != TOOL_REGISTER)
@@ -387,11 +388,14 @@ class Turn:
         waiting = [*want.calls]
         while waiting:
             group = [waiting.pop(0)]
+            registered = self.turn_context.registered(path)
             while waiting:
                 both = (group[0], waiting[0])
                 read = all(one.name in catalog and catalog.tool(one.name).effects <= {"read"} for one in both)
                 if not read or any(same(one, waiting[0]) for one in group):
                     break
+                if waiting[0].name not in registered and any(one.name == waiting[0].name for one in group):
+                    break  # the first call of a loaded tool registers it
                 group.append(waiting.pop(0))
             self._go_on(path)
             try:

@@ -211,13 +211,20 @@ class ConfiguredModelFactory:
         facts = None if "/" in name else self._book.facts(name)
         options = RemoteOptions(base_url(self._settings, name, facts.provider if facts else ""))
         if given is not None:
-            options = replace(options, native_tools=given.native_tools, context=given.context, vision=given.vision)
+            options = replace(
+                options,
+                native_tools=given.native_tools,
+                context=given.context,
+                vision=given.vision,
+                tool_search=given.tool_search,
+            )
         if options.base_url is None and (served := self._servers.served(name, ask=self.ask_servers)):
             options = RemoteOptions(
                 served.base_url,
                 served.native_tools if options.native_tools is None else options.native_tools,
                 options.context or served.context,
                 options.vision,
+                options.tool_search,
             )
         model = RemoteModel(name, book=self._book, keys=self._keys, process=self._process, options=options)
         model.check()

@@ -172,7 +172,7 @@ class SkillLibrary:
         return SkillLibrary({name: skill for name, skill in self.skills.items() if name not in names})
 
 
-PresentationName = Literal["grow", "stable", "direct", "plain", "text"]
+PresentationName = Literal["grow", "deferred", "stable", "direct", "plain", "text"]
 CORE = ("list_files", "read_file", "search_text", "edit_file", "write_file", "run_command")
 """The core set: tools that a model with native tool calls always has, in the order of its tool array (SPEC §1)."""
 
@@ -217,25 +217,38 @@ class Presentation:
     """Whether there are tools known by name alone."""
     whole: bool = False
     """Whether everything is registered from the start: no names, no registering."""
+    deferred: bool = False
+    """Whether the provider's own search loads tools that are known by name."""
     declared: frozenset[str] = frozenset()
     """Names of the tools whose documents stand in an array that never changes."""
 
     def array(
-        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
+        self,
+        registered: Sequence[ToolDocument],
+        *,
+        deferrable: Sequence[ToolDocument] = (),
+        large: bool = False,
+        finish: bool = True,
     ) -> tuple[ToolDocument, ...]:
-        """The tool array of a request; `large` and `finish` say that `tool_search` and `finish` are offered."""
+        """The tool array of a request; `large` and `finish` say that `tool_search` and `finish` are offered.
+
+        `deferrable` are all tools of a deferring presentation. They keep their places whether they are loaded or not.
+        """
         declared = [replace(document, brief=True) for document in registered if document.name in self.declared]
         meta = (
             (REGISTER_DOCUMENT, self.registers),
             (CALL_DOCUMENT, self.carried),
             (FINISH_DOCUMENT, finish),
-            (SEARCH_DOCUMENT, large and not self.whole),
+            (SEARCH_DOCUMENT, large and not self.whole and not self.deferred),
         )
         offered = [document for document, wanted in meta if wanted]
         if self.as_text:
             return (*declared, *offered)
         if self.whole:
             return (*declared, *offered, *registered)
+        if self.deferred and deferrable:
+            known = {document.name for document in registered}
+            registered = [one if one.name in known else replace(one, deferred=True) for one in deferrable]
         # What is the same in every session comes first, so that prompt caches of other sessions serve this one.
         core = sorted((one for one in registered if one.name in CORE), key=lambda one: CORE.index(one.name))
         return (*declared, *core, *offered, *(one for one in registered if one.name not in CORE))
@@ -274,6 +287,8 @@ class Presentation:
                 told = ", ".join(f"{name} ({about[one]})" if about.get(one) else name for name, one in pairs)
                 lines.append(f"{server}: {told}" if server else told)
             head = "Tools to register (tool_search finds more)" if large else "Tools to register"
+            if self.deferred:
+                head = "More tools, to be loaded with the tool search"
             if lines[0]:
                 parts.append(f"{head}: {lines[0]}")
             if len(lines) > 1:
@@ -286,10 +301,11 @@ class Presentation:
 
 
 GROW = Presentation("grow", as_text=False)
+DEFERRED = Presentation("deferred", as_text=False, registers=False, deferred=True)
 STABLE = Presentation("stable", as_text=True, carried=True)
 PLAIN = Presentation("plain", as_text=False, registers=False, whole=True)
 TEXT = Presentation("text", as_text=True, carried=True, registers=False, whole=True)
-PRESENTATIONS: Mapping[str, Presentation] = {one.name: one for one in (GROW, STABLE, PLAIN, TEXT)}
+PRESENTATIONS: Mapping[str, Presentation] = {one.name: one for one in (GROW, DEFERRED, STABLE, PLAIN, TEXT)}
 
 
 def presentation_of(name: str, declared: Iterable[str], *, registers: bool) -> Presentation | None:
@@ -400,7 +416,7 @@ class Policy:
     """What the user has settled, and what the catalog allows."""
 
     registration: Literal["auto", "names", "all", "all_text"] = "auto"
-    presentation: Literal["auto", "grow", "stable"] = "auto"
+    presentation: Literal["auto", "grow", "deferred", "stable"] = "auto"
     whole: bool = True
     """Whether the candidates are all tools; if they are a shortlist, registering everything is no choice."""
     room: int | None = None
@@ -502,7 +518,7 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
     if policy.registration in ("all", "all_text"):
         return Decision(everything, "Every tool is registered, as asked.")
     automatic = (GROW,) if policy.array_only else (GROW, STABLE)
-    shown = {"grow": (GROW,), "stable": (STABLE,), "auto": automatic}[policy.presentation]
+    shown = {"grow": (GROW,), "deferred": (DEFERRED,), "stable": (STABLE,), "auto": automatic}[policy.presentation]
     needed = sum([one.tokens for one in under(whole, candidates)])
     possible = policy.whole and (policy.room is None or needed <= policy.room)
     again = everything.cost * policy.forgotten
@@ -645,6 +661,8 @@ def _whole(policy: Policy, candidates: Sequence[Candidate]) -> Presentation:
     if policy.registration == "all_text":
         return TEXT
     if policy.grows and policy.registration != "all":
+        if policy.presentation == "deferred":
+            return DEFERRED
         return GROW if policy.presentation == "grow" or policy.array_only else STABLE
     if policy.presentation != "auto":
         return TEXT if policy.presentation == "stable" else PLAIN

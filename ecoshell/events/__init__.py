@@ -498,6 +498,8 @@ class ToolRegistered(Event):
     """The agent's call that registered it."""
     group: str = ""
     """The reply that made the call."""
+    loaded: bool = False
+    """Whether the provider's tool search loaded it, so that `id` is the tool's own first call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import json
 import unicodedata
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, runtime_checkable
@@ -18,6 +18,8 @@ PER_MESSAGE = 16
 PER_PROMPT = 256
 PER_TOOL_ARRAY = 1024
 PER_TOOL = 64
+PER_TOOL_SEARCH = 512
+"""The provider's own search tool, and what it tells the model of it."""
 
 CAPABLE_PARAMETERS = 7_000_000_000
 """Weights from which on a model needs no aids."""
@@ -49,6 +51,8 @@ class Traits:
     """Whether it accepts images; None is unknown, and they are sent."""
     reasons: bool | None = None
     """Whether it can reason before it answers; None is unknown."""
+    defers_tools: bool = False
+    """Whether its provider loads deferred tools by a search of its own."""
 
     @property
     def capable(self) -> bool:
@@ -274,6 +278,8 @@ def request_bound(request: Request, *, native_tools: bool, model: str = "") -> i
     - JSON (tool documents, arguments): chat templates print it anew, indented, with `\\uXXXX` for what is not ASCII
       and for `<`, `>`, `&` and `'`; the length of that longest form counts.
     - What a provider expects back with its reply (thinking, signatures, reasoning items): the bytes of its texts.
+    - Deferred tools: in full, whether they are loaded or not, as the provider may load them while it answers; and
+      once more for each search in the history that loaded them.
     - Images: `image_bound`, for the `model` of this name.
     - `PER_MESSAGE` for the role and its delimiters: OpenAI counts 3 or 4 tokens, ChatML and Llama 3 templates 5 to
       7.
@@ -293,9 +299,10 @@ def request_bound(request: Request, *, native_tools: bool, model: str = "") -> i
         bound += PER_MESSAGE + text_bound(message.text) + sum(image_bound(image, model) for image in message.images)
         for call in message.calls:
             bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments) + text_bound(shown_id(call))
-        bound += 0 if message.state is None else state_bound(message.state)
+        bound += 0 if message.state is None else state_bound(message.state, tools)
     if tools:
         bound += PER_TOOL_ARRAY + PER_TOOL * len(tools) + sum(json_bound(tool.as_function()) for tool in tools)
+        bound += PER_TOOL_SEARCH if any(tool.deferred for tool in tools) else 0
     return bound
 
 
@@ -304,11 +311,24 @@ def shown_id(call: Call) -> str:
     return call.id.partition("__thought__")[0]
 
 
-def state_bound(state: ProviderState) -> int:
-    """The most tokens the opaque fields of a reply (thinking, signatures, reasoning items) can be when sent back."""
+def state_bound(state: ProviderState, tools: Sequence[ToolDocument] = ()) -> int:
+    """The most tokens the opaque fields of a reply (thinking, signatures, reasoning items) can be when sent back.
+
+    Where they refer to some of the tools, the provider puts the schemas in their place.
+    """
+    from ecoshell.models.protocol import safe_name
+    from ecoshell.models.tool_search import is_server_call, loaded_names, search_items
+
     fields = [value for name, value in state.message.items() if name not in ("content", "tool_calls")]
     calls: Any = state.message.get("tool_calls") or ()
-    return sum(map(_leaves_bound, (*fields, *(call.get("provider_specific_fields") for call in calls))))
+    bound = sum(map(_leaves_bound, (*fields, *(call.get("provider_specific_fields") for call in calls))))
+    bound += sum(PER_MESSAGE + json_bound(call["function"]) for call in calls if is_server_call(call))
+    if items := search_items(state):
+        return bound + sum(PER_TOOL + json_bound(item) for item in items)
+    if loaded := [*loaded_names(state.message)]:
+        schemas = {safe_name(tool.name): PER_TOOL + json_bound(tool.as_function()) for tool in tools}
+        bound += sum(schemas.get(name, 0) for name in loaded)
+    return bound
 
 
 def _leaves_bound(value: Any) -> int:

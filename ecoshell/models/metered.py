@@ -55,7 +55,8 @@ class MeteredModel:
         self._gate = gate
         self._account_of = account_of
         self._retry = retry or RetryPolicy()
-        self._reported = ReportedPrompts(native_tools=model.traits.native_tools)
+        traits = model.traits
+        self._reported = ReportedPrompts(native_tools=traits.native_tools, defers_tools=traits.defers_tools)
         self._context: int | None = None
         self.effort: Callable[[], Effort] = lambda: "auto"
         """How much the user wants the model to reason."""

@@ -20,6 +20,7 @@ from ecoshell.images import within_limits
 from ecoshell.messages import Call, Image, Message, ToolDocument, Usage
 from ecoshell.models import Reply, Request
 from ecoshell.models.formats import GENERIC, Attempt, CallFormat, call_json, refuse_constant
+from ecoshell.models.tool_search import Fields, client_calls, is_server_call, loaded_names, with_known_tools
 
 PROTOCOL = """You act by calling tools. To call one, write {"name": <name of the tool>, "arguments": <JSON object>} \
 and nothing after it. Its result comes back in the next message.
@@ -209,26 +210,27 @@ def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
 # -- as providers take it
 
 
-def chat_body(request: Request, *, native: bool, family: str = "") -> dict[str, Any]:
+def chat_body(request: Request, *, native: bool, family: str = "", search: Fields | None = None) -> dict[str, Any]:
     """The request in OpenAI's form, for a model with `native` tool calls or for one that reads them as text.
 
     What a provider of this `family` sent is sent back unchanged; replies of others are written anew, without their
-    opaque fields.
+    opaque fields. With the provider's `search` tool, tools are deferred; without it all are sent as loaded.
     """
     if not native:
         return {"messages": [_plain_entry(message) for message in within_limits(as_plain_messages(request))]}
     chat: list[dict[str, Any]] = []
     numbers = itertools.count()
+    searched = frozenset[str]() if search is None else frozenset(safe_name(tool.name) for tool in request.tools)
     for message, results in exchanges(within_limits(request.messages)):
         if message.speaker != "assistant" or (message.calls and not results):
             plain = as_plain(message)  # providers refuse results without calls, and calls without results
             chat += [_plain_entry(plain)] if plain.text or plain.images else []
             continue
-        entry = _assistant_entry(message, numbers, family)
+        entry = _assistant_entry(message, numbers, family, searched)
         if entry.get("content") or entry.get("tool_calls"):
             chat.append(entry)
         shown: list[Image] = []
-        for made, result in zip(entry.get("tool_calls") or (), results, strict=True):
+        for made, result in zip(client_calls(entry), results, strict=True):
             inside = family.split(" ", maxsplit=1)[0] in _IMAGES_IN_RESULTS
             content = _content(result) if inside else result.text
             chat.append({"role": "tool", "tool_call_id": made["id"], "content": content})
@@ -237,10 +239,30 @@ def chat_body(request: Request, *, native: bool, family: str = "") -> dict[str, 
             chat.append(_plain_entry(Message("user", _SHOWN_IMAGES, images=tuple(shown))))
     return {
         "messages": chat,
-        "tools": [replace(document, name=safe_name(document.name)).as_function() for document in request.tools],
+        "tools": _tool_array(request.tools, chat, search),
         "tool_choice": _CHOICE[request.want],
         "parallel_tool_calls": request.want == "either" or request.several,
     }
+
+
+def _tool_array(
+    documents: Iterable[ToolDocument], chat: Sequence[Fields], search: Fields | None
+) -> list[dict[str, Any]]:
+    """The tools as the provider takes them; its search tool comes last where it has something to search.
+
+    A tool stays deferred while a search in this chat has loaded it, so that the array is the same as before.
+    """
+    loaded: set[str] = set() if search is None else {name for entry in chat for name in loaded_names(entry)}
+    tools: list[dict[str, Any]] = []
+    for document in documents:
+        name = safe_name(document.name)
+        tool = replace(document, name=name).as_function()
+        is_deferred = search is not None and (document.deferred or name in loaded)
+        tools.append({**tool, "defer_loading": True} if is_deferred else tool)
+    has_searched = any(is_server_call(call) for entry in chat for call in entry.get("tool_calls") or ())
+    if search is not None and (has_searched or any("defer_loading" in tool for tool in tools)):
+        tools.append(dict(search))
+    return tools
 
 
 def _plain_entry(message: Message) -> dict[str, Any]:
@@ -256,16 +278,23 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
     return [*parts, {"type": "text", "text": message.text}] if message.text else parts
 
 
-def _assistant_entry(message: Message, numbers: Iterator[int], family: str) -> dict[str, Any]:
-    """An assistant message; `numbers` gives IDs to calls whose provider's IDs cannot be used."""
+def _assistant_entry(
+    message: Message, numbers: Iterator[int], family: str, searched: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """An assistant message; `numbers` gives IDs to calls whose provider's IDs cannot be used.
+
+    `searched` are the tools of a request whose provider searches them.
+    """
     state = message.state
     if state is not None and state.family == family:
-        made: Sequence[Mapping[str, Any]] = state.message.get("tool_calls") or ()
+        sent = with_known_tools(state.message, searched)
+        made = client_calls(sent)
         if len(made) == len(message.calls):
-            return {"role": "assistant", **state.message}
-        by_id = {call["id"]: call for call in made}
-        if message.calls and all(call.id in by_id for call in message.calls):  # only some of the calls were made
-            return {"role": "assistant", **state.message, "tool_calls": [by_id[call.id] for call in message.calls]}
+            return {"role": "assistant", **sent}
+        ids = {call.id for call in message.calls}
+        if ids and ids <= {call["id"] for call in made}:  # only some of the calls were made
+            calls = [call for call in sent["tool_calls"] if is_server_call(call) or call["id"] in ids]
+            return {"role": "assistant", **sent, "tool_calls": calls}
     entry: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     if message.calls:
         # Nine letters and digits, the only form that every provider and every template takes.

@@ -36,6 +36,7 @@ from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
 from ecoshell.models.reported import MARGIN
 from ecoshell.models.servers import PROVIDERS, is_loopback, program_of
 from ecoshell.models.tokens import counter_for
+from ecoshell.models.tool_search import is_server_call, search_tool
 
 SILENCE = 600.0
 """Seconds a provider may be silent; some send nothing while a model reasons."""
@@ -82,6 +83,8 @@ class RemoteOptions:
     native_tools: bool | None = None
     context: int | None = None
     vision: bool | None = None
+    tool_search: bool | None = None
+    """Whether the provider loads deferred tools; None decides by the model."""
     silence: float = SILENCE
     deadline: float | None = None
     """Seconds until the whole answer must be there; None is as many as `max_tokens` can explain."""
@@ -116,16 +119,24 @@ class RemoteModel:
         known = book.facts(name)
         # Nearly every current model has tool calls; vLLM refuses them unless it was started with a parser.
         native_tools = known.native_tools if known is not None else not name.startswith("hosted_vllm/")
+        native_tools = native_tools if options.native_tools is None else options.native_tools
+        prefix, slash, _ = name.partition("/")
+        self._provider = prefix if slash else "openai" if options.base_url else known.provider if known else ""
+        """As litellm calls it; empty when it cannot be told."""
+        own_server = options.base_url is not None
+        search = search_tool(self._provider, name, own_server=own_server, wanted=options.tool_search)
+        self._search = search if native_tools else None
         self.traits = Traits(
             name=name,
             price=book.price(name),
             context=options.context or (known.context if known else None),
             max_output=known.max_output if known else None,
-            native_tools=native_tools if options.native_tools is None else options.native_tools,
+            native_tools=native_tools,
             local=False,
             parameters=named_parameters(name),
             vision=options.vision if options.vision is not None or known is None else known.vision,
             reasons=known.reasons if known else None,
+            defers_tools=self._search is not None,
         )
         self._facts = known
         self._book = book
@@ -134,9 +145,6 @@ class RemoteModel:
         self._base_url = options.base_url
         self._silence = options.silence
         self._deadline = options.deadline
-        prefix, slash, _ = name.partition("/")
-        self._provider = prefix if slash else "openai" if options.base_url else known.provider if known else ""
-        """As litellm calls it; empty when it cannot be told."""
         on_own_server = self._provider in PROVIDERS and options.base_url is not None
         self._shared = bool(keys.variables(self._provider)) or on_own_server
         """Whether asks need nothing but the key they carry; other providers sign in by what the environment says."""
@@ -176,7 +184,8 @@ class RemoteModel:
         texts = [message.text for message in messages]
         if native:
             texts += [call.signature() for message in messages for call in message.calls]
-            texts += [document.entry for document in request.tools]
+            shown = (tool for tool in request.tools if self._search is None or not tool.deferred)
+            texts += [document.entry for document in shown]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
         images = [*images_in(messages)]
         count += sum(map(image_tokens, images))
@@ -209,7 +218,10 @@ class RemoteModel:
         """Ask the provider; closing the iterator closes the connection."""
         request = self._seen(request)
         native = self.traits.native_tools and bool(request.tools)
-        body, name = chat_body(request, native=native, family=self.family), self.traits.name
+        body = chat_body(request, native=native, family=self.family, search=self._search)
+        name = self.traits.name
+        if self._provider == "openai" and any(tool.get("defer_loading") for tool in body.get("tools", ())):
+            name = _responses_name(name)  # only this API searches tools
         if self._marks_cache:
             mark_for_cache(body, request)
         if self._base_url and not name.startswith(f"{self._provider}/"):
@@ -268,7 +280,8 @@ class RemoteModel:
         names = {document.name for document in (*request.callable_now, *request.tools)}
         message = sent_back(record["message"], self._provider, self.traits.name, own_server=self._base_url is not None)
         state, finish = ProviderState(self.family, message), record["finish"]
-        if not (native and record["calls"]):
+        own = [at for at, call in enumerate(message.get("tool_calls", ())) if not is_server_call(call)]
+        if not (native and own):
             reasoning, text = without_reasoning(text)
             reply = parse_reply(text, request, usage, cut, spoken(text))
             if reply.attempt and native and reply.attempt.name not in names and not text.rstrip().endswith(_CALLS_END):
@@ -278,11 +291,13 @@ class RemoteModel:
                 reply, reasoning=record["reasoning"] or reasoning, finish=finish, state=None if calls else state
             )
         reasoning, text = without_reasoning(text)
-        calls = self._native_calls(record["calls"], message["tool_calls"], request)
+        calls = self._native_calls(
+            [record["calls"][at] for at in own], [message["tool_calls"][at] for at in own], request
+        )
         fault = ""
         if cut and calls[-1].fault:  # the call that was being written when the reply ended
             fault, calls = ("", calls[:-1]) if len(calls) > 1 else (CUT, ())
-            message["tool_calls"] = message["tool_calls"][: len(calls)]
+            message["tool_calls"] = [call for at, call in enumerate(message["tool_calls"]) if at != own[-1]]
         reasoning = record["reasoning"] or reasoning
         return Reply(text, calls, usage, fault, cut, reasoning=reasoning, finish=finish, state=state)
 
@@ -368,8 +383,14 @@ def cache_key(body: Mapping[str, Any]) -> str:
     return f"ecoshell-{sha1(json.dumps(beginning).encode(), usedforsecurity=False).hexdigest()[:16]}"
 
 
+def _responses_name(name: str) -> str:
+    """The model's name at OpenAI's Responses API."""
+    return name if "responses/" in name else f"openai/responses/{name.removeprefix('openai/')}"
+
+
 _CLAUDE = ("anthropic", "bedrock", "vertex_ai")
 _GEMINI = ("gemini", "vertex_ai")
+_RESPONSES_FIELDS = ("openai_responses_replay", "tool_search_items")
 
 
 def sent_back(message: Mapping[str, Any], provider: str, name: str, *, own_server: bool) -> dict[str, Any]:
@@ -378,6 +399,7 @@ def sent_back(message: Mapping[str, Any], provider: str, name: str, *, own_serve
     fields: Mapping[str, Any] = message.get("provider_specific_fields") or {}
     if "claude" in name and provider.startswith(_CLAUDE):
         kept |= {"thinking_blocks"}
+        fields = {key: value for key, value in fields.items() if key == "tool_results"}
     elif provider in _GEMINI:
         # A call carries its signature itself; only a text's own is sent with the message.
         made: Sequence[Mapping[str, Mapping[str, Any]]] = message.get("tool_calls") or ()
@@ -388,10 +410,10 @@ def sent_back(message: Mapping[str, Any], provider: str, name: str, *, own_serve
         kept |= {"reasoning", "reasoning_details"}
     elif provider in ("openai", "azure") and not own_server:
         kept |= {"reasoning_items"}
-        fields = {key: value for key, value in fields.items() if key in ("openai_responses_replay", "phase")}
+        fields = {key: value for key, value in fields.items() if key in (*_RESPONSES_FIELDS, "phase")}
     else:
         kept |= {"reasoning_content", "reasoning_items"}
-        fields = {key: value for key, value in fields.items() if key == "openai_responses_replay"}
+        fields = {key: value for key, value in fields.items() if key in _RESPONSES_FIELDS}
     sent = {key: value for key, value in message.items() if key in kept}
     return sent | {"provider_specific_fields": dict(fields)} if fields else sent
 

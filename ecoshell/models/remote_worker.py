@@ -312,7 +312,7 @@ class _Answer:
             self._take_detail(piece)
         fields: dict[str, Any] = _plain(getattr(delta, "provider_specific_fields", None)) or {}
         for name, value in fields.items():
-            known = self.fields.get(name)
+            known = None if name in _CUMULATIVE_FIELDS else self.fields.get(name)
             both_lists = isinstance(known, list) and isinstance(value, list)
             self.fields[name] = [*cast("list[Any]", known), *cast("list[Any]", value)] if both_lists else value
 
@@ -366,6 +366,8 @@ class _Answer:
         self.usage = _reported_usage(stream)
 
 
+_CUMULATIVE_FIELDS = frozenset({"tool_results", "tool_search_items"})
+"""Fields that litellm repeats whole with each addition."""
 _DERIVED_FIELDS = frozenset({"thinking_blocks", "reasoning_content", "refusal"})
 """Fields litellm repeats from elsewhere in the message."""
 

@@ -1,13 +1,14 @@
 """Bounds a prompt by what the provider counted in earlier prompts of the same conversation."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 
-from ecoshell.messages import Message, Usage
+from ecoshell.messages import Message, ToolDocument, Usage
 from ecoshell.models import PER_PROMPT, PER_TOOL_ARRAY, PromptSize, Request
-from ecoshell.models.protocol import as_plain_messages, exchanges
+from ecoshell.models.protocol import as_plain_messages, exchanges, safe_name
+from ecoshell.models.tool_search import loaded_names
 
 REMEMBERED_PROMPTS = 8
 MOST_BYTES_PER_TOKEN = 16
@@ -35,8 +36,9 @@ class ReportedPrompts:
     tokens, across which no tokenizer merges. Only what follows the common beginning is bounded by its own size.
     """
 
-    def __init__(self, *, native_tools: bool) -> None:
+    def __init__(self, *, native_tools: bool, defers_tools: bool = False) -> None:
         self._native_tools = native_tools
+        self._defers_tools = defers_tools
         self._prompts: deque[CountedPrompt] = deque(maxlen=REMEMBERED_PROMPTS)
         self._lock = Lock()
 
@@ -75,13 +77,24 @@ class ReportedPrompts:
         added = tuple(message for first, results in groups[common:] for message in (first, *results))
         frame = replace(request, messages=(), tools=request.tools[:1] if self._native_tools else ())
         bound = prompt.usage.input + prompt.usage.input // MARGIN + PER_PROMPT
-        bound += size_of(replace(frame, messages=added)).bound - size_of(frame).bound
+        # A report holds only those schemas that were loaded, and any of the others may be loaded now.
+        searched = self._searched(request.tools, added)
+        tools = tuple(tool for tool in tools if tool not in searched)
+        rest = replace(frame, messages=added, tools=(*frame.tools, *searched))
+        bound += size_of(rest).bound - size_of(frame).bound
         bound += size_of(replace(frame, tools=tools)).bound if tools else 0
         if request.want != counted.want and request.tools and not tools:
             bound += PER_TOOL_ARRAY  # the tool choice changes what providers put before the array
         if any(message.state is not None for message in added):
             bound += prompt.usage.output  # reasoning is counted again, and its text may be shorter than it was
         return bound
+
+    def _searched(self, tools: Sequence[ToolDocument], added: Sequence[Message]) -> tuple[ToolDocument, ...]:
+        """Tools that the provider may load for the next reply, or has loaded in these messages."""
+        if not self._defers_tools:
+            return ()
+        loaded = {name for one in added if one.state is not None for name in loaded_names(one.state.message)}
+        return tuple(tool for tool in tools if tool.deferred or safe_name(tool.name) in loaded)
 
     def _groups(self, request: Request) -> tuple[Group, ...]:
         """The messages as they are rendered: calls together with their results."""

@@ -185,7 +185,8 @@ class AgentSettings(Section):
     registration: Literal["auto", "names", "all", "all_text"] = "auto"
     """What the model sees of tools at first: names, every document (all; all_text is shorter), or what serves best."""
     presentation: Literal["auto", "grow", "stable"] = "auto"
-    """Whether registered documents grow into the context, or it stays as a provider has it cached."""
+    """How registered tools reach the model: the tool array grows, it stays as a provider has cached it, or auto, which
+    leaves loading to the provider's own tool search where there is one."""
     mode: Literal["single", "umi", "auto"] = "single"
     """Who thinks: one model, a planner, a caller and a summarizer (umi), or what experience says (auto)."""
     strategy: Annotated[Literal["react", "dfsdt", "tot", "graph"] | str, PlainValidator(_name)] = "react"
@@ -412,6 +413,8 @@ class ModelSettings(Section):
     """Tokens the model's context holds."""
     vision: Flag | None = None
     """Whether the model accepts images; else the price file decides."""
+    tool_search: Flag | None = None
+    """Whether the provider loads deferred tools by a search of its own; else the model's name and address decide."""
     trusted: Flag | None = None
     """Whether the model may write and run what the request does not name; else its size decides."""
     price: PriceSettings | None = None

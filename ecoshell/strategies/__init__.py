@@ -8,6 +8,8 @@ from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Call
 
 _NO_RESULTS = META_TOOLS - {TOOL_CALL}
 """Calls that only prepare others, or end the path."""
+_NOT_REGISTERING = frozenset({"unknown", "invalid", "forbidden", "unregistered"})
+"""Refusals of calls whose tool the provider's search may have loaded, and which do not register it."""
 _LEAST_PATIENCE, _MOST_PATIENCE = 2, 6
 _STEPS_PER_PATIENCE = 12
 
@@ -69,6 +71,12 @@ class Path:
             for step in self.steps
             if step.call.name == TOOL_REGISTER and step.observation.ok
         )
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """Names of the tools it called, but for calls that were refused before it was known whether they may run."""
+        names = (step.call.name for step in self.steps if step.observation.refused not in _NOT_REGISTERING)
         return tuple(dict.fromkeys(names))
 
     @property

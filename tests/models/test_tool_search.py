@@ -1,0 +1,164 @@
+"""Which models search deferred tools, what goes back to them, and how much the bound reserves."""
+
+import pytest
+
+from ecoshell.catalog import DEFERRED
+from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
+from ecoshell.models import PER_TOOL, PromptSize, Request, json_bound, request_bound
+from ecoshell.models.protocol import chat_body
+from ecoshell.models.remote import sent_back
+from ecoshell.models.remote_worker import _Answer
+from ecoshell.models.reported import ReportedPrompts
+from ecoshell.models.tool_search import client_calls, loaded_names, search_tool
+
+REGEX = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+READ, WEB, MAIL = (ToolDocument(name, f"{name} does it.", SCHEMA) for name in ("read_file", "web_fetch", "mail_send"))
+SEARCH_CALL = {
+    "id": "srvtoolu_1",
+    "type": "function",
+    "function": {"name": REGEX["name"], "arguments": '{"query":"w"}'},
+}
+WEB_CALL = {"id": "toolu_1", "type": "function", "function": {"name": "web_fetch", "arguments": '{"path":"x"}'}}
+
+
+def result(*names, search="srvtoolu_1"):
+    references = [{"type": "tool_reference", "tool_name": name} for name in names]
+    content = {"type": "tool_search_tool_search_result", "tool_references": references}
+    return {"type": "tool_search_tool_result", "tool_use_id": search, "content": content}
+
+
+def request(*tools, loads=("web_fetch",)):
+    state = ProviderState(
+        "anthropic",
+        {
+            "content": "I look.",
+            "tool_calls": [SEARCH_CALL, WEB_CALL],
+            "provider_specific_fields": {"tool_results": [result(*loads)]},
+        },
+    )
+    call = Call("web_fetch", {"path": "x"}, "toolu_1")
+    said = (Message("assistant", "I look.", (call,), state=state), Message("tool", "Fetched.", (call,)))
+    return Request((Message("user", "Go."), *said), tools=tools)
+
+
+def deferred(document):
+    return ToolDocument(document.name, document.description, document.parameters, deferred=True)
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "own_server", "wanted", "type_"),
+    [
+        ("anthropic", "claude-sonnet-4-5", False, None, REGEX["type"]),
+        ("anthropic", "anthropic/claude-opus-4-5-20251101", False, None, REGEX["type"]),
+        ("anthropic", "claude-opus-5-5", False, None, REGEX["type"]),
+        ("anthropic", "claude-sonnet-4-20250514", False, None, None),
+        ("anthropic", "claude-haiku-4-5", False, None, None),
+        ("anthropic", "claude-3-7-sonnet-latest", False, None, None),
+        ("anthropic", "claude-sonnet-4-5", True, None, None),
+        ("anthropic", "claude-sonnet-4-5", True, True, REGEX["type"]),
+        ("anthropic", "claude-sonnet-4-5", False, False, None),
+        ("bedrock", "bedrock/anthropic.claude-sonnet-4-5-v1:0", False, None, None),
+        ("openrouter", "openrouter/anthropic/claude-sonnet-4-5", False, True, None),
+        ("openai", "openai/gpt-5.4", False, None, "tool_search"),
+        ("openai", "openai/responses/gpt-5.4-mini", False, None, "tool_search"),
+        ("openai", "gpt-5.4-nano", False, None, None),
+        ("openai", "openai/gpt-5.2", False, None, None),
+        ("openai", "openai/gpt-5-mini", False, None, None),
+        ("openai", "openai/gpt-5.4", True, True, None),
+        ("openai", "openai/responses/gpt-5.4", True, True, "tool_search"),
+        ("gemini", "gemini/gemini-3.1-pro-preview", False, True, None),
+    ],
+)
+def test_a_model_searches_only_where_its_provider_is_known_to(provider, name, own_server, wanted, type_):
+    found = search_tool(provider, name, own_server=own_server, wanted=wanted)
+    assert (found and found["type"]) == type_
+
+
+def test_the_array_keeps_its_places_while_tools_are_registered():
+    known = (WEB, READ, MAIL)
+    before = DEFERRED.array((READ,), deferrable=known, finish=False)
+    after = DEFERRED.array((READ, MAIL), deferrable=known, finish=False)
+    assert [(tool.name, tool.deferred) for tool in before] == [
+        ("read_file", False),
+        ("web_fetch", True),
+        ("mail_send", True),
+    ]
+    assert [tool.name for tool in after] == [tool.name for tool in before]
+
+
+def test_a_loaded_tool_stays_deferred_and_one_registered_otherwise_does_not():
+    body = chat_body(request(READ, WEB, MAIL, deferred(MAIL)), native=True, family="anthropic", search=REGEX)
+    assert [tool.get("defer_loading", False) for tool in body["tools"]] == [False, True, False, True, False]
+    assert body["tools"][-1] == REGEX
+    [assistant] = [one for one in body["messages"] if one["role"] == "assistant"]
+    assert [call["id"] for call in assistant["tool_calls"]] == ["srvtoolu_1", "toolu_1"]
+    assert assistant["provider_specific_fields"]["tool_results"] == [result("web_fetch")]
+    assert [one["tool_call_id"] for one in body["messages"] if one["role"] == "tool"] == ["toolu_1"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "search"),
+    [((READ, WEB), None), ((READ, deferred(MAIL)), REGEX), ((READ, MAIL), REGEX)],
+    ids=["no search", "a loaded tool is gone", "nothing is deferred"],
+)
+def test_searches_that_the_provider_would_refuse_are_left_out(tools, search):
+    body = chat_body(request(*tools), native=True, family="anthropic", search=search)
+    [assistant] = [one for one in body["messages"] if one["role"] == "assistant"]
+    assert assistant["tool_calls"] == [WEB_CALL]
+    assert "provider_specific_fields" not in assistant
+
+
+def test_another_family_gets_no_trace_of_a_search():
+    body = chat_body(request(READ, WEB), native=True, family="gemini")
+    assert "srvtoolu" not in str(body)
+    assert "tool_reference" not in str(body)
+
+
+def test_what_a_provider_expects_back_keeps_its_searches():
+    made = {"content": None, "tool_calls": [SEARCH_CALL], "thinking_blocks": [{"thinking": "t", "signature": "s"}]}
+    made["provider_specific_fields"] = {"tool_results": [result("web_fetch")], "citations": []}
+    back = sent_back(made, "anthropic", "claude-sonnet-4-5", own_server=False)
+    assert back["provider_specific_fields"] == {"tool_results": [result("web_fetch")]}
+    items = [{"type": "tool_search_output", "tools": [{"type": "function", "name": "web_fetch"}]}]
+    made = {"content": "x", "provider_specific_fields": {"tool_search_items": items}}
+    for own_server in (False, True):
+        back = sent_back(made, "openai", "openai/responses/gpt-5.4", own_server=own_server)
+        assert [*loaded_names(back)] == ["web_fetch"]
+    assert client_calls({"tool_calls": [SEARCH_CALL, WEB_CALL]}) == [WEB_CALL]
+
+
+def test_a_list_that_is_repeated_whole_is_not_doubled():
+    class Delta:
+        def __init__(self, **fields):
+            self.provider_specific_fields = fields
+
+    answer = _Answer()
+    answer._take_fields(Delta(tool_results=[1], thought_signatures=["a"]))
+    answer._take_fields(Delta(tool_results=[1, 2], thought_signatures=["b"]))
+    assert answer.fields == {"tool_results": [1, 2], "thought_signatures": ["a", "b"]}
+
+
+def test_the_bound_counts_deferred_schemas_and_each_time_one_was_loaded():
+    schema = PER_TOOL + json_bound(WEB.as_function())
+    once = request_bound(request(READ, WEB), native_tools=True)
+    assert request_bound(request(READ, deferred(WEB)), native_tools=True) >= once
+    twice = request_bound(request(READ, WEB, loads=("web_fetch", "web_fetch")), native_tools=True)
+    assert twice >= once + schema
+
+
+def size_of(part):
+    return PromptSize(0, request_bound(part, native_tools=True), exact=False)
+
+
+@pytest.mark.parametrize("tools", [(READ, deferred(WEB), deferred(MAIL)), (READ, WEB, deferred(MAIL))])
+def test_a_report_does_not_replace_the_bound_of_schemas_that_may_still_be_loaded(tools):
+    prompts = ReportedPrompts(native_tools=True, defers_tools=True)
+    longer = request(*tools)
+    counted = Request(longer.messages[:1], tools=(READ, deferred(WEB), deferred(MAIL)))
+    prompts.record(counted, Usage(input=400, output=50), size_of(counted))
+    bound = prompts.bound(longer, size_of)
+    added = Request(longer.messages[1:], tools=(READ,))
+    schemas = sum(PER_TOOL + json_bound(tool.as_function()) for tool in (WEB, MAIL))
+    loaded_again = PER_TOOL + json_bound(WEB.as_function())
+    assert bound >= 400 + schemas + loaded_again + size_of(added).bound - size_of(Request((), tools=(READ,))).bound
