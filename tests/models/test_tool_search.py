@@ -2,11 +2,13 @@
 
 import pytest
 
+from ecoshell.budget import PriceBook
 from ecoshell.catalog import DEFERRED
 from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
 from ecoshell.models import PER_TOOL, PromptSize, Request, json_bound, request_bound
+from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import chat_body
-from ecoshell.models.remote import sent_back
+from ecoshell.models.remote import RemoteModel, sent_back
 from ecoshell.models.remote_worker import _Answer
 from ecoshell.models.reported import ReportedPrompts
 from ecoshell.models.tool_search import client_calls, loaded_names, search_tool
@@ -145,6 +147,33 @@ def test_the_bound_counts_deferred_schemas_and_each_time_one_was_loaded():
     assert request_bound(request(READ, deferred(WEB)), native_tools=True) >= once
     twice = request_bound(request(READ, WEB, loads=("web_fetch", "web_fetch")), native_tools=True)
     assert twice >= once + schema
+
+
+class RecordedProcess:
+    """Keeps what it is asked and gives an empty answer."""
+
+    body = None
+
+    async def ask(self, body, **_limits):
+        self.body = body
+        message = {"content": "Hi."}
+        yield {"reply": {"text": "Hi.", "reasoning": "", "calls": [], "message": message, "usage": None, "finish": ""}}
+
+
+@pytest.mark.parametrize(
+    ("tools", "name"),
+    [((READ, deferred(WEB)), "openai/responses/gpt-5.4"), ((READ, WEB), "openai/gpt-5.4")],
+)
+async def test_deferred_tools_go_to_openais_responses_api(tools, name, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-key-of-nobody")
+    process = RecordedProcess()
+    model = RemoteModel("openai/gpt-5.4", book=PriceBook(), keys=Keys(), process=process)
+    try:
+        assert [piece async for piece in model.stream(Request((Message("user", "Hi"),), tools=tools))][-1].text == "Hi."
+    finally:
+        await model.aclose()
+    assert process.body["model"] == name
+    assert ({"type": "tool_search"} in process.body["tools"]) == (name != "openai/gpt-5.4")
 
 
 def size_of(part):
