@@ -44,7 +44,6 @@ class Paths:
         self.undo_folder = data / "undo"
         self.history_file = data / "history.txt"
         self.draft_file = data / "draft.txt"
-        self.state_file = data / "screen.json"
 
     @classmethod
     def under(cls, home: str | Path) -> "Paths":

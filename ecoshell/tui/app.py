@@ -87,7 +87,7 @@ class ChatApp(ThemedApp[int]):
         gc.freeze()  # what is there by now stays: it need not be looked through for garbage again
         gc.set_threshold(*_GARBAGE)
         gc.enable()
-        self.run_worker(self.chat.query_one(SideLayout).furnish())
+        self.run_worker(self.chat.query_one(SideLayout).mount_panels())
         self.run_worker(self._tell_of_themes())
         self.run_worker(self.open_shell())
 

@@ -94,7 +94,7 @@ class ChatScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield TitleBar(f"opening {self._model} …")
-        yield SideLayout(Transcript(), self._paths.state_file)
+        yield SideLayout(Transcript())
         yield QuestionSpot()
         yield PromptBar(History(self._paths.history_file), DraftFile(self._paths.draft_file))
         yield KeyLine(show_command_palette=False, compact=True)
@@ -124,7 +124,7 @@ class ChatScreen(Screen[None]):
         """Take the shell: show where it stands, and ask what has been waiting for it."""
         from ecoshell.tui.controller import ChatController
 
-        await self.query_one(SideLayout).furnish()
+        await self.query_one(SideLayout).mount_panels()
         self.query_one(Transcript).column.drop()
         controller, prompt = ChatController(shell, self.view), self.query_one(Prompt)
         await controller.begin()

@@ -68,7 +68,7 @@ class TranscriptController:
         self._transcript = transcript
         self.column = transcript.column
         self._body = body
-        self.presenter = EventPresenter(self.column, beside=lambda: body.beside)
+        self.presenter = EventPresenter(self.column, beside=lambda: body.shows_panels)
         """What tells the events to the transcript, and knows the person's marks."""
 
     def hear(self, event: Event) -> None:
@@ -112,7 +112,7 @@ class TranscriptController:
 
     def clear(self) -> None:
         self._transcript.clear()
-        self.presenter = EventPresenter(self.column, beside=lambda: self._body.beside)
+        self.presenter = EventPresenter(self.column, beside=lambda: self._body.shows_panels)
 
     async def recall(self, past: Sequence[Event]) -> None:
         """Show another session from its events so far; a long one does not hold up the screen."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
@@ -73,11 +72,11 @@ class SideScreen(Screen[None]):
         Binding("f5", "side", "side"),
     ]
 
-    def __init__(self, file: Path, standing: Standing | None, past: Iterable[Event]) -> None:
+    def __init__(self, standing: Standing | None, past: Iterable[Event]) -> None:
         super().__init__()
         self._standing = standing
         self._past = past
-        self.body = SideLayout(Static("the transcript", id="main"), file)
+        self.body = SideLayout(Static("the transcript", id="main"))
 
     def compose(self) -> ComposeResult:
         yield TitleBar("opening embedded …")
@@ -87,7 +86,7 @@ class SideScreen(Screen[None]):
 
     async def on_mount(self) -> None:
         self.query_one(Input).focus()
-        await self.body.furnish()
+        await self.body.mount_panels()
         for event in self._past:
             self.body.side.hear(event)
         if self._standing is not None:
@@ -109,7 +108,7 @@ class SideApp(ThemedApp[int]):
 
     def __init__(self, paths: Paths, standing: Standing | None = READY, past: Iterable[Event] = ()) -> None:
         super().__init__(paths)
-        self.chat = SideScreen(paths.state_file, standing, past)
+        self.chat = SideScreen(standing, past)
         self.body = self.chat.body
         self.wanted: list[tuple[str, str]] = []
 

@@ -14,15 +14,11 @@ from ecoshell.agent import UserInterface
 from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.tui.app import ChatApp
-from ecoshell.tui.side.layout import Arrangement, write_arrangement
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    """Folders of a person who has opened every panel."""
-    found = Paths(tmp_path / "config", tmp_path / "data", tmp_path / "cache")
-    write_arrangement(found.state_file, Arrangement())
-    return found
+    return Paths(tmp_path / "config", tmp_path / "data", tmp_path / "cache")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from ecoshell.cli.inputs import KeptHistory
 from ecoshell.messages import Attachment
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
-from ecoshell.tui.side.layout import Arrangement, read_arrangement
 
 SENT = ("write a haiku", "count the words\nof notes.txt", "Count the lines", "what is left?")
 
@@ -72,7 +71,6 @@ def test_pipes_in_the_place_of_files_are_not_waited_for(tmp_path):
     kept.store_string("kept")
     assert (list(kept.load_history_strings()), len(told)) == ([], 1)
     assert DraftFile(pipe).read() == Draft()
-    assert read_arrangement(pipe) == Arrangement()
 
 
 def test_what_is_read_late_stands_before_what_was_sent_since():

@@ -1,7 +1,5 @@
 """Where transcript and side stand, as keystrokes and mouse moves at several sizes."""
 
-import json
-import shutil
 from dataclasses import replace
 from itertools import product
 
@@ -14,7 +12,7 @@ from tui_play import eventually
 
 from ecoshell.tui.side.bars import SummaryLine, TitleBar
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
-from ecoshell.tui.side.layout import Splitter, TabRow
+from ecoshell.tui.side.layout import TabRow
 from ecoshell.tui.side.panel import Panel
 from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.tools import ToolsPanel
@@ -149,90 +147,6 @@ async def test_on_a_narrow_screen_the_key_of_the_side_shows_the_first_tab_and_ba
         await pilot.press("f5")
         await pilot.pause()
         assert shown(app, "#main")
-
-
-@pytest.mark.parametrize(("wider", "narrower"), [("<", ">"), ("alt+left", "alt+right")])
-async def test_keys_make_the_side_wider_and_narrower_down_to_what_is_usable(paths, wider: str, narrower: str):
-    app = SideApp(paths)
-    async with app.run_test(size=WIDE) as pilot:
-        await pilot.press("f4", wider, wider)
-        await pilot.pause()
-        assert side(app) == 42
-        await pilot.press(*[narrower] * 20)
-        await pilot.pause()
-        assert side(app) == 24
-        await pilot.press(*[wider] * 40)
-        await pilot.pause()
-        assert side(app) == 80
-
-
-async def drag(pilot, app: SideApp, column: int) -> None:
-    splitter = app.chat.query_one(Splitter)
-    await pilot.mouse_down(splitter, offset=(0, 5))
-    await pilot.hover("#main", offset=(column, 5))
-    await pilot.mouse_up("#main", offset=(column, 5))
-    await pilot.pause()
-
-
-async def test_the_mouse_drags_the_width_of_the_side(paths):
-    app = SideApp(paths)
-    async with app.run_test(size=WIDE) as pilot:
-        await pilot.pause()
-        await drag(pilot, app, 70)
-        assert app.chat.query_one(Splitter).region.x == 70
-        assert side(app) == 49
-        assert not app.chat.query_one(Splitter).has_class("-dragged")
-
-
-async def test_moves_and_releases_that_drag_nothing_leave_the_width(paths):
-    app = SideApp(paths)
-    async with app.run_test(size=WIDE) as pilot:
-        await pilot.pause()
-        await pilot.hover(Splitter, offset=(0, 5))
-        await pilot.mouse_up(Splitter, offset=(0, 5))
-        await pilot.pause()
-        assert side(app) == 38
-
-
-async def test_the_arrangement_is_the_same_in_the_next_run(paths):
-    app = SideApp(paths)
-    async with app.run_test(size=WIDE) as pilot:
-        await pilot.press("f3", "enter", "<", "<", "<")
-        await eventually(pilot, paths.state_file.exists)
-    assert json.loads(paths.state_file.read_text()) == {"width": 44, "hidden": False, "folded": ["plan"]}
-    again = SideApp(paths)
-    async with again.run_test(size=WIDE) as pilot:
-        await pilot.pause()
-        assert side(again) == 44
-        assert again.chat.query_one(PlanPanel).region.height == 1
-        await pilot.press("f5")
-    hidden = SideApp(paths)
-    async with hidden.run_test(size=WIDE) as pilot:
-        await pilot.pause()
-        assert not shown(hidden, ToolsPanel)
-        assert shown(hidden, SummaryLine)
-
-
-async def test_a_width_that_is_too_much_for_a_small_screen_is_kept_for_a_large_one(paths):
-    paths.state_file.parent.mkdir(parents=True, exist_ok=True)
-    paths.state_file.write_text('{"width": 90}')
-    app = SideApp(paths)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.pause()
-        assert side(app) == 60
-        await pilot.resize_terminal(200, 50)
-        await pilot.pause()
-        assert side(app) == 90
-
-
-async def test_a_broken_state_file_and_a_folder_that_is_none_change_nothing(paths):
-    shutil.rmtree(paths.data)
-    paths.data.write_text("a file where the folder should be")
-    app = SideApp(paths)
-    async with app.run_test(size=WIDE) as pilot:
-        await pilot.press("f3", "enter", "<")
-        await pilot.pause()
-        assert side(app) == 40
 
 
 @pytest.mark.parametrize("width", [100, 120])

@@ -12,7 +12,6 @@ from tui_play import CAP, FINISHED, STARTED
 
 from ecoshell.events import Event, PlanChanged, ToolUnregistered
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
-from ecoshell.tui.side.layout import Arrangement, read_arrangement, side_width, write_arrangement
 from ecoshell.tui.side.panel import Line, bar, percent
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import Columns, PlanPanel, heading_lines, state_of
@@ -79,14 +78,6 @@ def test_too_small_a_height_is_shared_evenly_and_the_panel_with_the_focus_comes_
     assert share(12, [10, 5, 10]) == [4, 4, 4]
     assert share(12, [10, 5, 10], first=2) == [1, 1, 10]
     assert share(30, [10, 5, 10], rest=1) == [10, 10, 10]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "whole", "width"),
-    [(None, 100, 38), (None, 160, 48), (None, 300, 60), (44, 120, 44), (5, 120, 24), (500, 120, 80)],
-)
-def test_the_side_is_as_wide_as_wanted_within_reason(wanted: int | None, whole: int, width: int):
-    assert side_width(wanted, whole) == width
 
 
 def test_a_cap_says_what_is_left_spent_and_held():
@@ -301,39 +292,3 @@ def test_a_filter_shows_what_fits_the_best_first():
     assert tools.current == ""
     tools.narrow("")
     assert len(tools.shown) == 527
-
-
-def test_an_arrangement_is_kept_from_one_run_to_the_next(tmp_path):
-    file = tmp_path / "data" / "screen.json"
-    kept = Arrangement(44, hidden=True, folded=("plan", "roles"))
-    write_arrangement(file, kept)
-    assert read_arrangement(file) == kept
-    assert [path.name for path in file.parent.iterdir()] == ["screen.json"]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"width": "wide", "hidden": 1, "folded": 7}', '{"width": true}', "[" * 100_000]
-)
-def test_a_broken_arrangement_is_none(tmp_path, text: str):
-    file = tmp_path / "screen.json"
-    file.write_text(text)
-    assert read_arrangement(file) == Arrangement()
-
-
-def test_bytes_that_are_no_text_are_no_arrangement(tmp_path):
-    file = tmp_path / "screen.json"
-    file.write_bytes(b"\xff\xfe\x00")
-    assert read_arrangement(file) == Arrangement()
-
-
-def test_what_makes_sense_in_a_half_broken_arrangement_is_kept(tmp_path):
-    file = tmp_path / "screen.json"
-    file.write_text('{"width": -3, "folded": ["plan", 7], "more": {}}')
-    assert read_arrangement(file) == Arrangement(folded=("plan",))
-
-
-def test_an_arrangement_that_cannot_be_written_is_no_error(tmp_path):
-    (tmp_path / "data").write_text("a file where a folder should be")
-    file = tmp_path / "data" / "screen.json"
-    write_arrangement(file, Arrangement(44))
-    assert read_arrangement(file) == Arrangement()

@@ -40,13 +40,6 @@ def test_the_plan(snap_compare, paths, plans, size):
     assert snap_compare(SideApp(paths, READY, (STARTED, *plans)), terminal_size=size, run_before=pressed("f3"))
 
 
-def test_the_plan_in_the_narrowest_side(snap_compare, paths):
-    paths.state_file.parent.mkdir(parents=True, exist_ok=True)
-    paths.state_file.write_text('{"width": 24}')
-    app = SideApp(paths, READY, (STARTED, PLANNED, BLACKLISTED))
-    assert snap_compare(app, terminal_size=(120, 36), run_before=pressed("f3", "down"))
-
-
 @pytest.mark.parametrize(
     ("keys", "size"),
     [

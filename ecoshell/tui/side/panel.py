@@ -83,9 +83,6 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
     class Left(Message):
         """The person wants back to where they came from."""
 
-    class Refolded(Message):
-        """The panel was folded or unfolded by the person."""
-
     def __init__(self, state: PanelState) -> None:
         super().__init__()
         self.state = state
@@ -144,7 +141,6 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
 
     def action_fold(self) -> None:
         self.folded = not self.folded
-        self.post_message(self.Refolded())
 
     def action_leave(self) -> None:
         self.post_message(self.Left())

@@ -1,11 +1,10 @@
 """The panels below each other, fed from the stream of events, and how they share a height too small for all."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from textual import on
-from textual.binding import Binding, BindingType
 from textual.events import DescendantBlur, DescendantFocus
 from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import Layout, WidgetPlacement
@@ -16,7 +15,6 @@ from ecoshell.events import Event
 from ecoshell.events.describe import planned_share
 from ecoshell.tui.side.bars import SummaryLine
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
-from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.side.panel import ListPanel, Panel
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import PlanPanel
@@ -75,24 +73,18 @@ class SharedHeight(Layout):
 class SidePanels(Widget):
     """Budget, plan, tools and roles; when the height is too little for all, the one with the focus comes first."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("alt+left,less_than_sign", "widen(2)", "wider", show=False),
-        Binding("alt+right,greater_than_sign", "widen(-2)", "narrower", show=False),
-    ]
     DEFAULT_CSS = """
     SidePanels { overflow: hidden; }
     """
 
-    def __init__(self, summary: SummaryLine, folded: Collection[str] = ()) -> None:
-        """`summary` is the line that stands for the panels where they are not shown; `folded` names panels."""
+    def __init__(self, summary: SummaryLine) -> None:
+        """`summary` is the line that replaces the panels while they are hidden."""
         self.state = PanelState()
         self.panels = [kind(self.state) for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel)]
         super().__init__(*self.panels)
         self._default_layout = SharedHeight()
         self._summary = summary
         self._stale = False
-        for panel in self.panels:
-            panel.folded = panel.NAME in folded
 
     def hear(self, event: Event) -> None:
         """Take an event into account; the panels follow before the next frame, however many events come at once."""
@@ -112,9 +104,6 @@ class SidePanels(Widget):
                 await asyncio.sleep(0)
         self.state.rest()
         self._touch()
-
-    def action_widen(self, columns: int) -> None:
-        self.query_ancestor(SideLayout).widen(by=columns)
 
     @on(DescendantFocus)
     @on(DescendantBlur)
