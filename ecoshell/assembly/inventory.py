@@ -117,7 +117,7 @@ class Inventory:
     ) -> ModelRow:
         """A model of this machine, or one that could be brought to it: ready unless something is missing."""
         ready, barred = not known.get("missing"), self._barred.get(name, "")
-        return ModelRow(name, provider, ready, context, None, price, barred=barred, **known)
+        return ModelRow(name, provider, ready, context, None, price, blocked=barred, **known)
 
     def _other(self, name: str) -> ModelRow:
         facts, given = self._book.facts(name), self._settings.models.named.get(name)
@@ -134,7 +134,7 @@ class Inventory:
             context=(given.context if given else None) or (facts.context if facts else None),
             max_output=facts.max_output if facts else None,
             price=self._book.price(name),
-            barred=self._barred.get(name, ""),
+            blocked=self._barred.get(name, ""),
             missing=self._keys.how_to_give(provider) if ready is False else "",
             address=address,
             at_hand=bool(given or ready or name in self._barred),
@@ -183,7 +183,7 @@ class Inventory:
                 )
             return told
         told = f"{present} answers: a demonstration of 135 million parameters, which gets much wrong."
-        ready = [row for row in self.here() if row.ready and not row.barred]
+        ready = [row for row in self.here() if row.ready and not row.blocked]
         better = [row for row in ready if row.kind == "server" or (row.kind == "file" and _fits(row.size_bytes or 0))]
         better.sort(key=lambda row: (row.kind != "server", -(row.size_bytes or 0)))
         if better:

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable
-from ecoshell.models import size
+from ecoshell.models import size_text
 from ecoshell.models.gguf import MAGIC, HubName, model_of
 from ecoshell.models.local_models import pulled_folder
 from ecoshell.paths import NO_ROOM, make_private, remedy
@@ -201,8 +201,9 @@ class Hub:
             raise ModelMissing(f"{folder} cannot be written: {error.strerror}.", fix=fix) from error
         if need and need + _SPARE > free:
             raise ModelMissing(
-                f"There is no room for {pull.name.short}: {size(need)} are to come, {folder} has {size(free)} left.",
-                fix="Free some space, or take a smaller one: OWNER/REPO:QUANT.",
+                f"Not enough space for {pull.name.short}: "
+                f"{size_text(need)} to download, {size_text(free)} free in {folder}.",
+                fix="Free some space, or choose a smaller file: OWNER/REPO:QUANT.",
             )
         for file in pull.files:
             target = folder / file.name
@@ -391,7 +392,7 @@ def _bound_answers() -> None:
 
 def _kept(part: Path | None) -> str:
     """What is there of a file that is not whole, in words; empty where nothing is."""
-    return f"What came so far is kept ({size(_size(part))})." if part and _size(part) else ""
+    return f"What came so far is kept ({size_text(_size(part))})." if part and _size(part) else ""
 
 
 def _size(path: Path) -> int:

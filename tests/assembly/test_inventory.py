@@ -85,7 +85,7 @@ def test_models_of_the_settings_are_at_hand_with_their_own_facts(rows):
 
 def test_a_barred_model_says_why(rows):
     row = rows({"openai/greedy": "it billed too much"})["openai/greedy"]
-    assert (row.state, row.barred, row.at_hand) == ("blocked", "it billed too much", True)
+    assert (row.state, row.blocked, row.at_hand) == ("blocked", "it billed too much", True)
 
 
 async def test_the_shell_lists_them_with_the_price_told_for_this_run(tmp_path, monkeypatch):

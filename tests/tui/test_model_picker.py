@@ -37,7 +37,7 @@ MODELS = (
         missing="ecoshell models pull maker/small-GGUF:Q4_K_M brings it: about 1.1 GB",
     ),
     ModelRow("openai/gpt-4o", "openai", True, 128_000, 16_384, DEAR),
-    ModelRow("openai/greedy", "openai", True, None, None, None, barred="it billed more than it may"),
+    ModelRow("openai/greedy", "openai", True, None, None, None, blocked="it billed more than it may"),
     ModelRow("mine/model", "mine", True, 4096, None, None, address="http://127.0.0.1:1/v1"),
     ModelRow("bedrock/claude", "bedrock", None, 200_000, None, DEAR, at_hand=False),
     ModelRow(

@@ -41,7 +41,7 @@ MODELS = (
     ModelRow("local:/home/ada/.local/share/ecoshell/models/long-name.gguf", HERE, True, 4096, None, ZERO_PRICE),
     ModelRow("openai/gpt-4o", "openai", True, 128_000, 16_384, price("2.5", "1.25", "10")),
     ModelRow("openai/gpt-4o-mini", "openai", True, 128_000, 16_384, price("0.15", "0.075", "0.6")),
-    ModelRow("openai/greedy", "openai", True, None, None, None, barred="it billed more than it may"),
+    ModelRow("openai/greedy", "openai", True, None, None, None, blocked="it billed more than it may"),
     ModelRow("模型/日本語", "模型", None, 32_000, None, None),
     replace(WITHOUT_KEY, name="anthropic/claude-sonnet-4", price=price("3", "0.3", "15")),
     WITHOUT_KEY,

@@ -25,7 +25,7 @@ from ecoshell.cli.manage.show import print_json
 from ecoshell.cli.parser import add_json
 from ecoshell.errors import EcoshellError, ModelMissing
 from ecoshell.messages import visible_line
-from ecoshell.models import size
+from ecoshell.models import size_text
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.host_address import host_address, status
 from ecoshell.models.keys import Keys
@@ -89,7 +89,7 @@ def checked(paths: Paths) -> Iterator[Check]:
     yield _told_by("GPU", _NVIDIA, "Models run on the processor.")
     try:
         path = embedded_path()
-        yield Check("embedded model", "ok", f"{path} ({size(path.stat().st_size)})")
+        yield Check("embedded model", "ok", f"{path} ({size_text(path.stat().st_size)})")
     except ModelMissing as error:
         yield Check("embedded model", "missing", error.message, error.fix)
     loaded, problems = read_settings(paths.settings_file, os.environ)
@@ -212,5 +212,5 @@ def _folder(name: str, folder: Path) -> Check:
             f"Make {there} a folder of yours, or set ECOSHELL_HOME to another one.",
         )
     if free < _LEAST_FREE:
-        return Check(f"{name} folder", "missing", f"{folder}: only {size(free)} are free", "Free some space.")
-    return Check(f"{name} folder", "ok", f"{folder} ({size(free)} free)")
+        return Check(f"{name} folder", "missing", f"{folder}: only {size_text(free)} are free", "Free some space.")
+    return Check(f"{name} folder", "ok", f"{folder} ({size_text(free)} free)")

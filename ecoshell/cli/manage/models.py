@@ -14,7 +14,7 @@ from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json
 from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.messages import visible_line
-from ecoshell.models import ModelRow, size
+from ecoshell.models import ModelRow, size_text
 from ecoshell.models.gguf import hub_name
 from ecoshell.models.host_address import host_address, status, stop_all
 from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull
@@ -85,9 +85,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _record(row: ModelRow) -> dict[str, object]:
     """A row as programs read it; what is not known is left out, and what cannot be asked now says why."""
-    ready, why = bool(row.ready) and not row.barred, row.missing
-    if row.barred:
-        why = f"blocked: {row.barred}"
+    ready, why = bool(row.ready) and not row.blocked, row.missing
+    if row.blocked:
+        why = f"blocked: {row.blocked}"
     elif row.provider in PROVIDERS:
         why = "no server that has it answers on this machine"
     unknown = f"whether you are signed in to {row.provider or 'its provider'} is not known here"
@@ -104,7 +104,7 @@ def _record(row: ModelRow) -> dict[str, object]:
         "price_source": (row.price.source if row.price else None) or None,
         "ready": ready,
         "why": None if ready else why or unknown,
-        "barred": row.barred or None,
+        "barred": row.blocked or None,
     }
     return {key: value for key, value in known.items() if value is not None}
 
@@ -118,9 +118,9 @@ def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
     cells = [
         (
             row.name,
-            f"blocked: {row.barred}" if row.barred else row.state,
+            f"blocked: {row.blocked}" if row.blocked else row.state,
             row.place or (row.provider if row.kind == "server" else ""),
-            size(row.size_bytes),
+            size_text(row.size_bytes),
             f"{row.context:,}" if row.context else "?",
             *(plain(getattr(row.price.rates, name)) if row.price else "?" for name in _BUCKETS),
         )
@@ -207,7 +207,7 @@ def _bring(hub: Hub, found: Pull) -> Path:
         bars.update(bars.task_ids[0], completed=done)
         if not live and (100 * done // whole >= told + _STEP or done == whole):
             told = 100 * done // whole
-            print(f"{size(done)} of {size(whole)}", file=sys.stderr)
+            print(f"{size_text(done)} of {size_text(whole)}", file=sys.stderr)
 
     try:
         with bars:
@@ -220,4 +220,4 @@ def _bring(hub: Hub, found: Pull) -> Path:
 def _described(found: Pull) -> str:
     """The files, their size and the licence."""
     files = found.files[0].name if len(found.files) == 1 else f"{len(found.files)} parts, {found.files[0].name} …"
-    return visible_line(f"{files} · {size(found.size_bytes)} · licence {found.licence or 'not named'}")
+    return visible_line(f"{files} · {size_text(found.size_bytes)} · licence {found.licence or 'not named'}")

@@ -10,7 +10,7 @@ from textual.widgets import OptionList
 
 from ecoshell.budget import about, counted, plain
 from ecoshell.errors import EcoshellError, StoreError, UsageError
-from ecoshell.models import ModelRow, size
+from ecoshell.models import ModelRow, size_text
 from ecoshell.tui.screens.picker import Aside, Picker, PickerColumn, PickerRow
 from ecoshell.tui.text import money, tokens
 from ecoshell.tui.themes import Broken, Look, ThemedApp
@@ -137,10 +137,10 @@ class ModelPicker(Picker[ModelRow]):
             most = f" · answers up to {item.max_output:,} tokens" if item.max_output else ""
             sizes = (
                 f"context {item.context:,}{most}" if item.context else f"context unknown{most}",
-                size(item.size_bytes),
+                size_text(item.size_bytes),
                 str(item.path or ""),
             )
-            trouble = f"blocked: {item.barred}" if item.barred else item.missing
+            trouble = f"blocked: {item.blocked}" if item.blocked else item.missing
             detail = f"{item.name}\n{told}\n{trouble or ' · '.join(filter(None, sizes))}"
             also = f"{item.provider} {item.place} {state}"
             rows.append(PickerRow(item, item.name, cells, also, item.at_hand or current, detail))

@@ -1,0 +1,110 @@
+"""Upper bounds on the tokens of a prompt, which the budget gate reserves, whatever tokenizer the provider uses."""
+
+import json
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from ecoshell.images import image_bound
+from ecoshell.messages import Call, ProviderState, ToolDocument
+from ecoshell.models.interface import Request
+
+PER_MESSAGE = 16
+PER_PROMPT = 256
+PER_TOOL_ARRAY = 1024
+PER_TOOL = 64
+PER_TOOL_SEARCH = 512
+"""The provider's own search tool and its instructions."""
+_ESCAPED = "<>&'"
+_ESCAPE_GROWTH = len("\\u003c") - 1
+
+
+def estimate(text: str) -> int:
+    """Tokens of a text without a tokenizer: a quarter of its bytes, rounded up."""
+    return -(-len(text.encode("utf-8", "replace")) // 4)
+
+
+def text_bound(text: str) -> int:
+    """The most tokens a plain text can be."""
+    if text.isascii():
+        return len(text)
+    return max(len(form.encode("utf-8", "replace")) for form in (text, unicodedata.normalize("NFKC", text)))
+
+
+def json_bound(value: Mapping[str, Any]) -> int:
+    """The most tokens a JSON value can be, however a template prints it."""
+    printed = json.dumps(value, indent=4)
+    return len(printed) + _ESCAPE_GROWTH * sum(printed.count(sign) for sign in _ESCAPED)
+
+
+def request_bound(request: Request, *, native_tools: bool, model: str = "") -> int:
+    """The most tokens the prompt of this request can be, with tool calls of the model's own or as plain text.
+
+    The budget gate reserves them, whatever tokenizer the provider uses:
+
+    - Text: its length in UTF-8 bytes. A byte-level BPE (OpenAI, Llama 3, Qwen, Claude) makes at most one token of a
+      byte, and so do SentencePiece models with byte fallback (Llama 2, Mistral, Gemma). Some normalise first
+      (NFKC), which lengthens a few characters: the longer of the two forms counts.
+    - JSON (tool documents, arguments): chat templates print it anew, indented, with `\\uXXXX` for what is not ASCII
+      and for `<`, `>`, `&` and `'`; the length of that longest form counts.
+    - What a provider expects back with its reply (thinking, signatures, reasoning items): the bytes of its texts.
+    - Deferred tools: in full, whether they are loaded or not, as the provider may load them while it answers; and
+      once more for each search in the history that loaded them.
+    - Images: `image_bound`, for the `model` of this name.
+    - `PER_MESSAGE` for the role and its delimiters: OpenAI counts 3 or 4 tokens, ChatML and Llama 3 templates 5 to
+      7.
+    - `PER_PROMPT` for what opens and closes a prompt, and for system texts that templates add by themselves (dates,
+      names).
+    - `PER_TOOL_ARRAY` for a native tool array: Anthropic adds a system prompt of 264 to about 800 tokens, as the
+      model and the tool choice demand; Llama and Qwen templates add 100 to 200. `PER_TOOL` for the frame of each
+      document.
+    """
+    messages, tools = request.messages, request.tools
+    if not native_tools or not tools:
+        from ecoshell.models.protocol import as_plain_messages
+
+        messages, tools = as_plain_messages(request), ()
+    bound = PER_PROMPT
+    for message in messages:
+        bound += PER_MESSAGE + text_bound(message.text) + sum(image_bound(image, model) for image in message.images)
+        for call in message.calls:
+            bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments) + text_bound(shown_id(call))
+        bound += 0 if message.state is None else state_bound(message.state, tools)
+    if tools:
+        bound += PER_TOOL_ARRAY + PER_TOOL * len(tools) + sum(json_bound(tool.as_function()) for tool in tools)
+        bound += PER_TOOL_SEARCH if any(tool.deferred for tool in tools) else 0
+    return bound
+
+
+def shown_id(call: Call) -> str:
+    """The call's ID as the model reads it: litellm appends Gemini's thought signature, and takes it off again."""
+    return call.id.partition("__thought__")[0]
+
+
+def state_bound(state: ProviderState, tools: Sequence[ToolDocument] = ()) -> int:
+    """The most tokens the opaque fields of a reply (thinking, signatures, reasoning items) can be when sent back.
+
+    Where they refer to some of the tools, the provider puts the schemas in their place.
+    """
+    from ecoshell.models.protocol import safe_name
+    from ecoshell.models.tool_search import is_server_call, loaded_names, search_items
+
+    fields = [value for name, value in state.message.items() if name not in ("content", "tool_calls")]
+    calls: Any = state.message.get("tool_calls") or ()
+    bound = sum(map(_leaves_bound, (*fields, *(call.get("provider_specific_fields") for call in calls))))
+    bound += sum(PER_MESSAGE + json_bound(call["function"]) for call in calls if is_server_call(call))
+    if items := search_items(state):
+        return bound + sum(PER_TOOL + json_bound(item) for item in items)
+    if loaded := [*loaded_names(state.message)]:
+        schemas = {safe_name(tool.name): PER_TOOL + json_bound(tool.as_function()) for tool in tools}
+        bound += sum(schemas.get(name, 0) for name in loaded)
+    return bound
+
+
+def _leaves_bound(value: Any) -> int:
+    """The bound of all texts in a JSON value."""
+    if isinstance(value, str):
+        return text_bound(value)
+    if isinstance(value, Mapping):
+        return sum(map(_leaves_bound, cast("Mapping[str, Any]", value).values()))
+    return sum(map(_leaves_bound, cast("list[Any]", value))) if isinstance(value, list) else 0
