@@ -1,5 +1,6 @@
-"""What the README and the docs show is what the program takes."""
+"""README and docs show what the program accepts and prints."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -16,100 +17,159 @@ from ecoshell.settings import read_settings
 from ecoshell.tui.commands import CHAT_COMMANDS
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+README = ROOT / "README.md"
+PAGES = (README, ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def commands() -> list[str]:
-    """Every command line shown, without what is said about it."""
-    shown = [line for page in PAGES for block in blocks(page, "console") for line in block.splitlines()]
-    lines = [line.removeprefix("$ ").partition("#")[0].partition(";")[0].strip() for line in shown]
-    return sorted({line for line in lines if line.startswith("ecoshell")})
+def command_lines() -> list[str]:
+    lines = [line for page in PAGES for block in blocks(page, "console") for line in block.splitlines()]
+    commands = {line.removeprefix("$ ").partition("#")[0].partition(";")[0].strip() for line in lines}
+    return sorted(command for command in commands if command.startswith("ecoshell "))
 
 
-def test_every_command_line_shown_can_be_parsed():
-    lines = commands()
+def words(text: str) -> list[str]:
+    """Words without figures, which differ between machines."""
+    return re.findall(r"[^\W\d_]{3,}", text)
+
+
+def test_every_command_line_can_be_parsed():
+    lines = command_lines()
     assert len(lines) > 30
     for line in lines:
         assert build_parser().parse_args(shlex.split(line)[1:]) is not None, line
 
 
-def test_every_slash_command_shown_exists():
+def test_every_slash_command_exists():
     overview = (*COMMANDS.overview(), *CHAT_COMMANDS.overview())
-    known = {name.split()[0].removeprefix("/") for name, _ in overview}
-    shown = {name for page in PAGES for block in blocks(page, "text") for name in re.findall(r"(?<!\S)/(\w+)", block)}
-    assert shown
-    assert shown <= known
+    names = {name.split()[0].removeprefix("/") for name, _ in overview}
+    pattern = re.compile(r"(?<!\S)/(\w+)")
+    documented = {name for page in PAGES for block in blocks(page, "text") for name in pattern.findall(block)}
+    assert documented
+    assert documented <= names
 
 
-def test_the_settings_shown_are_settings(tmp_path):
-    (example,) = blocks(ROOT / "docs" / "configuration.md", "toml")
-    file = tmp_path / "config.toml"
-    file.write_text(example, encoding="utf-8")
-    loaded, problems = read_settings(file, {})
-    assert problems == ()
-    assert loaded is not None
-    assert loaded.settings.models.named["openai/my-model"].native_tools is True
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_settings_examples_are_valid(page: Path, tmp_path: Path):
+    for example in blocks(page, "toml"):
+        file = tmp_path / "config.toml"
+        file.write_text(example, encoding="utf-8")
+        loaded, problems = read_settings(file, {})
+        assert problems == (), example
+        assert loaded is not None
 
 
-def test_the_script_shown_is_a_script(tmp_path):
-    script = blocks(ROOT / "docs" / "json.md", "json")[-1]
+def test_the_example_script_can_be_loaded(tmp_path: Path):
+    script = blocks(ROOT / "docs" / "python.md", "json")[1]
     file = tmp_path / "script.jsonl"
     file.write_text(script, encoding="utf-8")
     assert ScriptModel(file).traits.local
 
 
-def test_the_program_shown_runs(tmp_path):
+def test_the_example_program_runs(tmp_path: Path):
     (example,) = blocks(ROOT / "docs" / "python.md", "python")
     (tmp_path / "script.jsonl").write_text(
         '{"call": {"name": "stock", "arguments": {"item": "apples"}}}\n{"text": "There are 12."}\n', encoding="utf-8"
     )
     program = example.replace("openai/gpt-4o-mini", "script:script.jsonl")
     assert program != example
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300
     )
-    assert done.stdout == "There are 12. 0\n"
+    assert result.stdout == "There are 12. 0\n"
     assert (tmp_path / "state/data/ledger.sqlite").is_file()
 
 
-def test_every_page_linked_to_is_there():
+def readme_block(command: str) -> list[str]:
+    """Lines of the README's console block that begins with this command."""
+    for block in blocks(README, "console"):
+        if block.startswith(f"$ {command}"):
+            return block.splitlines()
+    raise AssertionError(f"README.md has no block with {command}")
+
+
+def run_readme(line: str, home: Path, text: str = "") -> list[str]:
+    """Run a command line of the README in the checkout and return the lines of both its outputs."""
+    command = line.removeprefix("$ ").replace("ecoshell ", f"{shlex.quote(sys.executable)} -m ecoshell ", 1)
+    environment = {**os.environ, "ECOSHELL_HOME": str(home), "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    result = subprocess.run(
+        command,
+        shell=True,
+        cwd=ROOT,
+        env=environment,
+        input=text,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    return result.stdout.splitlines()
+
+
+def test_the_cap_in_the_readme_ends_with_status_3(tmp_path: Path):
+    command, *documented = readme_block("ecoshell ask")
+    printed = run_readme(command, tmp_path)
+    assert printed[-1] == documented[-1] == "3"
+    output = [words(line) for line in printed]
+    assert [line for line in documented if words(line) not in output] == []
+
+
+def test_the_session_in_the_readme_prints_what_it_shows(tmp_path: Path):
+    command, *transcript = readme_block("ecoshell line")
+    (plan,) = [block.splitlines() for block in blocks(README, "console") if block.startswith("> /plan")]
+    documented = [*transcript, *plan]
+    typed = [line.removeprefix("> ") for line in documented if line.startswith("> ")]
+    printed = [words(line) for line in run_readme(command, tmp_path, "".join(f"{line}\n" for line in typed))]
+    missing = [line for line in documented if not line.startswith("> ") and words(line) not in printed]
+    assert missing == []
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_every_linked_page_exists():
     links = [
         (page, link) for page in PAGES for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
     ]
-    missing = [f"{page.name}: {target}" for page, target in links if not (page.parent / target).exists()]
+    missing = [
+        f"{page.name}: {target}"
+        for page, target in links
+        if not target.startswith("reference/") and not (page.parent / target).exists()
+    ]
     assert missing == []
 
 
 @pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the local extra is not installed")
-def test_the_pictures_show_what_the_program_shows(tmp_path):
+def test_the_pictures_show_the_current_screen(tmp_path: Path):
     subprocess.run([sys.executable, ROOT / "docs" / "screen.py", tmp_path], check=True, timeout=600)
-    made = sorted(picture.name for picture in tmp_path.glob("*.svg"))
-    assert made == sorted(picture.name for picture in (ROOT / "docs").glob("*.svg"))
-    for name in made:
-        assert words(tmp_path / name) == words(ROOT / "docs" / name), f"{name}: `make docs` makes it anew"
+    names = sorted(picture.name for picture in tmp_path.glob("*.svg"))
+    assert names == sorted(picture.name for picture in (ROOT / "docs").glob("*.svg"))
+    for name in names:
+        assert picture_words(tmp_path / name) == picture_words(ROOT / "docs" / name), f"{name}: run `make docs`"
 
 
-def test_the_reference_tells_of_every_part_of_the_program(tmp_path):
+def test_the_reference_covers_every_part_of_the_program(tmp_path: Path):
     subprocess.run([sys.executable, ROOT / "docs" / "reference.py", tmp_path], check=True, timeout=600)
-    made = {f"reference/{page.name}": page.read_text(encoding="utf-8") for page in tmp_path.iterdir()}
-    assert "| `agent.max_steps` | `auto` |" in made["reference/settings.md"]
-    assert "`/budget [SCOPE] [AMOUNT\\|off]`" in made["reference/slash-commands.md"]
-    assert "#### `ecoshell mcp add`" in made["reference/command-line.md"]
-    assert "## turn_finished" in made["reference/events.md"]
-    assert "def cli_commands(" in made["reference/hooks.md"]
-    assert "@hookimpl" in made["reference/plugins.md"]
-    told = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")} | made
-    outside = {name: re.findall(r"\]\(\.\./[\w.-]+/[\w./-]+\)", text) for name, text in told.items()}
+    reference = {f"reference/{page.name}": page.read_text(encoding="utf-8") for page in tmp_path.iterdir()}
+    assert "| `agent.max_steps` | `auto` |" in reference["reference/settings.md"]
+    assert "`/budget [SCOPE] [AMOUNT\\|off]`" in reference["reference/slash-commands.md"]
+    assert "#### `ecoshell mcp add`" in reference["reference/command-line.md"]
+    assert "## turn_finished" in reference["reference/events.md"]
+    assert "def cli_commands(" in reference["reference/hooks.md"]
+    assert "@hookimpl" in reference["reference/plugins.md"]
+    pages = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")} | reference
+    outside = {name: re.findall(r"\]\(\.\./[\w.-]+/[\w./-]+\)", text) for name, text in pages.items()}
     assert not any(outside.values()), f"the site has no such pages: {outside}"
     nav = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
-    assert nav == {page.name for page in (ROOT / "docs").glob("*.md")} | made.keys()
+    assert nav == pages.keys()
 
 
-def words(picture: Path) -> set[str]:
-    """The words in a picture; figures, and what turns or moves with them, differ from run to run."""
-    said = " ".join(re.findall(r">([^<]+)</text>", picture.read_text(encoding="utf-8")))
-    return set(re.findall(r"[^\W\d_]{3,}", said.replace("&#160;", " "))) - {"min"}
+def picture_words(picture: Path) -> set[str]:
+    """Words in a picture; figures and spinners differ between runs."""
+    text = " ".join(re.findall(r">([^<]+)</text>", picture.read_text(encoding="utf-8")))
+    return set(words(text.replace("&#160;", " "))) - {"min"}

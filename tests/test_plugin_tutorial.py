@@ -1,4 +1,4 @@
-"""plugins/README.md, followed to the letter by somebody who has never seen a plugin."""
+"""The tutorial in plugins/README.md works as written."""
 
 import json
 import re
@@ -21,42 +21,42 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return commands(tmp_path, monkeypatch, capsys)
 
 
-def rows(command: Command, what: str) -> dict[str, dict[str, object]]:
-    return {row["name"]: row for row in json.loads(command(what, "--json").stdout)["rows"]}
+def rows(command: Command, topic: str) -> dict[str, dict[str, object]]:
+    return {row["name"]: row for row in json.loads(command(topic, "--json").stdout)["rows"]}
 
 
-def test_what_the_tutorial_shows_is_written_tested_listed_and_called(command: Command, tmp_path: Path) -> None:
-    written, files, end = fences("python")
+def test_the_plugin_of_the_tutorial_is_written_tested_listed_and_called(command: Command, tmp_path: Path) -> None:
+    template, files, end = fences("python")
     project = tmp_path / "workspace" / "ecoshell_words"
     assert command("plugins", "new", "words").returncode == 0
     package = project / "ecoshell_words"
-    assert (package / "__init__.py").read_text() == written
+    assert (package / "__init__.py").read_text() == template
     test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     assert "1 passed" in subprocess.run(test, cwd=project, capture_output=True, text=True, check=True).stdout
 
     (package / "files.py").write_text(files)
-    (package / "__init__.py").write_text(written.partition("@hookimpl")[0] + end)
+    (package / "__init__.py").write_text(template.partition("@hookimpl")[0] + end)
     own = tmp_path / "home" / "config" / "plugins"
     own.mkdir(parents=True)
     package.rename(own / "ecoshell_words")
     brings = {"tools": ["words_count", "words_in_file"], "slash_commands": ["words"]}
     assert rows(command, "plugins")["words"]["brings"] == brings
-    found = rows(command, "tools")
-    assert [found[name]["source"] for name in brings["tools"]] == ["plugin words"] * 2
-    assert (found["words_in_file"]["effects"], found["words_count"]["effects"]) == (["read"], [])
+    tools = rows(command, "tools")
+    assert [tools[name]["source"] for name in brings["tools"]] == ["plugin words"] * 2
+    assert (tools["words_in_file"]["effects"], tools["words_count"]["effects"]) == (["read"], [])
 
     (script,) = fences("json")
     reading = json.dumps({"call": {"name": "words_in_file", "arguments": {"path": "notes.txt"}}})
     (tmp_path / "workspace" / "script.jsonl").write_text(f"{reading}\n{script}")
     (tmp_path / "workspace" / "notes.txt").write_text("one two\nthree\n")
-    asked = command("ask", "--model", "script:script.jsonl", "--registration", "all", "--json", "How many?")
-    events = [json.loads(line) for line in asked.stdout.splitlines()]
-    seen = [event["observation"] for event in events if event["type"] == "call_finished"]
-    assert seen == ['{"words": 3, "lines": 2}', "4"]
+    result = command("ask", "--model", "script:script.jsonl", "--registration", "all", "--json", "How many?")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    results = [event["observation"] for event in events if event["type"] == "call_finished"]
+    assert results == ['{"words": 3, "lines": 2}', "4"]
     assert events[-1]["answer"] == "There are 4 words."
 
 
-def test_the_settings_shown_are_settings(command: Command, tmp_path: Path) -> None:
+def test_the_settings_of_the_tutorial_are_valid(command: Command, tmp_path: Path) -> None:
     (tmp_path / "home" / "config").mkdir(parents=True)
     (tmp_path / "home" / "config" / "config.toml").write_text(fences("toml")[0])
     assert command("config", "check").returncode == 0
@@ -71,7 +71,7 @@ def test_a_new_plugin_needs_a_name_that_python_can_import(name: str, command: Co
     assert list((tmp_path / "workspace").iterdir()) == []
 
 
-def test_a_new_plugin_takes_nobodys_place(command: Command, tmp_path: Path) -> None:
+def test_a_new_plugin_replaces_no_folder_and_no_plugin(command: Command, tmp_path: Path) -> None:
     (tmp_path / "workspace" / "ecoshell_words").mkdir(parents=True)
     refused = command("plugins", "new", "words")
     assert (refused.returncode, refused.stderr.splitlines()[0]) == (2, "ecoshell: ecoshell_words is there already.")
@@ -81,8 +81,8 @@ def test_a_new_plugin_takes_nobodys_place(command: Command, tmp_path: Path) -> N
     assert (tmp_path / "workspace" / "elsewhere" / "pyproject.toml").is_file()
 
 
-def test_an_unknown_plugin_is_told_the_nearest(command: Command) -> None:
+def test_an_unknown_plugin_name_is_answered_with_the_closest(command: Command) -> None:
     assert "Did you mean git?" in command("plugins", "info", "gti").stderr
-    told = command("plugins", "info", "git").stdout
-    assert "tool git_status" in told
-    assert "`ecoshell config set plugins.enabled git` switches on the rest." in told
+    information = command("plugins", "info", "git").stdout
+    assert "tool git_status" in information
+    assert "`ecoshell config set plugins.enabled git` switches on the rest." in information

@@ -1,6 +1,6 @@
 """Trajectories that were recorded: what was decided at each step, with which tools, and what came back.
 
-They stand in a file of ecoshell's own form (docs/bench-umi.md). Some of their tasks are held back for measuring; what
+They stand in a file of ecoshell's own form (docs/benchmarks.md). Some of their tasks are held back for measuring; what
 learns from trajectories takes the rest, played again with the tools of then.
 """
 
@@ -25,7 +25,7 @@ from ecoshell.training.records import Filled, Text, read_records
 Decision = Literal["call", "finish", "give_up"]
 Split = Literal["held", "rest", "all"]
 SPLITS: tuple[Split, ...] = get_args(Split)
-FIX = "docs/bench-umi.md says what each line holds; ecoshell bench umi --convert makes such a file."
+FIX = "docs/benchmarks.md says what each line holds; ecoshell bench umi --convert makes such a file."
 _OTHERS = (2, 8)
 """How few and how many tools a task is learned with beside those it uses."""
 _BESIDE = 0.3

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", default=EMBEDDED, metavar="NAME", help=bases)
     parser.add_argument("--tasks", type=int, default=_TASKS, metavar="N", help=f"to learn from (default: {_TASKS})")
     parser.add_argument("--from-sessions", action="store_true", help="learn from your own sessions, too; asks nobody")
-    recorded = "learn from the tasks of these files of trajectories that are not held back, too (docs/bench-umi.md)"
+    recorded = "learn from the tasks of these files of trajectories that are not held back, too (docs/benchmarks.md)"
     parser.add_argument("--trajectories", type=Path, nargs="+", default=(), metavar="FILE", help=recorded)
     begun = "begin as an adapter of this base and rank is (embedded: the one it wears), not from nothing"
     parser.add_argument("--begin", metavar="FILE", help=begun)

@@ -16,7 +16,7 @@ def run(args: argparse.Namespace) -> int:
     if sys.stdin.isatty():
         raise UsageError(
             "`ecoshell acp` is started by an editor, which talks with it through pipes.",
-            fix="docs/editors.md says how to set one up; `ecoshell` and `ecoshell line` are for people.",
+            fix="docs/python.md says how to set one up; `ecoshell` and `ecoshell line` are for people.",
         )
     from ecoshell.cli.editor.agent import serve  # the protocol's models, which no other command needs
 

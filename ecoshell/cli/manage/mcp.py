@@ -122,7 +122,7 @@ def _list(*, as_json: bool) -> int:
         ]
         print_json({"rows": records})
     elif not rows:
-        print("There is no server. `ecoshell mcp add NAME -- COMMAND …` adds one; docs/mcp.md says more.")
+        print("There is no server. `ecoshell mcp add NAME -- COMMAND …` adds one; docs/tools.md says more.")
     else:
         print_table(("server", "how", "tools", "", ""), cells)
     return 0

@@ -132,7 +132,7 @@ def wilson(right: int, n: int) -> tuple[float, float] | None:
 
 
 def as_record(model: str, results: Sequence[Result], loop: str | None, baseline: Sequence[Result]) -> dict[str, Any]:
-    """What is printed, as docs/bench-tasks.md says; `loop` is the plain loop's model, None without one."""
+    """What is printed, as docs/benchmarks.md says; `loop` is the plain loop's model, None without one."""
     record = {**_side(model, results), "baseline": None, "paired": None, "ratio": None}
     if loop is not None:
         ids = {result.id for result in results} & {result.id for result in baseline}

@@ -1,4 +1,4 @@
-"""A suite of tasks: requests in workspaces of their own, and what must be true afterwards (docs/bench-tasks.md)."""
+"""A suite of tasks: requests in workspaces of their own, and what must be true afterwards (docs/benchmarks.md)."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ _TEST_RUNNER = "run_hidden_tests.py"
 _RUN_HIDDEN_TESTS = f"python -P {_CHECK_FOLDER}/{_TEST_RUNNER}"
 REGEX = "re:"
 """What the content of a checked file begins with where it is a regular expression."""
-_FIX = "docs/bench-tasks.md says what a task is."
+_FIX = "docs/benchmarks.md says what a task is."
 
 
 def _number_as_text(value: object) -> object:
