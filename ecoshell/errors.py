@@ -17,7 +17,7 @@ EcoshellError              what happened, what was kept, what to do
 ├── BudgetError
 │   ├── LimitReached       the next call could pass a cap (exit 3)
 │   ├── PriceUnknown       a cap in dollars stands, and this model has no price
-│   └── ModelBarred        the model once billed more than it may; no calls under a cap
+│   └── ModelDisabled        the model once billed more than it may; no calls under a cap
 └── ToolError              a tool refused or failed; told to the model as an observation
 """
 
@@ -184,7 +184,7 @@ class PriceUnknown(BudgetError):
     """A cap in dollars stands and this model's price is not known."""
 
 
-class ModelBarred(BudgetError):
+class ModelDisabled(BudgetError):
     """This model once billed more than prompt and `max_tokens` allow, so no call goes to it under a cap."""
 
 
@@ -192,7 +192,7 @@ class ToolError(EcoshellError):
     """A tool refused or failed; the model reads the message as an observation."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def closest_word(word: str, known: Iterable[str]) -> str | None:
     """The known word most like this one; one of the same letters goes first, because letters are swapped easily."""
     from difflib import get_close_matches  # only where something is wrong
 
@@ -200,7 +200,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return min(close, key=lambda one: sorted(one) != sorted(word), default=None)
 
 
-def likely(word: str, known: Sequence[str]) -> str:
+def suggestion(word: str, known: Sequence[str]) -> str:
     """What to do about a word that is none of these: the one most like it, or all there are."""
-    near = nearest(word, known)
+    near = closest_word(word, known)
     return f"Did you mean {near}?" if near else f"There are {', '.join(known) or 'none'}."

@@ -30,9 +30,9 @@ ROLES: Mapping[RoleName, str] = {
 """The roles of the mode umi, and what each does."""
 RETRY_SECONDS = 120
 """How long a model call that failed is tried again by default."""
-LATEST = "."
+LATEST_SESSION = "."
 """Stands for the session last used in the workspace where a session's id is expected."""
-SESSIONS = "-"
+SESSION_MODEL = "-"
 """Stands for the session's model where a model's name is expected."""
 
 
@@ -53,17 +53,17 @@ class RoleModels:
         """The name given to a role."""
         return {"planner": self.planner, "caller": self.caller, "summarizer": self.summarizer}[role]
 
-    def giving(self, role: RoleName, model: str | None) -> "RoleModels":
+    def with_role(self, role: RoleName, model: str | None) -> "RoleModels":
         """The same, but for one role; None gives it back to the session's model."""
         return replace(self, **{role: model})
 
     def over(self, other: "RoleModels") -> "RoleModels":
-        """What is given here, and the rest as it is in the other; SESSIONS takes what the other gives away."""
+        """What is given here, and the rest as it is in the other; SESSION_MODEL takes what the other gives away."""
         given = {role: self.of(role) or other.of(role) for role in ROLES}
-        return RoleModels(**{role: None if name == SESSIONS else name for role, name in given.items()})
+        return RoleModels(**{role: None if name == SESSION_MODEL else name for role, name in given.items()})
 
 
-ALL_ONE = RoleModels()
+NO_ROLE_MODELS = RoleModels()
 """The session's model in every role."""
 
 
@@ -91,7 +91,7 @@ class Options:
     price: tuple[Decimal, Decimal] | None = None
     """The model's price: dollars per million input and output tokens."""
     mode: ModeName | None = None
-    roles: RoleModels = ALL_ONE
-    """Models of single roles; SESSIONS where the settings' is to give way to the session's."""
+    roles: RoleModels = NO_ROLE_MODELS
+    """Models of single roles; SESSION_MODEL where the settings' is to give way to the session's."""
     strategy: str | None = None
     effort: Effort | None = None

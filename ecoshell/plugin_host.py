@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from ecoshell.errors import EcoshellError, ToolError, nearest
+from ecoshell.errors import EcoshellError, ToolError, closest_word
 from ecoshell.messages import META_TOOLS, Call, Observation, ToolDocument, visible_line
 from ecoshell.paths import NO_ROOM, is_special
 from ecoshell.tools import Tool, ToolOptions, ToolProvider
@@ -80,7 +80,7 @@ class Plugin:
             members: dict[str, Any] = {name: getattr(module, name, None) for name in dir(module)}
             found = {name: one for name, one in members.items() if getattr(one, MARK, None) is True}
             if strange := next((name for name in found if name not in HOOKS), ""):
-                raise TypeError(f"there is no hook {strange}; did you mean {nearest(strange, HOOKS) or 'tools'}?")
+                raise TypeError(f"there is no hook {strange}; did you mean {closest_word(strange, HOOKS) or 'tools'}?")
             self._hooks = found
         if hook not in self._hooks:
             return ()
@@ -130,7 +130,7 @@ class Plugins:
 
     def judges(self, taken: Collection[str]) -> "dict[str, Callable[[str, Call, Observation], bool | None]]":
         """What says whether a result helped, by name."""
-        return {name: blaming(plugin)(one) for name, (plugin, one) in self._gathered("judges", taken).items()}
+        return {name: attribute_faults(plugin)(one) for name, (plugin, one) in self._gathered("judges", taken).items()}
 
     def slash_commands(self, taken: Collection[str]) -> "list[SlashCommand[Shell]]":
         """Commands of the chats."""
@@ -170,7 +170,7 @@ class Plugins:
 # -- finding them
 
 
-def find(
+def find_plugins(
     folder: Path, *, enabled: Collection[str], disabled: Collection[str], settings: Mapping[str, Any]
 ) -> list[Plugin]:
     """The plugins there are: of installed packages, then those in the user's folder; none is imported.
@@ -204,7 +204,7 @@ def find(
     return [*found.values()]
 
 
-def find_for(paths: "Paths") -> list[Plugin]:
+def find_user_plugins(paths: "Paths") -> list[Plugin]:
     """The same, as the settings have it: read before they are checked, which whoever asks for help does not wait for.
 
     What is wrong with them is told elsewhere.
@@ -222,7 +222,7 @@ def find_for(paths: "Paths") -> list[Plugin]:
     named: dict[str, list[Any]] = {key: value for key, value in both.items() if isinstance(value, list)}
     own: dict[str, dict[str, Any]] = {key: value for key, value in both.items() if isinstance(value, dict)}
     enabled, disabled = named.get("enabled", ()), named.get("disabled", ())
-    return find(paths.plugins_folder, enabled=enabled, disabled=disabled, settings=own)
+    return find_plugins(paths.plugins_folder, enabled=enabled, disabled=disabled, settings=own)
 
 
 def _imported(place: "Path | str") -> Any:
@@ -360,7 +360,7 @@ class _Provider:
 def _blamed_strategy(plugin: str, spec: "StrategySpec", question: str, max_steps: int) -> "Thinking":
     from ecoshell.strategies import Outcome
 
-    with blaming(plugin):
+    with attribute_faults(plugin):
         outcome = yield from spec.strategy(question, max_steps)
         if not isinstance(cast("object", outcome), Outcome):
             raise TypeError(f"{spec.name} gave {type(outcome).__name__} in the place of Outcome")
@@ -372,7 +372,7 @@ def _blamed_model(
 ) -> "Model":
     from ecoshell.models import Model
 
-    with blaming(plugin):
+    with attribute_faults(plugin):
         model = make(name, price)
         if not isinstance(cast("object", model), Model):
             raise TypeError(f"{model!r:.60} is no model")
@@ -382,7 +382,7 @@ def _blamed_model(
 async def _blamed_command(plugin: str, command: "SlashCommand[Shell]", shell: "Shell", argument: str) -> "Printed":
     from ecoshell.agent.commands import Printed
 
-    with blaming(plugin):
+    with attribute_faults(plugin):
         try:
             printed = await command.run(shell, argument)
         except SystemExit as ended:  # as argparse does where it cannot read what was typed
@@ -402,7 +402,7 @@ def _choices(command: "SlashCommand[Shell]", shell: "Shell") -> Sequence[str]:
 
 
 @contextmanager
-def blaming(plugin: str) -> Generator[None]:
+def attribute_faults(plugin: str) -> Generator[None]:
     """A stranger's code at work: a fault in it is told with its place and the plugin's name, and not as one of ours."""
     try:
         yield

@@ -1,7 +1,7 @@
-"""Keys: taken out of the environment, which every program of the user can read, and masked wherever they turn up.
+"""Secrets: removed from the environment, which other programs of the user can read, and masked in all output.
 
-What is masked are the values of variables that are named like a key, and keys that were found elsewhere: whole, and of
-SHORTEST characters or more. A key that was written in another way (in Base64, with a blank in it) is not known again.
+A secret is the value of a variable whose name looks like one, or a key added with `add_secret`. Only the exact text is
+masked, from MIN_KEY_CHARACTERS on; an encoded or split key is not recognized.
 """
 
 import contextlib
@@ -16,133 +16,136 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 MARK = "[key hidden]"
-SHORTEST = 8
-"""Characters; shorter values would blank out ordinary words."""
+MIN_KEY_CHARACTERS = 8
+"""Shorter values would mask ordinary words."""
 SECRET_NAME = re.compile(r"(API_?KEY|(^|_)(TOKEN|SECRET)|SECRET_.*KEY|PASSWORD|ACCESS_KEY(_ID)?)$", re.IGNORECASE)
 _NOT_DUMPABLE = (4, 0)
-"""PR_SET_DUMPABLE and its value: nobody but root may read this process's memory and environment."""
+"""PR_SET_DUMPABLE and its value: only root may read this process's memory and environment."""
 
-_taken: dict[str, str] = {}
-_found: set[str] = set()
-_of_environment: set[str] = set()
-_known: tuple[str, ...] = ()
-"""All of them, the longest first."""
-_own = False
+_removed: dict[str, str] = {}
+_added_secrets: set[str] = set()
+_environment_secrets: set[str] = set()
+_secrets: tuple[str, ...] = ()
+"""All secrets, the longest first."""
+_is_own_process = False
 
-environ: Mapping[str, str] = ChainMap(cast("dict[str, str]", os.environ), _taken)
-"""The environment with the keys that were taken out of it."""
-
-
-def own_process() -> None:
-    """Say that this process is ecoshell's own, so that its environment may be changed; a program that uses ecoshell's
-    modules keeps its environment as it is."""
-    global _own  # noqa: PLW0603 - as there is one environment
-    _own = True
+environ: Mapping[str, str] = ChainMap(cast("dict[str, str]", os.environ), _removed)
+"""The environment, including the variables removed from `os.environ`."""
 
 
-def begin() -> None:
-    """Know the keys of the environment, and in a process of ecoshell's own hide them from other programs."""
-    named = {value.strip() for name, value in environ.items() if SECRET_NAME.search(name)}
-    _of_environment.clear()
-    _of_environment.update(value for value in named if not value.isalpha())  # `postgres` is a password and a word
-    _renew()
-    if not _own:
+def claim_process() -> None:
+    """Mark this process as ecoshell's own, so that `protect_secrets` may change its environment.
+
+    A program that imports ecoshell's modules keeps its environment unchanged.
+    """
+    global _is_own_process  # noqa: PLW0603 - a process has one environment
+    _is_own_process = True
+
+
+def protect_secrets() -> None:
+    """Register the environment's secrets; in ecoshell's own process, also remove them from the environment."""
+    values = {value.strip() for name, value in environ.items() if SECRET_NAME.search(name)}
+    _environment_secrets.clear()
+    _environment_secrets.update(value for value in values if not value.isalpha())  # `postgres` is also a word
+    _update_secrets()
+    if not _is_own_process:
         return
     close_process()
     names = [name for name in os.environ if SECRET_NAME.search(name)]
-    _taken.update((name, os.environ[name]) for name in names)
-    if sys.platform == "linux":  # where `/proc/PID/environ` would still show them
+    _removed.update((name, os.environ[name]) for name in names)
+    if sys.platform == "linux":  # `/proc/PID/environ` would still show them
         with contextlib.suppress(OSError, AttributeError, ImportError, ValueError):
             import ctypes
 
             block = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
-            at, secret = 0, {os.fsencode(name) for name in names}
-            while (place := block[at]) is not None:
-                name, equals, value = ctypes.string_at(place).partition(b"=")
-                if equals and name in secret:
-                    ctypes.memset(place + len(name) + 1, ord(" "), len(value))
-                at += 1
+            index, secret_names = 0, {os.fsencode(name) for name in names}
+            while (address := block[index]) is not None:
+                name, equals, value = ctypes.string_at(address).partition(b"=")
+                if equals and name in secret_names:
+                    ctypes.memset(address + len(name) + 1, ord(" "), len(value))
+                index += 1
     for name in names:
         del os.environ[name]
 
 
-def learn(key: str) -> None:
-    """Know a key from now on."""
-    if key not in _found:
-        _found.add(key)
-        _renew()
+def add_secret(key: str) -> None:
+    """Mask this key from now on."""
+    if key not in _added_secrets:
+        _added_secrets.add(key)
+        _update_secrets()
 
 
-def taken() -> dict[str, str]:
-    """The variables that were taken out of the environment, for a helper of ecoshell's own."""
-    return dict(_taken)
+def removed_variables() -> dict[str, str]:
+    """Return the variables removed from the environment, for ecoshell's own helper processes."""
+    return dict(_removed)
 
 
 def close_process() -> None:
-    """Let no other program of this user look into this process, where the system knows how (Linux)."""
+    """Prevent other programs of this user from inspecting this process (Linux only)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError, ImportError):
-            import ctypes  # some milliseconds, which `ecoshell --version` need not take
+            import ctypes  # takes milliseconds, which `ecoshell --version` need not spend
 
             ctypes.CDLL(None).prctl(*_NOT_DUMPABLE, 0, 0, 0)
 
 
-def masked(value: T) -> T:
-    """The same without any known key, also in what it consists of; the very same object where there is none in it."""
+def mask_secrets(value: T) -> T:
+    """Replace every known secret in a value and in its parts; returns the same object if it contains no secret."""
     same: Any = value
-    if not _known:
+    if not _secrets:
         return value
     if isinstance(same, str):
-        for key in _known:
-            if key in same:
-                same = same.replace(key, MARK)
+        for secret in _secrets:
+            if secret in same:
+                same = same.replace(secret, MARK)
         return cast("T", same)
     if isinstance(same, Mapping):
         mapping = cast("Mapping[Any, Any]", same)
-        clean = [(masked(name), masked(one)) for name, one in mapping.items()]
-        unchanged = all(name is old and one is mapping[old] for (name, one), old in zip(clean, mapping, strict=True))
+        clean = [(mask_secrets(name), mask_secrets(item)) for name, item in mapping.items()]
+        unchanged = all(name is old and item is mapping[old] for (name, item), old in zip(clean, mapping, strict=True))
         return value if unchanged else cast("T", dict(clean))
     if type(same) in (list, tuple):
-        items = [masked(one) for one in cast("list[Any]", same)]
-        unchanged = all(one is other for one, other in zip(items, same, strict=True))
+        items = [mask_secrets(item) for item in cast("list[Any]", same)]
+        unchanged = all(item is old for item, old in zip(items, same, strict=True))
         return value if unchanged else type(same)(items)
     if dataclasses.is_dataclass(same) and not isinstance(same, type):
-        known = (field for field in dataclasses.fields(same) if field.init and not field.metadata.get("opaque"))
-        fields = {field.name: getattr(same, field.name) for field in known}
-        changed = {name: clean for name, one in fields.items() if (clean := masked(one)) is not one}
+        names = (field.name for field in dataclasses.fields(same) if field.init and not field.metadata.get("opaque"))
+        fields = {name: getattr(same, name) for name in names}
+        changed = {name: clean for name, item in fields.items() if (clean := mask_secrets(item)) is not item}
         return cast("T", dataclasses.replace(same, **changed)) if changed else value
     return value
 
 
 @dataclasses.dataclass(eq=False)
 class MaskedStream:
-    """A text that arrives in pieces: what could be the beginning of a key waits for what follows."""
+    """Masks a text that arrives in pieces; a possible start of a secret waits for the next piece."""
 
     _waiting: str = dataclasses.field(default="", repr=False)
 
     def feed(self, piece: str) -> str:
-        """What can be told by now."""
-        if not _known:
+        """Add a piece and return the text that is safe to show."""
+        if not _secrets:
             return piece
         text, self._waiting = self._waiting + piece, ""
-        told: list[str] = []
-        at = 0
-        while at < len(text):
-            rest = text[at : at + len(_known[0])]
-            if any(len(key) > len(rest) and key.startswith(rest) for key in _known):
-                self._waiting = text[at:]
+        output: list[str] = []
+        position = 0
+        while position < len(text):
+            window = text[position : position + len(_secrets[0])]
+            if any(len(secret) > len(window) and secret.startswith(window) for secret in _secrets):
+                self._waiting = text[position:]
                 break
-            key = next((key for key in _known if rest.startswith(key)), "")
-            told.append(MARK if key else text[at])
-            at += len(key) or 1
-        return "".join(told)
+            secret = next((secret for secret in _secrets if window.startswith(secret)), "")
+            output.append(MARK if secret else text[position])
+            position += len(secret) or 1
+        return "".join(output)
 
     def end(self) -> str:
-        """What still waited, once nothing follows."""
-        text, self._waiting = masked(self._waiting), ""
+        """Return the waiting text when no further piece follows."""
+        text, self._waiting = mask_secrets(self._waiting), ""
         return text
 
 
-def _renew() -> None:
-    global _known  # noqa: PLW0603 - what is masked is one thing in a process, as its environment is
-    _known = tuple(sorted((key for key in _found | _of_environment if len(key) >= SHORTEST), key=len, reverse=True))
+def _update_secrets() -> None:
+    global _secrets  # noqa: PLW0603 - secrets belong to the process
+    long_enough = (key for key in _added_secrets | _environment_secrets if len(key) >= MIN_KEY_CHARACTERS)
+    _secrets = tuple(sorted(long_enough, key=len, reverse=True))

@@ -1,4 +1,4 @@
-"""Keys: out of the environment once they are read, and masked in whatever comes back."""
+"""Secrets are removed from the environment and masked in everything that comes back."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ecoshell import secrecy
 from ecoshell.messages import Call, Observation
 from ecoshell.models.tokens import helper_environ
-from ecoshell.secrecy import MARK, MaskedStream, masked
+from ecoshell.secrecy import MARK, MaskedStream, mask_secrets
 
 KEY = "sk-abcabd-0123456789"
 
@@ -23,29 +23,29 @@ def known(monkeypatch):
     """One key in the environment, and no others."""
     monkeypatch.setattr(secrecy, "_found", set())
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    secrecy.begin()
+    secrecy.protect_secrets()
     yield
     monkeypatch.undo()
-    secrecy.begin()
+    secrecy.protect_secrets()
 
 
 def test_a_key_is_masked_wherever_it_stands():
     call = Call("write_file", {"path": "a", "content": [f"x{KEY}y", {KEY: 1}]}, "c1")
-    assert masked(call).arguments == {"path": "a", "content": [f"x{MARK}y", {MARK: 1}]}
-    assert masked(Observation(f"{KEY} and {KEY}", changes=f"+{KEY}")).text == f"{MARK} and {MARK}"
-    assert masked((KEY, 3, None)) == (MARK, 3, None)
+    assert mask_secrets(call).arguments == {"path": "a", "content": [f"x{MARK}y", {MARK: 1}]}
+    assert mask_secrets(Observation(f"{KEY} and {KEY}", changes=f"+{KEY}")).text == f"{MARK} and {MARK}"
+    assert mask_secrets((KEY, 3, None)) == (MARK, 3, None)
 
 
 def test_what_has_no_key_in_it_stays_the_very_same_object():
     call = Call("write_file", {"path": "a", "content": ["x", {"y": 1}]}, "c1")
-    assert masked(call) is call
+    assert mask_secrets(call) is call
 
 
 def test_short_values_and_plain_words_are_no_keys(monkeypatch):
     monkeypatch.setenv("DB_PASSWORD", "postgres")
     monkeypatch.setenv("SOME_TOKEN", "ab12")
-    secrecy.begin()
-    assert masked("postgres ab12") == "postgres ab12"
+    secrecy.protect_secrets()
+    assert mask_secrets("postgres ab12") == "postgres ab12"
 
 
 @given(st.text(), st.text(), st.lists(st.integers(0, 60), max_size=8))
@@ -59,8 +59,8 @@ def test_a_key_in_pieces_is_masked_and_nothing_else_is_lost(before, after, cuts)
 _PROGRAM = """
 import json, os, subprocess, sys
 from ecoshell import secrecy
-secrecy.own_process()
-secrecy.begin()
+secrecy.claim_process()
+secrecy.protect_secrets()
 look = "tr '\\\\0' '\\\\n' < /proc/$PPID/environ"
 shown = subprocess.run(["/bin/sh", "-c", look], capture_output=True, text=True).stdout
 print(json.dumps({"shown": shown, "mine": "OPENAI_API_KEY" in os.environ, "kept": secrecy.environ["OPENAI_API_KEY"]}))

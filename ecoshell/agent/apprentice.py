@@ -21,7 +21,7 @@ from ecoshell.models import Model, Reply, Request, Traits
 from ecoshell.models.metered import AccountOf, MeteredModel
 from ecoshell.models.retrying import RetryPolicy
 from ecoshell.planning.btp.experience import ExperienceStore, Prediction
-from ecoshell.secrecy import masked
+from ecoshell.secrecy import mask_secrets
 
 LEAST_USES, LATEST_USES = 20, 50
 """A tool is judged by its latest uses, so many at most, and not before there are so many."""
@@ -172,8 +172,8 @@ class Shadowed(MeteredModel):
 
         reply = await super().ask(request, hear, role=role, aside=aside)
         if reply.call is not None and role in _ROLES and request.purpose == "step" and request.want != "text":
-            shown = replace(request, messages=masked(request.messages))
-            self._apprentice.shadow(shown, masked(reply.call), spent[-1] if spent else None)
+            shown = replace(request, messages=mask_secrets(request.messages))
+            self._apprentice.shadow(shown, mask_secrets(reply.call), spent[-1] if spent else None)
         return reply
 
 

@@ -46,8 +46,8 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Call, Effect, ToolDocument, Usage, visible_line
 from ecoshell.models import Traits
-from ecoshell.options import ALL_ONE
-from ecoshell.secrecy import masked
+from ecoshell.options import NO_ROLE_MODELS
+from ecoshell.secrecy import mask_secrets
 from ecoshell.strategies import Step
 from ecoshell.tools import LASTING, Previewing, Subject, Tool, subjects_of
 from ecoshell.tools.running import in_thread
@@ -251,7 +251,7 @@ class Approvals:
         call, tool, fault = replace(request.call, id=request.call.id or secrets.token_hex(4)), request.tool, ""
         while True:
             asked = replace(request, call=call)
-            wanted = masked(await in_thread(functools.partial(asked.wanted, judged, fault)))
+            wanted = mask_secrets(await in_thread(functools.partial(asked.wanted, judged, fault)))
             emit(wanted)
             approval = await self._person.approve(wanted)
             if approval.decision == "no" or approval.arguments is None:
@@ -411,7 +411,7 @@ class SpendApproval:
         try:
             if choice.kind == "model":
                 several = len(models.current.models) > 1
-                await models.change(model=choice.value, roles=ALL_ONE if models.current.players else None)
+                await models.change(model=choice.value, roles=NO_ROLE_MODELS if models.current.players else None)
                 if several:
                     emit(Notice(f"{models.name} plays every role from now on."))
             else:

@@ -10,7 +10,7 @@ from ecoshell.errors import BudgetError, ModelError, StoreError, ToolError
 from ecoshell.events import ApprovalWanted, CallProgressed, Emit, Notice
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models import Request
-from ecoshell.secrecy import masked
+from ecoshell.secrecy import mask_secrets
 from ecoshell.tools import Sample
 from ecoshell.tools.running import clip
 
@@ -64,7 +64,7 @@ class RunningCall:
                 told[server] = await self._ask(messages[-1].text if messages else "", document, sent, why) is not None
         if not told[server]:
             raise ToolError("The person declined it.")
-        request = Request(masked(tuple(messages)), want="text", max_tokens=most, purpose="sample")
+        request = Request(mask_secrets(tuple(messages)), want="text", max_tokens=most, purpose="sample")
         try:
             reply = await model.ask(request, self.emit, role=ROLE)
         except (BudgetError, ModelError, StoreError) as failure:
@@ -78,5 +78,5 @@ class RunningCall:
         """What the person agrees to; None where they do not."""
         said = clip(message, _MESSAGE)[0]
         wanted = ApprovalWanted(secrets.token_hex(4), document.name, arguments, ("network",), why, rationale=said)
-        approval = await self.deps.approvals.fill_in(masked(wanted), document, self.emit)
+        approval = await self.deps.approvals.fill_in(mask_secrets(wanted), document, self.emit)
         return None if approval.decision == "no" else approval.arguments

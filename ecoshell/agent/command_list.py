@@ -13,13 +13,13 @@ from ecoshell.agent.memory import PastTurn
 from ecoshell.agent.model_set import AUTO, MODES, unpriced
 from ecoshell.agent.shell import Shell
 from ecoshell.budget import SCOPES, Scope, about, counted, parse_amount
-from ecoshell.errors import EcoshellError, StoreError, UsageError, likely
+from ecoshell.errors import EcoshellError, StoreError, UsageError, suggestion
 from ecoshell.events import PlanChanged, PlanRow, TurnUndone
 from ecoshell.events.describe import context_line, describe, untried, why_words
 from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
-from ecoshell.options import ALL_ONE, EFFORTS, ROLES, SESSIONS, Effort, role_named
+from ecoshell.options import EFFORTS, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Effort, role_named
 from ecoshell.planning.btp.costs import state_word
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
@@ -254,7 +254,7 @@ async def _model(shell: Shell, argument: str) -> Printed:
     traits = shell.deps.models.current.model.traits
     price = "unknown" if traits.price is None else traits.price.summary()
     context = "unknown" if traits.context is None else f"{traits.context:,} tokens"
-    several = shell.deps.models.current.players and shell.deps.models.roles != ALL_ONE
+    several = shell.deps.models.current.players and shell.deps.models.roles != NO_ROLE_MODELS
     roles = "\nRoles have models of their own: /role." if several else ""
     return Printed(f"model {traits.name}\nprice {price}\ncontext {context}{roles}")
 
@@ -281,9 +281,13 @@ async def _effort(shell: Shell, argument: str) -> Printed:
     "[ROLE MODEL|PRESET]",
     "show or change which model plays which role",
     lambda shell: (
-        *(f"{role} {model}" for role in ROLES for model in (SESSIONS, *_MODELS, *shell.deps.settings.named_models)),
+        *(
+            f"{role} {model}"
+            for role in ROLES
+            for model in (SESSION_MODEL, *_MODELS, *shell.deps.settings.named_models)
+        ),
         *shell.deps.settings.presets,
-        SESSIONS,
+        SESSION_MODEL,
     ),
 )
 async def _role(shell: Shell, argument: str) -> Printed:
@@ -295,13 +299,13 @@ async def _role(shell: Shell, argument: str) -> Printed:
         if role is not None:
             if not model.strip():
                 raise UsageError(f"The {role} needs a model.", fix=f"Say /role {role} embedded, or /role {role} -.")
-            wanted = models.roles.giving(role, None if model.strip() == SESSIONS else model.strip())
-        elif argument == SESSIONS:
-            wanted = ALL_ONE
+            wanted = models.roles.with_role(role, None if model.strip() == SESSION_MODEL else model.strip())
+        elif argument == SESSION_MODEL:
+            wanted = NO_ROLE_MODELS
         elif argument in presets:
             wanted = presets[argument]
         else:
-            fix = likely(name, (*ROLES, *presets))
+            fix = suggestion(name, (*ROLES, *presets))
             raise UsageError(f"There is no role and no preset called {name!r}.", fix=fix)
         with shell.conversation.occupying():
             await models.give(wanted)

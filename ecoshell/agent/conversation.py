@@ -51,7 +51,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Attachment, Call, Message, ToolDocument
 from ecoshell.options import ROLES
-from ecoshell.secrecy import masked
+from ecoshell.secrecy import mask_secrets
 
 if TYPE_CHECKING:
     from ecoshell.agent.context_report import ContextReport
@@ -128,7 +128,7 @@ class Conversation:
         `notices` are told at its beginning.
         """
         self.require_free()
-        asked = masked(Asked(question, tuple(attachments), tuple(notices), self.memory.commands))
+        asked = mask_secrets(Asked(question, tuple(attachments), tuple(notices), self.memory.commands))
         arrived = self._arrived = asyncio.Queue[Event | None]()
         self.turn += 1
         self._deps.budget.enter(self.session, self.turn)
@@ -314,7 +314,7 @@ class Conversation:
 
     async def note(self, event: Happened) -> Happened:
         """Keep something that happened between turns, or beside one; gives it as it is kept."""
-        event = masked(event)
+        event = mask_secrets(event)
         self.memory.see(event)
         if self._scorer is not None:
             self._scorer.turns.see(event)
@@ -354,7 +354,7 @@ class Conversation:
 
         def emit(event: Event) -> None:
             lost = self._deps.workspace.undo.take_lost() if isinstance(event, CallFinished) else ()
-            for happened in masked((event, *map(Notice, lost))):
+            for happened in mask_secrets((event, *map(Notice, lost))):
                 for hear in hearers:
                     hear(happened)
                 self._deps.log.keep(self.session, happened)

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ecoshell.budget import price_unknown
-from ecoshell.errors import EcoshellError, ModelBarred, ModelError, ModelMissing, ModelUnavailable
+from ecoshell.errors import EcoshellError, ModelDisabled, ModelError, ModelMissing, ModelUnavailable
 from ecoshell.events import Emit, Notice
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ async def fall_back(deps: "Dependencies", error: ModelError, failed: set[str], e
 
 
 async def _require_allowed(deps: "Dependencies", name: str) -> None:
-    """Raise PriceUnknown or ModelBarred for a model that the gate would refuse under the caps."""
+    """Raise PriceUnknown or ModelDisabled for a model that the gate would refuse under the caps."""
     caps = [cap for cap in await deps.budget.caps() if cap.over(name)]
     playing = next((model for model in deps.models.current.models if model.traits.name == name), None)
     in_dollars = next((cap for cap in caps if cap.unit == "usd"), None)
@@ -47,4 +47,4 @@ async def _require_allowed(deps: "Dependencies", name: str) -> None:
         raise price_unknown(name, in_dollars)
     barred = await asyncio.to_thread(deps.budget.gate.ledger.barred)
     if caps and name in barred:
-        raise ModelBarred(f"It is disabled under a cap: {barred[name]}.")
+        raise ModelDisabled(f"It is disabled under a cap: {barred[name]}.")

@@ -22,7 +22,7 @@ from ecoshell.events.describe import why_words
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolDocument
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.btp.experience import Use, document_hash
-from ecoshell.secrecy import environ, masked
+from ecoshell.secrecy import environ, mask_secrets
 from ecoshell.strategies import Path, same
 from ecoshell.tools import LASTING, UNSTATED, Caller, Limits, Warming, caller, limits_of
 from ecoshell.tools.running import clip, contained, failed
@@ -310,7 +310,7 @@ class Logged(Guard):
 
 @dataclass(frozen=True)
 class Runner:
-    """The end of the row: the tool runs, within its limits whatever it is; keys in what comes of it are masked."""
+    """The end of the row: the tool runs, within its limits whatever it is; secrets in its result are masked."""
 
     catalog: Catalog
     unstated: Limits = UNSTATED
@@ -324,9 +324,9 @@ class Runner:
         token = caller.set(self.caller_of(call, context.emit))
         try:
             tool = self.catalog.tool(call.name)
-            return masked(await contained(tool, call.arguments, limits_of(tool, self.unstated)))
+            return mask_secrets(await contained(tool, call.arguments, limits_of(tool, self.unstated)))
         except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - a tool may be anybody's code; the model reads how it failed
-            return masked(replace(failed(call.name, failure, self.unstated), seconds=time.monotonic() - start))
+            return mask_secrets(replace(failed(call.name, failure, self.unstated), seconds=time.monotonic() - start))
         finally:
             caller.reset(token)
 

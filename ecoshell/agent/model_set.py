@@ -13,7 +13,7 @@ from ecoshell.events import Emit, ModeChosen
 from ecoshell.messages import Attachment, Call, Message, ToolDocument
 from ecoshell.models import ModelRow, Request, embedded, estimate
 from ecoshell.models.metered import MeteredModel
-from ecoshell.options import ALL_ONE, ROLES, RoleModels, RoleName
+from ecoshell.options import NO_ROLE_MODELS, ROLES, RoleModels, RoleName
 from ecoshell.planning.btp.evidence import CANDIDATES
 from ecoshell.strategies import Path, Step, Thought, Tried
 
@@ -342,7 +342,12 @@ class ModelFactory(Protocol):
     """Whether servers of this machine may be asked for their models from now on."""
 
     def make(
-        self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
+        self,
+        name: str,
+        mode: str = "single",
+        *,
+        roles: RoleModels = NO_ROLE_MODELS,
+        at_hand: Iterable[MeteredModel] = (),
     ) -> ModelSet:
         """The model with this name in a mode, where `roles` have models of their own.
 
@@ -375,7 +380,9 @@ class ModelFactory(Protocol):
 class ActiveModels:
     """The models that think now, and those chosen for the next turns; models that nobody uses any more are let go."""
 
-    def __init__(self, factory: ModelFactory, session_model: str, *, mode: str, roles: RoleModels = ALL_ONE) -> None:
+    def __init__(
+        self, factory: ModelFactory, session_model: str, *, mode: str, roles: RoleModels = NO_ROLE_MODELS
+    ) -> None:
         """`mode` is one of MODES; raises as ModelFactory does, and may block."""
         self.factory = factory
         self.session_model = session_model

@@ -32,7 +32,7 @@ from ecoshell.images import MAX_IMAGES
 from ecoshell.messages import Attachment, Call, Effect, Image, Observation, ToolDocument, visible_line
 from ecoshell.models import ModelRow
 from ecoshell.paths import expanded
-from ecoshell.secrecy import masked
+from ecoshell.secrecy import mask_secrets
 from ecoshell.sessions import SessionInfo, SessionStore
 from ecoshell.tools.running import in_thread
 from ecoshell.worker import warm_worker
@@ -415,7 +415,7 @@ class Shell:
         async with self._in_order:
             if (question := await self.deps.providers.prompted(line)) is not None:
                 return Printed("", "ask", question)
-            return masked(await self._commands().run(self, line))
+            return mask_secrets(await self._commands().run(self, line))
 
     def complete(self, text: str) -> "list[Completion]":
         """What a line that begins with a slash could become."""

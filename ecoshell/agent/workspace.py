@@ -23,7 +23,7 @@ from ecoshell.images import attached, must_be_image, read_image
 from ecoshell.messages import Attachment, Image, Message, Observation, fenced, visible, visible_line
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.secrecy import masked
+from ecoshell.secrecy import mask_secrets
 from ecoshell.tools import ToolOptions
 from ecoshell.tools.builtin.commands import CommandTools, passes
 from ecoshell.tools.workspace import CLOSED, UndoLog, Workspace, decoded, git, state_of, walk
@@ -346,7 +346,7 @@ class Environment:
             said, changed = None, False
         said = self._trusted.get(text, said)
         if said is None:
-            wanted = masked(TrustWanted(str(self.workspace.root / INSTRUCTIONS), text, changed))
+            wanted = mask_secrets(TrustWanted(str(self.workspace.root / INSTRUCTIONS), text, changed))
             emit(wanted)
             word, somebody = await person.trust(wanted), not isinstance(person, NonInteractive)
             emit(TrustGiven(word, "person" if somebody else "nobody"))

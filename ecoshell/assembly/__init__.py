@@ -18,12 +18,12 @@ from ecoshell.agent.dependencies import SETTING_KEYS, Experience, Profiles, Sess
 from ecoshell.agent.rules import Rules
 from ecoshell.budget import SCOPES, Amount, Price, PriceBook, Rates, Scope, parse_amount
 from ecoshell.budget.ledger import Ledger
-from ecoshell.errors import StoreError, UsageError, nearest
-from ecoshell.options import ALL_ONE, Options, RoleModels
+from ecoshell.errors import StoreError, UsageError, closest_word
+from ecoshell.options import NO_ROLE_MODELS, Options, RoleModels
 from ecoshell.paths import Paths, expanded
 from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import ExperienceStore
-from ecoshell.plugin_host import Plugins, find
+from ecoshell.plugin_host import Plugins, find_plugins
 from ecoshell.sessions import SessionStore
 from ecoshell.tools import Tool, ToolOptions
 from ecoshell.tools.builtin import builtin_tools
@@ -100,13 +100,13 @@ def rules_of(settings: "Settings", options: Options, paths: Paths) -> Rules:
 
 def presets_of(settings: "Settings") -> dict[str, RoleModels]:
     """The presets of models for roles, by name."""
-    return {name: _role_models(preset).over(ALL_ONE) for name, preset in settings.modes.umi.presets.items()}
+    return {name: _role_models(preset).over(NO_ROLE_MODELS) for name, preset in settings.modes.umi.presets.items()}
 
 
 def roles_of(settings: "Settings", options: Options) -> RoleModels:
     """The models of roles as a run begins: this run's, else each role's own of the settings, else their preset's."""
     umi = settings.modes.umi
-    preset = ALL_ONE if umi.preset is None else presets_of(settings)[umi.preset]
+    preset = NO_ROLE_MODELS if umi.preset is None else presets_of(settings)[umi.preset]
     return options.roles.over(_role_models(umi).over(preset))
 
 
@@ -170,7 +170,7 @@ def tools_of(settings: "Settings", workspace: Workspace) -> list[Tool]:
 def plugins_of(settings: "Settings", paths: Paths, warn: Callable[[str], None]) -> Plugins:
     """The plugins of this user; `warn` is told of those that fail."""
     given = settings.plugins
-    found = find(
+    found = find_plugins(
         paths.plugins_folder,
         enabled=given.enabled,
         disabled=given.disabled,
@@ -205,7 +205,7 @@ def tool_named(name: str, tools: Sequence[Tool]) -> Tool:
     by_name = {tool.document.name: tool for tool in tools}
     if name in by_name:
         return by_name[name]
-    near = nearest(name, by_name)
+    near = closest_word(name, by_name)
     raise UsageError(
         f"There is no tool called {name!r}.", fix=f"Did you mean {near}?" if near else "`ecoshell tools` lists them."
     )

@@ -51,7 +51,7 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
                 else:
                     role, told = role_named(path[-1]), roles_of(settings, Options())  # of a preset, those of all
                     deps.settings.presets = presets_of(settings)
-                    await models.give(told if role is None else models.roles.giving(role, told.of(role)))
+                    await models.give(told if role is None else models.roles.with_role(role, told.of(role)))
         case _ if name := SETTING_KEYS.get(".".join(path)):
             value = getattr(session_settings(settings, Options()), name)
             deps.require(name, value)

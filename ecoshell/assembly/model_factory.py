@@ -15,7 +15,7 @@ from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.models import Model, ModelRow
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.retrying import RetryPolicy
-from ecoshell.options import ALL_ONE, ROLES, Effort, Options, RoleModels, RoleName
+from ecoshell.options import NO_ROLE_MODELS, ROLES, Effort, Options, RoleModels, RoleName
 from ecoshell.paths import Paths, expanded
 from ecoshell.plugin_host import Plugins
 
@@ -93,7 +93,12 @@ class ConfiguredModelFactory:
         return self._local(files, called, idle=True)
 
     def make(
-        self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
+        self,
+        name: str,
+        mode: str = "single",
+        *,
+        roles: RoleModels = NO_ROLE_MODELS,
+        at_hand: Iterable[MeteredModel] = (),
     ) -> ModelSet:
         """The models of this name in this mode, as `ModelFactory` says."""
         there = {model.traits.name: model for model in at_hand}

@@ -41,10 +41,10 @@ from ecoshell.budget.gate import Gate, finished
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
-from ecoshell.options import ALL_ONE, LATEST, ROLES, SESSIONS, Options, RoleModels
+from ecoshell.options import LATEST_SESSION, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Options, RoleModels
 from ecoshell.paths import Paths, user_paths
 from ecoshell.plugin_host import Plugins
-from ecoshell.secrecy import begin
+from ecoshell.secrecy import protect_secrets
 from ecoshell.sessions import EventLog
 from ecoshell.strategies import StrategySpec
 from ecoshell.tools import Tool, ToolProvider
@@ -147,7 +147,7 @@ def _as_it_was(options: Options, paths: Paths) -> Options:
     """The options with what the session to be resumed was last asked with, wherever they say nothing themselves."""
     store = open_store(paths)
     try:
-        if options.resume == LATEST:
+        if options.resume == LATEST_SESSION:
             session = store.latest(str(workspace_folder(options.workspace)))
         else:
             session = store.find(options.resume or "")
@@ -155,7 +155,7 @@ def _as_it_was(options: Options, paths: Paths) -> Options:
     finally:
         store.close()
     there = Path(was.workspace) if os.path.isdir(was.workspace) else None  # noqa: PTH112 - a path of any length
-    own = RoleModels(**{role: was.roles.of(role) or SESSIONS for role in ROLES}) if was.mode else ALL_ONE
+    own = RoleModels(**{role: was.roles.of(role) or SESSION_MODEL for role in ROLES}) if was.mode else NO_ROLE_MODELS
     return replace(
         options,
         resume=session,
@@ -177,7 +177,7 @@ def build(
 ) -> Shell:
     """A shell in which no session is open yet; may block; raises as `assemble` does."""
     keep_measuring()  # before the process is closed to others, which closes a part of /proc to itself
-    begin()
+    protect_secrets()
     if person is not None:
         for module in AT_HAND:
             import_module(module)
@@ -201,7 +201,7 @@ def build(
         projects, user = ProjectRules(paths.approvals_file), person or NonInteractive()
         factory = extended(model_factory, plugins)
         # whoever names a model for a role means a mode that has roles
-        named = options.roles != ALL_ONE and settings.agent.mode == "single"
+        named = options.roles != NO_ROLE_MODELS and settings.agent.mode == "single"
         with _telling(complaints):
             chosen = session_settings(settings, options)
             made = factory(settings, options, session_budget=budget, paths=paths)

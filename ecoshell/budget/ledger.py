@@ -29,7 +29,7 @@ from ecoshell.budget import (
     price_to_json,
 )
 from ecoshell.budget.database import Database
-from ecoshell.errors import ModelBarred, StoreError, UsageError
+from ecoshell.errors import ModelDisabled, StoreError, UsageError
 from ecoshell.messages import Usage
 
 By = Literal["day", "session", "model", "role", "tool"]
@@ -317,7 +317,7 @@ class Ledger(Database):
     def hold(self, ask: Ask) -> Hold:
         """Reserve the worst case of a call, with `max_tokens` lowered to what every cap leaves.
 
-        Raises LimitReached, PriceUnknown or ModelBarred.
+        Raises LimitReached, PriceUnknown or ModelDisabled.
         """
         with self.writing(_NOT_SENT) as db:
             caps = self._caps_for(db, ask.account, self._today())
@@ -643,12 +643,12 @@ class Ledger(Database):
         return self._clock().date().isoformat()
 
     def _caps_for(self, db: sqlite3.Connection, account: Account, day: str) -> tuple[CapState, ...]:
-        """The caps over this account; raises ModelBarred when there are any and the model is barred."""
+        """The caps over this account; raises ModelDisabled when there are any and the model is barred."""
         caps = _caps_over(db, account.session, account.turn, day, account.lease)
         query, barring = "SELECT reason FROM barred WHERE model = ?", self._capped(caps)
         row = db.execute(query, (account.model,)).fetchone() if barring else None
         if row is not None:
-            raise ModelBarred(
+            raise ModelDisabled(
                 f"{account.model} is not called under a cap any more: {row['reason']}.",
                 fix=f"Choose another model, or trust it again: ecoshell models --unbar {account.model}",
             )

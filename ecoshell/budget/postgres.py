@@ -271,7 +271,7 @@ class TeamServer:
             yield
         except (psycopg.Error, OSError) as error:
             state = getattr(error, "sqlstate", None) or ""
-            said = secrecy.masked(str(error).strip().rpartition("FATAL:")[2].strip().partition("\n")[0])
+            said = secrecy.mask_secrets(str(error).strip().rpartition("FATAL:")[2].strip().partition("\n")[0])
             where = f"The team's ledger at {urlsplit(self.address).hostname or 'the local socket'}"
             if state in _NO_LEDGER:
                 raise self._no_ledger() from error
@@ -326,7 +326,7 @@ def _in_keyring(address: str) -> str | None:
     except Exception:  # noqa: BLE001 - backends are third-party code found by entry points; a broken one is no keyring
         return None
     if password:
-        secrecy.learn(password)
+        secrecy.add_secret(password)
     return password or None
 
 

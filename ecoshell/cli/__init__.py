@@ -16,9 +16,9 @@ def main(arguments: list[str] | None = None) -> int:
     from ecoshell.cli.parser import fenced, run
 
     if arguments is None:
-        from ecoshell.secrecy import own_process
+        from ecoshell.secrecy import claim_process
 
-        own_process()
+        claim_process()
     return fenced(lambda: run(argv))
 
 

@@ -107,9 +107,9 @@ def _servers(prefix: str, before: list[str]) -> Iterable[str]:
 
 
 def _plugins(prefix: str, before: list[str]) -> Iterable[str]:
-    from ecoshell.plugin_host import find_for
+    from ecoshell.plugin_host import find_user_plugins
 
-    return [plugin.name for plugin in find_for(user_paths())]
+    return [plugin.name for plugin in find_user_plugins(user_paths())]
 
 
 def _thinkers(*, judges: bool) -> Iterable[str]:

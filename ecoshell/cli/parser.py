@@ -19,11 +19,11 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ecoshell import __version__
-from ecoshell.errors import EcoshellError, UsageError, likely
+from ecoshell.errors import EcoshellError, UsageError, suggestion
 from ecoshell.messages import visible
-from ecoshell.options import EFFORTS, LATEST, ROLES, Options, RoleModels, role_named
+from ecoshell.options import EFFORTS, LATEST_SESSION, ROLES, Options, RoleModels, role_named
 from ecoshell.paths import NO_ROOM
-from ecoshell.secrecy import masked
+from ecoshell.secrecy import mask_secrets
 
 _ROLE = "role_"
 """Begins the name under which a role's model is kept while the command line is read."""
@@ -47,7 +47,13 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     add("--trust-project", action="store_true", help="follow the workspace's AGENTS.md without asking first")
     add("--read-only", action="store_true", help="refuse every tool that writes or runs something")
     add("--resume", metavar="ID", help="go on with a session; the beginning of its id is enough")
-    add("--continue", dest="resume", action="store_const", const=LATEST, help="go on with this folder's last session")
+    add(
+        "--continue",
+        dest="resume",
+        action="store_const",
+        const=LATEST_SESSION,
+        help="go on with this folder's last session",
+    )
     add("--price", metavar="IN,OUT", type=_price, help="the model's price in dollars per million tokens")
     modes = ("single", "umi", "auto")
     add("--mode", choices=modes, help="agent mode: one model; planner, caller and summarizer; or as experience says")
@@ -223,12 +229,12 @@ class Parser(argparse.ArgumentParser):
                 raise UsageError(
                     f"{stranger!r} is one word too many.", fix=f"`{self.prog} --help` shows what there is."
                 )
-            raise UsageError(f"There is no option {named}.", fix=likely(named, options))
+            raise UsageError(f"There is no option {named}.", fix=suggestion(named, options))
         if wrong:
             what, typed = wrong["what"], wrong["typed"]
             told = f"{what} cannot be {typed!r}." if what.startswith("-") else f"There is no {what.lower()} {typed!r}."
             kind = UnknownCommand if what == _COMMAND else UsageError
-            raise kind(told, fix=likely(typed, re.findall(r"[\w-]+", wrong["choices"])))
+            raise kind(told, fix=suggestion(typed, re.findall(r"[\w-]+", wrong["choices"])))
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", fix=f"`{self.prog} --help` shows what there is.")
 
     def load(self) -> None:
@@ -275,12 +281,14 @@ class CommandLine(Parser):
             return
         self._has_plugins = True
         from ecoshell.paths import user_paths
-        from ecoshell.plugin_host import Plugins, blaming, find_for
+        from ecoshell.plugin_host import Plugins, attribute_faults, find_user_plugins
 
-        for name, (plugin, command) in Plugins(find_for(user_paths()), warn).commands(self.commands.choices).items():
+        for name, (plugin, command) in (
+            Plugins(find_user_plugins(user_paths()), warn).commands(self.commands.choices).items()
+        ):
             parser = self.commands.add_parser(name, help=command.about.replace("%", "%%"))
-            parser.set_defaults(run=blaming(plugin)(command.run))
-            parser.fill = blaming(plugin)(command.add_arguments)
+            parser.set_defaults(run=attribute_faults(plugin)(command.run))
+            parser.fill = attribute_faults(plugin)(command.add_arguments)
 
 
 def build_parser() -> CommandLine:
@@ -356,7 +364,7 @@ def fenced(command: Callable[[], int]) -> int:
 def told(error: EcoshellError) -> str:
     """The error for a person: what happened, what was kept, what to do, each on a line of its own."""
     parts = (f"ecoshell: {error.message}", error.kept, error.fix)
-    return visible(masked("\n".join(part for part in parts if part)))
+    return visible(mask_secrets("\n".join(part for part in parts if part)))
 
 
 def _drop_output() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.secrecy import MARK, SECRET_NAME, SHORTEST, environ, learn
+from ecoshell.secrecy import MARK, MIN_KEY_CHARACTERS, SECRET_NAME, add_secret, environ
 
 KEYRING_SERVICE = "ecoshell"
 """The name under which keys stand in the OS keyring; the user name there is the environment variable's."""
@@ -111,7 +111,7 @@ class Keys:
         """Blank the key out of every text from now on."""
         self._seen.add(key)
         if self._environ is environ:
-            learn(key)
+            add_secret(key)
 
     def at_hand(self) -> tuple[str, ...]:
         """Providers whose key is in the environment, or was found in the keyring already; the keyring is not asked."""
@@ -132,7 +132,7 @@ class Keys:
     def redact(self, text: str) -> str:
         """The text without any key: those known by value, and whatever has the shape of one."""
         named = {value.strip() for name, value in self._environ.items() if SECRET_NAME.search(name)}
-        secrets = {secret for secret in named | self._seen if len(secret) >= SHORTEST}
+        secrets = {secret for secret in named | self._seen if len(secret) >= MIN_KEY_CHARACTERS}
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, MARK)
         return _SHAPES.sub(MARK, text)

@@ -28,7 +28,7 @@ from ecoshell.models import (
 from ecoshell.models.reported import ReportedPrompts
 from ecoshell.models.retrying import Retries, RetryPolicy
 from ecoshell.options import Effort
-from ecoshell.secrecy import MaskedStream, masked
+from ecoshell.secrecy import MaskedStream, mask_secrets
 
 T = TypeVar("T")
 AccountOf = Callable[[], Account]
@@ -107,7 +107,7 @@ class MeteredModel:
         Nothing is reserved: a model of this machine costs nothing, and counts what it has read when it is asked.
         """
         if warm := getattr(self._model, "warm", None):
-            await warm(ahead and replace(ahead, messages=masked(ahead.messages)))
+            await warm(ahead and replace(ahead, messages=mask_secrets(ahead.messages)))
 
     async def aclose(self) -> None:
         """Let the model go."""
@@ -132,7 +132,7 @@ class MeteredModel:
         A transient failure before any part of a reply is retried: in the same reservation where it was not billed, in
         one of its own where it may have been. Raises BudgetError and ModelError.
         """
-        request = self._with_effort(replace(request, messages=masked(request.messages)))
+        request = self._with_effort(replace(request, messages=mask_secrets(request.messages)))
         ask, place = await asyncio.to_thread(self.reservation, request, role), aside
         retries, failure = Retries(self._retry), None
         while True:
@@ -373,7 +373,7 @@ class _Listener:
             self._reply = piece
             for (reasoning, answer), mask in self._masks.items():
                 self._tell(mask.end(), reasoning=reasoning, answer=answer)
-            state, piece = piece.state, masked(piece)
+            state, piece = piece.state, mask_secrets(piece)
             if piece.state is not state:  # a masked message is not what the provider signed
                 piece = replace(piece, state=None)
             usage = piece.usage
@@ -398,7 +398,7 @@ class _Listener:
         return None
 
     def _tell(self, text: str, *, reasoning: bool, answer: bool) -> None:
-        """Tell a piece of text in which keys are masked."""
+        """Emit a piece of text with secrets masked."""
         if not text:
             return
         if not reasoning and not answer:

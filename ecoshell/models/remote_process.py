@@ -24,7 +24,7 @@ from ecoshell.models.host_address import (
     host_environ,
 )
 from ecoshell.models.tokens import helper_environ
-from ecoshell.secrecy import taken
+from ecoshell.secrecy import removed_variables
 
 _LINE_LIMIT = 1 << 26
 """Bytes; a reply is one line, and a long one is still a few megabytes."""
@@ -96,7 +96,7 @@ class RemoteProcess:
             start_new_session=True,  # so that Ctrl-C and a closing terminal reach it only through us
         )
         child = _Child(process)
-        child.write({"environ": taken()})  # over the pipe: in its environment any program could read them
+        child.write({"environ": removed_variables()})  # over the pipe: in its environment any program could read them
         return child
 
     async def _connected(self, host: HostOptions) -> "_HostLink | None":

@@ -17,7 +17,7 @@ from ecoshell.budget.database import Database
 from ecoshell.errors import UsageError
 from ecoshell.events import Event, TextArrived, TurnFinished, TurnStarted, from_json, to_json
 from ecoshell.messages import visible_line
-from ecoshell.options import ALL_ONE, ROLES, RoleModels
+from ecoshell.options import NO_ROLE_MODELS, ROLES, RoleModels
 
 VERSION = 1
 SCHEMA = """
@@ -229,7 +229,7 @@ class SessionStore(Database):
             row = db.execute(query, (session, _written(TurnStarted))).fetchone()
         last = _event(row["json"]) if row else None
         if not isinstance(last, TurnStarted):
-            return SessionChoices(info.model, "", ALL_ONE, info.workspace)
+            return SessionChoices(info.model, "", NO_ROLE_MODELS, info.workspace)
         named = dict(zip(ROLES, last.roles, strict=False))
         return SessionChoices(last.session_model or last.model, last.mode, RoleModels(**named), info.workspace)
 

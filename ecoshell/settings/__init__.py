@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ecoshell.errors import SettingsError
-from ecoshell.errors import nearest as nearest_word
+from ecoshell.errors import closest_word as nearest_word
 from ecoshell.settings.schema import NAMED, Settings, general, kind_of, values
 
 KeyPath = tuple[str, ...]

@@ -37,7 +37,7 @@ from ecoshell.models.local_models import is_local
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.planning.btp.redaction import redacted_value
-from ecoshell.secrecy import environ, masked
+from ecoshell.secrecy import environ, mask_secrets
 from ecoshell.sessions import SessionStore
 from ecoshell.tools.workspace import Workspace, workspace_folder
 from ecoshell.training.data import ROLES, Example, Step, Task, played, replayed
@@ -120,7 +120,7 @@ def _all_turns(store: SessionStore, documents: Mapping[str, ToolDocument], found
         spoiled = {event.turn for event in events if isinstance(event, TurnUndone)}
         unhelpful = {event.id for event in events if isinstance(event, CallMarked) and event.helpful is False}
         for turn in _by_turn(events):
-            clean = [masked(from_json(redacted_value(to_json(event), environ))) for event in turn]  # without secrets
+            clean = [mask_secrets(from_json(redacted_value(to_json(event), environ))) for event in turn]
             started = turn[0]
             if isinstance(started, TurnStarted):
                 why = "it was undone" if started.turn in spoiled else _unfit(turn, clean, unhelpful, documents)

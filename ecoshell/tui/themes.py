@@ -218,9 +218,9 @@ def _folders(paths: Paths) -> Iterator[Path]:
     """Where themes are, the first that has one of a name wins; plugins are only loaded for one that is not before."""
     yield paths.config / "themes"
     yield _ours()
-    from ecoshell.plugin_host import Plugins, find_for
+    from ecoshell.plugin_host import Plugins, find_user_plugins
 
-    yield from Plugins(find_for(paths), lambda _: None).theme_folders()
+    yield from Plugins(find_user_plugins(paths), lambda _: None).theme_folders()
 
 
 def _ours() -> Path:

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 from ecoshell.assembly.shell import STRATEGIES
-from ecoshell.errors import UsageError, likely
+from ecoshell.errors import UsageError, suggestion
 from ecoshell.planning.btp import TaskPlan
 from ecoshell.strategies import StrategySpec
 from ecoshell_bench.btp_replay import (
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     names: Sequence[str] = args.strategy or tuple(recorded)
     for name in names:
         if name not in recorded:
-            raise UsageError(f"There is no strategy {name!r}.", fix=likely(name.lower(), [*recorded]))
+            raise UsageError(f"There is no strategy {name!r}.", fix=suggestion(name.lower(), [*recorded]))
     sweep = Sweep(
         ways=[recorded[name] for name in names],
         plans=args.plan,

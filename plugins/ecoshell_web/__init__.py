@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlencode, urlsplit
 
-from ecoshell.errors import ToolError, UsageError, nearest
+from ecoshell.errors import ToolError, UsageError, closest_word
 from ecoshell.messages import Effect, Observation, visible_line
 from ecoshell.plugins import hookimpl
 from ecoshell.tools import Limits, Subject, ToolOptions
@@ -164,7 +164,7 @@ def _address(settings: Mapping[str, Any]) -> str:
     """The address of the SearXNG server, empty where there is none; raises UsageError for what is wrong."""
     for name in settings:
         if name != "searxng":
-            hint = "did you mean searxng?" if nearest(name, ["searxng"]) else "it has searxng alone"
+            hint = "did you mean searxng?" if closest_word(name, ["searxng"]) else "it has searxng alone"
             raise UsageError(f"[plugins.web] has no setting {name}; {hint}")
     given: object = settings.get("searxng", "")
     address = given.strip().rstrip("/").removesuffix("/search") if isinstance(given, str) else ""

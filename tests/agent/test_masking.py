@@ -23,7 +23,7 @@ def known(monkeypatch):
     monkeypatch.setattr(secrecy, "_found", set())
     yield
     monkeypatch.undo()
-    secrecy.begin()
+    secrecy.protect_secrets()
 
 
 def stored():
@@ -97,7 +97,7 @@ async def test_a_key_of_a_server_is_masked_when_the_server_says_it_as_it_ends(pl
 )
 def test_a_key_of_a_server_is_known_wherever_it_is_given_to_it(server, key):
     Server("one", **{"url": "https://example.org/mcp", **server}).told()
-    assert secrecy.masked(f"it is {key}") == f"it is {MARK}"
+    assert secrecy.mask_secrets(f"it is {key}") == f"it is {MARK}"
 
 
 async def test_a_mark_is_never_written_in_the_place_of_a_key(play, home):

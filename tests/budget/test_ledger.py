@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ecoshell.budget import NANO, ZERO_PRICE, Account, Amount, Ask, CapState, Hold, Price, Rates
 from ecoshell.budget.ledger import Ledger
-from ecoshell.errors import LimitReached, ModelBarred, PriceUnknown, StoreError, UsageError
+from ecoshell.errors import LimitReached, ModelDisabled, PriceUnknown, StoreError, UsageError
 from ecoshell.messages import Usage
 
 MakeAsk = Callable[..., Ask]
@@ -171,10 +171,10 @@ def test_a_bill_above_the_hold_is_an_overrun_and_bars_the_model_under_any_cap(le
     assert (settlement.overrun_nano, settlement.overrun_tokens) == (150 * MILLION, 150)
     ledger.release(ledger.hold(ask()))  # without a cap there is nothing to pass
     ledger.set_cap("s1", "day", usd("100"))
-    with pytest.raises(ModelBarred, match=r"m is not called .* billed \$0\.15 more") as refused:
+    with pytest.raises(ModelDisabled, match=r"m is not called .* billed \$0\.15 more") as refused:
         ledger.hold(ask())
     assert refused.value.fix.endswith("ecoshell models --unbar m")  # /budget off takes no day's cap away
-    with pytest.raises(ModelBarred):
+    with pytest.raises(ModelDisabled):
         ledger.set_aside(ask())
     assert list(ledger.barred()) == ["m"]
     ledger.unbar("m")
@@ -410,7 +410,7 @@ def test_after_any_operations_the_totals_agree_with_the_entries_and_no_cap_is_pa
     pending: list[Hold] = []
     overran = False
     for kind, prompt, output, which in steps:
-        with suppress(LimitReached, ModelBarred):
+        with suppress(LimitReached, ModelDisabled):
             _perform(ledger, kind, ask(prompt, output), pending, which)
         overran = overran or bool(ledger.barred())
         if not overran:

@@ -189,7 +189,7 @@ def test_a_password_is_found_in_the_keyring_for_the_very_address_where_it_is_not
     keyring.set_keyring(FakeRing("ecoshell", owner, postgres.PASSWORD))
     try:
         assert json.loads(shell("budget", "show", "--json", ledger=owner)) == {"caps": [], "leases": []}
-        assert secrecy.masked(f"it is {postgres.PASSWORD}") == "it is [key hidden]"
+        assert secrecy.mask_secrets(f"it is {postgres.PASSWORD}") == "it is [key hidden]"
         said = shell("budget", "show", ledger=ann, status=1)
         assert "does not let you in" in said
         assert f"keyring set ecoshell {ann}" in said

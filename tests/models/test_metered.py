@@ -10,7 +10,7 @@ from waits import Waits
 from ecoshell.budget import NANO, Account, Amount, Ask, CapState, Hold, Price, Rates
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
-from ecoshell.errors import LimitReached, ModelBarred, ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
+from ecoshell.errors import LimitReached, ModelBroken, ModelDisabled, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.events import BudgetHeld, BudgetSettled, Event, Notice, Reasoned, TextArrived
 from ecoshell.messages import Call, Message, Usage
 from ecoshell.models import Delta, PromptSize, Purpose, Reply, Request, Traits
@@ -222,7 +222,7 @@ async def test_a_bill_above_the_hold_is_named_and_ends_calls_to_the_model(
     assert settled.overrun_nano == 150 * MILLION
     assert isinstance(notice, Notice)
     assert "odd billed $0.15 more" in notice.text
-    with pytest.raises(ModelBarred):
+    with pytest.raises(ModelDisabled):
         await model.ask(REQUEST, events.append)
 
 

@@ -18,7 +18,7 @@ from keyring.errors import KeyringError
 
 from ecoshell.cli import main
 from ecoshell.errors import ToolError
-from ecoshell.secrecy import masked
+from ecoshell.secrecy import mask_secrets
 from ecoshell.tools import ResultSize
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server
@@ -132,7 +132,7 @@ def test_one_signs_in_once_and_the_keyring_keeps_it(shell, address, ring, tmp_pa
     held = json.loads(ring.held[name])
     before = held["state"]["tokens"]["access_token"]
     assert before not in (tmp_path / "home" / "config" / "config.toml").read_text()
-    assert before not in masked(f"Bearer {before}")
+    assert before not in mask_secrets(f"Bearer {before}")
     held["state"]["expires_at"] = 1
     ring.held[name] = json.dumps(held)
     assert asyncio.run(renewed(address, tmp_path)) == "1 of 1"  # renewed, without anybody being asked

@@ -45,7 +45,7 @@ from ecoshell.events import (
 from ecoshell.messages import Attachment, visible_line
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
-from ecoshell.secrecy import masked
+from ecoshell.secrecy import mask_secrets
 from ecoshell.sessions import SessionStore
 from ecoshell.sessions.markdown import fenced
 from ecoshell.settings.schema import McpServerSettings, Settings
@@ -421,7 +421,7 @@ class EditorSession:
         try:
             printed = await self._command
         except EcoshellError as error:
-            await self._tell([self._updates.say(masked(str(error)))])
+            await self._tell([self._updates.say(mask_secrets(str(error)))])
             return "end_turn"
         finally:
             self._command = None
@@ -596,4 +596,4 @@ def _plainly() -> Generator[None]:
 def _failed(event: ErrorHappened, code: int = _FAILED) -> RequestError:
     """The error of the protocol that an error is."""
     told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
-    return RequestError(code, masked(told), {"kind": event.kind})
+    return RequestError(code, mask_secrets(told), {"kind": event.kind})

@@ -12,7 +12,7 @@ from typing import Any
 
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions, told, warn
-from ecoshell.errors import SettingsError, UsageError, likely, nearest
+from ecoshell.errors import SettingsError, UsageError, closest_word, suggestion
 from ecoshell.paths import user_paths
 from ecoshell.settings import (
     DEFAULT,
@@ -119,7 +119,7 @@ def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, ...], SettingsErro
     from ecoshell.agent.dependencies import JUDGES
     from ecoshell.assembly import plugins_of, sources_of
     from ecoshell.assembly.shell import STRATEGIES
-    from ecoshell.plugin_host import find_for
+    from ecoshell.plugin_host import find_user_plugins
     from ecoshell.tools.function import FunctionTool
     from ecoshell.tools.workspace import Workspace, workspace_folder
 
@@ -129,11 +129,11 @@ def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, ...], SettingsErro
         (("plan", "judge"), settings.plan.judge, JUDGES, plugins.judges),
     ):
         if name not in ours and name not in (known := [*ours, *more(ours)]):
-            yield key, SettingsError(f"is {name!r}, and there is no such {key[1]}.", fix=likely(name, known))
-    there = [plugin.name for plugin in find_for(user_paths())]
+            yield key, SettingsError(f"is {name!r}, and there is no such {key[1]}.", fix=suggestion(name, known))
+    there = [plugin.name for plugin in find_user_plugins(user_paths())]
     for name in settings.plugins.enabled:
         if name not in there:
-            error = SettingsError(f"names {name!r}, and there is no such plugin.", fix=likely(name, there))
+            error = SettingsError(f"names {name!r}, and there is no such plugin.", fix=suggestion(name, there))
             yield ("plugins", "enabled"), error
     if theme := settings.tui.theme:
         from ecoshell.tui.themes import load_themes
@@ -141,7 +141,7 @@ def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, ...], SettingsErro
         if theme not in (looks := sorted(look.name for look in load_themes(user_paths()).all)):
             yield (
                 ("tui", "theme"),
-                SettingsError(f"is {theme!r}, and there is no such theme.", fix=likely(theme, looks)),
+                SettingsError(f"is {theme!r}, and there is no such theme.", fix=suggestion(theme, looks)),
             )
     rules = [(decision, rule) for decision in _RULES for rule in getattr(settings.approval, decision)]
     if not rules and not settings.tools.prices:
@@ -150,11 +150,11 @@ def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, ...], SettingsErro
     tools = {tool.document.name: tool for _, tool in sources_of(settings, user_paths(), ground, lambda _: None)}
     for name in settings.tools.prices:
         if not isinstance(tools.get(name), FunctionTool):
-            fix = f"Did you mean {near}?" if (near := nearest(name, tools)) else "`ecoshell tools` lists them all."
+            fix = f"Did you mean {near}?" if (near := closest_word(name, tools)) else "`ecoshell tools` lists them all."
             yield ("tools", "prices", name), SettingsError("is the price of no tool that can have one.", fix=fix)
     for decision, rule in rules:
         name = rule.partition(":")[0]  # one that is like none may be of a server that was never asked
-        if not fnmatch.filter(tools, name) and (near := nearest(name, tools)):
+        if not fnmatch.filter(tools, name) and (near := closest_word(name, tools)):
             error = SettingsError(f"names {name!r}, and there is no such tool.", fix=f"Did you mean {near}?")
             yield ("approval", decision), error
 

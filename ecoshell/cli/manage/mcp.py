@@ -17,7 +17,7 @@ from ecoshell.cli.parser import Parser, add_actions
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import visible_line
 from ecoshell.paths import expanded, user_paths
-from ecoshell.secrecy import begin, masked
+from ecoshell.secrecy import mask_secrets, protect_secrets
 from ecoshell.settings import problem
 from ecoshell.settings.edit import REMOVED, write_settings
 from ecoshell.tools import Caller, ResultSize, caller
@@ -247,7 +247,7 @@ class Signs(Caller):
 
 def _test(provider: McpServer, *, sign_in: bool = False, as_json: bool) -> int:
     """Connect, or sign in, and show what the server has."""
-    begin()
+    protect_secrets()
     started = time.monotonic()
     error = asyncio.run(_connected(provider, sign_in=sign_in))
     seconds = time.monotonic() - started
@@ -275,7 +275,7 @@ async def _connected(provider: McpServer, *, sign_in: bool) -> str:
         else:
             await provider.connect()
     except ToolError as failure:
-        return masked(failure.message)
+        return mask_secrets(failure.message)
     finally:
         await provider.aclose()
     return ""

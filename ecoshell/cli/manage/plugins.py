@@ -7,10 +7,10 @@ from typing import Any
 
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions
-from ecoshell.errors import UsageError, likely
+from ecoshell.errors import UsageError, suggestion
 from ecoshell.messages import visible_line
 from ecoshell.paths import user_paths
-from ecoshell.plugin_host import HOOKS, Plugin, Plugins, find_for
+from ecoshell.plugin_host import HOOKS, Plugin, Plugins, find_user_plugins
 from ecoshell.tools import ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace, workspace_folder
@@ -83,11 +83,11 @@ def run(args: argparse.Namespace) -> int:
     """List plugins, tell of one, or write one; raises UsageError."""
     if args.action == "new":
         return _new(args.name, args.folder or Path(f"ecoshell_{args.name}"), as_json=args.json)
-    found = find_for(user_paths())
+    found = find_user_plugins(user_paths())
     if args.action == "info":
         known = [plugin.name for plugin in found]
         if args.name not in known:
-            raise UsageError(f"There is no plugin {args.name!r}.", fix=likely(args.name, known))
+            raise UsageError(f"There is no plugin {args.name!r}.", fix=suggestion(args.name, known))
         found = [plugin for plugin in found if plugin.name == args.name]
     records = [_record(plugin) for plugin in found]
     if args.json:
@@ -155,7 +155,7 @@ def _state(record: dict[str, Any]) -> str:
 def _new(name: str, folder: Path, *, as_json: bool) -> int:
     if not _NAME.fullmatch(name):
         raise UsageError(f"A plugin cannot be called {name!r}.", fix="Give small letters, digits and _, such as words.")
-    if name in (plugin.name for plugin in find_for(user_paths())):
+    if name in (plugin.name for plugin in find_user_plugins(user_paths())):
         raise UsageError(f"There is a plugin {name} already.", fix="Give another name.")
     files = {folder / file.replace("NAME", name): text.replace("NAME", name) for file, text in _FILES.items()}
     try:

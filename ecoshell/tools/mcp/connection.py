@@ -16,7 +16,7 @@ import ecoshell
 from ecoshell.errors import ToolError
 from ecoshell.images import image_of_base64
 from ecoshell.messages import Image, Observation
-from ecoshell.secrecy import masked
+from ecoshell.secrecy import mask_secrets
 from ecoshell.tools import Caller, caller
 from ecoshell.tools.running import following
 
@@ -200,7 +200,7 @@ class Connection:
             return
         words = self._last_words.decode("utf-8", "replace").strip().rpartition("\n")[2].strip()
         why = self._reason or why
-        self.ended = masked(f"{why} ({words})" if words and words not in why else why)
+        self.ended = mask_secrets(f"{why} ({words})" if words and words not in why else why)
         for waiting in (self._connected, *self._calls.values()):
             if not waiting.done():
                 waiting.set_exception(ToolError(self.ended))

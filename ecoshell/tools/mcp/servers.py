@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ecoshell.errors import ToolError
 from ecoshell.messages import ToolDocument
 from ecoshell.paths import is_special, make_private, replacement
-from ecoshell.secrecy import SECRET_NAME, environ, learn
+from ecoshell.secrecy import SECRET_NAME, add_secret, environ
 
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 """What the protocol lets a tool be called."""
@@ -81,7 +81,7 @@ class Server:
     def client(self) -> Mapping[str, str]:
         """How it knows this client, with variables replaced; its secret is masked from now on. Raises ToolError."""
         known = _filled_table(self.oauth)
-        learn(known.get("client_secret", ""))
+        add_secret(known.get("client_secret", ""))
         return known
 
     def told(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Server:
             if SECRET_NAME.search(name.lstrip("-").replace("-", "_")) or name.lower().endswith("authorization"):
                 for key in (_filled(value), _filled(value).rpartition(" ")[2]):  # without `Bearer` and the like
                     if not key.startswith("--"):  # the next option
-                        learn(key)
+                        add_secret(key)
         if self.url:
             roots = [self.workspace] if self.workspace and self.trusted else []  # a path tells of this machine
             return {"url": _filled(self.url), "headers": _filled_table(self.headers), "roots": roots}
@@ -337,5 +337,5 @@ class KeptSignIn:
         secrets = [state.get("client", {}).get("client_secret")]
         secrets += [state.get("tokens", {}).get(name) for name in ("access_token", "refresh_token")]
         for secret in filter(None, secrets):
-            learn(secret)
+            add_secret(secret)
         return state

@@ -23,7 +23,7 @@ from ecoshell.errors import CallBroken, ModelBroken, UsageError
 from ecoshell.events import BudgetSettled, Event
 from ecoshell.messages import Call, Observation, Usage
 from ecoshell.models import Model
-from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels
+from ecoshell.options import NO_ROLE_MODELS, ROLES, Options, RoleModels
 from ecoshell.paths import user_paths
 from ecoshell.planning.judging import unwrapped
 from ecoshell.settings.schema import Settings
@@ -44,10 +44,10 @@ class ModelSetup:
 
     model: str
     mode: str = "single"
-    roles: RoleModels = ALL_ONE
+    roles: RoleModels = NO_ROLE_MODELS
 
     @classmethod
-    def of(cls, model: str, mode: str, roles: RoleModels = ALL_ONE) -> "ModelSetup":
+    def of(cls, model: str, mode: str, roles: RoleModels = NO_ROLE_MODELS) -> "ModelSetup":
         """Who plays when the shell begins with this model and mode: roles that are not told are as the settings say.
 
         Raises UsageError for a mode that cannot be measured, and for roles where there are none; SettingsError.
@@ -56,7 +56,7 @@ class ModelSetup:
             raise UsageError(f"The mode {mode!r} cannot be measured.", fix=f"Choose of {', '.join(MODES)}.")
         if mode == "umi":
             return cls(model, mode, roles_of(load_settings(user_paths()), Options(roles=roles)))
-        if roles != ALL_ONE:
+        if roles != NO_ROLE_MODELS:
             raise UsageError("In the mode single there are no roles.", fix="Add --mode umi.")
         return cls(model, mode)
 

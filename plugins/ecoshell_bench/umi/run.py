@@ -12,7 +12,7 @@ from pathlib import Path
 from ecoshell.budget import amount_text
 from ecoshell.errors import UsageError
 from ecoshell.messages import visible_line
-from ecoshell.options import ALL_ONE
+from ecoshell.options import NO_ROLE_MODELS
 from ecoshell.paths import user_paths
 from ecoshell.training.trajectories import read_trajectories
 from ecoshell_bench.printing import note, progress, show, show_record
@@ -63,9 +63,9 @@ def _measure(args: argparse.Namespace) -> None:
         _refuse(args, ("out", "role"), "Nobody is asked with --model gold.")
         predictions, about = [gold(*one) for one in asked], f"The reference beside itself: {about}"
     else:
-        roles = ALL_ONE
+        roles = NO_ROLE_MODELS
         for role, model in args.role or ():
-            roles = roles.giving(role, model)
+            roles = roles.with_role(role, model)
         setup = ModelSetup.of(args.model, args.mode or ("umi" if args.role else "single"), roles)
         answers = _answers(args, setup, asked)
         predictions = [answer.prediction for answer in answers]
