@@ -118,7 +118,7 @@ def test_the_bound_is_never_below_what_providers_count(width, height):
 
 
 def test_keys_are_not_looked_for_in_image_data(monkeypatch):
-    monkeypatch.setattr(secrecy, "_found", set())
+    monkeypatch.setattr(secrecy, "_added_secrets", set())
     secrecy.add_secret("AAAAAAAAAAAA")
     image = Image("AAAAAAAAAAAA.png", "image/png", "AAAAAAAAAAAA", 1, 1)
     assert secrecy.mask_secrets(image) == Image(f"{secrecy.MARK}.png", "image/png", "AAAAAAAAAAAA", 1, 1)

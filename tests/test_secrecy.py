@@ -21,7 +21,7 @@ KEY = "sk-abcabd-0123456789"
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
     """One key in the environment, and no others."""
-    monkeypatch.setattr(secrecy, "_found", set())
+    monkeypatch.setattr(secrecy, "_added_secrets", set())
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     secrecy.protect_secrets()
     yield

@@ -20,7 +20,7 @@ KEY = "sk-abcabd-0123456789"
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setattr(secrecy, "_found", set())
+    monkeypatch.setattr(secrecy, "_added_secrets", set())
     yield
     monkeypatch.undo()
     secrecy.protect_secrets()

@@ -198,7 +198,7 @@ def is_running(number):
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 async def test_keys_that_left_the_environment_go_over_the_pipe_and_stand_in_no_environment(monkeypatch):
     key = "sk-abcabd-0123456789"
-    monkeypatch.setattr(secrecy, "_taken", {"SOME_API_KEY": key})
+    monkeypatch.setattr(secrecy, "_removed", {"SOME_API_KEY": key})
     process, written = RemoteProcess(), []
     monkeypatch.setattr(_Child, "write", lambda _, line: written.append(line))
     try:
