@@ -1,12 +1,12 @@
-"""ecoshell: a terminal chat shell for a tool-using agent that never spends more than it was given.
+"""ecoshell: a terminal shell for a tool-using agent that cannot overspend.
 
-`Agent` and `tool` are for Python programs; they are imported when they are first asked for.
+`Agent` and `tool` are for Python programs and are imported on first use.
 """
 
 __version__ = "0.1.0"
 __all__ = ["Agent", "__version__", "tool"]
 
-TYPE_CHECKING = False  # as `typing` has it, whose import `ecoshell --version` need not wait for
+TYPE_CHECKING = False  # importing `typing` would slow down `ecoshell --version`
 if TYPE_CHECKING:
     from ecoshell.api import Agent, tool
 

@@ -1,10 +1,10 @@
-"""ecoshell for Python programs: an agent within its caps, and functions as its tools.
+"""ecoshell for Python programs: an agent under caps, with functions as its tools.
 
 from ecoshell import Agent, tool
 
 @tool
 def stock(item: str) -> int:
-    \"\"\"Tell how many of an item are in stock.\"\"\"
+    \"\"\"Return how many of an item are in stock.\"\"\"
     return {"apples": 12}.get(item, 0)
 
 async with Agent("openai/gpt-4o-mini", tools=[stock], cap="0.05", home="state") as agent:
@@ -45,7 +45,7 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.tools import Limits, Tool
 from ecoshell.tools.function import FunctionTool
 
-if TYPE_CHECKING:  # what builds an agent is imported once one is opened
+if TYPE_CHECKING:  # imported when an agent is opened
     from ecoshell.agent import UserInterface
     from ecoshell.agent.shell import Shell
     from ecoshell.models import Model
@@ -58,7 +58,7 @@ EXIT_STATUS: Mapping[Status, int] = {"answered": 0, "error": 1, "limit": 3, "gav
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Cost and usage with calls that reported none as a tokenizer counts them."""
+    """Cost and usage in which unreported calls are estimated with a tokenizer."""
 
     cost_usd: str | None
     usage: Usage
@@ -66,7 +66,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Result(Event):
-    """What the turn came to: the last line of `ask --json`, which no session holds."""
+    """The result of a turn: the last line of `ask --json`; not stored in the session."""
 
     type: ClassVar[str] = "result"
     status: Status
@@ -75,48 +75,48 @@ class Result(Event):
     """Decimal dollars; null when a part of the price is unknown."""
     usage: Usage
     estimate: Estimate | None
-    """Null where all calls have reported."""
+    """Null if every call reported its usage."""
     steps: int
     registered: tuple[str, ...]
     refused: tuple[str, ...]
     """Calls that needed an approval while nobody was there to ask."""
     session: str | None
-    """Null when no turn could begin."""
+    """Null if no turn could start."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Read from the events as they come, so that it is true at every moment, also when the last event never comes."""
+    """The state of a turn, updated with each event, so that it is valid even if the turn is cut off."""
 
     status: Status = "error"
     answer: str = ""
     spent_nano: int | None = 0
     usage: Usage = field(default_factory=Usage)
     taken: Taken = field(default_factory=Taken)
-    """What it took as people are shown it."""
+    """Usage and price as shown to users, with estimates."""
     steps: int = 0
     registered: tuple[str, ...] = ()
     session: str | None = None
     refused: tuple[str, ...] = ()
     """Calls that needed an approval while nobody was there to ask."""
-    _asked: dict[str, str] = field(default_factory=dict[str, str])
+    _requested_calls: dict[str, str] = field(default_factory=dict[str, str])
     _limit: LimitHit | None = None
-    """At which the turn stands, or has ended."""
+    """The limit that holds or ended the turn."""
     _error: ErrorHappened | None = None
 
     @property
     def exit_status(self) -> int:
-        """What the process ends with; an answer beside a call that nobody could approve is not all that was asked."""
+        """The exit status of the process; an answer with refused calls counts as `gave_up`."""
         return EXIT_STATUS["gave_up" if self.refused and self.status == "answered" else self.status]
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """Dollars; None when a part of the price is unknown."""
+        """Dollars; None if a part of the price is unknown."""
         return None if self.spent_nano is None else Decimal(nano_to_usd_text(self.spent_nano))
 
     @property
     def failure(self) -> EcoshellError | None:
-        """Why there is no answer, or none but one from what there was; None where the turn was answered."""
+        """The error for a turn that was not answered; None for an answered turn."""
         match self.status:
             case "answered":
                 return None
@@ -130,12 +130,16 @@ class Outcome:
                 return StepsSpent("The turn ended before it was done.", fix="Allow more steps, or ask for less.")
             case "error":
                 event = self._error or ErrorHappened("", "The turn ended without an answer.", fix="Ask again.")
-                found = getattr(errors, event.kind, None)
-                kind = found if isinstance(found, type) and issubclass(found, EcoshellError) else EcoshellError
+                error_class = getattr(errors, event.kind, None)
+                kind = (
+                    error_class
+                    if isinstance(error_class, type) and issubclass(error_class, EcoshellError)
+                    else EcoshellError
+                )
                 return (BudgetError if kind is LimitReached else kind)(event.message, kept=event.kept, fix=event.fix)
 
     def see(self, event: Event) -> None:
-        """Take one event into account."""
+        """Update the state with one event."""
         match event:
             case TurnFinished():
                 self.status, self.answer = event.status, event.answer or self.answer
@@ -146,9 +150,9 @@ class Outcome:
             case StepStarted():
                 self.steps, self.answer = event.step, ""
             case ApprovalWanted():
-                self._asked[event.id] = visible_line(Call(event.name, event.arguments).signature())
+                self._requested_calls[event.id] = visible_line(Call(event.name, event.arguments).signature())
             case ApprovalGiven(by="nobody"):
-                self.refused += (self._asked.get(event.id, event.id),)
+                self.refused += (self._requested_calls.get(event.id, event.id),)
             case ToolRegistered():
                 self.registered += (event.name,)
             case BudgetSettled():
@@ -166,10 +170,10 @@ class Outcome:
                 pass
 
     def result(self) -> Result:
-        """What it came to, as programs are told it."""
-        taken, estimate = self.taken, None
-        if taken.estimated or taken.estimated_nano:
-            estimate = Estimate(None if taken.nano is None else nano_to_usd_text(taken.nano), taken.usage)
+        """Return the result event."""
+        totals, estimate = self.taken, None
+        if totals.estimated or totals.estimated_nano:
+            estimate = Estimate(None if totals.nano is None else nano_to_usd_text(totals.nano), totals.usage)
         return Result(
             status=self.status,
             answer=self.answer,
@@ -186,13 +190,13 @@ class Outcome:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-EVERY_TOOL = ("*",)
-"""All tools that a shell has with these settings: built-in ones, and those of servers and plugins."""
-_SECONDS = Limits().seconds
+ALL_TOOLS = ("*",)
+"""All tools of a shell with these settings: built-in tools, and those of servers and plugins."""
+_DEFAULT_SECONDS = Limits().seconds
 
 
 class ToolFunction(FunctionTool, Generic[P, R]):
-    """A function that is a tool too; it can still be called."""
+    """A function that is also a tool; it can still be called."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*args, **kwargs)
@@ -214,59 +218,60 @@ def tool(
     *,
     name: str = "",
     effects: Iterable[Effect] = (),
-    seconds: float = _SECONDS,
+    seconds: float = _DEFAULT_SECONDS,
     price: str | None = None,
 ) -> ToolFunction[P, R] | Callable[[Callable[P, R]], ToolFunction[P, R]]:
-    """Make a function, plain or `async`, a tool: its signature is the schema, its docstring's first line what it does.
+    """Turn a plain or `async` function into a tool.
 
-    What it returns (a text, or anything JSON can say) is what the model reads; `ToolError` tells the model what went
-    wrong. A call takes `seconds` at most. One with `effects` beyond reading is asked about first, as the rules say.
-    `price` is what one use costs (`0.002`, `1c`), and counts under the caps. Raises UsageError for what is no price or
-    no effect.
+    Its signature becomes the schema, and the first line of its docstring the description. The model reads the returned
+    text or JSON value; raise `ToolError` to report a failure to the model. `seconds` limits a call. Calls with
+    `effects` beyond reading need approval, as the rules say. `price` is the cost of one use (`0.002`, `1c`) and counts
+    under the caps. Raises UsageError for an invalid price or effect.
     """
-    known = frozenset(effects)
-    if not known <= {*get_args(Effect)}:  # what is none would be neither asked about nor kept from a read-only shell
-        raise UsageError(f"{effects!r} are no effects of a tool.", fix=f"Give some of {[*get_args(Effect)]}.")
+    effect_set = frozenset(effects)
+    if not effect_set <= {*get_args(Effect)}:  # an unknown effect would bypass approval and read-only mode
+        raise UsageError(f"{effects!r} are not effects of a tool.", fix=f"Available: {', '.join(get_args(Effect))}.")
     price_nano = 0
     if price is not None:
         amount = parse_amount(price)
         if amount.unit != "usd":
-            raise UsageError(f"{price!r} is no price of a tool.", fix="Give dollars, such as 0.002 or 1c.")
+            raise UsageError(f"{price!r} is not a price of a tool.", fix="Give dollars, such as 0.002 or 1c.")
         price_nano = amount.value
     limits = Limits(seconds=seconds)
 
-    def made(function: Callable[P, R]) -> ToolFunction[P, R]:
-        return ToolFunction(function, effects=known, limits=limits, name=name, price_nano=price_nano)
+    def make(function: Callable[P, R]) -> ToolFunction[P, R]:
+        return ToolFunction(function, effects=effect_set, limits=limits, name=name, price_nano=price_nano)
 
-    return made if function is None else made(function)
+    return make if function is None else make(function)
 
 
 class Agent:
-    """An agent in a session of its own, open within `async with`; one question is answered at a time.
+    """An agent with one session, open within `async with`; it answers one question at a time.
 
-    Entering raises SettingsError, StoreError, UsageError and, where the model cannot be had, ModelMissing.
+    Entering raises SettingsError, StoreError, UsageError and, if the model cannot be loaded, ModelMissing.
     """
 
     def __init__(
         self,
         model: "str | Model | None" = None,
         *,
-        tools: Sequence[Tool | str] = EVERY_TOOL,
+        tools: Sequence[Tool | str] = ALL_TOOLS,
         cap: str | None = None,
         home: str | Path | None = None,
         user: "UserInterface | None" = None,
         options: Options | None = None,
     ) -> None:
-        """`model` is a name as for `--model`, a model of one's own, which its owner closes, or None for the settings'.
+        """Configure the agent.
 
-        `tools` are tools, and names of built-in ones (`read_file`, `*_file`); without them there are all that a shell
-        has, those of its servers and plugins, too. `cap` is the session's (`0.50`, `20000tok`).
-        Settings and all that is kept are below the folder `home`; None is where the user's shells have theirs. `user`
-        decides what the rules ask about; without one nothing of that runs, and at a limit the answer comes from what
-        there is. `options` are those of the command line, such as the workspace.
+        `model` is a name as for `--model`, a model object that the caller closes, or None for the settings' model.
+        `tools` are tool objects and names of built-in tools (`read_file`, `*_file`); the default is all tools of a
+        shell, including those of servers and plugins. `cap` is the session's cap (`0.50`, `20000tok`). Settings and
+        data are below the folder `home`, by default the user's own. `user` decides approvals and limits; without it,
+        calls that need approval are refused, and at a limit the agent answers with what was found so far. `options`
+        are those of the command line, such as the workspace.
         """
         self.outcome = Outcome()
-        """What the last question came to, so far as it has come; also where `ask` has raised."""
+        """The state of the last question, also while it runs and after `ask` has raised."""
         options = options or Options()
         self._owned = None if model is None or isinstance(model, str) else model
         name = self._owned.traits.name if self._owned else model if isinstance(model, str) else options.model
@@ -284,14 +289,14 @@ class Agent:
         from ecoshell.assembly.shell import assemble
 
         if self._shell is not None:
-            raise UsageError("The agent is open already.", fix="Open another one for what goes on beside it.")
+            raise UsageError("The agent is already open.", fix="Open a second agent for parallel work.")
         own = self._owned
         self._shell = await assemble(
             self._options,
             self._user,
             paths=self._paths,
             model_factory=lending(lambda name: own if own is not None and name == own.traits.name else None),
-            tools=tools_of if tuple(self._tools) == EVERY_TOOL else self._tools_of,
+            tools=tools_of if tuple(self._tools) == ALL_TOOLS else self._tools_of,
         )
         self.outcome.session = self._shell.session
         await self._shell.warm()
@@ -300,15 +305,15 @@ class Agent:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
     ) -> None:
-        """Stop what runs and close what is open."""
+        """Stop the running turn and close the agent."""
         shell, self._shell = self._open, None
         await shell.aclose()
 
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> Outcome:
-        """The answer, with what it took.
+        """Ask a question and return the outcome.
 
         Raises LimitReached at a cap, StepsSpent at the step limit, GaveUp, TurnStopped, ModelError, BudgetError and
-        StoreError; what there is of an answer is then in `outcome`.
+        StoreError; `outcome` then holds a partial answer, if any.
         """
         async with aclosing(self.stream(question, attachments)) as events:
             async for _ in events:
@@ -318,7 +323,7 @@ class Agent:
         return self.outcome
 
     async def stream(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
-        """Every event of the turn as it happens; however the turn ends, the last is TurnFinished.
+        """Yield the events of a turn as they happen; the last is always TurnFinished.
 
         Raises UsageError for an empty question and while another turn runs, and StoreError.
         """
@@ -328,29 +333,29 @@ class Agent:
                 self.outcome = outcome
                 outcome.see(event)
                 yield event
-        if self.outcome is not outcome:  # it was stopped before the turn began
+        if self.outcome is not outcome:  # stopped before the turn started
             outcome.status, self.outcome = "interrupted", outcome
 
     async def stop(self) -> None:
-        """Stop the turn that runs; its `ask` raises TurnStopped."""
+        """Stop the running turn; its `ask` raises TurnStopped."""
         await self._open.stop()
 
     @property
     def session(self) -> str:
-        """The session's id, by which `Options(resume=…)` and `ecoshell --resume` go on with it."""
+        """The session's ID, for `Options(resume=…)` and `ecoshell --resume`."""
         return self._open.session
 
     @property
     def resumed(self) -> Notice | None:
-        """With what a session goes on that was there before."""
+        """The notice about a resumed session; None for a new one."""
         return self._open.resumed
 
     async def caps(self) -> tuple[CapState, ...]:
-        """The caps as they stand: what was spent, what is held, what is left."""
+        """Return the caps with their spent, held and remaining amounts."""
         return await self._open.deps.budget.caps()
 
     async def set_cap(self, scope: Scope, cap: str | None) -> None:
-        """Set the cap of a turn, the session, the day or the month; None removes it. Raises UsageError."""
+        """Set or, with None, remove the cap of a turn, the session, the day or the month. Raises UsageError."""
         await self._open.set_cap(scope, None if cap is None else parse_amount(cap))
 
     @property
@@ -362,15 +367,15 @@ class Agent:
     def _tools_of(self, settings: "Settings", workspace: "Workspace") -> list[Tool]:
         from ecoshell.assembly import tool_named, tools_of
 
-        built_in = {one.document.name: one for one in tools_of(settings, workspace)}
+        built_in = {tool.document.name: tool for tool in tools_of(settings, workspace)}
         chosen: list[Tool] = []
-        for wanted in self._tools:
-            if isinstance(wanted, str):
-                names = fnmatch.filter(built_in, wanted)
-                found = [built_in[name] for name in names] or [tool_named(wanted, [*built_in.values()])]
-                chosen += [one for one in found if one not in chosen]
-            elif isinstance(cast("object", wanted), Tool):
-                chosen.append(wanted)
+        for selector in self._tools:
+            if isinstance(selector, str):
+                names = fnmatch.filter(built_in, selector)
+                matches = [built_in[name] for name in names] or [tool_named(selector, [*built_in.values()])]
+                chosen += [tool for tool in matches if tool not in chosen]
+            elif isinstance(cast("object", selector), Tool):
+                chosen.append(selector)
             else:
-                raise UsageError(f"{wanted!r:.80} is no tool.", fix="Mark a function with @ecoshell.tool.")
+                raise UsageError(f"{selector!r:.80} is not a tool.", fix="Mark a function with @ecoshell.tool.")
         return chosen

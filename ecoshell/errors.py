@@ -1,24 +1,24 @@
-"""Everything that can go wrong on purpose, in one small tree.
+"""The tree of expected errors.
 
-EcoshellError              what happened, what was kept, what to do
-├── UsageError             what was typed cannot be taken (exit 2)
-├── SettingsError          the configuration is wrong: file, line, key (exit 2)
+EcoshellError              says what happened, what was kept, what to do
+├── UsageError             invalid command-line input (exit 2)
+├── SettingsError          invalid configuration: file, line, key (exit 2)
 ├── StoreError             a database is locked, full, read-only or damaged
-├── Unanswered             a turn ended without the answer it was asked for
-│   ├── GaveUp             the agent gave up, and the message is why (exit 4)
-│   ├── StepsSpent         the step limit came first (exit 3)
-│   └── TurnStopped        it was stopped (exit 130)
+├── Unanswered             a turn ended without an answer
+│   ├── GaveUp             the agent gave up; the message is its reason (exit 4)
+│   ├── StepsSpent         the turn reached the step limit (exit 3)
+│   └── TurnStopped        the user stopped the turn (exit 130)
 ├── ModelError
-│   ├── ModelMissing       no such model, file, extra or key
-│   ├── ModelUnavailable   the network or the provider did not answer; trying again may help
-│   └── ModelBroken        it answered, and the answer cannot be used
-│       ├── CallBroken     and was a call, also when it was asked for again
-│       └── ContextExceeded  it refused the prompt as longer than its context
+│   ├── ModelMissing       the model, its file, an extra or a key is missing
+│   ├── ModelUnavailable   the network or the provider failed; a retry may help
+│   └── ModelBroken        the reply cannot be used
+│       ├── CallBroken     the reply is an invalid call, also after a retry
+│       └── ContextExceeded  the prompt is longer than the model's context
 ├── BudgetError
-│   ├── LimitReached       the next call could pass a cap (exit 3)
-│   ├── PriceUnknown       a cap in dollars stands, and this model has no price
-│   └── ModelDisabled        the model once billed more than it may; no calls under a cap
-└── ToolError              a tool refused or failed; told to the model as an observation
+│   ├── LimitReached       the next call could exceed a cap (exit 3)
+│   ├── PriceUnknown       a dollar cap is set and the model has no price
+│   └── ModelDisabled      the model once billed more than allowed; disabled under caps
+└── ToolError              a tool refused or failed; the model reads it as an observation
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from typing import Any
 
 
 class EcoshellError(Exception):
-    """A failure the user is told about: what happened, what was kept, and what to do."""
+    """A failure shown to the user: what happened, what was kept, and what to do next."""
 
     exit_status = 1
 
@@ -41,13 +41,13 @@ class EcoshellError(Exception):
 
 
 class UsageError(EcoshellError):
-    """What was typed cannot be taken; `fix` says what can."""
+    """The input is invalid; `fix` names valid input."""
 
     exit_status = 2
 
 
 class SettingsError(EcoshellError):
-    """The configuration is wrong; the message names the file, the line and the key."""
+    """The configuration is invalid; the message names the file, the line and the key."""
 
     exit_status = 2
 
@@ -57,32 +57,32 @@ class StoreError(EcoshellError):
 
 
 class Unanswered(EcoshellError):
-    """A turn ended without the answer it was asked for, for another reason than those below."""
+    """A turn ended without an answer."""
 
 
 class GaveUp(Unanswered):
-    """The agent gave up; the message is why, in its words."""
+    """The agent gave up; the message is its own reason."""
 
     exit_status = 4
 
 
 class StepsSpent(Unanswered):
-    """The turn took all its steps, or every path that it tried failed; there may be an answer from what was found."""
+    """The turn reached its step limit or every path failed; a partial answer may exist."""
 
     exit_status = 3
 
 
 class TurnStopped(Unanswered):
-    """The turn was stopped before it had an answer."""
+    """The user stopped the turn before it was answered."""
 
     exit_status = 130
 
 
 class ModelError(EcoshellError):
-    """A model could not be had or used.
+    """A model could not be loaded or used.
 
-    `billed` is False only when nothing can have been charged: there was no connection, or the call was turned away.
-    `model` names the model once its call has failed for good; `shown` says whether a part of its reply was shown.
+    `billed` is False only if nothing can have been charged: no connection, or a rejected call. `model` names the
+    model once its call has failed for good; `shown` says whether a part of its reply was shown.
     """
 
     model: str = ""
@@ -94,9 +94,9 @@ class ModelError(EcoshellError):
 
 
 class ModelMissing(ModelError):
-    """There is no such model, file, installed extra or API key; as a rule that is seen before anything is sent.
+    """A model, a file, an installed extra or an API key is missing; usually detected before anything is sent.
 
-    `key` says that it is a key that is not there, or was refused.
+    `key` is True if the API key is missing or was rejected.
     """
 
     def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = False, key: bool = False) -> None:
@@ -105,9 +105,9 @@ class ModelMissing(ModelError):
 
 
 class ModelUnavailable(ModelError):
-    """The network or the provider did not answer.
+    """The network or the provider failed.
 
-    `transient` says whether another attempt may succeed; `retry_after` is the wait in seconds the provider asks for.
+    `transient` says whether a retry may succeed; `retry_after` is the wait in seconds that the provider asks for.
     """
 
     def __init__(
@@ -126,20 +126,20 @@ class ModelUnavailable(ModelError):
 
 
 class ModelUnreachable(ModelUnavailable):
-    """No connection to the model's address could be made; another attempt at once would not help."""
+    """The model's address cannot be reached; an immediate retry would not help."""
 
     def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = True) -> None:
         super().__init__(message, kept=kept, fix=fix, billed=billed, transient=False)
 
 
 class ModelBroken(ModelError):
-    """The model answered, and the answer cannot be used."""
+    """The model's reply cannot be used."""
 
 
 class CallBroken(ModelBroken):
-    """A model made a call that cannot be used, also when it was asked for it again.
+    """A model made an invalid call, also after a retry.
 
-    `tool` and `arguments` are what it wrote, as far as that could be read; empty where it could not.
+    `tool` and `arguments` hold what could be read of the call; otherwise they are empty.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class CallBroken(ModelBroken):
 
 
 class ContextExceeded(ModelBroken):
-    """The prompt is longer than the model's context. `limit` is that context in tokens if the provider said it."""
+    """The prompt is longer than the model's context; `limit` is that context in tokens if the provider reported it."""
 
     def __init__(
         self, message: str, *, limit: int | None = None, kept: str = "", fix: str = "", billed: bool = False
@@ -161,13 +161,13 @@ class ContextExceeded(ModelBroken):
 
 
 class BudgetError(EcoshellError):
-    """A call was refused for the sake of a cap."""
+    """A call was refused because of a cap."""
 
 
 class LimitReached(BudgetError):
-    """The next call could pass a cap.
+    """The next call could exceed a cap.
 
-    `scope` is the cap's scope (turn, session, day, month); `need` and `left` count nano-dollars or tokens (`unit`).
+    `scope` is the cap's scope (turn, session, day, month); `need` and `left` are in nano-dollars or tokens (`unit`).
     """
 
     exit_status = 3
@@ -181,26 +181,26 @@ class LimitReached(BudgetError):
 
 
 class PriceUnknown(BudgetError):
-    """A cap in dollars stands and this model's price is not known."""
+    """A dollar cap is set, and this model's price is unknown."""
 
 
 class ModelDisabled(BudgetError):
-    """This model once billed more than prompt and `max_tokens` allow, so no call goes to it under a cap."""
+    """The model once billed more than its prompt and `max_tokens` allow; it is disabled under a cap."""
 
 
 class ToolError(EcoshellError):
     """A tool refused or failed; the model reads the message as an observation."""
 
 
-def closest_word(word: str, known: Iterable[str]) -> str | None:
-    """The known word most like this one; one of the same letters goes first, because letters are swapped easily."""
-    from difflib import get_close_matches  # only where something is wrong
+def closest_word(word: str, words: Iterable[str]) -> str | None:
+    """Return the most similar word, preferring one with the same letters, which are often swapped."""
+    from difflib import get_close_matches  # only needed after a mistake
 
-    close = get_close_matches(word, list(known), n=3)
-    return min(close, key=lambda one: sorted(one) != sorted(word), default=None)
+    close = get_close_matches(word, list(words), n=3)
+    return min(close, key=lambda match: sorted(match) != sorted(word), default=None)
 
 
-def suggestion(word: str, known: Sequence[str]) -> str:
-    """What to do about a word that is none of these: the one most like it, or all there are."""
-    near = closest_word(word, known)
-    return f"Did you mean {near}?" if near else f"There are {', '.join(known) or 'none'}."
+def suggestion(word: str, words: Sequence[str]) -> str:
+    """Suggest the most similar word, or list all of them."""
+    match = closest_word(word, words)
+    return f"Did you mean {match}?" if match else f"Available: {', '.join(words) or 'none'}."

@@ -1,4 +1,4 @@
-"""What the command line says about one run; None wherever it says nothing, so that the settings decide."""
+"""The options of one run, from the command line; None leaves the decision to the settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,71 +27,69 @@ ROLES: Mapping[RoleName, str] = {
     "caller": "makes the tool call",
     "summarizer": "writes the answer",
 }
-"""The roles of the mode umi, and what each does."""
 RETRY_SECONDS = 120
-"""How long a model call that failed is tried again by default."""
+"""How long a failed model call is retried by default."""
 LATEST_SESSION = "."
-"""Stands for the session last used in the workspace where a session's id is expected."""
+"""In place of a session ID: the workspace's most recent session."""
 SESSION_MODEL = "-"
-"""Stands for the session's model where a model's name is expected."""
+"""In place of a model's name: the session's model."""
 
 
 def role_named(name: str) -> RoleName | None:
-    """The role of this name."""
+    """Return the role with this name, or None."""
     return next((role for role in ROLES if role == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class RoleModels:
-    """The model of each role of the mode umi, by name; None is the session's."""
+    """The model name of each role of the mode umi; None means the session's model."""
 
     planner: str | None = None
     caller: str | None = None
     summarizer: str | None = None
 
     def of(self, role: RoleName) -> str | None:
-        """The name given to a role."""
+        """Return the model name of a role."""
         return {"planner": self.planner, "caller": self.caller, "summarizer": self.summarizer}[role]
 
     def with_role(self, role: RoleName, model: str | None) -> "RoleModels":
-        """The same, but for one role; None gives it back to the session's model."""
+        """Return a copy in which one role has another model; None means the session's model."""
         return replace(self, **{role: model})
 
-    def over(self, other: "RoleModels") -> "RoleModels":
-        """What is given here, and the rest as it is in the other; SESSION_MODEL takes what the other gives away."""
-        given = {role: self.of(role) or other.of(role) for role in ROLES}
-        return RoleModels(**{role: None if name == SESSION_MODEL else name for role, name in given.items()})
+    def over(self, defaults: "RoleModels") -> "RoleModels":
+        """Fill unset roles from `defaults`; SESSION_MODEL sets a role to the session's model."""
+        names = {role: self.of(role) or defaults.of(role) for role in ROLES}
+        return RoleModels(**{role: None if name == SESSION_MODEL else name for role, name in names.items()})
 
 
 NO_ROLE_MODELS = RoleModels()
-"""The session's model in every role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options that the chat, the line shell and `ask` share."""
+    """The options shared by the chat, the line shell and `ask`."""
 
     model: str | None = None
     budget: str | None = None
-    """The session's cap as typed, such as `0.50` or `20000tok`; already known to be an amount."""
+    """The session's cap as typed, such as `0.50` or `20000tok`; already validated."""
     registration: Registration | None = None
     presentation: Presentation | None = None
     max_steps: int | None = None
     workspace: Path | None = None
     yes: bool = False
-    """Allow what no rule denies, without asking."""
+    """Skip approval prompts; deny rules still apply."""
     force: bool = False
-    """Let tools write less over a file than it held, without asking."""
+    """Let tools overwrite a file with shorter content without asking."""
     trust_project: bool = False
-    """Read the workspace's `AGENTS.md` without asking, in this run."""
+    """Follow the workspace's `AGENTS.md` without asking, in this run."""
     read_only: bool = False
     """Refuse every tool that writes or executes."""
     resume: str | None = None
-    """A session's id, or the beginning of one."""
+    """A session ID or a unique prefix."""
     price: tuple[Decimal, Decimal] | None = None
-    """The model's price: dollars per million input and output tokens."""
+    """Dollars per million input and output tokens."""
     mode: ModeName | None = None
     roles: RoleModels = NO_ROLE_MODELS
-    """Models of single roles; SESSION_MODEL where the settings' is to give way to the session's."""
+    """Models of single roles; SESSION_MODEL overrides the settings with the session's model."""
     strategy: str | None = None
     effort: Effort | None = None

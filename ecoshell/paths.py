@@ -1,4 +1,4 @@
-"""Where ecoshell keeps its files, under platformdirs' folders or `ECOSHELL_HOME`, and files replaced whole or not."""
+"""Paths of ecoshell's files, under platformdirs' folders or `ECOSHELL_HOME`, and atomic replacement of files."""
 
 import errno
 import fcntl
@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 
 class Paths:
-    """The three folders of one user, and the files and folders in them."""
+    """The configuration, data and cache folders of one user, and the files in them."""
 
     def __init__(self, config: Path, data: Path, cache: Path) -> None:
         self.config = config
@@ -22,97 +22,95 @@ class Paths:
         self.cache = cache
         self.settings_file = config / "config.toml"
         self.instructions_file = config / "AGENTS.md"
-        """What the user wants of the agent in every project."""
+        """The user's instructions for the agent in every project."""
         self.plugins_folder = config / "plugins"
-        """Where a user's own plugins are looked for."""
         self.ledger_file = data / "ledger.sqlite"
         self.sessions_file = data / "sessions.sqlite"
         self.experience_file = data / "experience.sqlite"
         self.profiles_file = data / "profiles.sqlite"
-        """What `ecoshell profile` has measured."""
+        """Measurements of `ecoshell profile`."""
         self.judge_file = data / "judge.json"
-        """The weights of the classifier that `ecoshell experience train` makes."""
+        """Weights of the classifier trained by `ecoshell experience train`."""
         self.mcp_folder = cache / "mcp"
-        """What servers have listed when they were last connected to."""
+        """The last tool lists of MCP servers."""
         self.files_folder = data / "files"
-        """What came with results and is no text, such as images, by session."""
+        """Images and other binary results, by session."""
         self.approvals_file = data / "approvals.json"
         self.run_folder = cache / "run"
         """Sockets and locks of processes that outlive a command."""
         self.models_folder = data / "models"
-        """Where a user's own GGUF files are looked for."""
+        """The user's GGUF files."""
         self.undo_folder = data / "undo"
         self.history_file = data / "history.txt"
         self.draft_file = data / "draft.txt"
 
     @classmethod
     def under(cls, home: str | Path) -> "Paths":
-        """All three below one folder."""
+        """Place all three folders below one folder."""
         root = expanded(home).absolute()
         return cls(root / "config", root / "data", root / "cache")
 
 
 def user_paths() -> Paths:
-    """The folders of the user who runs this process; nothing is created."""
+    """Return the folders of the current user; creates nothing."""
     home = os.environ.get("ECOSHELL_HOME")
     if home:
         return Paths.under(home)
-    from platformdirs import PlatformDirs  # not needed when a home is given
+    from platformdirs import PlatformDirs  # not needed with ECOSHELL_HOME
 
     folders = PlatformDirs("ecoshell", appauthor=False)
     return Paths(folders.user_config_path, folders.user_data_path, folders.user_cache_path)
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with a home folder in the place of `~` or `~NAME`; as it is written where there is no such user."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib raises where there is none
+    """Expand `~` and `~NAME`; an unknown user's path stays unchanged."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib raises for an unknown user
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for its owner alone; raises OSError.
+    """Create a folder and its missing parents for its owner alone; raises OSError.
 
-    One that is there is left as it is; only a folder that is ecoshell's by its place is closed to others. What stands
-    under `ECOSHELL_HOME` is where the user wanted it.
+    An existing folder keeps its mode, except ecoshell's default folders, which are closed to other users.
     """
-    missing = [*takewhile(lambda one: not one.exists(), (folder, *folder.parents))]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
-    folder.mkdir(exist_ok=True)  # says so where a file has its name
+    missing = [*takewhile(lambda path: not path.exists(), (folder, *folder.parents))]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # raises if a file has this name
     if missing or os.environ.get("ECOSHELL_HOME") or os.name != "posix":
         return
     paths = user_paths()
     if folder in (paths.config, paths.data):
         with suppress(OSError):
-            found = folder.stat()
-            if found.st_uid == os.geteuid() and found.st_mode & 0o077:  # one of somebody else stays as it is
-                folder.chmod(stat.S_IMODE(found.st_mode) & 0o700)
+            status = folder.stat()
+            if status.st_uid == os.geteuid() and status.st_mode & 0o077:  # another user's folder stays as it is
+                folder.chmod(stat.S_IMODE(status.st_mode) & 0o700)
 
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What the system says where a file cannot grow."""
-_SETTLED = 5.0
-"""Seconds of age from which a temporary that nobody has locked is nobody's: a younger one may be locked in a moment."""
+"""Error numbers for a file that cannot grow."""
+_TEMPORARY_MIN_AGE_SECONDS = 5.0
+"""A younger temporary file may not be locked by its writer yet."""
 
 
 def remedy(error: OSError, otherwise: str) -> str:
-    """What to do about a file that could not be written: make room where that is missing, else what is said here."""
+    """Return the fix for a failed write: free space if the disk is full, else `otherwise`."""
     return "Free some space and try again." if error.errno in NO_ROOM else otherwise
 
 
 @contextmanager
 def replacement(file: Path, mode: int = 0o600) -> Generator[BinaryIO]:
-    """A new file of this mode that takes the old one's place when the block ends well.
+    """Write a new file that replaces the old one when the block ends without an error.
 
-    A killed process leaves one or the other, and a temporary that the next replacement removes. Raises OSError.
+    A killed process leaves the old or the new file, and a temporary that the next call removes. Raises OSError.
     """
     temporary = re.compile(rf"\.{re.escape(file.name)}\.[0-9a-f]{{12}}")
-    with suppress(OSError):  # what killed processes have left beside the file goes
-        for one in file.parent.iterdir():
-            if temporary.fullmatch(one.name):
-                with suppress(OSError), one.open("rb") as left:
-                    fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its writer lives
-                    if time.time() - os.fstat(left.fileno()).st_mtime > _SETTLED:
-                        one.unlink()
+    with suppress(OSError):  # remove temporaries of killed processes
+        for path in file.parent.iterdir():
+            if temporary.fullmatch(path.name):
+                with suppress(OSError), path.open("rb") as stale:
+                    fcntl.flock(stale, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its writer lives
+                    if time.time() - os.fstat(stale.fileno()).st_mtime > _TEMPORARY_MIN_AGE_SECONDS:
+                        path.unlink()
     fresh = file.with_name(f".{file.name}.{os.urandom(6).hex()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -128,9 +126,9 @@ def replacement(file: Path, mode: int = 0o600) -> Generator[BinaryIO]:
 
 
 def is_special(file: Path) -> bool:
-    """Whether there is neither a file nor a folder, but, say, a pipe: opening it could wait for ever."""
+    """Whether the path is neither a file nor a folder; opening a pipe, say, could block forever."""
     try:
         mode = file.stat().st_mode
-    except (OSError, ValueError):  # opening it says why
+    except (OSError, ValueError):  # opening it reports the reason
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

@@ -1,6 +1,6 @@
-"""Plugins: what other code can add to ecoshell, on one page.
+"""The plugin interface: every hook that other code can implement.
 
-A plugin is a module with functions that are marked `@hookimpl`, each named like one of `Hooks`:
+A plugin is a module with functions marked `@hookimpl`, each named like a method of `Hooks`:
 
     # ecoshell_greet.py
     from ecoshell import tool
@@ -8,22 +8,22 @@ A plugin is a module with functions that are marked `@hookimpl`, each named like
 
     @tool
     def greet(name: str) -> str:
-        \"\"\"Greet somebody by name.\"\"\"
+        \"\"\"Greet a person by name.\"\"\"
         return f"Hello, {name}!"
 
     @hookimpl
     def tools():
         return [greet]
 
-It is found as a file or a package in the folder `plugins` beside the user's settings, or by what an installed package
-says in its pyproject.toml:
+Plugins are files or packages in the folder `plugins` next to the user's settings, or entry points of installed
+packages, declared in pyproject.toml:
 
     [project.entry-points.ecoshell]
     greet = "ecoshell_greet"
 
-It is imported when a session begins; for its commands, when the command line names one that is not ecoshell's own, and
-for `ecoshell --help`. What fails in it is told with its name, and it is left out. plugins/README.md is a tutorial,
-`ecoshell plugins new NAME` writes a plugin to begin with, and the packages in plugins/ are examples to copy.
+A plugin is imported when a session starts; for its commands, when the command line names an unknown command, and for
+`ecoshell --help`. A plugin that fails is reported by name and disabled. plugins/README.md is a tutorial,
+`ecoshell plugins new NAME` writes a first plugin, and the packages in plugins/ are examples.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-if TYPE_CHECKING:  # a plugin imports what it uses
+if TYPE_CHECKING:
     from ecoshell.agent.commands import Command as SlashCommand
     from ecoshell.agent.shell import Shell
     from ecoshell.budget import Price
@@ -47,58 +47,55 @@ MARK = "ecoshell_impl"
 
 
 def hookimpl(function: F) -> F:
-    """Mark a function of a plugin's module as one of `Hooks`."""
+    """Mark a plugin's function as the implementation of a hook in `Hooks`."""
     setattr(function, MARK, True)
     return function
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of the command line: `ecoshell NAME …`."""
+    """A command line command: `ecoshell NAME …`."""
 
     name: str
     about: str
-    """What it does, in a line of `ecoshell --help`."""
+    """One line for `ecoshell --help`."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    """Called with the command's own parser, once the command line names the command."""
+    """Called with the command's parser when the command line names the command."""
     run: Callable[[argparse.Namespace], int]
-    """Carries it out and gives the exit status. An EcoshellError is shown, and ends with its status, as everywhere."""
+    """Run the command and return the exit status. An EcoshellError is shown and sets the status."""
 
 
 class Hooks(Protocol):
-    """The hooks a plugin may implement: each a function of this name, with as many of these arguments as it needs.
-
-    What has a name needs one that is not taken.
-    """
+    """The hooks of plugins. A hook function takes any subset of these arguments; names it adds must be unique."""
 
     def tools(
         self, workspace: "Workspace", options: "ToolOptions", settings: Mapping[str, Any]
     ) -> "Iterable[Tool | ToolProvider]":
-        """Tools for a session in this workspace: functions with `@ecoshell.tool`, other objects with the interface of
-        `tools.Tool`, and providers (`tools.ToolProvider`), whose tools come and go. `settings` is the table
-        `[plugins.NAME]` of the plugin's name; whatever is wrong in it is said by raising `errors.UsageError`."""
+        """Tools for a session in this workspace: functions marked `@ecoshell.tool`, objects with the interface of
+        `tools.Tool`, and providers (`tools.ToolProvider`), whose tools may change. `settings` is the table
+        `[plugins.NAME]`; raise `errors.UsageError` for an invalid setting."""
         ...
 
     def strategies(self) -> "Iterable[StrategySpec]":
-        """Strategies (`strategies.StrategySpec`), chosen by `/strategy`, `--strategy` and `[agent] strategy`."""
+        """Strategies (`strategies.StrategySpec`), selected with `/strategy`, `--strategy` and `[agent] strategy`."""
         ...
 
     def models(self) -> "Mapping[str, Callable[[str, Price | None], Model]]":
-        """For a beginning of names, such as `echo:`, what makes the model (`models.Model`) of a whole name; it is given
-        the price that is set for the name, too."""
+        """Factories by prefix of model names, such as `echo:`. A factory receives the full name and the price set
+        for it, and returns a `models.Model`."""
         ...
 
     def prices(self) -> "Mapping[str, Price]":
-        """Prices by the names of models (`budget.Price`); those of the settings win."""
+        """Prices by model name (`budget.Price`); prices in the settings take precedence."""
         ...
 
     def judges(self) -> "Mapping[str, Callable[[str, Call, Observation], bool | None]]":
-        """What says by a question, a call and its observation (`messages`) whether the result helped, by the name that
-        `[plan] judge` chooses; None is that it cannot tell. It is called in a thread."""
+        """Judges by name, for `[plan] judge`: whether a result helped, from a question, a call and its observation;
+        None if unknown. Runs in a thread."""
         ...
 
     def slash_commands(self) -> "Iterable[SlashCommand[Shell]]":
-        """Commands of the chats (`agent.commands`)."""
+        """Slash commands (`agent.commands`)."""
         ...
 
     def cli_commands(self) -> Iterable[Command]:
@@ -106,5 +103,5 @@ class Hooks(Protocol):
         ...
 
     def themes(self) -> Path:
-        """A folder of themes, TOML files as in docs/configuration.md; the user's own win."""
+        """A folder of TOML themes, as in docs/configuration.md; the user's themes take precedence."""
         ...

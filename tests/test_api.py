@@ -111,7 +111,7 @@ async def test_a_question_is_answered_with_a_function_as_a_tool(script: Script, 
 
 async def test_an_agent_that_is_open_is_not_opened_again_and_stays_open(script: Script, tmp_path: Path):
     async with Agent(script(calls("finish", answer="yes")), home=tmp_path) as agent:
-        with pytest.raises(UsageError, match="open already"):
+        with pytest.raises(UsageError, match="already open"):
             await agent.__aenter__()
         assert (await agent.ask("Still there?")).answer == "yes"
 
@@ -135,13 +135,13 @@ def test_a_tool_is_a_function_still():
 
 
 def test_a_price_of_a_tool_is_in_dollars():
-    with pytest.raises(UsageError, match="no price of a tool"):
+    with pytest.raises(UsageError, match="not a price of a tool"):
         tool(price="20 tok")
 
 
 @pytest.mark.parametrize("effects", ["write", ["writes"]])
 def test_effects_of_a_tool_are_some_of_those_there_are(effects: Any):
-    with pytest.raises(UsageError, match="no effects of a tool") as refused:
+    with pytest.raises(UsageError, match="not effects of a tool") as refused:
         tool(effects=effects)
     assert "'execute'" in (refused.value.fix or "")
 
@@ -167,7 +167,7 @@ async def test_all_built_in_tools_are_there_unless_others_are_named(script: Scri
     with pytest.raises(UsageError, match=r"no tool called 'red_file'.*read_file"):
         async with Agent(script(), tools=["red_file"], home=tmp_path):
             pass
-    with pytest.raises(UsageError, match=r"is no tool.*@ecoshell.tool"):
+    with pytest.raises(UsageError, match=r"is not a tool.*@ecoshell.tool"):
         async with Agent(script(), tools=[script], home=tmp_path):  # pyright: ignore[reportArgumentType]
             pass
 

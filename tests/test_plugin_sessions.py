@@ -95,12 +95,12 @@ FAILING = {
     ),
     "gives a function as it is": (
         "from ecoshell.plugins import hookimpl\ndef f(): ...\n@hookimpl\ndef tools():\n    return [f]\n",
-        "TypeError: f is no tool: mark it with @ecoshell.tool",
+        "TypeError: f is not a tool: mark it with @ecoshell.tool",
     ),
     "has a tool that is there": (
         "from ecoshell import tool\nfrom ecoshell.plugins import hookimpl\n@tool\ndef read_file() -> str: ...\n"
         "@hookimpl\ndef tools():\n    return [read_file]\n",
-        "ValueError: there is a tool read_file already",
+        "ValueError: the tool read_file already exists",
     ),
     "has a tool of another kind": (
         "from ecoshell import tool\nfrom ecoshell.plugins import hookimpl\n@tool\ndef f(*words) -> str: ...\n"
@@ -112,16 +112,16 @@ FAILING = {
         "from ecoshell.plugins import hookimpl\n@tool\ndef f() -> str: ...\n"
         "document = ToolDocument('g', 'Go.', {'type': 'object', 'properties': [1]})\n@hookimpl\ndef tools():\n"
         "    return [SimpleNamespace(document=document, effects=f.effects, price_nano=0, run=f.run)]\n",
-        "ValueError: g's parameters are no JSON schema of an object",
+        "ValueError: the parameters of g are not a JSON schema of an object",
     ),
     "has a strategy that is there": (
         "from ecoshell.plugins import hookimpl\nfrom ecoshell.strategies.react import REACT\n"
         "@hookimpl\ndef strategies():\n    return [REACT]\n",
-        "ValueError: there is a strategy react already",
+        "ValueError: the strategy react already exists",
     ),
     "takes over our models": (
         "from ecoshell.plugins import hookimpl\n@hookimpl\ndef models():\n    return {'script:': print}\n",
-        "ValueError: there is a model script: already",
+        "ValueError: the model script: already exists",
     ),
 }
 PROVIDER = '''
@@ -228,7 +228,7 @@ def test_a_strategy_of_a_plugin_is_chosen_by_option_and_by_the_settings(command:
     assert failed.returncode == 1
     assert "The plugin third_own failed: LookupError: no parrot (" in failed.stderr
     failed = command("ask", "--model", f"script:{tmp_path / 'script.jsonl'}", "nothing")
-    assert "The plugin third_own failed: TypeError: parrot gave str in the place of Outcome (" in failed.stderr
+    assert "The plugin third_own failed: TypeError: parrot returned str instead of Outcome (" in failed.stderr
 
 
 def test_a_strategy_that_nobody_brings_is_refused_by_option_and_replaced_in_the_settings(
@@ -287,7 +287,7 @@ async def test_slash_commands_of_a_plugin_run_are_offered_and_fail_under_its_nam
         assert [one.text for one in shell.complete("/sho")] == ["/shout"]
         with pytest.raises(EcoshellError, match="The plugin fifth_own failed: LookupError: nothing to shout"):
             await shell.command("/shout")
-        with pytest.raises(EcoshellError, match="The plugin fifth_own failed: RuntimeError: it tried to end"):
+        with pytest.raises(EcoshellError, match="The plugin fifth_own failed: RuntimeError: it tried to exit"):
             await shell.command("/shout leave")
         with pytest.raises(EcoshellError, match="The plugin fifth_own failed: TypeError: /shout gave Printed"):
             await shell.command("/shout count")
@@ -324,7 +324,7 @@ def test_a_plugin_that_fails_is_named_once_and_the_session_goes_on(what: str, co
     own(tmp_path, f"good_{name}.py", EVERYTHING.replace('"parrot"', '"other"'))
     replies = (call("twice", number=21), {"text": "42"})
     done = asked(command, tmp_path, *replies, options=("--registration", "all"))
-    assert notices(done) == [f"The plugin {name} is left out: {reason}"]
+    assert notices(done) == [f"Plugin {name} disabled: {reason}"]
     assert observations(done) == ["42"]
     assert done.returncode == 0
     row = json.loads(command("plugins", "info", name, "--json").stdout)
@@ -334,7 +334,7 @@ def test_a_plugin_that_fails_is_named_once_and_the_session_goes_on(what: str, co
 def test_an_error_that_may_come_of_a_plugin_that_was_left_out_says_so(command: Command, tmp_path: Path) -> None:
     own(tmp_path, "eighth_own.py", "import no_such_module")
     done = command("ask", "--strategy", "parrot", "--model", "script:x", "hello")
-    assert "The plugin eighth_own is left out: ModuleNotFoundError" in done.stderr
+    assert "Plugin eighth_own disabled: ModuleNotFoundError" in done.stderr
 
 
 def test_a_plugin_that_is_switched_off_is_not_even_loaded(command: Command, tmp_path: Path) -> None:
@@ -451,7 +451,7 @@ def test_a_plugin_that_says_what_it_lacks_is_left_out_in_its_own_words(command: 
     settings(tmp_path, '[plugins.wordy]\nlanguage = "??"\n')
     lacks = "`language` is no language. Give one such as en."
     done = asked(command, tmp_path, {"text": "42"})
-    assert notices(done) == [f"The plugin wordy is left out: {lacks}"]
+    assert notices(done) == [f"Plugin wordy disabled: {lacks}"]
     assert events(done)[-1]["answer"] == "42"
     row = json.loads(command("plugins", "info", "wordy", "--json").stdout)
     assert (row["state"], row["error"], row["brings"]) == ("incomplete", lacks, {})
@@ -473,7 +473,7 @@ def test_what_a_plugin_of_ours_needs_is_named_where_it_is_not_installed(
     settings(tmp_path, f'[plugins]\nenabled = ["{plugin}"]\n')
     install = "'ecoshell[data]'" if plugin == "data" else module
     lacks = f"needs {module}: pip install {install}"
-    assert notices(asked(command, tmp_path, {"text": "42"})) == [f"The plugin {plugin} is left out: {lacks}"]
+    assert notices(asked(command, tmp_path, {"text": "42"})) == [f"Plugin {plugin} disabled: {lacks}"]
     (row,) = [one for one in json.loads(command("plugins", "--json").stdout)["rows"] if one["name"] == plugin]
     assert (row["state"], row["error"]) == ("incomplete", lacks)
     assert lacks in command("plugins").stdout

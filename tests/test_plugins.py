@@ -37,19 +37,19 @@ FAILING = {
     ),
     "gives no commands": (
         "from ecoshell.plugins import hookimpl\n@hookimpl\ndef cli_commands():\n    return [3]\n",
-        "TypeError: 3 is no ecoshell.plugins.Command",
+        "TypeError: 3 is not an ecoshell.plugins.Command",
     ),
     "asks for what the hook does not give": (
         "from ecoshell.plugins import hookimpl\n@hookimpl\ndef cli_commands(shell):\n    return []\n",
-        "TypeError: cli_commands() is given nothing, but asks for shell",
+        "TypeError: cli_commands() receives no arguments, but expects shell",
     ),
     "has a command that is there": (
         GREET.replace('"greet"', '"ask"'),
-        "ValueError: there is a command ask already",
+        "ValueError: the command ask already exists",
     ),
     "has a hook that is none": (
         "from ecoshell.plugins import hookimpl\n@hookimpl\ndef cli_comands():\n    return []\n",
-        "TypeError: there is no hook cli_comands; did you mean cli_commands?",
+        "TypeError: unknown hook cli_comands; did you mean cli_commands?",
     ),
 }
 
@@ -108,7 +108,7 @@ def test_a_plugin_that_fails_is_named_and_left_out(
     assert main(["greet", "Ann"]) == 0
     told = capsys.readouterr()
     assert told.out == "Hello, Ann\n"
-    assert told.err.startswith(f"ecoshell: The plugin {name} is left out: {reason}")
+    assert told.err.startswith(f"ecoshell: Plugin {name} disabled: {reason}")
     assert len(told.err.splitlines()) == 1
 
 

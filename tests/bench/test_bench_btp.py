@@ -359,7 +359,7 @@ def test_one_run_of_one_tool_is_enough(tmp_path, capsys):
         (("--tau", "1.1"), "'1.1' is not a threshold", "0 to 1"),
         (("--tau", "nan"), "not a threshold", "0 to 1"),
         (("--strategy", "dfs"), "no strategy 'dfs'", "Did you mean dfsdt?"),
-        (("--strategy", "%"), "no strategy", "There are react, dfsdt, tot"),
+        (("--strategy", "%"), "no strategy", "Available: react, dfsdt, tot"),
         (("--plan", "prompt"), "no plan 'prompt'", "btp, gate, oracle, off, strict"),
         (("--plan", ""), "no plan ''", "btp"),
     ],

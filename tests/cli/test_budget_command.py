@@ -182,7 +182,7 @@ def test_a_password_is_found_in_the_keyring_for_the_very_address_where_it_is_not
 ) -> None:
     owner, ann = team_ledger("postgres"), team_ledger("ann")
     monkeypatch.delenv("PGPASSWORD")
-    for name, empty in (("environ", {}), ("_added_secrets", set()), ("_secrets", ())):  # nor what earlier tests left there
+    for name, empty in (("environ", {}), ("_added_secrets", set()), ("_secrets", ())):
         monkeypatch.setattr(secrecy, name, empty)
     monkeypatch.setenv("PGPASSFILE", "/nowhere")
     previous = keyring.get_keyring()

@@ -21,7 +21,7 @@ from ecoshell.tools.builtin.files import unified
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import contained
 from ecoshell.tools.workspace import Workspace
-from ecoshell.worker import MEMORY, in_worker
+from ecoshell.worker import MEMORY_BYTES, in_worker
 
 ROOT = Path(__file__).parents[2]
 
@@ -93,15 +93,15 @@ def test_each_of_many_bombs_ends_within_its_limit_and_a_second_and_in_512_mb():
     assert len(rows) == BOMBS
     late = [row for row in rows if row["over"] > 1 + 3 * row["waited"]]  # on a busy machine everything waits
     assert late == []
-    assert memory["worker_bytes"] < MEMORY
-    assert memory["shell_bytes"] < MEMORY
+    assert memory["worker_bytes"] < MEMORY_BYTES
+    assert memory["shell_bytes"] < MEMORY_BYTES
     stopped = sum("stopped" in row["said"] for row in rows)
     assert stopped > BOMBS / 3, "these are no bombs"
 
 
 def test_a_worker_is_used_again_and_its_memory_is_limited_by_the_system():
     assert in_worker(os.getpid) == in_worker(os.getpid) != os.getpid()
-    assert in_worker(resource.getrlimit, resource.RLIMIT_AS) == (MEMORY, MEMORY)
+    assert in_worker(resource.getrlimit, resource.RLIMIT_AS) == (MEMORY_BYTES, MEMORY_BYTES)
 
 
 def test_a_worker_for_one_thing_alone_is_used_for_nothing_else():
@@ -127,8 +127,8 @@ def test_nobody_waits_for_ever_for_a_process_that_never_begins(tmp_path: Path, m
     (tmp_path / "sitecustomize.py").write_text(f"open({str(tmp_path / 'pipe')!r}).read()\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("ecoshell.worker._workers", workers := worker._Workers())
-    monkeypatch.setattr("ecoshell.worker._BEGINNING", 0.3)
-    with pytest.raises(ToolError, match="no process was ready"):
+    monkeypatch.setattr("ecoshell.worker._START_SECONDS", 0.3)
+    with pytest.raises(ToolError, match="No worker process was ready"):
         in_worker(abs, -3)
     for one in workers._idle:
         one.end()
@@ -150,7 +150,7 @@ def test_what_takes_too_long_is_killed_and_the_next_work_is_done():
 
 
 def test_a_worker_that_breaks_down_is_told_and_replaced():
-    with pytest.raises(ToolError, match="broke down"):
+    with pytest.raises(ToolError, match="crashed"):
         in_worker(os.kill, in_worker(os.getpid), signal.SIGSEGV)
     pid = in_worker(os.getpid)
     os.kill(pid, signal.SIGKILL)  # while it waits
@@ -161,7 +161,7 @@ def test_a_worker_that_breaks_down_is_told_and_replaced():
 def test_errors_come_back_in_words(workspace: Workspace):
     with pytest.raises(ToolError, match="outside the workspace"):
         in_worker(workspace.resolve, "..")
-    with pytest.raises(ToolError, match="It failed: ZeroDivisionError: "):
+    with pytest.raises(ToolError, match="Failed: ZeroDivisionError: "):
         in_worker(divmod, 1, 0)
 
 
