@@ -162,7 +162,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("ecoshell.cli.chat", "the chat on the full screen"),
     "line": ("ecoshell.cli.line", "the chat line by line"),
     "ask": ("ecoshell.cli.ask", "one question, one answer"),
-    "acp": ("ecoshell.cli.editor", "the agent in an editor (Agent Client Protocol)"),
     "plan": ("ecoshell.cli.manage.plan", "what the budget would allow of each tool for a question"),
     "screenshot": ("ecoshell.cli.screenshot", "what the chat's screen shows, as an SVG file"),
     "tools": ("ecoshell.cli.manage.tools", "the tools, their effects and what their schemas cost"),

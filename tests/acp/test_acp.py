@@ -1,4 +1,4 @@
-"""`ecoshell acp` as an editor has it: the SDK's client, pipes, and the agent in a process of its own."""
+"""`ecoshell acp` with the SDK's client, over pipes, in its own process."""
 
 import asyncio
 import json
@@ -19,10 +19,10 @@ from graph_turns import plan
 from processes import process_appears, processes_of
 
 from ecoshell.agent import LimitChoice
-from ecoshell.cli.editor.person import EditorPerson
 from ecoshell.events import ApprovalWanted, LimitHit, TurnStarted
 from ecoshell.paths import Paths
 from ecoshell.sessions import SessionStore
+from ecoshell_acp.permissions import EditorUser
 
 SUPPORT = Path(__file__).parent.parent / "support"
 WRITE = say("Now I write.", "write_file", path="a.txt", content="one\n")
@@ -39,9 +39,9 @@ def started(home, session):
 async def test_it_speaks_version_1_and_tells_what_it_can_do(tmp_path):
     async with editor(tmp_path, []) as opened:
         asked_for_another = await opened.agent.initialize(protocol_version=99)
-    told, can = opened.about, opened.about.agent_capabilities
-    assert (told.protocol_version, asked_for_another.protocol_version) == (1, 1)
-    assert told.agent_info.name == "ecoshell"
+    output, can = opened.about, opened.about.agent_capabilities
+    assert (output.protocol_version, asked_for_another.protocol_version) == (1, 1)
+    assert output.agent_info.name == "ecoshell"
     assert can.load_session
     assert can.session_capabilities.list is not None
     assert can.session_capabilities.close is not None
@@ -70,16 +70,16 @@ async def test_a_write_waits_for_permission_and_shows_what_it_changes(tmp_path):
         session = await opened.new()
         assert await opened.ask(session, "Write one to a.txt.") == "end_turn"
         assert file.read_text() == "one\n"
-    ((card, options, before),) = opened.asked
+    ((card, options, previous),) = opened.asked
     assert list(options) == ["once", "session", "project", "no"]
-    (diff,) = [one for one in card.content if one.type == "diff"]
+    (diff,) = [item for item in card.content if item.type == "diff"]
     assert (diff.path, diff.old_text, diff.new_text) == (str(file), "zero", "one")
     assert (card.kind, card.status, card.raw_input["path"]) == ("edit", "pending", "a.txt")
     assert [place.path for place in card.locations] == [str(file)]
-    assert card.tool_call_id in [one.tool_call_id for one in before if isinstance(one, schema.ToolCallStart)]
+    assert card.tool_call_id in [item.tool_call_id for item in previous if isinstance(item, schema.ToolCallStart)]
     (write,) = [title for title in opened.calls() if title.startswith("write_file")]
     assert opened.calls()[write] == ["in_progress", "pending", "in_progress", "completed"]
-    assert [one.type for one in opened.of(schema.ToolCallProgress)[-1].content] == ["diff", "content"]
+    assert [item.type for item in opened.of(schema.ToolCallProgress)[-1].content] == ["diff", "content"]
 
 
 @pytest.mark.parametrize("answer", ["no", None])
@@ -128,14 +128,14 @@ async def test_sessions_are_listed_by_folder_loaded_with_their_past_and_closed(t
         await opened.ask(other, "And there?")
         every = (await opened.agent.list_sessions()).sessions
         (here,) = (await opened.agent.list_sessions(cwd=str(opened.workspace))).sessions
-        assert {one.session_id for one in every} == {session, other}
+        assert {item.session_id for item in every} == {session, other}
         assert (here.session_id, here.title, here.cwd) == (session, "What is here?", str(opened.workspace))
         assert (await opened.agent.list_sessions(cwd=f"{opened.workspace}/")).sessions == [here]
         assert (await opened.agent.list_sessions(cwd=str(tmp_path))).sessions == []
         with pytest.raises(acp.RequestError, match="is not an absolute path"):
             await opened.agent.list_sessions(cwd="here")
         await opened.agent.close_session(session_id=session)
-        with pytest.raises(acp.RequestError, match="There is no open session") as closed:
+        with pytest.raises(acp.RequestError, match="is not open") as closed:
             await opened.ask(session, "Again?")
         assert closed.value.code == -32002
     async with editor(tmp_path, [finish("Still nothing.")]) as again:
@@ -185,28 +185,28 @@ async def test_a_list_of_many_sessions_comes_in_pages(tmp_path):
         first = await opened.agent.list_sessions()
         second = await opened.agent.list_sessions(cursor=first.next_cursor)
         for cursor in ("x", "9" * 5000):
-            with pytest.raises(acp.RequestError, match="no page"):
+            with pytest.raises(acp.RequestError, match="Unknown page"):
                 await opened.agent.list_sessions(cursor=cursor)
     assert (len(first.sessions), len(second.sessions), second.next_cursor) == (50, 10, None)
-    assert len({one.session_id for one in (*first.sessions, *second.sessions)}) == 60
+    assert len({item.session_id for item in (*first.sessions, *second.sessions)}) == 60
 
 
 async def test_modes_are_those_of_the_shell_and_can_be_changed(tmp_path):
     async with editor(tmp_path, []) as opened:
-        told = await opened.agent.new_session(cwd=str(opened.workspace), mcp_servers=[])
-        assert told.modes.current_mode_id == "single"
-        assert [mode.id for mode in told.modes.available_modes] == ["single", "umi", "auto"]
-        await opened.agent.set_session_mode(mode_id="umi", session_id=told.session_id)
-        assert await opened.ask(told.session_id, "/mode") == "end_turn"
+        output = await opened.agent.new_session(cwd=str(opened.workspace), mcp_servers=[])
+        assert output.modes.current_mode_id == "single"
+        assert [mode.id for mode in output.modes.available_modes] == ["single", "umi", "auto"]
+        await opened.agent.set_session_mode(mode_id="umi", session_id=output.session_id)
+        assert await opened.ask(output.session_id, "/mode") == "end_turn"
         assert "›  umi" in opened.text()
-        await opened.ask(told.session_id, "/mode single")
-        assert [one.current_mode_id for one in opened.of(schema.CurrentModeUpdate)] == ["single"]
-        with pytest.raises(acp.RequestError, match="There is no mode called 'fast'"):
-            await opened.agent.set_session_mode(mode_id="fast", session_id=told.session_id)
+        await opened.ask(output.session_id, "/mode single")
+        assert [item.current_mode_id for item in opened.of(schema.CurrentModeUpdate)] == ["single"]
+        with pytest.raises(acp.RequestError, match="Unknown mode 'fast'"):
+            await opened.agent.set_session_mode(mode_id="fast", session_id=output.session_id)
 
 
 async def test_what_a_planner_thinks_is_a_thought_and_the_answer_a_message(tmp_path):
-    lines = [say("I should look.\nNext: caller"), say("", "list_files"), say("All is said.\nNext: summarizer")]
+    lines = [say("I should look.\nNext: caller"), say("", "list_files"), say("All done.\nNext: summarizer")]
     async with editor(tmp_path, [*lines, say("Nothing is here.")], "--mode", "umi") as opened:
         session = await opened.new()
         assert await opened.ask(session, "What is here?") == "end_turn"
@@ -218,14 +218,14 @@ async def test_slash_commands_are_offered_and_run(tmp_path):
     async with editor(tmp_path, [finish("first"), finish("once more"), finish("a folder")]) as opened:
         session = await opened.new()
         await opened.until(lambda: opened.of(schema.AvailableCommandsUpdate))
-        offered = {one.name: one for one in opened.of(schema.AvailableCommandsUpdate)[0].available_commands}
+        offered = {item.name: item for item in opened.of(schema.AvailableCommandsUpdate)[0].available_commands}
         assert offered["budget"].input.root.hint == "[SCOPE] [AMOUNT|off]"
         assert not {"quit", "new", "resume", "clear", "copy"} & offered.keys()
         for typed, answer in (
             ("/budget 0.50", "$0.50"),
             ("/bugdet", "Did you mean /budget?"),
             ("/budget x", "'x' is not an amount."),
-            ("/new", "Your editor has its own way"),
+            ("/new", "use your editor's own command"),
         ):
             opened.told.clear()
             assert await opened.ask(session, typed) == "end_turn"
@@ -255,9 +255,9 @@ async def test_commands_of_plugins_and_questions_that_servers_have_ready_are_no_
     folder = tmp_path / "home" / "config" / "plugins"
     folder.mkdir(parents=True)
     (folder / "count.py").write_text(COUNT_COMMAND)
-    given = schema.McpServerStdio(name="docs", command=sys.executable, args=[str(SUPPORT / "mcp_server.py")], env=[])
+    values = schema.McpServerStdio(name="docs", command=sys.executable, args=[str(SUPPORT / "mcp_server.py")], env=[])
     async with editor(tmp_path, [finish("Reviewed.")]) as opened:
-        session = await opened.new(servers=[given])
+        session = await opened.new(servers=[values])
         assert await opened.ask(session, "/count-2_words one two") == "end_turn"
         assert opened.text() == "2 words"
         (opened.workspace / "a.txt").write_text("the notes")
@@ -266,13 +266,16 @@ async def test_commands_of_plugins_and_questions_that_servers_have_ready_are_no_
         await opened.ask(session, "/docs:review ", link, acp.resource_block(block))
         (turn,) = started(tmp_path, session)
         assert turn.question.startswith("Review @a.txt in a b.txt tone.")
-        assert [(one.name, one.text) for one in turn.attachments] == [("a.txt", "the notes"), ("b.txt", "more notes")]
-        again = await opened.new(servers=[given])
+        assert [(item.name, item.text) for item in turn.attachments] == [
+            ("a.txt", "the notes"),
+            ("b.txt", "more notes"),
+        ]
+        again = await opened.new(servers=[values])
         await opened.until(lambda: opened.of(schema.AvailableCommandsUpdate, again))
-        offered = {one.name: one for one in opened.of(schema.AvailableCommandsUpdate, again)[0].available_commands}
+        offered = {item.name: item for item in opened.of(schema.AvailableCommandsUpdate, again)[0].available_commands}
         assert offered["docs:review"].input.root.hint == "file tone"
         assert await opened.ask(again, "/New") == "end_turn"
-        assert "Your editor has its own way" in opened.text(session=again)
+        assert "use your editor's own command" in opened.text(session=again)
 
 
 async def test_a_cancelled_turn_ends_as_such_and_leaves_nothing_running(tmp_path):
@@ -280,9 +283,9 @@ async def test_a_cancelled_turn_ends_as_such_and_leaves_nothing_running(tmp_path
         session = await opened.new()
         turn = asyncio.create_task(opened.ask(session, "Run a long command."))
         await process_appears(tmp_path / "home", "sleep 600")
-        with pytest.raises(acp.RequestError, match="A turn is under way"):
+        with pytest.raises(acp.RequestError, match="A turn is running"):
             await opened.ask(session, "And another one?")
-        with pytest.raises(acp.RequestError, match="A turn is under way"):
+        with pytest.raises(acp.RequestError, match="A turn is running"):
             await opened.agent.set_session_mode(mode_id="umi", session_id=session)
         await opened.agent.cancel(session_id=session)
         assert await turn == "cancelled"
@@ -331,15 +334,15 @@ async def test_blocks_of_a_prompt_become_attachments(tmp_path):
         long = acp.embedded_text_resource("zed:///rules", "x" * 200_000)
         await opened.ask(session, "What is this? ", acp.resource_block(selected), acp.resource_block(long))
     linked, embedded = started(tmp_path, session)
-    files = {one.name: one.text for one in linked.attachments}
+    files = {item.name: item.text for item in linked.attachments}
     assert files == {"notes one.txt": "three\n", "plain.txt": "four\n"}
     assert linked.question.startswith('Compare @"notes one.txt" and @"plain.txt"，? file://')
     assert linked.question.endswith("https://example.org/page")
     notes = opened.text(schema.AgentThoughtChunk)
-    assert "outside.txt was not attached: it is not in the workspace" in notes
-    assert "What is no text was not attached: image." in notes
+    assert "outside.txt was not attached: it is outside the workspace" in notes
+    assert "Content of the type image was not attached; only text is supported." in notes
     assert embedded.question == "What is this? plain.txt#L1:2 zed:///rules"
-    texts = {one.name: one.text for one in embedded.attachments}
+    texts = {item.name: item.text for item in embedded.attachments}
     assert texts["plain.txt#L1:2"] == "unsaved\n"
     assert texts["zed:///rules"].endswith("[cut: the first 100,000 of 200,000 bytes]")
 
@@ -356,28 +359,28 @@ async def test_servers_of_the_editor_join_those_of_the_settings_for_that_session
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         server = await asyncio.create_subprocess_exec(sys.executable, *arguments, str(port), stderr=subprocess.DEVNULL)
-        given = schema.HttpMcpServer(type="http", name="my tools", url=f"http://127.0.0.1:{port}/mcp", headers=[])
+        values = schema.HttpMcpServer(type="http", name="my tools", url=f"http://127.0.0.1:{port}/mcp", headers=[])
         await _listens(port)
     else:
         variable = schema.EnvVariable(name="TOLD", value="by the editor")
-        given = schema.McpServerStdio(name="my tools", command=sys.executable, args=arguments, env=[variable])
+        values = schema.McpServerStdio(name="my tools", command=sys.executable, args=arguments, env=[variable])
     try:
         call = say("", "tool_call", name="my-tools.look", arguments={"name": "TOLD"})
         async with editor(tmp_path, [register("my-tools.look"), call, finish("Seen.")], "--yes") as opened:
-            session = await opened.new(servers=[given])
+            session = await opened.new(servers=[values])
             await opened.ask(session, "/mcp my-tools")
             await opened.ask(session, "/mcp")
             assert "own" in opened.text()
             assert await opened.ask(session, "Look it up.") == "end_turn"
-            (call,) = [one for title, one in opened.calls().items() if title.startswith("my-tools.look")]
+            (call,) = [item for title, item in opened.calls().items() if title.startswith("my-tools.look")]
             assert call[-1] == "completed"
-            told = str(opened.of(schema.ToolCallProgress)[-1].content)
-            assert ("by the editor" if way == "stdio" else "nothing") in told
+            output = str(opened.of(schema.ToolCallProgress)[-1].content)
+            assert ("by the editor" if way == "stdio" else "nothing") in output
             without = await opened.new()
             opened.told.clear()
             await opened.ask(without, "/mcp")
             assert "my-tools" not in opened.text()
-            with pytest.raises(acp.RequestError, match="reached in a way that is not known"):
+            with pytest.raises(acp.RequestError, match="unsupported transport"):
                 await opened.new(servers=[schema.SseMcpServer(type="sse", name="old", url="http://x/", headers=[])])
             header = schema.HttpHeader(name="Authorization", value="Bearer secret-of-mine")
             odd = schema.HttpMcpServer(type="http", name="odd", url="x", headers=[header])
@@ -417,49 +420,49 @@ async def test_usage_tells_the_context_the_cost_and_the_caps(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("choice", "reason", "said"),
+    ("choice", "reason", "text"),
     [("raise", "end_turn", "Said."), ("answer", "end_turn", ""), ("stop", "cancelled", ""), (None, "cancelled", "")],
 )
-async def test_over_the_cap_the_person_is_asked_as_a_chat_would(tmp_path, choice, reason, said):
+async def test_over_the_cap_the_person_is_asked_as_a_chat_would(tmp_path, choice, reason, text):
     lines = [say("Let me see.", "list_files"), finish("Said.")]
     async with editor(tmp_path, lines, "--price", "1,2", "--budget", "0.0001") as opened:
         opened.choose = lambda options: choice
         session = await opened.new()
         assert await opened.ask(session, "Say.") == reason
-    card, options, before = opened.asked[0]
+    card, options, previous = opened.asked[0]
     assert options["raise"].startswith("Raise the cap of this session to $")
     assert [*options][-2:] == ["answer", "stop"]
     assert card.title == "A cap is reached"
-    assert card.tool_call_id in [one.tool_call_id for one in before if isinstance(one, schema.ToolCallStart)]
+    assert card.tool_call_id in [item.tool_call_id for item in previous if isinstance(item, schema.ToolCallStart)]
     assert opened.calls()["A cap is reached"] == ["pending", "completed"]
-    assert said in opened.text()
+    assert text in opened.text()
 
 
 @pytest.mark.parametrize("chosen", ["raise", "model:openai/dear", "yes-to-everything"])
 async def test_what_was_not_offered_cannot_be_chosen(chosen):
-    person, hit = EditorPerson(), LimitHit("session", "usd", 2, 1, "The cap is reached.")
+    person, hit = EditorUser(), LimitHit("session", "usd", 2, 1, "The cap is reached.")
 
     async def choose(event, options):
         return chosen
 
     person.ask = choose
-    person.told(hit)
+    person.announce(hit)
     assert await person.at_limit(hit) == LimitChoice("stop")
-    wanted = ApprovalWanted("c1", "write_file", {}, ("write",), "It would.")
-    person.told(wanted)
-    assert (await person.approve(wanted)).decision == "no"
+    request = ApprovalWanted("c1", "write_file", {}, ("write",), "It would.")
+    person.announce(request)
+    assert (await person.approve(request)).decision == "no"
 
 
 async def test_what_a_server_asks_is_answered_this_once():
     offered = []
 
     async def choose(event, options):
-        offered.extend(one.option_id for one in options)
+        offered.extend(item.option_id for item in options)
         return "once"
 
-    wanted, person = ApprovalWanted("f0", "asks:form", {}, ("network",), "It asks."), EditorPerson(choose)
-    person.told(wanted)
-    assert (await person.approve(wanted)).decision == "once"
+    request, person = ApprovalWanted("f0", "asks:form", {}, ("network",), "It asks."), EditorUser(choose)
+    person.announce(request)
+    assert (await person.approve(request)).decision == "once"
     assert offered == ["once", "no"]
 
 
@@ -476,7 +479,7 @@ async def test_a_parallel_plan_is_a_plan_whose_entries_end(tmp_path):
     async with editor(tmp_path, lines, "--strategy", "graph") as opened:
         session = await opened.new()
         assert await opened.ask(session, "List the files and read gone.txt.") == "end_turn"
-    plans = [[(one.content, one.status) for one in update.entries] for update in opened.of(schema.AgentPlanUpdate)]
+    plans = [[(item.content, item.status) for item in update.entries] for update in opened.of(schema.AgentPlanUpdate)]
     assert plans[0] == [("list_files", "pending"), ("read_file", "pending")]
     assert [("list_files", "in_progress"), ("read_file", "pending")] in plans
     (listed, read) = plans[-1]
@@ -532,12 +535,12 @@ async def test_closing_a_session_stops_its_turn(tmp_path):
 async def test_what_cannot_be_done_is_an_error_in_the_shells_own_words(tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     async with editor(tmp_path, []) as opened:
-        for folder, told in (
+        for folder, output in (
             (tmp_path / "nowhere", "is not a folder"),
             ("relative", "is not an absolute path"),
             ("/nul\0", "is not an absolute path"),
         ):
-            with pytest.raises(acp.RequestError, match=told) as refused:
+            with pytest.raises(acp.RequestError, match=output) as refused:
                 await opened.new(folder)
             assert refused.value.code == -32602
         session = await opened.new()
@@ -617,12 +620,14 @@ def test_lines_that_are_no_messages_are_refused_and_end_nothing(tmp_path):
 
 
 def test_requests_are_answered_also_where_the_input_ends_after_them_and_files_are_as_good_as_pipes(tmp_path):
-    asked = [("initialize", {"protocolVersion": 1}), ("session/list", {})]
-    lines = [{"jsonrpc": "2.0", "id": at, "method": name, "params": params} for at, (name, params) in enumerate(asked)]
+    questions = [("initialize", {"protocolVersion": 1}), ("session/list", {})]
+    lines = [
+        {"jsonrpc": "2.0", "id": at, "method": name, "params": params} for at, (name, params) in enumerate(questions)
+    ]
     (tmp_path / "asked.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    with (tmp_path / "asked.jsonl").open("rb") as given, (tmp_path / "told.jsonl").open("wb") as told:
+    with (tmp_path / "asked.jsonl").open("rb") as values, (tmp_path / "told.jsonl").open("wb") as output:
         subprocess.run(
-            command(tmp_path, []), env=environment(tmp_path), stdin=given, stdout=told, check=True, timeout=LIMIT_S
+            command(tmp_path, []), env=environment(tmp_path), stdin=values, stdout=output, check=True, timeout=LIMIT_S
         )
     answers = [json.loads(line) for line in (tmp_path / "told.jsonl").read_text().splitlines()]
     assert {answer["id"] for answer in answers if "result" in answer} == {0, 1}

@@ -1,4 +1,4 @@
-"""The person at an editor, who is asked for permission where a chat would ask (Agent Client Protocol v1)."""
+"""Asks the editor's user for permissions and decisions (Agent Client Protocol v1)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,17 +18,17 @@ from ecoshell.agent import (
     enough_text,
 )
 from ecoshell.agent.commands import amount, dollars
-from ecoshell.cli.editor.updates import Question
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 from ecoshell.messages import visible_line
+from ecoshell_acp.updates import Question
 
 Option = tuple[str, str, PermissionOptionKind]
-"""What can be chosen: its id, its words, and what kind of answer it is."""
+"""An option's ID, its label and its kind."""
 Ask = Callable[[Question, Sequence[PermissionOption]], Awaitable[str]]
-"""Puts a question; gives the id that was chosen, empty where none was. Raises NobodyThere."""
+"""Asks a question and returns the chosen ID, empty if none; raises CannotAsk."""
 
-_PATIENCE = 1.0
-"""Seconds until a question is put whose event is not told yet: the store may be locked, and the events wait for it."""
+_ANNOUNCEMENT_SECONDS = 1.0
+"""Longest wait for a question's event, which is late if the session store is locked."""
 _MODEL = "model:"
 _DECISIONS: Mapping[str, Decision] = {"once": "once", "session": "session", "project": "project"}
 _APPROVAL: Sequence[Option] = (
@@ -38,7 +38,7 @@ _APPROVAL: Sequence[Option] = (
     ("no", "Reject", "reject_once"),
 )
 _ENDINGS: Sequence[Option] = (
-    ("answer", "Answer from what there is", "reject_once"),
+    ("answer", "Answer with what was found so far", "reject_once"),
     ("stop", "Stop", "reject_once"),
 )
 _TRUST: Sequence[Option] = (
@@ -48,35 +48,37 @@ _TRUST: Sequence[Option] = (
 )
 
 
-class NobodyThere(Exception):
-    """The editor cannot ask, or is gone."""
+class CannotAsk(Exception):
+    """The editor does not support the question, or has disconnected."""
 
 
 @dataclass(slots=True, eq=False)
-class EditorPerson:
-    """Asks by requests for permission, each once its event has been told, so that the editor knows what it is about.
+class EditorUser:
+    """Asks through permission requests, each after its event was sent, so that the editor can show the context.
 
-    Where the editor cannot ask, it is as if nobody were there.
+    If the editor cannot ask, decisions are those of a non-interactive run.
     """
 
     ask: Ask | None = None
-    _nobody: NonInteractive = field(default_factory=NonInteractive)
-    _told: dict[int, asyncio.Event] = field(default_factory=dict[int, asyncio.Event])
+    _fallback: NonInteractive = field(default_factory=NonInteractive)
+    _announced: dict[int, asyncio.Event] = field(default_factory=dict[int, asyncio.Event])
 
-    def told(self, event: Question) -> None:
-        """Take note that the editor was told of this."""
-        self._told.setdefault(id(event), asyncio.Event()).set()
+    def announce(self, event: Question) -> None:
+        """Record that the event of a question was sent to the editor."""
+        self._announced.setdefault(id(event), asyncio.Event()).set()
 
     def forget(self) -> None:
-        """Drop what the editor was told of in a turn that is over."""
-        self._told.clear()
+        """Forget the questions of a finished turn."""
+        self._announced.clear()
 
-    async def approve(self, wanted: ApprovalWanted) -> Approval:
+    async def approve(self, request: ApprovalWanted) -> Approval:
         try:
-            options = [one for one in _APPROVAL if not (wanted.of_server and one[0] in ("session", "project"))]
-            return Approval(_DECISIONS.get(await self._choice(wanted, options), "no"))
-        except NobodyThere:
-            return await self._nobody.approve(wanted)
+            options = [
+                option for option in _APPROVAL if not (request.of_server and option[0] in ("session", "project"))
+            ]
+            return Approval(_DECISIONS.get(await self._choice(request, options), "no"))
+        except CannotAsk:
+            return await self._fallback.approve(request)
 
     async def at_limit(self, hit: LimitHit) -> LimitChoice:
         enough = enough_text(hit)
@@ -84,41 +86,41 @@ class EditorPerson:
         options: list[Option] = [("raise", raised, "allow_once")] if enough else []
         try:
             chosen = await self._choice(hit, (*options, *_models(hit.offers), *_ENDINGS))
-        except NobodyThere:
-            return await self._nobody.at_limit(hit)
+        except CannotAsk:
+            return await self._fallback.at_limit(hit)
         return LimitChoice("raise", enough) if chosen == "raise" else LimitChoice(*_ending(chosen))
 
-    async def at_cost(self, wanted: CostWanted) -> CostChoice:
+    async def at_cost(self, request: CostWanted) -> CostChoice:
         options: Sequence[Option] = (
-            ("go", "Go on", "allow_once"),
-            ("always", "Go on, and don't ask again in this session", "allow_always"),
-            *_models(wanted.offers),
+            ("go", "Continue", "allow_once"),
+            ("always", "Continue, and don't ask again in this session", "allow_always"),
+            *_models(request.offers),
             *_ENDINGS,
         )
         try:
-            chosen = await self._choice(wanted, options)
-        except NobodyThere:
-            return await self._nobody.at_cost(wanted)
+            chosen = await self._choice(request, options)
+        except CannotAsk:
+            return await self._fallback.at_cost(request)
         return CostChoice(chosen) if chosen in ("go", "always") else CostChoice(*_ending(chosen))
 
-    async def trust(self, wanted: TrustWanted) -> Trust:
-        with suppress(NobodyThere):
-            chosen = await self._choice(wanted, _TRUST)
+    async def trust(self, request: TrustWanted) -> Trust:
+        with suppress(CannotAsk):
+            chosen = await self._choice(request, _TRUST)
             if chosen in ("yes", "no"):
                 return chosen
         return "later"
 
     async def _choice(self, event: Question, options: Sequence[Option]) -> str:
-        """The id of what is chosen; empty where that is nothing."""
+        """Ask and return the chosen ID; empty if nothing valid was chosen."""
         if self.ask is None:
-            raise NobodyThere
-        told = self._told.setdefault(id(event), asyncio.Event())
+            raise CannotAsk
+        announcement = self._announced.setdefault(id(event), asyncio.Event())
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
-                    await told.wait()
+                async with asyncio.timeout(_ANNOUNCEMENT_SECONDS):
+                    await announcement.wait()
         finally:
-            self._told.pop(id(event), None)
+            self._announced.pop(id(event), None)
         chosen = await self.ask(
             event, [PermissionOption(option_id=id_, name=name, kind=kind) for id_, name, kind in options]
         )
@@ -126,16 +128,17 @@ class EditorPerson:
 
 
 def _models(offers: Sequence[ModelOffer]) -> list[Option]:
-    found: list[Option] = []
+    options: list[Option] = []
     for offer in offers:
         cost = "price unknown" if offer.most_nano is None else f"{dollars(offer.most_nano)} at most"
         fits = "" if offer.fits else "; may not fit under the caps"
-        found.append((f"{_MODEL}{offer.name}", f"Go on with {visible_line(offer.name)} ({cost}{fits})", "allow_once"))
-    return found
+        label = f"Continue with {visible_line(offer.name)} ({cost}{fits})"
+        options.append((f"{_MODEL}{offer.name}", label, "allow_once"))
+    return options
 
 
 def _ending(chosen: str) -> tuple[Literal["model", "answer", "stop"], str]:
-    """What a question about money can come to besides its own ways on: another model, an answer, or nothing more."""
+    """Convert a choice to a model, an answer from the results so far, or a stop."""
     if chosen.startswith(_MODEL):
         return "model", chosen.removeprefix(_MODEL)
     return "answer" if chosen == "answer" else "stop", ""

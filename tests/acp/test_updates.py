@@ -1,10 +1,9 @@
-"""What an editor is told of single events."""
+"""Updates that an editor receives for single events."""
 
 import pytest
 from acp import schema
 
 from ecoshell.catalog import Catalog
-from ecoshell.cli.editor.updates import Updates
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -25,6 +24,7 @@ from ecoshell.messages import Usage
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.builtin.files import unified
 from ecoshell.tools.workspace import Workspace
+from ecoshell_acp.updates import Updates
 
 STARTED = TurnStarted(1, "why?", "m", "single", "react")
 ENDED = TurnFinished(1, "interrupted", "", 0, Usage(), 1, (), 0.1)
@@ -36,15 +36,15 @@ def updates(tmp_path):
     return Updates(Catalog(builtin_tools(Workspace(tmp_path))), str(tmp_path))
 
 
-def told(updates, *events):
-    return [update for event in events for update in updates.of(event)]
+def convert(updates, *events):
+    return [update for event in events for update in updates.convert(event)]
 
 
 def texts(updates, *events):
-    """What is said in messages and in thoughts."""
-    chunks = told(updates, STARTED, STEP, *events)
+    """Return the texts of messages and of thoughts."""
+    chunks = convert(updates, STARTED, STEP, *events)
     kinds = (schema.AgentMessageChunk, schema.AgentThoughtChunk)
-    return tuple("".join(one.content.text for one in chunks if isinstance(one, kind)) for kind in kinds)
+    return tuple("".join(item.content.text for item in chunks if isinstance(item, kind)) for kind in kinds)
 
 
 def arrived(text, channel="thought", role="agent", node=""):
@@ -83,12 +83,12 @@ def test_each_text_is_told_once_as_what_it_is(updates, events, message, thought)
 
 
 def test_texts_of_different_kinds_are_messages_of_their_own(updates):
-    chunks = told(updates, STARTED, STEP, arrived("a"), arrived("b"), arrived("c", "answer"), STEP, arrived("d"))
+    chunks = convert(updates, STARTED, STEP, arrived("a"), arrived("b"), arrived("c", "answer"), STEP, arrived("d"))
     assert [chunk.message_id for chunk in chunks] == ["m1.1", "m1.1", "m1.2", "m1.3"]
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("previous", "after"),
     [
         ("a\nb\nc\n", "a\nB\nc\n"),
         ("-- a\nb\n", "b\n"),
@@ -96,27 +96,27 @@ def test_texts_of_different_kinds_are_messages_of_their_own(updates):
         ("one\n", ""),
     ],
 )
-def test_a_change_becomes_a_diff_for_each_hunk_that_makes_the_new_text(updates, tmp_path, before, after):
-    (update,) = told(
-        updates, CallFinished("c1", "edit_file", True, "ok", False, 0.1, changes=unified("a.txt", before, after))
+def test_a_change_becomes_a_diff_for_each_hunk_that_makes_the_new_text(updates, tmp_path, previous, after):
+    (update,) = convert(
+        updates, CallFinished("c1", "edit_file", True, "ok", False, 0.1, changes=unified("a.txt", previous, after))
     )
-    diffs = [one for one in update.content if one.type == "diff"]
-    text = before
+    diffs = [item for item in update.content if item.type == "diff"]
+    text = previous
     for diff in diffs:
         assert diff.path == str(tmp_path / "a.txt")
         assert diff.old_text in text
         text = text.replace(diff.old_text, diff.new_text, 1)
     assert text.split() == after.split()
-    assert len(diffs) == (2 if "59" in before else 1)
+    assert len(diffs) == (2 if "59" in previous else 1)
 
 
 def test_a_new_file_has_no_old_text_and_a_diff_that_was_cut_is_a_text(updates):
     finished = CallFinished("c1", "write_file", True, "ok", False, 0.1, changes=unified("a.txt", None, "a\n"))
-    assert told(updates, finished)[0].content[0].old_text is None
+    assert convert(updates, finished)[0].content[0].old_text is None
     long = "".join(f"line {n}\n" for n in range(2_000))
     cut = CallFinished("c1", "write_file", True, "ok", False, 0.1, changes=unified("a.txt", None, long))
-    (shown, _) = told(updates, cut)[0].content
-    assert (shown.type, "[truncated" in shown.content.text) == ("content", True)
+    (display, _) = convert(updates, cut)[0].content
+    assert (display.type, "[truncated" in display.content.text) == ("content", True)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_new_file_has_no_old_text_and_a_diff_that_was_cut_is_a_text(updates):
     ],
 )
 def test_a_call_has_the_kind_of_its_tool_and_the_files_it_names(updates, tmp_path, name, arguments, kind, places):
-    (start,) = told(updates, CallStarted("c1", name, arguments))
+    (start,) = convert(updates, CallStarted("c1", name, arguments))
     assert (start.kind, start.status) == (kind, "in_progress")
     assert [place.path for place in start.locations] == [str(tmp_path / place) for place in places]
 
@@ -143,48 +143,48 @@ def test_ids_of_calls_differ_between_turns_and_finishing_is_no_call(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
     again = TurnStarted(2, "again", "m", "single", "react")
     finish = CallStarted("c2", "finish", {"answer": "a"})
-    first, _, second = told(updates, STARTED, call, again, call, finish)
+    first, _, second = convert(updates, STARTED, call, again, call, finish)
     assert first.tool_call_id != second.tool_call_id
 
 
 def test_what_a_server_asks_beside_a_call_is_a_call_that_ends_with_the_answer(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
-    wanted = ApprovalWanted("f0", "srv:form", {"name": "Jo"}, ("network",), "A server asks.", "Who?\n- name (string)")
+    request = ApprovalWanted("f0", "srv:form", {"name": "Jo"}, ("network",), "A server asks.", "Who?\n- name (string)")
     for decision, status in (("once", "completed"), ("no", "failed")):
-        started, asked, given = told(updates, STARTED, call, wanted, ApprovalGiven("f0", decision, "person"))
-        assert (asked.session_update, asked.status) == ("tool_call", "pending")
-        assert "Who?\n- name (string)" in asked.content[0].content.text
-        assert (given.session_update, given.status) == ("tool_call_update", status)
-        assert given.tool_call_id == asked.tool_call_id != started.tool_call_id
-        assert [one.tool_call_id for one in told(updates, ENDED)] == [started.tool_call_id]
+        started, questions, values = convert(updates, STARTED, call, request, ApprovalGiven("f0", decision, "person"))
+        assert (questions.session_update, questions.status) == ("tool_call", "pending")
+        assert "Who?\n- name (string)" in questions.content[0].content.text
+        assert (values.session_update, values.status) == ("tool_call_update", status)
+        assert values.tool_call_id == questions.tool_call_id != started.tool_call_id
+        assert [item.tool_call_id for item in convert(updates, ENDED)] == [started.tool_call_id]
 
 
 def test_what_never_ended_has_failed_once_the_turn_is_over(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
     hit = LimitHit("session", "usd", 5, 1, "The cap is reached.")
-    begun = told(updates, STARTED, call, hit)
-    ended = told(updates, ENDED)
-    assert [one.tool_call_id for one in ended] == [one.tool_call_id for one in begun]
-    assert {one.status for one in ended} == {"failed"}
-    assert told(updates, ENDED) == []
+    start = convert(updates, STARTED, call, hit)
+    ended = convert(updates, ENDED)
+    assert [item.tool_call_id for item in ended] == [item.tool_call_id for item in start]
+    assert {item.status for item in ended} == {"failed"}
+    assert convert(updates, ENDED) == []
 
 
 def test_the_turn_before_a_kill_is_settled_when_the_next_begins(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
-    told(updates, STARTED, call)
-    settled, question = updates.of(TurnStarted(2, "again?", "m", "single", "react"), past=True)
+    convert(updates, STARTED, call)
+    settled, question = updates.convert(TurnStarted(2, "again?", "m", "single", "react"), past=True)
     assert (settled.status, question.content.text) == ("failed", "again?")
 
 
 def test_a_call_that_a_rule_refuses_was_never_under_way_again(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
-    wanted = ApprovalWanted("c1", "calculate", {"expression": "1"}, (), "It would read.", "Why not?", price_nano=5)
-    assert told(updates, STARTED, call, ApprovalGiven("c1", "no", "rule"))[1:] == []
-    asked, allowed = told(updates, wanted, ApprovalGiven("c1", "once", "person", {"expression": "2"}))
-    assert "Why not?" in asked.content[0].content.text
+    request = ApprovalWanted("c1", "calculate", {"expression": "1"}, (), "It would read.", "Why not?", price_nano=5)
+    assert convert(updates, STARTED, call, ApprovalGiven("c1", "no", "rule"))[1:] == []
+    questions, allowed = convert(updates, request, ApprovalGiven("c1", "once", "person", {"expression": "2"}))
+    assert "Why not?" in questions.content[0].content.text
     assert (allowed.status, allowed.raw_input) == ("in_progress", {"expression": "2"})
 
 
 def test_a_command_of_the_persons_own_is_a_call_that_has_ended(updates):
-    (ran,) = told(updates, CommandRan("git status", "clean", True, False, 0.1))
+    (ran,) = convert(updates, CommandRan("git status", "clean", True, False, 0.1))
     assert (ran.title, ran.kind, ran.status) == ("git status", "execute", "completed")

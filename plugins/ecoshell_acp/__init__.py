@@ -1,0 +1,1 @@
+"""The agent in editors, `ecoshell acp` (Agent Client Protocol v1)."""
