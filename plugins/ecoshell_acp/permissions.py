@@ -71,14 +71,14 @@ class EditorUser:
         """Forget the questions of a finished turn."""
         self._announced.clear()
 
-    async def approve(self, request: ApprovalWanted) -> Approval:
+    async def approve(self, wanted: ApprovalWanted) -> Approval:
         try:
             options = [
-                option for option in _APPROVAL if not (request.of_server and option[0] in ("session", "project"))
+                option for option in _APPROVAL if not (wanted.of_server and option[0] in ("session", "project"))
             ]
-            return Approval(_DECISIONS.get(await self._choice(request, options), "no"))
+            return Approval(_DECISIONS.get(await self._choice(wanted, options), "no"))
         except CannotAsk:
-            return await self._fallback.approve(request)
+            return await self._fallback.approve(wanted)
 
     async def at_limit(self, hit: LimitHit) -> LimitChoice:
         enough = enough_text(hit)
@@ -90,22 +90,22 @@ class EditorUser:
             return await self._fallback.at_limit(hit)
         return LimitChoice("raise", enough) if chosen == "raise" else LimitChoice(*_ending(chosen))
 
-    async def at_cost(self, request: CostWanted) -> CostChoice:
+    async def at_cost(self, wanted: CostWanted) -> CostChoice:
         options: Sequence[Option] = (
             ("go", "Continue", "allow_once"),
             ("always", "Continue, and don't ask again in this session", "allow_always"),
-            *_models(request.offers),
+            *_models(wanted.offers),
             *_ENDINGS,
         )
         try:
-            chosen = await self._choice(request, options)
+            chosen = await self._choice(wanted, options)
         except CannotAsk:
-            return await self._fallback.at_cost(request)
+            return await self._fallback.at_cost(wanted)
         return CostChoice(chosen) if chosen in ("go", "always") else CostChoice(*_ending(chosen))
 
-    async def trust(self, request: TrustWanted) -> Trust:
+    async def trust(self, wanted: TrustWanted) -> Trust:
         with suppress(CannotAsk):
-            chosen = await self._choice(request, _TRUST)
+            chosen = await self._choice(wanted, _TRUST)
             if chosen in ("yes", "no"):
                 return chosen
         return "later"
