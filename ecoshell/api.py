@@ -27,6 +27,7 @@ from ecoshell.events import (
     ApprovalGiven,
     ApprovalWanted,
     BudgetSettled,
+    Consumption,
     ErrorHappened,
     Event,
     LimitChosen,
@@ -34,7 +35,6 @@ from ecoshell.events import (
     Notice,
     Status,
     StepStarted,
-    Taken,
     TextArrived,
     ToolRegistered,
     TurnFinished,
@@ -92,7 +92,7 @@ class Outcome:
     answer: str = ""
     spent_nano: int | None = 0
     usage: Usage = field(default_factory=Usage)
-    taken: Taken = field(default_factory=Taken)
+    consumption: Consumption = field(default_factory=Consumption)
     """Usage and price as shown to users, with estimates."""
     steps: int = 0
     registered: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class Outcome:
         match event:
             case TurnFinished():
                 self.status, self.answer = event.status, event.answer or self.answer
-                self.spent_nano, self.usage, self.taken = event.spent_nano, event.usage, event.taken
+                self.spent_nano, self.usage, self.consumption = event.spent_nano, event.usage, event.consumption
                 self.steps, self.registered = event.steps, event.registered
             case TextArrived(channel="answer"):
                 self.answer += event.text
@@ -159,7 +159,7 @@ class Outcome:
                 unknown = self.spent_nano is None or event.spent_nano is None
                 self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
                 self.usage += event.usage
-                self.taken = self.taken.plus(event)
+                self.consumption = self.consumption.plus(event)
             case LimitHit():
                 self._limit = event
             case LimitChosen(choice="raise" | "model"):
@@ -171,7 +171,7 @@ class Outcome:
 
     def result(self) -> Result:
         """Return the result event."""
-        totals, estimate = self.taken, None
+        totals, estimate = self.consumption, None
         if totals.estimated or totals.estimated_nano:
             estimate = Estimate(None if totals.nano is None else nano_to_usd_text(totals.nano), totals.usage)
         return Result(

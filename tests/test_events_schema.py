@@ -25,7 +25,7 @@ def test_every_event_is_in_it_with_the_words_of_its_fields():
         assert one["properties"]["type"] == {"const": name}
         assert one["required"] == [*one["properties"]]
         assert one["description"]
-    assert schema["$defs"]["CallFinished"]["properties"]["changes"]["description"].startswith("What changed in files")
+    assert schema["$defs"]["CallFinished"]["properties"]["changes"]["description"].startswith("The file changes")
 
 
 @pytest.mark.parametrize("strategy", ["react", "dfsdt"])
@@ -55,4 +55,4 @@ def test_what_is_no_event_is_not_valid_under_it():
 def test_the_command_prints_the_schema_and_what_each_line_tells(tmp_path, monkeypatch, capsys):
     command = commands(tmp_path, monkeypatch, capsys)
     assert json.loads(command("events", "--schema").stdout) == events_schema()
-    assert "turn_finished      The last event of every turn." in command("events").stdout
+    assert "turn_finished      The turn ended; the last event of every turn." in command("events").stdout

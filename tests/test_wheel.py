@@ -31,7 +31,7 @@ READ_EVERYTHING = """
 import sys
 from importlib.resources import files
 from pathlib import Path
-from ecoshell.modes import prompt
+from ecoshell.modes.requests import prompt
 from ecoshell.paths import user_paths
 from ecoshell.tui.themes import load_themes
 import ecoshell.modes.umi

@@ -17,18 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ecoshell.agent import Approval, CostChoice, LimitChoice, NonInteractive, UserInterface
-from ecoshell.agent.model_set import (
-    NOTHING,
-    CostBound,
-    ForeseenCall,
-    Mode,
-    View,
-    of_conclusion,
-    of_step,
-    unpriced,
-    used,
-    with_room,
-)
+from ecoshell.agent.cost_bounds import NOTHING, CostBound, of_conclusion, of_step, unpriced, used, with_room
+from ecoshell.agent.mode import CallForecast, Mode, View
 from ecoshell.agent.rules import HARMLESS, Judgement, Rules
 from ecoshell.budget import CapState, Scope, Unit, fitting_output, parse_amount, rounded_up
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached
@@ -354,9 +344,9 @@ class SpendApproval:
         """
         if self.ending is not None:
             raise self.ending
-        foreseen = self.mode.foresee(view)
-        if any(call.model.traits.price is None for call in foreseen.steps):  # else the ledger need not be asked
-            refused = unpriced(foreseen, await self.deps.budget.caps())
+        forecast = self.mode.forecast(view)
+        if any(call.model.traits.price is None for call in forecast.steps):  # else the ledger need not be asked
+            refused = unpriced(forecast, await self.deps.budget.caps())
             if refused is not None:
                 raise refused
         while (wanted := await self._costly(view)) is not None:
@@ -376,7 +366,7 @@ class SpendApproval:
         cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
         if cap is not None:  # a cap under which the step fits at its longest, and the answer after it
             most = sum(await asyncio.to_thread(_most, self.mode, view), NOTHING).in_unit_of(cap) or 0
-            enough = rounded_up(max(used(cap, self.mode.aside) + most, cap.limit - cap.left + hit.need))
+            enough = rounded_up(max(used(cap, self.mode.answer_hold) + most, cap.limit - cap.left + hit.need))
         wanted = LimitHit(hit.scope, cast("Unit", hit.unit), hit.need, hit.left, str(hit), offers=offers, enough=enough)
         while True:
             emit(wanted)
@@ -427,7 +417,7 @@ class SpendApproval:
         above = self.deps.settings.ask_above_nano
         if above is None:
             return None
-        calls = [call for call in self.mode.foresee(view).steps if call.model.traits.name not in self._trusted]
+        calls = [call for call in self.mode.forecast(view).steps if call.model.traits.name not in self._trusted]
         caps = await self.deps.budget.caps()
         dearest = await asyncio.to_thread(_dearest, calls, caps)
         if dearest is None or dearest[2] <= above:
@@ -456,7 +446,7 @@ class SpendApproval:
             finally:
                 for one in other.models:
                     await one.aclose()
-            traits, fits = other.model.traits, with_room(other.capped_by(caps), mode.aside, step + conclusion)
+            traits, fits = other.model.traits, with_room(other.capped_by(caps), mode.answer_hold, step + conclusion)
             if fits or (step.nano is not None and (present.nano is None or step.nano < present.nano)):
                 offers.append(ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits))
         offers.sort(key=lambda offer: (not offer.fits, offer.most_nano is None, offer.most_nano or 0, offer.name))
@@ -465,16 +455,16 @@ class SpendApproval:
 
 def _most(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
     """What the next step takes at its longest, and the answer after it; may block."""
-    foreseen = mode.foresee(view)
-    return of_step(foreseen), of_conclusion(foreseen)
+    forecast = mode.forecast(view)
+    return of_step(forecast), of_conclusion(forecast)
 
 
-def _dearest(calls: Sequence[ForeseenCall], caps: Sequence[CapState]) -> tuple[ForeseenCall, int, int] | None:
+def _dearest(calls: Sequence[CallForecast], caps: Sequence[CapState]) -> tuple[CallForecast, int, int] | None:
     """The call that may cost most, with the nano-dollars it takes if it is short and at most.
 
     None where no price is known, and when the gate would refuse a call, which is for it to say.
     """
-    costs: list[tuple[ForeseenCall, int, int]] = []
+    costs: list[tuple[CallForecast, int, int]] = []
     for call in calls:
         price = call.model.traits.price
         if price is None:

@@ -37,6 +37,6 @@ class BudgetLine:
 
     def _cost(self, cap: CapState) -> str:
         """What a step of this turn has cost on average, as far as that is known."""
-        steps, taken = self._usage.steps, self._usage.taken
+        steps, taken = self._usage.steps, self._usage.consumption
         spent = taken.nano if cap.unit == "usd" else taken.usage.total
         return f"; a step costs about {amount_text(spent // steps, cap.unit)}" if steps and spent else ""

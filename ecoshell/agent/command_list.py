@@ -8,9 +8,10 @@ from pathlib import Path
 
 from ecoshell.agent.commands import CommandTable, Printed, amount, caps_table, dollars, spent_text, table
 from ecoshell.agent.conversation import Stopped
+from ecoshell.agent.cost_bounds import unpriced
 from ecoshell.agent.dependencies import PlanMode
 from ecoshell.agent.memory import PastTurn
-from ecoshell.agent.model_set import AUTO, MODES, unpriced
+from ecoshell.agent.model_set import AUTO, MODES
 from ecoshell.agent.shell import Shell
 from ecoshell.budget import SCOPES, Scope, about, counted, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError, suggestion
@@ -103,7 +104,7 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     tool = shell.conversation.known(rest.strip()).name if argument else ""
     plan = shell.conversation.plan  # of the turn that runs or ran last; before the first, of no question
     if plan is None:
-        plan = await shell.conversation.foresee("")
+        plan = await shell.conversation.forecast("")
     elif not shell.conversation.busy or not plan.priced.plan.rows:  # it is only just being made
         await plan.renew()
     fault = f"{visible(plan.inputs.fault)}\n" if plan.inputs.fault else ""
@@ -113,7 +114,7 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     head = "" if shell.deps.settings.plan != "off" else "Turns are not planned; this is what a plan would be.\n"
     head = f"{head}{fault}"
     with suppress(StoreError):  # the caps cannot be read: the next turn says so
-        refused = unpriced(shell.deps.models.current.mode.foresee(plan.inputs.view), await shell.deps.budget.caps())
+        refused = unpriced(shell.deps.models.current.mode.forecast(plan.inputs.view), await shell.deps.budget.caps())
         head += f"{refused}\n" if refused else ""  # no step can be taken where a price is missing
     rows = plan_table(told.rows, told.unit, enforced=told.enforced)
     others = f"\n… and {counted(told.others, 'more tool')}" if told.others else ""

@@ -9,10 +9,10 @@ from typing import Any
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import Memory, next_view, summary_messages
-from ecoshell.agent.model_set import ForeseenCall, View
+from ecoshell.agent.mode import CallForecast, View
 from ecoshell.budget import UNBOUNDED
 from ecoshell.errors import ContextExceeded, EcoshellError, ModelBroken, ModelError, UsageError
-from ecoshell.events import BudgetSettled, Compacted, Emit, Event, Notice, Reasoned, Taken, TextArrived
+from ecoshell.events import BudgetSettled, Compacted, Consumption, Emit, Event, Notice, Reasoned, TextArrived
 from ecoshell.messages import Call, Message
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
@@ -52,11 +52,11 @@ class _Spending:
     """Adds up what summaries cost and passes on their events, apart from their text."""
 
     emit: Emit
-    taken: Taken = field(default_factory=Taken)
+    consumption: Consumption = field(default_factory=Consumption)
 
     def hear(self, event: Event) -> None:
         if isinstance(event, BudgetSettled):
-            self.taken = self.taken.plus(event)
+            self.consumption = self.consumption.plus(event)
         if not isinstance(event, (TextArrived, Reasoned)):
             self.emit(event)
 
@@ -96,7 +96,7 @@ async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> tuple[Compa
             f"Compacting would save nothing: {before:,} tokens now, {after:,} as a summary.", kept=_AS_BEFORE
         )
     model = writer.model.traits.name if writer is not None else ""
-    spent = spending.taken.nano
+    spent = spending.consumption.nano
     return Compacted(summary, model, len(memory.turns), before, after, spent_nano=spent), spent
 
 
@@ -117,13 +117,13 @@ async def summarize(
         writer = await asyncio.to_thread(_writer, deps, named, view, messages)
         if writer is not None:
             name = writer.model.traits.name
-            return Summary(await _written(writer, messages, spending.hear), name, spending.taken.nano)
+            return Summary(await _written(writer, messages, spending.hear), name, spending.consumption.nano)
     except (ModelError, UsageError) as failure:
         emit(Notice(f"No summary was written; an extract takes its place. {failure.message}"))
     finally:
         if named is not None:
             await named.aclose()
-    return Summary(fallback(), "", spending.taken.nano)
+    return Summary(fallback(), "", spending.consumption.nano)
 
 
 def summary_tokens(context: int | None) -> int:
@@ -141,23 +141,23 @@ async def _named_writer(deps: Dependencies) -> MeteredModel | None:
     return None
 
 
-def _writer(deps: Dependencies, named: MeteredModel | None, view: View, messages: Messages) -> ForeseenCall | None:
+def _writer(deps: Dependencies, named: MeteredModel | None, view: View, messages: Messages) -> CallForecast | None:
     """The named model if it will do, else the cheapest of the session's that will, with the request it continues.
 
     None where only an extract is left. A model of unknown price is the last choice; the gate decides about it. If no
     model can take the whole conversation, the one with the largest context reads it shortened.
     """
     own, barred = deps.models.current.models, deps.budget.gate.ledger.barred()
-    steps = deps.models.current.mode.foresee(view).steps
-    able: list[tuple[bool, int, ForeseenCall]] = []
-    largest: ForeseenCall | None = None
+    steps = deps.models.current.mode.forecast(view).steps
+    able: list[tuple[bool, int, CallForecast]] = []
+    largest: CallForecast | None = None
     for model in (*([named] if named else []), *own):
         traits = model.traits
         if traits.small or traits.name in barred:
             continue
         step = next((step for step in steps if step.model is model), None)
         base = step.request if step else Request(())
-        call = ForeseenCall(base, model, ROLE)
+        call = CallForecast(base, model, ROLE)
         request = _request(call, messages)
         size = model.size(request)
         if traits.context is None or size.count + request.max_tokens <= traits.context:
@@ -168,7 +168,7 @@ def _writer(deps: Dependencies, named: MeteredModel | None, view: View, messages
     return min(able, key=lambda one: one[:2])[2] if able else largest
 
 
-async def _written(writer: ForeseenCall, messages: Messages, emit: Emit) -> str:
+async def _written(writer: CallForecast, messages: Messages, emit: Emit) -> str:
     """What the model writes; raises ModelBroken when that is nothing."""
     model = writer.model
     request = await asyncio.to_thread(_fitting, writer, messages)
@@ -189,7 +189,7 @@ async def _written(writer: ForeseenCall, messages: Messages, emit: Emit) -> str:
     return reply.text.strip() + ("\n[the summary was cut here, at its longest]" if reply.cut else "")
 
 
-def _request(writer: ForeseenCall, messages: Messages) -> Request:
+def _request(writer: CallForecast, messages: Messages) -> Request:
     """The messages as a step sends them, so that a provider has them cached, and after them what to write."""
     instruction = (files("ecoshell.agent") / "compact.md").read_text(encoding="utf-8").strip()
     base = writer.request
@@ -205,7 +205,7 @@ def _request(writer: ForeseenCall, messages: Messages) -> Request:
     )
 
 
-def _fitting(writer: ForeseenCall, messages: Messages) -> Request:
+def _fitting(writer: CallForecast, messages: Messages) -> Request:
     """The request, its texts shortened until the writer's context has room; raises UsageError when it never has."""
     context = writer.model.traits.context
     for characters in (None, *_SHORTER):

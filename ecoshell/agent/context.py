@@ -19,7 +19,7 @@ from ecoshell.agent.memory import (
     summary_messages,
     trimmed,
 )
-from ecoshell.agent.model_set import View
+from ecoshell.agent.mode import View
 from ecoshell.agent.offer import TurnContext
 from ecoshell.events import Compacted, Emit, ResultsTrimmed, TrimmedResult
 from ecoshell.messages import Call, Message
@@ -98,7 +98,7 @@ class ContextKeeper:
         """The fullest context that the next step's calls meet; None when no large one is known."""
         calls = [
             (call, context)
-            for call in self.deps.models.current.mode.foresee(self.turn_context.view(path, tried)).steps
+            for call in self.deps.models.current.mode.forecast(self.turn_context.view(path, tried)).steps
             if (context := call.model.traits.context) is not None and (any_context or context >= LARGE_CONTEXT)
         ]
         if not calls:

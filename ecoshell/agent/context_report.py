@@ -7,7 +7,7 @@ from typing import Literal
 
 from ecoshell.agent.commands import table
 from ecoshell.agent.memory import PastTurn, summary_messages
-from ecoshell.agent.model_set import ForeseenCall
+from ecoshell.agent.mode import CallForecast
 from ecoshell.budget import counted
 from ecoshell.events import ContextTold
 from ecoshell.messages import visible_line
@@ -62,7 +62,7 @@ class ContextReport:
 
 
 def report_of(
-    call: ForeseenCall, summary: str, turns: Iterable[PastTurn], told: ContextTold | None, compact_at: int | None
+    call: CallForecast, summary: str, turns: Iterable[PastTurn], told: ContextTold | None, compact_at: int | None
 ) -> ContextReport:
     """What this request holds, of a session with this summary and these turns; counts, so may block."""
     model, request = call.model, call.request

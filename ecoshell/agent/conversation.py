@@ -24,7 +24,7 @@ from ecoshell.agent.memory import (
     opening_text,
     path_of,
 )
-from ecoshell.agent.model_set import View
+from ecoshell.agent.mode import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
 from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
@@ -174,7 +174,7 @@ class Conversation:
         deps, memory, turn = self._deps, self.memory, self._turn_now
         defers = deps.models.current.defers_tools
         view = next_view(memory, deps.catalog, "", defers=defers) if turn is None else turn.view
-        call = deps.models.current.mode.foresee(view).steps[0]
+        call = deps.models.current.mode.forecast(view).steps[0]
         context, share = call.model.traits.context, deps.settings.compact_at
         is_compacted = share != "off" and context is not None and context >= LARGE_CONTEXT
         compact_at = int(context * share) if is_compacted and context is not None and share != "off" else None
@@ -519,11 +519,11 @@ class Conversation:
         await plan.renew(for_offer=True)
         _, turn_context = await self._beginning(Asked(""), plan, "")
         view = turn_context.view(turn_context.beginning.path)
-        for call in models.mode.foresee(view).steps:
+        for call in models.mode.forecast(view).steps:
             if call.model.traits.local:
                 await call.model.warm(replace(call.request, role=call.role))
 
-    async def foresee(self, question: str, caps: Sequence[CapState] | None = None) -> TurnPlan:
+    async def forecast(self, question: str, caps: Sequence[CapState] | None = None) -> TurnPlan:
         """The plan of a question that would come now, under these caps or those that stand; spends nothing."""
         plan = await self._planned_for(question, caps)
         await plan.renew()
@@ -571,6 +571,6 @@ def _finished(number: int, ended: Ended, usage: TurnUsage) -> TurnFinished:
         registered=tuple(dict.fromkeys(usage.registered)),
         seconds=time.monotonic() - usage.started,
         saved_tokens=usage.saved_tokens,
-        estimate=usage.taken.usage if usage.taken.estimated else None,
-        estimate_nano=usage.taken.nano if usage.taken.estimated_nano else None,
+        estimate=usage.consumption.usage if usage.consumption.estimated else None,
+        estimate_nano=usage.consumption.nano if usage.consumption.estimated_nano else None,
     )

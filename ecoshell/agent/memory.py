@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from ecoshell.agent.model_set import View
+from ecoshell.agent.mode import View
 from ecoshell.catalog import STABLE, Catalog, Presentation, Skill, SkillLibrary, presentation_of
 from ecoshell.errors import UsageError
 from ecoshell.events import (
@@ -335,7 +335,7 @@ class Memory:
                 self._open = _OpenTurn(event, self.commands, self.shown, path_of(event.question, event.attachments))
                 self.commands, self.number = (), event.turn
             case TurnFinished():
-                self._close(event.status, event.taken.nano)
+                self._close(event.status, event.consumption.nano)
             case CommandRan():
                 self.commands += (event,)
             case TurnUndone():  # what the turn registered stays in the library and will be shown again

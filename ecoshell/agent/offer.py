@@ -7,7 +7,7 @@ from typing import Literal
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import Condensed, Shown
-from ecoshell.agent.model_set import View
+from ecoshell.agent.mode import View
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import (
     CORE,

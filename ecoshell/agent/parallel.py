@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from ecoshell.agent.dependencies import JUDGE
 from ecoshell.agent.guards import CallContext, ToolExecutor, unwrap
-from ecoshell.agent.model_set import DraftTask, FillTask, Mode, View
+from ecoshell.agent.mode import DraftTask, FillTask, Mode, View
 from ecoshell.agent.offer import TurnContext
 from ecoshell.agent.turn_plan import Estimate, TurnPlan
 from ecoshell.budget import amount_text, rounded_up

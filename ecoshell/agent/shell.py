@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.conversation import Conversation, Stopped
+from ecoshell.agent.cost_bounds import of_step
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.model_set import AUTO, of_step
+from ecoshell.agent.model_set import AUTO
 from ecoshell.agent.offer import names_room, names_tokens
 from ecoshell.budget import Amount, CapState, Scope
 from ecoshell.budget.ledger import Ledger
@@ -508,7 +509,7 @@ class Shell:
             by = "" if skill is None else skill.by
             tools.append(ToolRow(name, sizes[name], skill is not None, by, document.summary))
         spent = self.ledger.session_row(session)
-        ahead = of_step(deps.models.current.mode.foresee(self.conversation.ahead))
+        ahead = of_step(deps.models.current.mode.forecast(self.conversation.ahead))
         return Standing(
             session=session,
             title=self.store.title(session),

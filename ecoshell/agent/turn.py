@@ -13,7 +13,8 @@ from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.dependencies import Dependencies, now
 from ecoshell.agent.fallback import fall_back
 from ecoshell.agent.guards import CallContext, ToolExecutor
-from ecoshell.agent.model_set import AUTO, Mode, View
+from ecoshell.agent.mode import Mode, View
+from ecoshell.agent.model_set import AUTO
 from ecoshell.agent.offer import TurnContext
 from ecoshell.budget import price_unknown
 from ecoshell.errors import (
@@ -33,6 +34,7 @@ from ecoshell.events import (
     BranchLeft,
     BudgetSettled,
     CallFinished,
+    Consumption,
     Emit,
     Event,
     ModeChosen,
@@ -41,7 +43,6 @@ from ecoshell.events import (
     Status,
     StepProposed,
     StepStarted,
-    Taken,
     TextArrived,
     ToolRegistered,
     ToolsOffered,
@@ -93,7 +94,7 @@ class TurnUsage:
     unpriced: int = 0
     """Model calls of which nobody knows what they cost."""
     usage: Usage = field(default_factory=Usage)
-    taken: Taken = field(default_factory=Taken)
+    consumption: Consumption = field(default_factory=Consumption)
     """The same as people are shown it."""
     steps: int = 0
     worked: float = 0.0
@@ -117,11 +118,11 @@ class TurnUsage:
                 self.known_nano += event.spent_nano or 0
                 self.unpriced += event.spent_nano is None
                 self.usage += event.usage
-                self.taken = self.taken.plus(event)
+                self.consumption = self.consumption.plus(event)
                 self.worked += event.seconds
             case CallFinished():
                 self.known_nano += event.spent_nano
-                self.taken = self.taken.paid(event.spent_nano)
+                self.consumption = self.consumption.plus_price(event.spent_nano)
                 self.worked += event.seconds
             case StepStarted():
                 if event.step > self.steps:  # one that has met a limit begins twice
@@ -460,7 +461,7 @@ class Turn:
                     await self.spending.before_step(view, self.emit)
                     await self._follow()
                     agreed = self.mode.model
-                await self.mode.set_aside(self.turn_context.view(self._best))
+                await self.mode.hold_answer(self.turn_context.view(self._best))
                 self.emit(StepStarted(self._steps + 1, self.mode.role, self.mode.model))
                 found = await ask(view)
                 break
@@ -561,7 +562,7 @@ class Turn:
         """The answer from what there is and who wrote it, paid from what was set aside; empty where none came."""
         made_room = False
         while True:
-            aside = self.mode.aside
+            aside = self.mode.answer_hold
             try:
                 text = (await self.mode.conclude(self.view, self.emit)).strip()
                 return text, aside.account.role if text and aside is not None else ""

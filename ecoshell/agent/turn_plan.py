@@ -10,8 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from ecoshell.agent.cost_bounds import of_conclusion, used
 from ecoshell.agent.dependencies import JUDGE, Dependencies
-from ecoshell.agent.model_set import Foreseen, ForeseenCall, ModelSet, View, of_conclusion, used
+from ecoshell.agent.mode import CallForecast, StepForecast, View
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.budget import CapState, Hold, Unit, amount_text
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import (
@@ -111,23 +113,23 @@ class PlanSnapshot:
     """A copy of the turn's, as `tools` is: what both have learned comes of the uses."""
     tools: ToolCosts = field(compare=False)
 
-    def solve(self) -> tuple[PricedPlan, Foreseen, tuple[PlanRow, ...]]:
+    def solve(self) -> tuple[PricedPlan, StepForecast, tuple[PlanRow, ...]]:
         """The plan by the tightest of the caps, what it goes by, and the rows an event carries: used ones first.
 
         Computes, so it belongs into a thread.
         """
-        foreseen = self.models.mode.foresee(self.view)
+        forecast = self.models.mode.forecast(self.view)
         remaining: dict[Unit, RemainingBudget] = {}
         for cap in self.caps:  # what is set aside for the answer counts as reserved, not as used
             left = cap.limit - used(cap, self.aside)
             if cap.unit in remaining and left >= remaining[cap.unit].cap:
                 continue
             if self.aside is None:
-                reserved = of_conclusion(foreseen, counted=True).in_unit_of(cap) or 0
+                reserved = of_conclusion(forecast, counted=True).in_unit_of(cap) or 0
             else:
                 reserved = (self.aside.nano or 0) if cap.unit == "usd" else self.aside.tokens
             remaining[cap.unit] = RemainingBudget(cap.unit, max(0, left), reserved)
-        guess = _expected([call for call in foreseen.steps if call.request.purpose != "answer"])
+        guess = _expected([call for call in forecast.steps if call.request.purpose != "answer"])
         prices = [model.traits.price for model in self.models.models]
         costs_money = self.tools.priced or any(price is not None and price.worst(1, 1) for price in prices)
         usual: Unit = "usd" if costs_money else "tokens"  # to speak in without a cap
@@ -143,7 +145,7 @@ class PlanSnapshot:
         tightest = min(plans, key=lambda plan: plan.room)
         rows = tightest.plan.rows
         shown = sorted(rows, key=lambda row: (row.used == 0, row.state != "planned", -row.value * row.chance))
-        return tightest, foreseen, tuple(shown[:MOST_ROWS])
+        return tightest, forecast, tuple(shown[:MOST_ROWS])
 
     def _paid_of(self, cost: Expected) -> int:
         """What of a use is paid already, if it comes next: no more of what was thought than the step takes that comes
@@ -177,7 +179,7 @@ class PlanSnapshot:
             paid = most
 
 
-def _expected(calls: Sequence[ForeseenCall]) -> StepCost:
+def _expected(calls: Sequence[CallForecast]) -> StepCost:
     """What these calls are expected to take, without a tokenizer; each at its model's price, unknown where one is."""
     nano: int | None = 0
     tokens = 0
@@ -264,7 +266,7 @@ class TurnPlan:
         """What the model was told is forbidden, after each call, by its id and in order; "" is the question."""
         self.priced = PricedPlan()
         """The plan as it stands."""
-        self._foreseen = Foreseen(())
+        self._forecast = StepForecast(())
         self._shown: tuple[PlanRow, ...] = ()
         self._made_of: PlanSnapshot | None = None
         """What the plan was made of; while that is the same, so is the plan."""
@@ -308,7 +310,7 @@ class TurnPlan:
         priced, found, cost = self.priced, self.priced.remaining, self.priced.costs.get(tool)
         if found is None or cost is None or self.forbidden.get(tool, "budget") != "budget":
             return None
-        aside = self._deps.models.current.mode.aside
+        aside = self._deps.models.current.mode.answer_hold
         caps = [cap for cap in self._deps.models.current.capped_by(self._caps) if cap.unit == found.unit]
         tightest = min(caps, key=lambda cap: cap.limit - used(cap, aside), default=None)
         better = priced.plan.better(tool)
@@ -363,7 +365,7 @@ class TurnPlan:
             snapshot = PlanSnapshot(
                 caps=models.capped_by(self._caps),
                 models=models,
-                aside=models.mode.aside,
+                aside=models.mode.answer_hold,
                 view=self._view,
                 ahead=self.thinking.ahead,
                 threshold=deps.settings.threshold,
@@ -376,7 +378,7 @@ class TurnPlan:
                 tools=self._tools.copy(),
             )
             if snapshot != self._made_of:
-                self.priced, self._foreseen, self._shown = await asyncio.to_thread(snapshot.solve)
+                self.priced, self._forecast, self._shown = await asyncio.to_thread(snapshot.solve)
                 self._made_of = snapshot
 
     async def settle(self, view: View, offered: Sequence[str]) -> None:
@@ -455,9 +457,9 @@ class TurnPlan:
 
     def event(self) -> PlanChanged:
         """The plan as the event that tells of it."""
-        priced, foreseen = self.priced, self._foreseen
+        priced, forecast = self.priced, self._forecast
         found, rows = priced.remaining, self._shown
-        answer = _expected(foreseen.ending or foreseen.steps[-1:])
+        answer = _expected(forecast.ending or forecast.steps[-1:])
         low, high = priced.price_range(self.inputs.chances, answer, enforced=self.enforced)
         return PlanChanged(
             mode=self._deps.settings.plan,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.limits import output_limit
-from ecoshell.agent.model_set import Mode, ModelSet
+from ecoshell.agent.mode import Mode
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.assembly import base_url, price_book
 from ecoshell.budget import Price, Rates
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError

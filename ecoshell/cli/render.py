@@ -335,7 +335,7 @@ class EventLines:
 
 def summary(event: TurnFinished, signs: Signs) -> str:
     """One line on how a turn ended and what it took."""
-    taken = event.taken
+    taken = event.consumption
     parts = [
         ENDINGS[event.status],
         *turn_sums(event),

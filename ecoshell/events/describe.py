@@ -150,7 +150,7 @@ def duration(seconds: float) -> str:
 
 def turn_sums(event: TurnFinished) -> list[str]:
     """What a turn took: `$0.0031`, `3 steps`, `2.1 s`."""
-    taken = event.taken
+    taken = event.consumption
     cost = "cost unknown" if taken.nano is None else amount_text(taken.nano, "usd")
     return [about(cost, estimated=taken.estimated_nano), counted(event.steps, "step"), duration(event.seconds)]
 

@@ -1,8 +1,7 @@
-"""One program in the place of many calls (CodeAct, arXiv 2402.01030): what a weak model does with files it is named.
+"""One program instead of many calls (CodeAct, arXiv 2402.01030), for small models and requests about named files.
 
-What it writes is run, and what that prints is the answer. A program that only defines what a named file of Python
-defines is that file's new text: it is written there, and another named file that imports it is run to see whether it
-is right.
+The program is run, and its output is the answer. A program that only contains the definitions of a named Python file
+is taken as that file's new text: it is written to the file, and another named file that imports it is run as a test.
 """
 
 import ast
@@ -10,154 +9,159 @@ import re
 from collections.abc import Callable
 from pathlib import PurePosixPath
 
-from ecoshell.agent.model_set import View
+from ecoshell.agent.mode import View
 from ecoshell.messages import Attachment, Call, Message
 from ecoshell.models import Reply, Request
-from ecoshell.modes import prompt
+from ecoshell.modes.requests import prompt
 from ecoshell.strategies import Step, Thought, same
 
 _RUN, _WRITE = "run_python", "write_file"
-_MOST = 3
-"""Programs that are written for one request, each after another failure of the one before it."""
-_MOST_PRINTED = 2_000
-"""Characters of what a program printed that are its answer."""
+_ATTEMPT_LIMIT = 3
+"""Programs per request, each after a different failure."""
+_OUTPUT_CHARACTERS = 2_000
+"""Longer output is not used as the answer."""
 _PYTHON = re.compile(r"```(?:python|py)?\n(.+?)(?:```|\Z)", re.DOTALL)
-_TRYING = "import runpy, sys\nsys.path.insert(0, {folder!r})\nrunpy.run_path({file!r}, run_name='__main__')"
-"""A program that runs another file as Python itself would."""
+_TRIAL = "import runpy, sys\nsys.path.insert(0, {folder!r})\nrunpy.run_path({file!r}, run_name='__main__')"
+"""A program that runs another file as Python would."""
 _TESTS = re.compile(r"^(?:(?:async )?def test_|class Test)", re.MULTILINE)
-"""What does nothing where it is only run."""
-_DEFINING = (
+"""Tests, which do nothing when their file is run as a program."""
+_DEFINITIONS = (
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom),
     *(ast.Assign, ast.AnnAssign),
 )
-_DEFINED = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
-"""Also in a file that cannot be parsed."""
+_DEFINED_NAME = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
+"""Works for files that cannot be parsed, too."""
 
 
 def by_program(
     view: View, conclusion: Callable[[], Request], *, max_tokens: int, temperature: float | None
 ) -> Thought | Request | None:
-    """What is done next of a request on files: a run, or an answer; or the ask for a program, or for the answer.
+    """The next step for a request about files: a run or an answer, or a request for a program or for the answer.
 
-    What a program printed is the answer, unless that is nothing or very much: then the model is asked, by the
-    `conclusion`. None where no program may be written: something else was done, or the same failure came twice. The ask
-    holds no document of a tool and no earlier turn: what a weak model needs is the beginnings of the files.
+    The output of a program is the answer unless it is empty or very long; then the `conclusion` asks for one. None if
+    a program does not apply: other calls were made, or the same failure occurred twice. The request contains neither
+    schemas nor earlier turns, only the beginnings of the files.
     """
     steps = view.path.steps
     usable = {document.name for document in view.registered} - view.forbidden
     if _RUN not in usable or view.closed or view.tried:
         return None
-    ours = all(step.call.name in (_RUN, _WRITE) and not step.observation.refused for step in steps)
+    by_programs = all(step.call.name in (_RUN, _WRITE) and not step.observation.refused for step in steps)
     done = any(step.call.name == _RUN and step.observation.ok for step in steps[:-1])
     failures = [step.observation.text for step in steps if not step.observation.ok]
-    open_ = len(failures) < _MOST and len(set(failures)) == len(failures)
-    if not ours or done or not open_:
+    can_retry = len(failures) < _ATTEMPT_LIMIT and len(set(failures)) == len(failures)
+    if not by_programs or done or not can_retry:
         return None
     last = steps[-1] if steps else None
-    if last is not None and last.call.name == _WRITE and last.observation.ok:
-        # what imports it is run, unless that was tried before
+    if last is None or not last.observation.ok:
+        return _program_request(view, max_tokens=max_tokens, temperature=temperature)
+    if last.call.name == _WRITE:
         written_before = any(same(step.call, last.call) for step in steps[:-1])
         trial = None if written_before else _trial(str(last.call.arguments.get("path", "")), view)
         return None if trial is None else Thought("", trial)
-    if last is not None and last.observation.ok:
-        said = "" if _tries(last) else last.observation.text.strip()
-        told = said and len(said) <= _MOST_PRINTED and not said.startswith("[no output")
-        return Thought(said) if told and not last.observation.truncated else conclusion()
-    files = "\n\n".join(f"{one.name} begins:\n{one.text}" for one in view.attachments)
+    output = "" if _is_trial(last) else last.observation.text.strip()
+    is_answer = output and len(output) <= _OUTPUT_CHARACTERS and not output.startswith("[no output")
+    return Thought(output) if is_answer and not last.observation.truncated else conclusion()
+
+
+def _program_request(view: View, *, max_tokens: int, temperature: float | None) -> Request:
+    """The request for a program, with the programs so far and their failures."""
+    files = "\n\n".join(f"{file.name} begins:\n{file.text}" for file in view.attachments)
     messages = [Message("system", prompt("program")), Message("user", f"{files}\n\n{view.path.question}")]
-    for step in steps:
-        if not _tries(step):
+    for step in view.path.steps:
+        if not _is_trial(step):
             code = step.call.arguments.get("content" if step.call.name == _WRITE else "code", "")
             messages.append(Message("assistant", f"```python\n{code}\n```"))
         if not step.observation.ok:
-            # the file that was tried is asked for, where that is one, and else the program
+            # if the only Python file that others import was tested, ask for that file
             code = str(step.call.arguments.get("code"))
-            sources = [one.name for one in view.attachments if one.name.endswith(".py") and _trial(one.name, view)]
-            tried = _tries(step) or any(_imports(name, code) for name in sources)
-            again = prompt("program_again")
-            if tried and len(sources) == 1:
-                again = prompt("program_file").format(file=sources[0])
-            messages.append(Message("user", f"{step.observation.text}\n\n{again}"))
+            sources = [file.name for file in view.attachments if file.name.endswith(".py") and _trial(file.name, view)]
+            tests_file = _is_trial(step) or any(_imports(name, code) for name in sources)
+            instruction = prompt("program_again")
+            if tests_file and len(sources) == 1:
+                instruction = prompt("program_file").format(file=sources[0])
+            messages.append(Message("user", f"{step.observation.text}\n\n{instruction}"))
     return Request(tuple(messages), want="text", max_tokens=max_tokens, temperature=temperature)
 
 
 def program_in(reply: Reply, view: View) -> Call | None:
-    """The program in a reply, as a call; None where there is none, and where it was run or written already.
+    """The program in a reply as a call; None if there is none, or if the same call was made before.
 
-    One that defines all that a named file does, and does nothing else, is that file's new text: what comes after an
-    import of that very file is no part of it, and of several files it is one that would be changed. Where it defines
-    what is there already, what tries that file is run, and says what is wrong.
+    A program that contains only definitions, among them all of a named file's, is that file's new text, up to an import
+    of that file; among several files, the one it changes. If it changes none, the file's test is run.
     """
-    found = _PYTHON.search(reply.text)
-    code = found[1].strip() if found else ""
-    for one in view.attachments:
-        code = code.partition(f"\n{one.name} begins:")[0].rstrip()  # copied from the request
+    block = _PYTHON.search(reply.text)
+    code = block[1].strip() if block else ""
+    for file in view.attachments:
+        code = code.partition(f"\n{file.name} begins:")[0].rstrip()  # copied from the request
     if not code:
         return None
     call = Call(_RUN, {"code": code})
-    defining: list[tuple[Attachment, str]] = []
+    candidates: list[tuple[Attachment, str]] = []
     for file in view.attachments if _WRITE in {document.name for document in view.registered} - view.forbidden else ():
-        defined = set(_DEFINED.findall(file.text))
-        if file.name.endswith(".py") and defined and not file.text.rpartition("\n")[2].startswith("[cut: "):
+        names = set(_DEFINED_NAME.findall(file.text))
+        if file.name.endswith(".py") and names and not file.text.rpartition("\n")[2].startswith("[cut: "):
             text = _definitions(code, PurePosixPath(file.name).stem)
-            if defined <= set(_DEFINED.findall(text)):
-                defining.append((file, text))
-    if changed := next((one for one in defining if _changes(one[0].text, one[1])), None):
+            if names <= set(_DEFINED_NAME.findall(text)):
+                candidates.append((file, text))
+    changed = next((candidate for candidate in candidates if _changes(candidate[0].text, candidate[1])), None)
+    if changed:
         call = Call(_WRITE, {"path": changed[0].name, "content": changed[1]})
-    elif defining:
-        call = _trial(defining[0][0].name, view) or call
+    elif candidates:
+        call = _trial(candidates[0][0].name, view) or call
     return None if any(same(step.call, call) for step in view.path.steps) else call
 
 
-def _tries(step: Step) -> bool:
-    return str(step.call.arguments.get("code", "")).startswith(_TRYING.partition("{")[0])
+def _is_trial(step: Step) -> bool:
+    return str(step.call.arguments.get("code", "")).startswith(_TRIAL.partition("{")[0])
 
 
 def _trial(name: str, view: View) -> Call | None:
-    """The run of a named file that imports this one, and does more than to define tests."""
-    others = [one for one in view.attachments if one.name.endswith(".py") and one.name != name]
-    tries = (one.name for one in others if _imports(name, one.text))
-    silent = {one.name for one in others if _TESTS.search(one.text) and "__main__" not in one.text}
-    file = next((one for one in tries if one not in silent), "")
-    return Call(_RUN, {"code": _TRYING.format(folder=str(PurePosixPath(file).parent), file=file)}) if file else None
+    """The run of another named file that imports this one and does more than define tests."""
+    files = [file for file in view.attachments if file.name.endswith(".py") and file.name != name]
+    importers = [file for file in files if _imports(name, file.text)]
+    trial = next((file for file in importers if not _TESTS.search(file.text) or "__main__" in file.text), None)
+    if trial is None:
+        return None
+    return Call(_RUN, {"code": _TRIAL.format(folder=str(PurePosixPath(trial.name).parent), file=trial.name)})
 
 
 def _imports(name: str, code: str) -> bool:
-    """Whether a program imports the module that this file is."""
+    """Whether a program imports the module in this file."""
     return bool(re.search(rf"^(?:from|import) {re.escape(PurePosixPath(name).stem)}\b", code, re.MULTILINE))
 
 
 def _changes(old: str, new: str) -> bool:
-    """Whether a program defines something else than another under one of its names."""
+    """Whether a program changes any of another's definitions."""
     before, after = _parts(old), _parts(new)
     return before is None or after is None or any(after.get(name) != before.get(name) for name in ("", *before))
 
 
 def _definitions(code: str, module: str) -> str:
-    """A program up to where it imports this module; empty for one that does anything before, or cannot be parsed."""
+    """A program up to its import of `module`; empty if it contains more than definitions, or cannot be parsed."""
     try:
         body = ast.parse(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     for statement in body:
-        imported: list[str] = []
+        modules: list[str] = []
         if isinstance(statement, ast.ImportFrom):
-            imported = [statement.module or ""]
+            modules = [statement.module or ""]
         elif isinstance(statement, ast.Import):
-            imported = [one.name for one in statement.names]
-        if module in imported:
+            modules = [alias.name for alias in statement.names]
+        if module in modules:
             lines = code.splitlines()[: statement.lineno - 1]
             while lines and (not lines[-1].strip() or lines[-1].startswith("#")):
                 lines.pop()
             return "".join(f"{line}\n" for line in lines)
-        text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        if not text and not isinstance(statement, _DEFINING):
+        is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not is_text and not isinstance(statement, _DEFINITIONS):
             return ""
     return f"{code}\n"
 
 
 def _parts(code: str) -> dict[str, str] | None:
-    """What a program consists of, by the names of its functions and classes; None for what cannot be parsed."""
+    """The statements of a program by the names of its functions and classes; None if it cannot be parsed."""
     try:
         body = ast.parse(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

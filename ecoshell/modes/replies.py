@@ -1,4 +1,4 @@
-"""Replies of capable models, complete: what an output limit cut is continued, or asked for again with more room."""
+"""Complete replies of capable models: a reply that the output limit cut is continued, or repeated with more room."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from ecoshell.models.metered import MeteredModel
 CONTINUE = "Continue exactly where you stopped."
 _CONTINUATIONS = 3
 _CONTINUATION_TOKENS = 256
-"""A continuation with less room than this does not pay for its prompt."""
+"""A continuation with less room than this is not worth its prompt."""
 _OVERLAP_CHARACTERS = range(16, 401)
-"""How much of its last words a model is taken to repeat when it goes on."""
+"""How much of its last text a model may repeat when it continues."""
 _MORE_ROOM = "To allow longer replies, raise [agent] max_output_tokens, or the cap with /budget."
 
 
@@ -27,11 +27,11 @@ async def ask_whole(model: MeteredModel, request: Request, emit: Emit, *, role: 
 
 
 async def completed(reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
-    """The reply to `request`, continued where its output limit cut it.
+    """The reply to `request`, continued if the output limit cut it.
 
-    Where nothing usable came (reasoning took all of the room, or the only call was cut), the request is repeated once
+    If nothing of it is usable (reasoning took all the room, or the only call was cut), the request is repeated once
     with twice the room, up to the model's own maximum. Every request is reserved like any other. A reply that is still
-    cut is returned with a notice. Raises LimitReached where a cap has no room for the second attempt.
+    cut is returned with a notice. Raises LimitReached if a cap has no room for the second attempt.
     """
     if not _is_cut(reply):
         return reply
@@ -56,14 +56,14 @@ async def completed(reply: Reply, request: Request, model: MeteredModel, emit: E
 
 async def _continued(reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
     """The reply with its continuations."""
-    text, why = _content(reply), ""
+    text, failure_text = _content(reply), ""
     for _ in range(_CONTINUATIONS):
         messages = (*request.messages, Message("assistant", text), Message("user", CONTINUE))
         following = replace(request, messages=messages, min_tokens=_CONTINUATION_TOKENS, task="")
         try:
             piece = await model.ask(following, emit, role=role)
-        except (LimitReached, ModelError) as failure:  # what came so far is an answer
-            why = f" {failure.message}"
+        except (LimitReached, ModelError) as failure:  # the text so far is an answer
+            failure_text = f" {failure.message}"
             break
         text = joined(text, _content(piece))
         reply = replace(piece, text=text, state=with_content(piece.state, text))
@@ -71,7 +71,7 @@ async def _continued(reply: Reply, request: Request, model: MeteredModel, emit: 
             return reply
         if _is_unusable(piece):
             break
-    emit(Notice(f"The reply is incomplete: its output limit cut it.{why} {_MORE_ROOM}"))
+    emit(Notice(f"The reply is incomplete: its output limit cut it.{failure_text} {_MORE_ROOM}"))
     return reply
 
 
@@ -85,7 +85,7 @@ def joined(text: str, addition: str) -> str:
 
 
 def with_content(state: ProviderState | None, text: str) -> ProviderState | None:
-    """What the provider expects back, with this text as its content."""
+    """The provider's state with this text as its content."""
     if state is None:
         return None
     message: Mapping[str, Any] = {**state.message, "content": text}
@@ -93,7 +93,7 @@ def with_content(state: ProviderState | None, text: str) -> ProviderState | None
 
 
 def _is_cut(reply: Reply) -> bool:
-    """Whether a limit ended the reply before it came to anything; complete calls before a cut one are made."""
+    """Whether the output limit cut the reply; if it has complete calls, they are made."""
     return reply.finish == "length" and not reply.calls
 
 
@@ -102,13 +102,13 @@ def _is_unusable(reply: Reply) -> bool:
 
 
 def _content(reply: Reply) -> str:
-    """The text as it was sent, with the white space at its ends."""
+    """The text as the model sent it, with surrounding white space."""
     content = reply.state.message.get("content") if reply.state else None
     return content if isinstance(content, str) and content.strip() == reply.text.strip() else reply.text
 
 
 async def _room(model: MeteredModel, request: Request) -> int | None:
-    """The most tokens the model can write after this prompt; None if nothing is known of that."""
+    """How many tokens the model can write after this prompt; None if unknown."""
     traits = model.traits
     rooms = [] if traits.max_output is None else [traits.max_output]
     if traits.context is not None:

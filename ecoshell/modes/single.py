@@ -6,23 +6,18 @@ from functools import partial
 from typing import Literal
 
 from ecoshell.agent.memory import path_messages
-from ecoshell.agent.model_set import DraftTask, FillTask, Foreseen, ForeseenCall, View
+from ecoshell.agent.mode import CallForecast, DraftTask, FillTask, StepForecast, View
 from ecoshell.catalog import FINISH_DOCUMENT
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes import (
-    ASIDE_SLACK,
-    SINGLE,
-    UNUSABLE,
-    BaseMode,
-    ask_for_draft,
+from ecoshell.modes.base import ANSWER_SLACK, SINGLE, BaseMode
+from ecoshell.modes.requests import (
+    UNUSABLE_CALL,
     broken_call,
     callable_documents,
     exhausted,
-    fill_text,
-    filled,
     in_context,
     prompt,
     repair_request,
@@ -47,15 +42,15 @@ class Single(BaseMode):
         temperature: float | None = 0.0,
         name: str = "single",
     ) -> None:
-        """`name` is the mode's for which this one stands."""
+        """`name` is the name of the mode that this object implements."""
         super().__init__(model, model, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature)
         self.name = name
         self._model = model
 
-    def foresee(self, view: View) -> Foreseen:
+    def forecast(self, view: View) -> StepForecast:
         step = self._request(view)
-        conclusion = ForeseenCall(self._conclusion(step, view, self._answer_tokens), self._model, self.role)
-        return Foreseen((ForeseenCall(step, self._model, self.role),), conclusion, ASIDE_SLACK)
+        conclusion = CallForecast(self._conclusion(step, view, self._answer_tokens), self._model, self.role)
+        return StepForecast((CallForecast(step, self._model, self.role),), conclusion, ANSWER_SLACK)
 
     async def think(self, view: View, emit: Emit) -> Thought:
         step = self._request(view)
@@ -63,8 +58,8 @@ class Single(BaseMode):
             step = self._conclusion(step, view, self._max_tokens)
         request = await self._fitted(step)
         reply = await self._ask(self._model, request, emit, role=self.role)
-        if reply.fault and not reply.cut:  # a call as text; providers' own are answered with what is wrong with them
-            repair = repair_request(request, reply, UNUSABLE.format(reply.fault))
+        if reply.fault and not reply.cut:  # a call as text; faults of native calls are reported as their results
+            repair = repair_request(request, reply, UNUSABLE_CALL.format(reply.fault))
             reply = await self._ask(self._model, replace(repair, temperature=self._temperature), emit, role=self.role)
         if reply.fault:
             raise broken_call(self._model, reply.fault, reply.attempt)
@@ -73,23 +68,27 @@ class Single(BaseMode):
         return thought_of(reply)
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
+        from ecoshell.modes.drafting import ask_for_draft
+
         make = partial(self._asking, view, want="text")
         ask = partial(self._ask, self._model, emit=emit, role=self.role)
         return await ask_for_draft(self._model, task, make, ask)
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
+        from ecoshell.modes.drafting import fill_text, filled
+
         request = await self._asking(view, fill_text(task), want="call")
         ask = partial(self._ask, self._model, emit=emit, role=self.role)
         return await filled(request, task.document, self._model, ask, lambda reply, _: (reply.call, reply.fault))
 
     async def _asking(self, view: View, task: str, *, want: Literal["call", "text"]) -> Request:
-        """A step in which the model is asked for this alone."""
+        """A step with `task` as its last message."""
         step = self._request(view)
         messages = (*step.messages, Message("user", task))
         return await self._fitted(replace(step, messages=messages, want=want, task=task))
 
-    async def _concluding(self, view: View, output: int, most: int | None = None) -> Request:
-        return await self._fitted(self._conclusion(self._request(view), view, output), most)
+    async def _concluding(self, view: View, output: int, prompt_limit: int | None = None) -> Request:
+        return await self._fitted(self._conclusion(self._request(view), view, output), prompt_limit)
 
     def _conclusion(self, step: Request, view: View, output: int) -> Request:
         """The step as a request for an answer of at most `output` tokens, without a call."""
@@ -101,14 +100,14 @@ class Single(BaseMode):
         return prompt("answer_now")
 
     def _system(self, view: View) -> str:
-        """The system text, the same for all of a session."""
+        """The system text, the same throughout a session."""
         return system_text(view.presentation, searching=view.searching)
 
     def _request(self, view: View) -> Request:
         tried = (tried_message(view),) if view.tried else ()
         callable_now = callable_documents(view)
         if all(document.name != FINISH for document in view.array):
-            callable_now = (*callable_now, FINISH_DOCUMENT)  # many models end with it, whether it is offered or not
+            callable_now = (*callable_now, FINISH_DOCUMENT)  # many models call it even if it is not in the array
         system = Message("system", self._system(view))
         return Request(
             messages=(system, *view.history, *path_messages(view.opening, view.path), *tried),
@@ -118,8 +117,12 @@ class Single(BaseMode):
             temperature=self._temperature,
         )
 
-    async def _fitted(self, request: Request, most: int | None = None) -> Request:
-        """The request, cut where it must be; counting a long prompt takes its time."""
+    async def _fitted(self, request: Request, prompt_limit: int | None = None) -> Request:
+        """The request fitted to the context in a thread, since counting a long prompt takes time."""
         return await asyncio.to_thread(
-            in_context, self._model, request.messages, lambda said: replace(request, messages=said), most
+            in_context,
+            self._model,
+            request.messages,
+            lambda messages: replace(request, messages=messages),
+            prompt_limit,
         )

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ecoshell.agent.approval import is_trusted
-from ecoshell.agent.model_set import Foreseen, ForeseenCall, View
+from ecoshell.agent.mode import CallForecast, StepForecast, View
 from ecoshell.catalog import Presentation
 from ecoshell.errors import LimitReached, ModelBroken
 from ecoshell.events import Emit
 from ecoshell.messages import TOOL_REGISTER, ToolDocument
 from ecoshell.models import Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes import (
-    ASIDE_SLACK,
-    UNUSABLE,
+from ecoshell.modes.base import ANSWER_SLACK
+from ecoshell.modes.requests import (
+    UNUSABLE_CALL,
     broken_call,
     callable_documents,
     prompt,
     repair_request,
-    tell_if_cut,
     thought_of,
+    warn_if_cut,
 )
 from ecoshell.modes.single import Single
 from ecoshell.strategies import Path, Step, Thought, same
@@ -81,24 +81,23 @@ def with_question(name: str, question: str) -> str:
 
 
 def small_system_text(presentation: Presentation, *, searching: bool = False) -> str:
-    """The system text of a small model that plays alone, the same for all of a session."""
+    """The system text of a small model in the single mode, the same throughout a session."""
     names = ["single", *(["registering"] if presentation.registers else []), *(["finishing"] if searching else [])]
     return "\n\n".join(map(prompt, names))
 
 
 def limited_registration(view: View, documents: Sequence[ToolDocument]) -> tuple[ToolDocument, ...]:
-    """The documents, with registering limited to the names that are still unregistered.
+    """Limit `tool_register` to the names that are not registered yet, and remove it after two registrations in a row.
 
-    After two registrations in a row it can register nothing: a small model registers the same tool on and on, or a
-    word of the request, or one tool after the other.
+    Without this, a small model registers the same tool repeatedly, a word of the request, or tool after tool.
     """
     registered = {document.name for document in view.registered}
     names = [name for name in view.usable if name not in registered]
     if view.large or len(names) > _LISTED_NAMES:
         return tuple(documents)
     properties = {"tool_name": {"type": "string", "enum": names}}
-    last = view.path.steps[-_REGISTRATIONS_IN_A_ROW:]
-    in_a_row = sum(step.call.name == TOOL_REGISTER and step.observation.ok for step in last)
+    last_steps = view.path.steps[-_REGISTRATIONS_IN_A_ROW:]
+    in_a_row = sum(step.call.name == TOOL_REGISTER and step.observation.ok for step in last_steps)
     limited: list[ToolDocument] = []
     for document in documents:
         if document.name != TOOL_REGISTER:
@@ -109,18 +108,18 @@ def limited_registration(view: View, documents: Sequence[ToolDocument]) -> tuple
 
 
 def has_stopped_short(path: Path, reply: Reply) -> bool:
-    """Whether a model that ends here gave up at the first failure, or shows what it might run, and did so once only."""
+    """Whether the model ends right after its only failed step, or shows a program instead of running it."""
     failed = [step for step in path.steps if not step.observation.ok]
     if len(failed) == 1 and failed[0] is path.steps[-1] and not failed[0].observation.refused:
         return True
     if not path.steps or any(_PROGRAM.search(step.rationale) for step in path.steps):
         return False
-    read = "\n".join(step.observation.text for step in path.steps)  # what it only quotes
-    return any(block.strip() not in read for block in _PROGRAM.findall(reply.text))
+    results = "\n".join(step.observation.text for step in path.steps)  # a quoted program does not count
+    return any(block.strip() not in results for block in _PROGRAM.findall(reply.text))
 
 
 class SmallSingle(Single):
-    """One small model in every role, with its aids."""
+    """One small model in every role, with the aids it needs."""
 
     def __init__(
         self,
@@ -136,10 +135,12 @@ class SmallSingle(Single):
         self.by_program = aids.by_program
         self._aids = aids
 
-    def foresee(self, view: View) -> Foreseen:
+    def forecast(self, view: View) -> StepForecast:
         step = self._request(view)
-        conclusion = ForeseenCall(self._conclusion(step, view, self._answer_tokens), self._model, self.role)
-        return Foreseen((ForeseenCall(self._reminded(step, view), self._model, self.role),), conclusion, ASIDE_SLACK)
+        conclusion = CallForecast(self._conclusion(step, view, self._answer_tokens), self._model, self.role)
+        return StepForecast(
+            (CallForecast(self._reminded(step, view), self._model, self.role),), conclusion, ANSWER_SLACK
+        )
 
     async def think(self, view: View, emit: Emit) -> Thought:
         if thought := await self._by_program(view, emit):
@@ -157,29 +158,34 @@ class SmallSingle(Single):
         request = await self._fitted(step)
         reply = await self._model.ask(request, emit, role=self.role)
         if reply.fault and not view.closed:
-            repair = repair_request(request, reply, UNUSABLE.format(reply.fault))
+            repair = repair_request(request, reply, UNUSABLE_CALL.format(reply.fault))
             reply = await self._model.ask(repair, emit, role=self.role)
             if reply.fault:
                 raise broken_call(self._model, reply.fault, reply.attempt)
         elif reply.call is None and self._aids.nudge and has_stopped_short(view.path, reply) and view.usable:
-            called = {step.call.subject for step in view.path.steps}
-            others = tuple(document for document in request.callable_now if document.name not in called)
-            if others:
-                nudge = replace(repair_request(request, reply, prompt("nudge")), want="call", callable_now=others)
-                with suppress(LimitReached, ModelBroken):  # no cap or context has room for it: it has answered
-                    again = await self._model.ask(nudge, emit, role=self.role)
-                    if not again.fault and again.call is not None:
-                        reply = replace(again, text=reply.text)
-        tell_if_cut(reply, emit)
+            reply = await self._nudged(view, request, reply, emit)
+        warn_if_cut(reply, emit)
         return thought_of(reply)
+
+    async def _nudged(self, view: View, request: Request, reply: Reply, emit: Emit) -> Reply:
+        """Ask once for a call of a tool that was not called yet; the reply itself if none comes."""
+        names = {step.call.subject for step in view.path.steps}
+        documents = tuple(document for document in request.callable_now if document.name not in names)
+        if documents:
+            nudge = replace(repair_request(request, reply, prompt("nudge")), want="call", callable_now=documents)
+            with suppress(LimitReached, ModelBroken):  # without room for it, the reply is the answer
+                second = await self._model.ask(nudge, emit, role=self.role)
+                if not second.fault and second.call is not None:
+                    return replace(second, text=reply.text)
+        return reply
 
     async def conclude(self, view: View, emit: Emit) -> str:
         return await super().conclude(view, emit) if self._aids.concludes else ""
 
     async def _by_program(self, view: View, emit: Emit) -> Thought | None:
-        """The program for a request about files; after it ran, its output, or the answer.
+        """The program for a request about files; after it ran, its output or the answer.
 
-        None where no program can do it, or the model wrote none that works.
+        None if a program does not apply, or if the model wrote none that works.
         """
         if not view.attachments:
             return None
@@ -194,7 +200,7 @@ class SmallSingle(Single):
         if not isinstance(following, Request):
             return following
         reply = await self._model.ask(await self._fitted(following), emit, role=self.role)
-        tell_if_cut(reply, emit)
+        warn_if_cut(reply, emit)
         if following.purpose == "answer":
             return Thought(reply.text.strip())
         call = program_in(reply, view)
@@ -205,7 +211,7 @@ class SmallSingle(Single):
         return self._answer_tokens
 
     async def _completed(self, reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
-        tell_if_cut(reply, emit)
+        warn_if_cut(reply, emit)
         return reply
 
     def _closing(self, view: View) -> str:
@@ -219,14 +225,14 @@ class SmallSingle(Single):
         if not self._aids.grammar:
             return request
         callable_now = limited_registration(view, callable_documents(view))
-        if (last := _repeated(view)) is not None:  # it is to call another tool
+        if (last := _repeated(view)) is not None:
             callable_now = tuple(document for document in callable_now if document.name != last.call.subject)
         return replace(request, callable_now=callable_now)
 
     def _reminded(self, step: Request, view: View) -> Request:
-        """The step, which asks at its last result whether that is enough.
+        """The step, with the question after its last result whether that is enough.
 
-        Only there, so that what was sent before stays a prefix of what is sent next.
+        Earlier results do not have it, so that each prompt is a prefix of the next.
         """
         last, steps = step.messages[-1], view.path.steps
         if not (self._aids.reminder and last.speaker == "tool" and steps and steps[-1].observation.ok):

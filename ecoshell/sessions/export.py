@@ -162,9 +162,9 @@ def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:
         case Answer():
             found = (f"**{'Partial answer' if event.partial else 'Answer'}**", prose(event.text))
         case TurnFinished():
-            usage = event.taken.usage
+            usage = event.consumption.usage
             used = f"{usage.input:,} tokens in ({usage.cached:,} cached), {usage.output:,} out"
-            tokens = about(used, estimated=event.taken.estimated)
+            tokens = about(used, estimated=event.consumption.estimated)
             found = (f"*{' · '.join((event.status.replace('_', ' '), *turn_sums(event), tokens))}*",)
         case CommandRan():
             failed = "" if event.ok else ", failed"

@@ -45,7 +45,7 @@ from ecoshell.catalog import (
 )
 from ecoshell.catalog.search import Ranker
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, ToolDocument, Usage
-from ecoshell.modes import system_text
+from ecoshell.modes.requests import system_text
 from ecoshell_bench.printing import counting, show, table
 from ecoshell_bench.reading import RecordedRun, Tools, read_runs, read_tools
 

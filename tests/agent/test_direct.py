@@ -7,7 +7,7 @@ from ecoshell.errors import LimitReached
 from ecoshell.events import Answer, CallFinished
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models import Reply, Request
-from ecoshell.modes import repair_request
+from ecoshell.modes.requests import repair_request
 
 COUNT = say("", "count_text", path="notes.txt")
 

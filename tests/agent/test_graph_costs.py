@@ -124,7 +124,7 @@ async def test_a_repaired_plan_is_estimated_by_what_the_first_one_took(play):
 async def test_only_so_many_tools_are_spoken_of_the_likeliest_first(play):
     async with play([], **GRAPH) as shell:
         names = shell.deps.catalog.names
-        plan = await shell.conversation.foresee("How many lines has notes.txt?")
+        plan = await shell.conversation.forecast("How many lines has notes.txt?")
         table = cost_table({name: [run(1, 1)] for name in (*names, *(f"t{at}" for at in range(20)))})
         told = costs_text(plan, table, (*names, *(f"t{at}" for at in range(20))), None).splitlines()[1:]
         likeliest = max(names, key=lambda name: plan.inputs.chances[name])

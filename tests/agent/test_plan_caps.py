@@ -119,7 +119,7 @@ async def reasons(play, *standing):
             return next(now) if at_rest else await caps_now()
 
         shell.deps.budget.caps = caps
-        plan = await shell.conversation.foresee("How many lines has notes.txt?")
+        plan = await shell.conversation.forecast("How many lines has notes.txt?")
         for _ in standing[1:]:
             await plan.renew()
             found.append(plan.event().reason)
@@ -136,7 +136,7 @@ async def test_a_team_s_cap_of_another_model_limits_no_plan(play):
             return tuple(standing)
 
         shell.deps.budget.caps = caps
-        plan = await shell.conversation.foresee("How many lines has notes.txt?")
+        plan = await shell.conversation.forecast("How many lines has notes.txt?")
         assert plan.event().cap == 10**9
         standing.append(CapState(f"model:{model} day", "usd", 10**8, 10**7, 0))
         await plan.renew()

@@ -31,13 +31,13 @@ class Paced(Single):
     def go_on(self, number):
         self._gates[number][1].set()
 
-    def foresee(self, view):
+    def forecast(self, view):
         self.made += 1
         if self.made in self._gates:
             reached, may_go_on = self._gates[self.made]
             reached.set()
             assert may_go_on.wait(600)
-        return super().foresee(view)
+        return super().forecast(view)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def planned(play):
         mode = Paced(model, max_tokens=200, answer_tokens=100)
         shell.deps.models.current = ModelSet(model, mode)
         shell.deps.settings.strict = True
-        plan = await shell.conversation.foresee("How many lines has notes.txt?")
+        plan = await shell.conversation.forecast("How many lines has notes.txt?")
         await plan.settle(plan.inputs.view, shell.deps.catalog.names)
         yield plan, mode
 

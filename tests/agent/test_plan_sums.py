@@ -113,13 +113,13 @@ async def test_what_a_plan_takes_to_be_set_aside_for_the_answer_is_what_is_set_a
     async with play([say("", "alpha"), finish("done")], registration="all", **money) as shell:
         add(shell, *map(Probe, NAMES))
         mode, held = shell.deps.models.current.mode, []
-        set_aside = mode.set_aside
+        set_aside = mode.hold_answer
 
         async def noting(view):
             await set_aside(view)
-            held.append(mode.aside.tokens if "tok" in money["budget"] else mode.aside.nano)
+            held.append(mode.answer_hold.tokens if "tok" in money["budget"] else mode.answer_hold.nano)
 
-        mode.set_aside = noting
+        mode.hold_answer = noting
         first, used = of(await turn(shell), PlanChanged)[:2]
         after = await shell.conversation.planned()
     assert (first.reserved, used.reserved) == (held[0], held[0])

@@ -569,7 +569,7 @@ async def test_a_tool_that_was_stopped_is_remembered_as_nobody_judged_it(play):
 async def test_after_going_back_a_search_is_told_again_what_is_forbidden(play):
     async with play([], registration="all", budget="90000tok") as shell:
         shell.deps.settings.strict, shell.deps.settings.earned = True, False
-        plan = await shell.conversation.foresee("How many lines has notes.txt?")
+        plan = await shell.conversation.forecast("How many lines has notes.txt?")
         await plan.settle(plan.inputs.view, shell.deps.catalog.names)
 
         async def used(tool, call):
@@ -627,14 +627,14 @@ async def test_what_is_registered_while_the_plan_is_made_costs_nothing_more_in_i
     async with play([finish("one")], registration="names", budget="90000tok") as shell:
         begun, go_on = threading.Event(), threading.Event()
         mode = shell.deps.models.current.mode
-        foresee = type(mode).foresee
+        forecast = type(mode).forecast
 
         def held(self, view):
             begun.set()
             assert go_on.wait(240)
-            return foresee(self, view)
+            return forecast(self, view)
 
-        monkeypatch.setattr(type(mode), "foresee", held)
+        monkeypatch.setattr(type(mode), "forecast", held)
         running = asyncio.create_task(turn(shell, "How many lines has notes.txt?"))
         await asyncio.to_thread(begun.wait, 240)
         await shell.conversation.register("read_file")

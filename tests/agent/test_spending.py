@@ -8,7 +8,7 @@ import pytest
 from agent_play import finish, of, register, say, turn
 
 from ecoshell.agent import Approval, CostChoice, LimitChoice, enough_text
-from ecoshell.agent.model_set import CostBound, with_room
+from ecoshell.agent.cost_bounds import CostBound, with_room
 from ecoshell.assembly.live import apply
 from ecoshell.budget import CapState, nano_to_usd_text
 from ecoshell.events import (

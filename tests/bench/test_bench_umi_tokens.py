@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ecoshell.budget import Price, Rates
 from ecoshell.messages import Message, ToolDocument, Usage
 from ecoshell.models import Request, estimate
-from ecoshell.modes import CALLER, PLANNER, SINGLE, SUMMARIZER
+from ecoshell.modes.base import CALLER, PLANNER, SINGLE, SUMMARIZER
 from ecoshell.paths import user_paths
 from ecoshell.training.trajectories import ReferenceStep, Trajectory
 from ecoshell_bench.umi.reference import convert

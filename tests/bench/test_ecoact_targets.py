@@ -11,7 +11,7 @@ import pytest
 
 from ecoshell.budget import Rates
 from ecoshell.models.tokens import counter_for
-from ecoshell.modes import system_text
+from ecoshell.modes.requests import system_text
 from ecoshell_bench.ecoact import POLICIES, Setting, measure_pools
 from ecoshell_bench.reading import read_runs, read_tools
 

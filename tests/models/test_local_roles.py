@@ -12,7 +12,7 @@ from ecoshell.models import Reply, Request, Traits
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
 
-from ecoshell.agent.model_set import DraftTask, View
+from ecoshell.agent.mode import DraftTask, View
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.local import LocalModel

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ecoshell.agent.model_set import DraftTask, FillTask
+from ecoshell.agent.mode import DraftTask, FillTask
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models import Reply, Request
-from ecoshell.modes import ask_for_draft, draft_text, fill_text
+from ecoshell.modes.drafting import ask_for_draft, draft_text, fill_text
 from ecoshell.planning.catp.tpl import parse
 from ecoshell.strategies import Thought
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ecoshell.agent.model_set import View
+from ecoshell.agent.mode import View
 from ecoshell.catalog import PLAIN
 from ecoshell.errors import CallBroken, LimitReached, ModelBroken
 from ecoshell.events import Notice
@@ -136,13 +136,13 @@ async def test_a_call_that_follows_a_continued_text_comes_with_the_whole_text():
 async def test_an_answer_is_paid_from_what_was_set_aside_and_its_continuation_is_reserved_anew():
     model = StandIn(cut("A po"), Reply("em."))
     mode = Single(model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
-    await mode.set_aside(view())
-    mode.aside = aside = type("Aside", (), {"prompt_tokens": 1_000})()  # type: ignore[assignment]
+    await mode.hold_answer(view())
+    mode.answer_hold = aside = type("Aside", (), {"prompt_tokens": 1_000})()  # type: ignore[assignment]
     assert await mode.conclude(view(), model.told.append) == "A poem."
     assert model.asides == [aside, None]
     assert [request.max_tokens for request in model.requests] == [100, 100]
     assert model.aside_tokens == 50
-    assert mode.aside is None
+    assert mode.answer_hold is None
 
 
 async def test_every_role_of_umi_is_completed():

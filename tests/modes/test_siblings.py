@@ -2,10 +2,11 @@
 
 import pytest
 
-from ecoshell.agent.model_set import View
+from ecoshell.agent.mode import View
 from ecoshell.catalog import GROW
 from ecoshell.messages import FINISH, Call, Observation, ToolDocument
-from ecoshell.modes import ranking_request, tried_message, verdict
+from ecoshell.modes.ranking import ranking_request, verdict
+from ecoshell.modes.requests import tried_message
 from ecoshell.strategies import Path, Step, Thought, Tried
 
 DOCUMENT = ToolDocument("read_file", "Reads a file. " * 500, {"type": "object", "properties": {}})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.events import StepStarted, Taken
+from ecoshell.events import Consumption, StepStarted
 from ecoshell.messages import Usage
 from ecoshell.tui.side.panel_state import PanelState, RoleUse, shares
 
@@ -16,8 +16,8 @@ USES = st.lists(
         RoleUse,
         role=st.just("planner"),
         model=st.just("m"),
-        taken=st.builds(
-            Taken, nano=st.none() | NANO, usage=st.builds(Usage, st.integers(0, 10**6), st.integers(0, 10**5))
+        consumption=st.builds(
+            Consumption, nano=st.none() | NANO, usage=st.builds(Usage, st.integers(0, 10**6), st.integers(0, 10**5))
         ),
         seconds=st.floats(0, 10_000),
     ),
@@ -26,20 +26,20 @@ USES = st.lists(
 
 
 def use(role: str = "planner", spent: int | None = 0, tokens: int = 0, seconds: float = 0.0) -> RoleUse:
-    return RoleUse(role, "m", 1, Taken(spent, Usage(tokens, 0)), seconds)
+    return RoleUse(role, "m", 1, Consumption(spent, Usage(tokens, 0)), seconds)
 
 
 @given(USES)
 def test_shares_are_100_percent_together_and_larger_where_more_was_used(uses: list[RoleUse]):
     shared = shares(uses)
     if shared is None:
-        assert not any(one.taken.usage.total or round(one.seconds * 1_000_000) for one in uses)
+        assert not any(one.consumption.usage.total or round(one.seconds * 1_000_000) for one in uses)
         return
     assert sum(shared.percent) == 100
     assert len(shared.percent) == len(uses)
     parts = {
-        "price": lambda one: one.taken.nano,
-        "tokens": lambda one: one.taken.usage.total,
+        "price": lambda one: one.consumption.nano,
+        "tokens": lambda one: one.consumption.usage.total,
         "time": lambda one: one.seconds,
     }
     ordered = sorted(zip((parts[shared.basis](one) for one in uses), shared.percent, strict=True))

@@ -61,8 +61,8 @@ def test_a_turn_has_sums_of_its_own_and_the_session_adds_them_up():
     board = board_of(*trio(), *trio(turn=2))
     assert [calls for *_, calls in thinkers(board)] == [2, 1, 1]
     assert [calls for *_, calls in thinkers(board, session=True)] == [4, 2, 2]
-    assert board.turn_roles["planner", LARGE].taken.nano == 12_500_000
-    assert board.turn_roles["caller", FILE].taken.usage == Usage(2_200, 24, cached=2_048)
+    assert board.turn_roles["planner", LARGE].consumption.nano == 12_500_000
+    assert board.turn_roles["caller", FILE].consumption.usage == Usage(2_200, 24, cached=2_048)
 
 
 def test_what_is_paid_between_two_turns_is_no_turns():

@@ -46,8 +46,8 @@ def tool(board: PanelState, name: str) -> ToolState:
 def test_a_role_adds_up_its_calls_tokens_price_and_seconds():
     board = heard(*TURN, STEP, SETTLED)
     use = board.roles["single", "embedded"]
-    assert (use.calls, use.taken.nano, use.seconds) == (2, 6_200_000, 4.2)
-    assert use.taken.usage == Usage(3_800, 120, cached=2_400)
+    assert (use.calls, use.consumption.nano, use.seconds) == (2, 6_200_000, 4.2)
+    assert use.consumption.usage == Usage(3_800, 120, cached=2_400)
 
 
 def test_one_role_with_two_models_is_two_entries_in_the_order_of_their_first_thought():
@@ -64,7 +64,7 @@ def test_what_only_the_branch_that_was_left_had_registered_is_registered_no_more
 
 def test_one_unknown_price_makes_the_sum_unknown_for_good():
     board = heard(replace(SETTLED, spent_nano=None), SETTLED)
-    assert board.roles["single", "embedded"].taken.nano is None
+    assert board.roles["single", "embedded"].consumption.nano is None
 
 
 def test_who_thinks_is_known_from_the_step_to_the_settlement():

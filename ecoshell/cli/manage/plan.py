@@ -5,7 +5,7 @@ import asyncio
 import sys
 
 from ecoshell.agent.command_list import plan_table, standing_text
-from ecoshell.agent.model_set import unpriced
+from ecoshell.agent.cost_bounds import unpriced
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.assembly.viewing import assemble_view, caps_of
 from ecoshell.cli.manage.show import print_json
@@ -49,8 +49,8 @@ async def _planned(options: Options, question: str) -> TurnPlan:
     shell = await assemble_view(options)
     try:
         caps = await caps_of(shell, options)
-        plan = await shell.conversation.foresee(question, caps)
-        refused = unpriced(shell.deps.models.current.mode.foresee(plan.inputs.view), caps)
+        plan = await shell.conversation.forecast(question, caps)
+        refused = unpriced(shell.deps.models.current.mode.forecast(plan.inputs.view), caps)
         if refused is not None:
             raise refused
         return plan

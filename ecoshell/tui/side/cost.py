@@ -143,9 +143,9 @@ def _entry_lines(use: RoleUse, model: str, adapter: str, part: str, width: int, 
     room = width - sum(cell_len(text) for text, _ in word)
     if not use.calls:
         return [*lines, (*word, (fit(f"  {_NONE_PAID if thinks else _NOT_ASKED}", room), "muted"))]
-    used, price = use.taken.usage, about(money(use.taken.nano), estimated=use.taken.estimated_nano)
+    used, price = use.consumption.usage, about(money(use.consumption.nano), estimated=use.consumption.estimated_nano)
     cached = f" ({tokens(used.cached)} cached)" if used.cached else ""
-    amounts = about(f"{tokens(used.input)} in{cached} · {tokens(used.output)} out", estimated=use.taken.estimated)
+    amounts = about(f"{tokens(used.input)} in{cached} · {tokens(used.output)} out", estimated=use.consumption.estimated)
     calls = f"  {counted(use.calls, 'call')}  {duration(use.seconds)}"
     return [*lines, (*word, *ends((calls, "text"), (price, "text"), room)), ((fit(f"  {amounts}", width), "muted"),)]
 
@@ -160,9 +160,14 @@ def _table_lines(use: RoleUse, model: str, adapter: str, part: str, width: int, 
     spent: Piece = (right(_THINKS, time), "warning") if thinks else (right(duration(use.seconds), time), "text")
     numbers: tuple[Piece, ...]
     if use.calls:
-        used, price = use.taken.usage, about(money(use.taken.nano), estimated=use.taken.estimated_nano)
-        read, written = (about(tokens(count), estimated=use.taken.estimated) for count in (used.input, used.output))
-        price = "unknown" if use.taken.nano is None else price
+        used, price = (
+            use.consumption.usage,
+            about(money(use.consumption.nano), estimated=use.consumption.estimated_nano),
+        )
+        read, written = (
+            about(tokens(count), estimated=use.consumption.estimated) for count in (used.input, used.output)
+        )
+        price = "unknown" if use.consumption.nano is None else price
         cells = (str(use.calls), read, tokens(used.cached), written, price)
         listed = "".join(right(cell, size) for cell, (_, size) in zip(cells, _HEADS, strict=False))
         numbers = ((listed, "text"), spent, (right(part, share), "text"))

@@ -11,12 +11,12 @@ from ecoshell.events import (
     BudgetHeld,
     BudgetSettled,
     CallStarted,
+    Consumption,
     Event,
     GraphPlanned,
     NodeChanged,
     PlanChanged,
     StepStarted,
-    Taken,
     ToolRegistered,
     ToolUnregistered,
     TurnFinished,
@@ -43,7 +43,7 @@ class RoleUse:
     role: str
     model: str
     calls: int = 0
-    taken: Taken = field(default_factory=Taken)
+    consumption: Consumption = field(default_factory=Consumption)
     seconds: float = 0.0
 
 
@@ -60,11 +60,11 @@ class Shares:
 
 def shares(uses: Sequence[RoleUse]) -> Shares | None:
     """Shares of the price, where it is known and not zero, else of the tokens, else of the time; None without calls."""
-    prices = [use.taken.nano for use in uses]
+    prices = [use.consumption.nano for use in uses]
     known = [price for price in prices if price is not None]
     priced = len(known) == len(prices)
     why = "free of charge" if priced else "price unknown"
-    tokens = [use.taken.usage.total for use in uses]
+    tokens = [use.consumption.usage.total for use in uses]
     times = [round(use.seconds * _MICROSECONDS) for use in uses]
     choices: tuple[tuple[Basis, str, list[int]], ...] = (
         ("price", "", known if priced else []),
@@ -155,7 +155,7 @@ class PanelState:
                     use = roles.setdefault(thinker, RoleUse(*thinker))
                     if isinstance(event, BudgetSettled):
                         seconds = use.seconds + event.seconds
-                        roles[thinker] = RoleUse(*thinker, use.calls + 1, use.taken.plus(event), seconds)
+                        roles[thinker] = RoleUse(*thinker, use.calls + 1, use.consumption.plus(event), seconds)
                 if isinstance(event, BudgetSettled):
                     self._holds.pop(event.entry, None)
                     self.thinking = self._held_by if self.thinking == thinker else self.thinking

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.memory import opening_text
-from ecoshell.agent.model_set import View
+from ecoshell.agent.mode import View
 from ecoshell.assembly import load_settings, open_ledger, roles_of
 from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.budget import SCOPES, Amount, parse_amount

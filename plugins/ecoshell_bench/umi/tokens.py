@@ -26,7 +26,7 @@ from ecoshell.messages import FINISH, Call, Message, Usage
 from ecoshell.models import PromptSize, Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import as_plain_messages, call_text
-from ecoshell.modes import CALLER, PLANNER, SUMMARIZER
+from ecoshell.modes.base import CALLER, PLANNER, SUMMARIZER
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import ENDINGS, Umi
 from ecoshell.paths import user_paths

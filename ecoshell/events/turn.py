@@ -1,0 +1,249 @@
+"""Events of a turn: its start, steps, model text, answer and end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from ecoshell.errors import EcoshellError
+from ecoshell.events.base import Event
+from ecoshell.events.budget import Consumption
+from ecoshell.messages import Attachment, Usage
+
+Status = Literal["answered", "limit", "gave_up", "error", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted(Event):
+    """A turn began."""
+
+    type: ClassVar[str] = "turn_started"
+    turn: int
+    question: str
+    model: str
+    mode: str
+    strategy: str
+    attachments: tuple[Attachment, ...] = ()
+    """Mentioned files and large pastes sent with the question."""
+    copies: str = ""
+    """Name of the file copies from which /undo restores; empty in sessions of old versions, which use `turn`."""
+    session_model: str = ""
+    """The model of every role without a model of its own; empty in sessions of old versions."""
+    roles: tuple[str | None, ...] = ()
+    """The roles' own models in the mode umi, in the order of ROLES."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChosen(Event):
+    """The mode `auto` chose the mode for the rest of the turn."""
+
+    type: ClassVar[str] = "mode_chosen"
+    mode: str
+    model: str
+    why: str
+    after: str = ""
+    """The mode that gave up in this turn; empty before the first step."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsOffered(Event):
+    """The tools that the model knows when the turn starts: names, loaded schemas, and the reason for the choice."""
+
+    type: ClassVar[str] = "tools_offered"
+    names: tuple[str, ...]
+    upfront: tuple[str, ...]
+    """Tools whose schemas are loaded from the start."""
+    presentation: str
+    context_tokens: int
+    """Tokens of the names and loaded schemas."""
+    everything_tokens: int
+    """Tokens of all schemas together."""
+    exact: bool
+    """Whether the counts come from the model's own tokenizer."""
+    why: str
+    listing: str = ""
+    """Text before the question: names and schemas that the model has not seen before."""
+    advice: str = ""
+    """Text after the question: what the plan says about costs and forbidden tools."""
+    budget: str = ""
+    """The line of remaining budget after the question."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted(Event):
+    """A model is about to produce its next step."""
+
+    type: ClassVar[str] = "step_started"
+    step: int
+    role: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextArrived(Event):
+    """A piece of streamed text: a thought, the answer, or reasoning before either."""
+
+    type: ClassVar[str] = "text_arrived"
+    text: str
+    channel: Literal["thought", "answer", "reasoning"]
+    role: str
+    node: str = ""
+    """The node of a tool graph, whose nodes stream concurrently; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoned(Event):
+    """A model's complete reasoning before a reply; displayed folded and never sent as text to another model."""
+
+    type: ClassVar[str] = "reasoned"
+    text: str
+    role: str
+    tokens: int | None = None
+    """Part of the reply's output tokens; None if not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReplied(Event):
+    """A model's reply is complete."""
+
+    type: ClassVar[str] = "model_replied"
+    group: str
+    """Identifies the reply; its calls carry the same."""
+    role: str
+    model: str
+    finish: str
+    """Why the model stopped: `stop`, `tool_calls`, `length`, `content_filter`; empty if the provider did not say."""
+    calls: int = 0
+    """Number of tool calls in the reply."""
+    reasoning_tokens: int | None = None
+    """Reported by the provider; part of the output tokens."""
+    family: str = ""
+    """The provider family that receives `message` again."""
+    message: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The reply in litellm's form, with the provider's own fields (thinking blocks, signatures, call IDs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rationale(Event):
+    """A complete thought."""
+
+    type: ClassVar[str] = "rationale"
+    text: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepProposed(Event):
+    """A candidate step of a search; the chosen one is reported again when it is taken."""
+
+    type: ClassVar[str] = "step_proposed"
+    rationale: str
+    step: str
+    """The call as shown to the user, `answer` or `give up`."""
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class BranchLeft(Event):
+    """A search continues from another path; effects of the abandoned steps remain."""
+
+    type: ClassVar[str] = "branch_left"
+    path: tuple[str, ...]
+    """IDs of the calls on the path it continues from, first to last; empty at the beginning."""
+    left: int
+    """Number of abandoned steps."""
+    reason: str
+    unregistered: tuple[str, ...] = ()
+    """Tools that only the abandoned steps had registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice(Event):
+    """Information for the user that does not stop the turn."""
+
+    type: ClassVar[str] = "notice"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Event):
+    """The complete answer."""
+
+    type: ClassVar[str] = "answer"
+    text: str
+    partial: bool = False
+    """Whether a limit ended the turn early."""
+    role: str = ""
+    """The role that wrote it; empty if a result is quoted at a limit, and in sessions of old versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorHappened(Event):
+    """An error ended the turn."""
+
+    type: ClassVar[str] = "error"
+    kind: str
+    message: str
+    kept: str = ""
+    """What was preserved."""
+    fix: str = ""
+    """What the user can do."""
+
+    @classmethod
+    def of(cls, error: Exception, kept: str = "The session is kept.") -> "ErrorHappened":
+        """Make the event of an error; `kept` applies to errors that are not EcoshellErrors."""
+        kind = type(error).__name__
+        if isinstance(error, EcoshellError):
+            return cls(kind, error.message, error.kept, error.fix)
+        return cls(kind, f"Something unexpected happened: {str(error) or kind}", kept)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFinished(Event):
+    """The turn ended; the last event of every turn."""
+
+    type: ClassVar[str] = "turn_finished"
+    turn: int
+    status: Status
+    answer: str
+    spent_nano: int | None
+    """None if any part is unknown."""
+    usage: Usage
+    steps: int
+    registered: tuple[str, ...]
+    seconds: float
+    saved_tokens: int = 0
+    """Input tokens saved by not loading every schema, added up over the steps."""
+    estimate: Usage | None = None
+    """The usage with calls without reported usage as estimated by a tokenizer; None if all calls reported theirs."""
+    estimate_nano: int | None = None
+    """The price with the estimated calls; None if it equals `spent_nano`."""
+
+    @property
+    def consumption(self) -> Consumption:
+        """Price and usage of the turn, for display."""
+        nano = self.spent_nano if self.estimate_nano is None else self.estimate_nano
+        usage = self.estimate or self.usage
+        return Consumption(nano, usage, self.estimate is not None, self.estimate_nano is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRan(Event):
+    """The user ran a shell command from the chat; its output precedes the next question."""
+
+    type: ClassVar[str] = "command_ran"
+    command: str
+    output: str
+    ok: bool
+    truncated: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TurnUndone(Event):
+    """A turn was undone: models no longer see it, and files that its tools changed were restored."""
+
+    type: ClassVar[str] = "turn_undone"
+    turn: int
+    restored: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Files not restored because they changed after the turn."""

@@ -1,0 +1,168 @@
+"""Requests to models: the parts that all modes share, fitted to the model's context."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+
+from ecoshell.agent.memory import LARGE_CONTEXT, LEAST_OUTPUT, fit, fit_together
+from ecoshell.agent.mode import View
+from ecoshell.catalog import Presentation
+from ecoshell.errors import CallBroken, ContextExceeded, ModelBroken
+from ecoshell.events import Emit, Notice
+from ecoshell.messages import FINISH, Call, Message, Speaker, ToolDocument
+from ecoshell.models import PromptSize, Reply, Request
+from ecoshell.models.metered import MeteredModel
+from ecoshell.strategies import Thought
+
+Messages = tuple[Message, ...]
+MakeRequest = Callable[[Messages], Request]
+"""Makes a request from the conversation, whose results may have been shortened."""
+
+UNUSABLE_CALL = "That call could not be used: {} Make one that can be used."
+_CALL_SKIPPED = "This call was not made, because the one before it could not be used."
+
+
+@cache
+def prompt(name: str) -> str:
+    """The text of a prompt file."""
+    return (files("ecoshell.modes") / f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+def system_text(presentation: Presentation, *, searching: bool = False) -> str:
+    """The system text of a capable model, the same throughout a session."""
+    parts = [prompt("system")]
+    if presentation.registers:
+        parts.append(prompt("registering_by_name"))
+    if searching:
+        parts.append(prompt("finishing"))
+    return "\n\n".join(parts)
+
+
+def tried_message(view: View, introduction: str = "tried") -> Message:
+    """List the steps already tried from here and the registered tools that are now forbidden.
+
+    `introduction` names the prompt file that comes first.
+    """
+    steps = [f"- {step.call.signature()}: {step.outcome or 'proposed, and not made yet'}" for step in view.tried]
+    lines = [prompt(introduction), *steps]
+    forbidden = [document.name for document in view.registered if document.name in view.forbidden]
+    if forbidden:
+        lines.append(f"Not to be used any more: {', '.join(forbidden)}.")
+    return Message("user", "\n".join(lines))
+
+
+def callable_documents(view: View) -> tuple[ToolDocument, ...]:
+    """The tools that may be called now: the tool array, and other registered tools."""
+    array_names = {document.name for document in view.array}
+    documents = (*view.array, *(document for document in view.registered if document.name not in array_names))
+    return tuple(document for document in documents if document.name not in view.forbidden)
+
+
+def thought_of(reply: Reply, *, by: str = "") -> Thought:
+    """Convert a reply to a thought with all of its calls; drops `finish` if it is not the first call."""
+    ends = reply.call is not None and reply.call.name == FINISH
+    more = () if ends else tuple(call for call in reply.calls[1:] if call.name != FINISH)
+    return Thought(reply.text.strip(), reply.call, by=by, more=more, state=reply.state)
+
+
+def repair_request(request: Request, reply: Reply, problem: str) -> Request:
+    """Repeat the request, followed by the faulty reply and a description of the problem.
+
+    The problem is reported as the result of the call if one was read. After a call of an unknown tool, the reply must
+    be a call.
+    """
+    exchange: Messages
+    if reply.state is not None and reply.calls:
+        results = (
+            Message("tool", _CALL_SKIPPED if index else problem, (call,)) for index, call in enumerate(reply.calls)
+        )
+        exchange = (Message("assistant", reply.text, reply.calls, state=reply.state), *results)
+    else:
+        speaker: Speaker = "user" if reply.attempt is None else "tool"
+        calls = (reply.attempt,) if reply.attempt else ()
+        exchange = (Message("assistant", reply.text, calls), Message(speaker, problem, calls))
+    names = {document.name for document in request.callable_now}
+    is_unknown = reply.attempt is not None and reply.attempt.name not in names
+    want = "call" if is_unknown else request.want
+    return replace(request, messages=(*request.messages, *exchange), want=want, purpose="repair", temperature=0.0)
+
+
+def broken_call(model: MeteredModel, fault: str, attempt: Call | None = None) -> CallBroken:
+    """The error for a model whose second attempt at a call is unusable as well."""
+    return CallBroken(
+        f"{model.traits.name} twice made a call that cannot be used: {fault}",
+        tool=attempt.name if attempt else "",
+        arguments=attempt.arguments if attempt else None,
+        kept="The session is kept.",
+        fix="Ask again, or choose another model with /model.",
+    )
+
+
+def exhausted(model: MeteredModel) -> ModelBroken:
+    """The error for a model whose output limit left no room for anything but reasoning."""
+    return ModelBroken(
+        f"{model.traits.name} reached its output limit before it answered.",
+        kept="The session is kept.",
+        fix="Raise [agent] max_output_tokens, or the cap with /budget, or choose another model with /model.",
+    )
+
+
+def warn_if_cut(reply: Reply, emit: Emit) -> None:
+    """Emit a notice if the output limit cut a small model's reply; replies of capable models are completed instead."""
+    if reply.cut:
+        emit(Notice("The reply was cut: [agent] max_output_tokens, or a cap, allows no more."))
+
+
+def in_context(
+    model: MeteredModel, conversation: Messages, make: MakeRequest, prompt_limit: int | None = None, *, role: str = ""
+) -> Request:
+    """Fit a request to the model's context and to `prompt_limit` tokens; unknown limits do not apply.
+
+    In a small context (below `LARGE_CONTEXT`), the oldest results are shortened one by one; in a large one, output
+    shrinks to the room left by the prompt. Raises ContextExceeded, which names the role, if too little room is left,
+    so that the turn is compacted.
+    """
+    request, context = make(conversation), model.traits.context
+    if context is None and prompt_limit is None:
+        return request
+    if context is None or context >= LARGE_CONTEXT:
+        return _in_large_context(model, conversation, make, request, prompt_limit)
+    room = context - min(request.max_tokens, max(LEAST_OUTPUT, context // 8))
+
+    def fits(size: PromptSize) -> bool:
+        return size.count <= room and (prompt_limit is None or size.bound <= prompt_limit)
+
+    size = model.size(request)
+    if not fits(size):
+        request = make(fit(conversation, lambda messages: fits(model.size(make(messages)))))
+        size = model.size(request)
+    if size.count > room:
+        owner = f"the {role}'s model {model.traits.name}" if role else model.traits.name
+        alternative = f", or choose a model with a larger context{f' with /role {role} MODEL' if role else ''}."
+        raise ContextExceeded(
+            f"This takes about {size.count:,} tokens, and the context of {owner} has room for {max(0, room):,}.",
+            kept="It was not sent." if role else "Nothing was sent.",
+            fix=f"Ask something shorter, put long text in a file{alternative}",
+        )
+    return replace(request, max_tokens=min(request.max_tokens, context - size.count))
+
+
+def _in_large_context(
+    model: MeteredModel, conversation: Messages, make: MakeRequest, request: Request, prompt_limit: int | None
+) -> Request:
+    """Limit output to the room in the context; shortens old results only to keep to `prompt_limit`."""
+    size, context = model.size(request), model.traits.context
+    if prompt_limit is not None and size.bound > prompt_limit:
+        request = make(fit_together(conversation, lambda messages: model.size(make(messages)).bound <= prompt_limit))
+        size = model.size(request)
+    if context is None:
+        return request
+    room = context - size.count
+    if room < min(request.max_tokens, LEAST_OUTPUT):
+        raise ContextExceeded(
+            f"This takes about {size.count:,} tokens, and the context of {model.traits.name} is {context:,}.",
+            kept="It was not sent.",
+            fix="Ask something shorter, put long text in a file, or choose a model with a larger context.",
+        )
+    return replace(request, max_tokens=min(request.max_tokens, room))
