@@ -118,7 +118,12 @@ class ModelFactory(Protocol):
     """Whether local model servers may be queried for their models."""
 
     def make(
-        self, name: str, mode: str = "single", *, roles: RoleModels = NO_ROLE_MODELS, at_hand: Iterable[MeteredModel] = ()
+        self,
+        name: str,
+        mode: str = "single",
+        *,
+        roles: RoleModels = NO_ROLE_MODELS,
+        at_hand: Iterable[MeteredModel] = (),
     ) -> ModelSet:
         """The models of a mode: `name` in every role for which `roles` names no other.
 
@@ -150,7 +155,9 @@ class ModelFactory(Protocol):
 class ActiveModels:
     """The models in use, and the choices for the next turns. Closes models that are no longer used."""
 
-    def __init__(self, factory: ModelFactory, session_model: str, *, mode: str, roles: RoleModels = NO_ROLE_MODELS) -> None:
+    def __init__(
+        self, factory: ModelFactory, session_model: str, *, mode: str, roles: RoleModels = NO_ROLE_MODELS
+    ) -> None:
         """`mode` is one of MODES. May block; raises as ModelFactory does."""
         self.factory = factory
         self.session_model = session_model
