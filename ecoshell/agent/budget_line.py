@@ -1,7 +1,7 @@
 """The line that tells a capable model what is left of its budget (Budget-Aware Tool-Use, arXiv 2511.17006)."""
 
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.turn import TurnUsage
+from ecoshell.agent.turn_usage import TurnUsage
 from ecoshell.budget import CapState, amount_text
 from ecoshell.errors import StoreError
 

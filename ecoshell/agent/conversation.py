@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecoshell.agent.approval import SpendApproval
+from ecoshell.agent.attempts import Attempts
 from ecoshell.agent.budget_line import BudgetLine
 from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.dependencies import Dependencies
@@ -26,8 +27,9 @@ from ecoshell.agent.memory import (
 )
 from ecoshell.agent.mode import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
-from ecoshell.agent.turn import Attempts, Ended, Turn, TurnUsage
+from ecoshell.agent.turn import Turn, TurnEnd
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
+from ecoshell.agent.turn_usage import TurnUsage
 from ecoshell.budget import CapState
 from ecoshell.budget.gate import finished
 from ecoshell.catalog import Decision
@@ -361,7 +363,7 @@ class Conversation:
                 arrived.put_nowait(happened)  # where the reader takes it, which is once it is on disk
 
         question, deps = asked.question, self._deps
-        ended = Ended("error")
+        ended = TurnEnd("error")
         try:
             started = TurnStarted(
                 self.turn,
@@ -380,7 +382,7 @@ class Conversation:
             attempts = Attempts(deps, started, self.session, usage, emit)
             ended = await self._turn(asked, attempts, emit, hearers)
         except asyncio.CancelledError:
-            ended = Ended("interrupted")
+            ended = TurnEnd("interrupted")
         except Exception as failure:  # noqa: BLE001 - the edge of the worker: a defect ends the turn, not the shell
             emit(ErrorHappened.of(failure))
         finally:
@@ -396,12 +398,12 @@ class Conversation:
     def _close(self, task: "asyncio.Task[None]", arrived: "asyncio.Queue[Event | None]") -> None:
         """End the stream of a turn that is over, also of one that was stopped before it could begin."""
         if task.cancelled():
-            finished = _finished(self.turn, Ended("interrupted"), TurnUsage())
+            finished = _finished(self.turn, TurnEnd("interrupted"), TurnUsage())
             self._deps.log.keep(self.session, finished)
             arrived.put_nowait(finished)
         arrived.put_nowait(None)
 
-    async def _turn(self, asked: Asked, attempts: Attempts, emit: Emit, hearers: list[Emit]) -> Ended:
+    async def _turn(self, asked: Asked, attempts: Attempts, emit: Emit, hearers: list[Emit]) -> TurnEnd:
         """Everything between TurnStarted and what it came to; what is to hear of it is put to the hearers."""
         deps = self._deps
         self._spending.ending = None
@@ -560,7 +562,7 @@ class Conversation:
         return self._deps.models.current.measure(document, self.memory.presentation)
 
 
-def _finished(number: int, ended: Ended, usage: TurnUsage) -> TurnFinished:
+def _finished(number: int, ended: TurnEnd, usage: TurnUsage) -> TurnFinished:
     return TurnFinished(
         turn=number,
         status=ended.status,

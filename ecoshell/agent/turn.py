@@ -1,7 +1,6 @@
-"""The driver: runs a strategy's requests against a mode and the guarded tools; and the attempts a turn is made of."""
+"""The loop of a turn: drives a strategy, whose requests the mode and the guarded tools fulfil."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,13 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ecoshell.agent.approval import AnswerNow, SpendApproval, StopNow
 from ecoshell.agent.context import ContextKeeper
-from ecoshell.agent.dependencies import Dependencies, now
 from ecoshell.agent.fallback import fall_back
 from ecoshell.agent.guards import CallContext, ToolExecutor
 from ecoshell.agent.mode import Mode, View
-from ecoshell.agent.model_set import AUTO
 from ecoshell.agent.offer import TurnContext
-from ecoshell.budget import price_unknown
 from ecoshell.errors import (
     BudgetError,
     CallBroken,
@@ -24,34 +20,21 @@ from ecoshell.errors import (
     LimitReached,
     ModelBroken,
     ModelError,
-    ModelMissing,
-    PriceUnknown,
     StoreError,
-    UsageError,
 )
 from ecoshell.events import (
     Answer,
     BranchLeft,
-    BudgetSettled,
-    CallFinished,
-    Consumption,
     Emit,
     Event,
-    ModeChosen,
     Notice,
     Rationale,
     Status,
     StepProposed,
     StepStarted,
     TextArrived,
-    ToolRegistered,
-    ToolsOffered,
-    TurnStarted,
 )
-from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation, Usage
-from ecoshell.planning.btp.evidence import CANDIDATES, ModeChoice, choose
-from ecoshell.planning.btp.experience import Attempt
-from ecoshell.secrecy import environ
+from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation
 from ecoshell.strategies import (
     FOUND_MOST,
     AskModel,
@@ -74,195 +57,45 @@ from ecoshell.strategies import (
 from ecoshell.strategies.react import onward
 from ecoshell.tools import LASTING
 
-_TOLD: frozenset[Status] = frozenset({"answered", "gave_up", "limit"})
-"""How an attempt ends that is remembered; a failure and a stop say nothing of who thought."""
-_EMPTY = {
-    "content_filter": ": the provider's content filter removed it",
-    "length": ": it reached its output limit ([agent] max_output_tokens, or a cap) before it answered",
-    "stop": " and gave no reason (finish reason: stop)",
-}
-"""Why an answer was empty, by the finish reason."""
-_UNAVAILABLE = (ModelMissing, ModelBroken, UsageError)
-
-
-@dataclass(slots=True)
-class TurnUsage:
-    """Adds up what a turn costs from its events; money becomes unknown once any part of it is."""
-
-    started: float = field(default_factory=time.monotonic)
-    known_nano: int = 0
-    unpriced: int = 0
-    """Model calls of which nobody knows what they cost."""
-    usage: Usage = field(default_factory=Usage)
-    consumption: Consumption = field(default_factory=Consumption)
-    """The same as people are shown it."""
-    steps: int = 0
-    worked: float = 0.0
-    """Seconds of models and tools, one after another; the person's own are not in it."""
-    saved_tokens: int = 0
-    registered: list[str] = field(default_factory=list[str])
-    _sizes: dict[str, int] = field(default_factory=dict[str, int])
-    """Tokens of what the agent registered."""
-    _carried: int = 0
-    _everything: int = 0
-
-    @property
-    def spent_nano(self) -> int | None:
-        """What was spent; None when a part of it is unknown."""
-        return None if self.unpriced else self.known_nano
-
-    def see(self, event: Event) -> None:
-        """Take one event into account."""
-        match event:
-            case BudgetSettled():
-                self.known_nano += event.spent_nano or 0
-                self.unpriced += event.spent_nano is None
-                self.usage += event.usage
-                self.consumption = self.consumption.plus(event)
-                self.worked += event.seconds
-            case CallFinished():
-                self.known_nano += event.spent_nano
-                self.consumption = self.consumption.plus_price(event.spent_nano)
-                self.worked += event.seconds
-            case StepStarted():
-                if event.step > self.steps:  # one that has met a limit begins twice
-                    self.saved_tokens += max(0, self._everything - self._carried)
-                self.steps = event.step
-            case ToolsOffered():
-                self._carried, self._everything = event.context_tokens, event.everything_tokens
-            case ToolRegistered():
-                self._sizes[event.name] = event.tokens if event.by == "agent" else 0
-                self._carried += self._sizes[event.name]
-                self.registered.append(event.name)
-            case BranchLeft():
-                self._carried -= sum(self._sizes.get(name, 0) for name in event.unregistered)
-            case _:
-                pass
-
-
-@dataclass(slots=True)
-class Attempts:
-    """One turn's attempts at its question. Call `begin` first."""
-
-    deps: Dependencies
-    asked: TurnStarted
-    session: str
-    usage: TurnUsage
-    """What the turn takes, as far as it has come."""
-    tell: Emit
-    _before: TurnUsage = field(default_factory=TurnUsage)
-    """The same as it was when the attempt began."""
-    _names: str = ""
-    _again: bool = False
-    """Whether the other mode has taken over already."""
-
-    async def begin(self) -> None:
-        """In the mode AUTO, choose who thinks and say why; raises nothing for want of experience or of a model."""
-        if self.deps.models.mode == AUTO:
-            first, models = CANDIDATES[0], self.deps.models
-            playing = {mode: models.playing(mode) for mode in CANDIDATES}
-            past, question = self.deps.experience.past, self.asked.question
-            try:
-                if models.no_choice:
-                    choice = ModeChoice(first, models.no_choice)
-                else:
-                    known = await asyncio.to_thread(past.modes, question, playing)
-                    choice = choose(known, self.deps.settings.hour_nano or 0)
-            except (StoreError, ModelMissing) as failure:
-                choice = ModeChoice(first, f"there is no experience to go by; {failure}")
-            if not await self._think_as(choice.mode, choice.why):
-                await self._think_as(first, "it can be had")
-        self._start()
-
-    async def take_over(self, reason: str) -> bool:
-        """Whether the other mode goes on, now that this one has given up for a reason: once, in the mode AUTO alone."""
-        models = self.deps.models
-        if models.mode != AUTO or self._again or models.no_choice:
-            return False
-        self._again, before = True, models.current.mode.name
-        other = next(mode for mode in CANDIDATES if mode != before)
-        await self.end("gave_up")
-        taken = await self._think_as(other, f"{before} gave up{f': {reason}' if reason else ''}", after=before)
-        if taken:
-            self._start()
-        return taken
-
-    async def end(self, status: Status) -> None:
-        """Remember what the attempt has come to, unless another model took part in it or it is remembered already."""
-        names, self._names = self._names, ""
-        usage, before = replace(self.usage), self._before
-        mode, strategy = self.deps.models.current.mode.name, self.deps.settings.strategy
-        if status not in _TOLD or not names or names != self.deps.models.playing(mode):
-            return
-
-        def made() -> Attempt:  # where its time does not count
-            from ecoshell.planning.btp.redaction import QUERY, beginning
-
-            return Attempt(
-                query=beginning(self.asked.question, environ, QUERY),
-                mode=mode,
-                models=names,
-                strategy=strategy,
-                outcome=status,
-                price_nano=None if usage.unpriced > before.unpriced else usage.known_nano - before.known_nano,
-                tokens=usage.usage.total - before.usage.total,
-                seconds=usage.worked - before.worked,
-                session=self.session,
-                turn=self.asked.turn,
-                at=now(),
-            )
-
-        if self.deps.settings.recording:
-            await self.deps.experience.remember(made, self.tell)
-
-    def _start(self) -> None:
-        models = self.deps.models
-        self._before, self._names = replace(self.usage), models.playing(models.current.mode.name)
-
-    async def _think_as(self, mode: str, why: str, after: str = "") -> bool:
-        """Go over to a mode and say so.
-
-        False, and a notice, where its models cannot be had, or one has no price and a cap in dollars stands.
-        """
-        models = self.deps.models
-        try:
-            await models.choose(mode)
-            if mode != CANDIDATES[0]:
-                unpriced = [model.traits.name for model in models.current.models if model.traits.price is None]
-                capped = [cap for cap in await self.deps.budget.caps() if cap.unit == "usd"]
-                if refused := [(name, cap) for name in unpriced for cap in capped if cap.over(name)]:
-                    raise price_unknown(*refused[0])
-        except (*_UNAVAILABLE, PriceUnknown) as failure:
-            self.tell(Notice(f"{mode} cannot think. {failure}"))
-            return False
-        chosen = models.chosen = ModeChosen(mode, models.name, why, after)
-        self.tell(chosen)
-        return True
-
-
 if TYPE_CHECKING:
     from ecoshell.agent.parallel import ParallelPlan
 
 T = TypeVar("T")
 Reply = Thought | tuple[Observation, ...] | Drafted | Gathered | None
-"""What a strategy is sent."""
+"""What a strategy receives for a request."""
 MOST_CALLS = 64
-"""Calls of one reply that are made."""
+"""Calls of one reply that run; the others are dropped."""
 TakeOver = Callable[[str], Awaitable[bool]]
-"""Told why a mode has given up; says whether another goes on from there."""
+"""Receives the reason why a mode gave up; returns whether another mode continues."""
+_EMPTY_REASONS = {
+    "content_filter": ": the provider's content filter removed it",
+    "length": ": it reached its output limit ([agent] max_output_tokens, or a cap) before it answered",
+    "stop": " and gave no reason (finish reason: stop)",
+}
+"""Why an answer was empty, by finish reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TurnEnd:
     """How a turn ended."""
 
     status: Status
     answer: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CallOrigin:
+    """Where a call comes from."""
+
+    rationale: str = ""
+    role: str = ""
+    is_unreported: bool = False
+    """Whether the rationale is reported when the call is made."""
+
+
 @dataclass(eq=False, kw_only=True)
 class Turn:
-    """One question's way to its answer. Raises ModelError, StoreError and the budget errors that no choice can lift."""
+    """One question's way to its answer. Raises ModelError, StoreError and budget errors that no choice can resolve."""
 
     turn_context: TurnContext
     mode: Mode
@@ -273,13 +106,13 @@ class Turn:
     emit: Emit
     _path: Path = field(default_factory=lambda: Path(""))
     _best: Path = field(default_factory=lambda: Path(""))
-    """The latest of the paths with the most results: what an answer is written from when the search is over."""
+    """The latest path with the most results; the answer is based on it if the turn must conclude."""
     _steps: int = 0
-    _most: int = 0
+    _step_limit: int = 0
     _ids: set[str] = field(default_factory=set[str])
-    """Of all calls so far: some providers count them anew in every reply."""
-    _why: dict[str, tuple[str, str, bool]] = field(default_factory=dict[str, tuple[str, str, bool]])
-    """Of each call, by its id: why it is made, the role that made it, and whether why is told when it is made."""
+    """IDs of all calls so far, since some providers number them per reply."""
+    _origins: dict[str, CallOrigin] = field(default_factory=dict[str, CallOrigin])
+    """The origin of each pending call, by ID."""
     _unavailable: set[str] = field(default_factory=set[str])
     """Models that failed in this turn."""
     _answerer: str = ""
@@ -287,45 +120,45 @@ class Turn:
 
     @cached_property
     def _parallel(self) -> "ParallelPlan":
-        """How parallel plans are made and run, which few strategies ask for."""
+        """Makes and runs tool graphs, which few strategies need."""
         from ecoshell.agent.parallel import ParallelPlan
 
         return ParallelPlan(self.turn_context, executor=self.executor, emit=self.emit)
 
-    async def run(self, question: str, max_steps: int, take_over: TakeOver) -> Ended:
+    async def run(self, question: str, max_steps: int, take_over: TakeOver) -> TurnEnd:
         """Drive the strategy until it ends, a limit ends it, or the task is cancelled.
 
-        Where it gives up and another mode takes over, that goes on as ReAct does, from what was found.
+        If it gives up and another mode takes over, that mode continues with ReAct from the results so far.
         """
         self._go_on(Path(question))
-        self._most = max_steps
+        self._step_limit = max_steps
         try:
             outcome = await self._drive(self.strategy(question, max_steps))
             if outcome.ending == "gave_up" and self._steps < max_steps:
                 self._go_on(outcome.path)
-                taken = await take_over(outcome.answer)
+                has_successor = await take_over(outcome.answer)
                 await self._follow()
-                if taken:
+                if has_successor:
                     outcome = await self._drive(onward(outcome.path, max_steps - self._steps))
             return await self._end(outcome)
         except AnswerNow:
             return await self._conclude()
         except CallBroken as broken:
-            self.emit(Notice(f"{broken.message} The answer comes from what there is."))
+            self.emit(Notice(f"{broken.message} Answering with the results so far."))
             try:
-                ended = await self._conclude()
+                end = await self._conclude()
             except ModelBroken:
                 raise broken from None
-            if not ended.answer:
+            if not end.answer:
                 raise
-            return ended
+            return end
         except StopNow:
-            return Ended("limit")
+            return TurnEnd("limit")
         finally:
-            await self._give_back()
+            await self._release()
 
     async def _drive(self, thinking: Thinking) -> Outcome:
-        """Fulfil one request after another, to the end."""
+        """Fulfil the strategy's requests until it ends."""
         reply: Reply = None
         try:
             while True:
@@ -336,13 +169,8 @@ class Turn:
                         reply = await self._think(want)
                     case CallTool():
                         reply = await self._act(want)
-                    case Rank():  # its price was not asked about: it is less than that of either thought, which were
-                        try:
-                            view = self.turn_context.view(want.path)
-                            reply = await self.mode.prefer(view, want.one, want.other, self.emit)
-                        except LimitReached as limit:
-                            reply = None
-                            self.emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
+                    case Rank():
+                        reply = await self._rank(want)
                     case Backtrack():
                         reply = self._backtrack(want.to, want.reason)
                     case Draft():
@@ -356,132 +184,159 @@ class Turn:
 
     @property
     def view(self) -> View:
-        """What the next step would see, as far as the turn has come."""
+        """What the next step would see."""
         return self.turn_context.view(self._path)
 
     def _go_on(self, path: Path) -> None:
-        """Go on along this path."""
+        """Continue on this path."""
         self._path = path
         if path.results >= self._best.results:
             self._best = path
 
     def _backtrack(self, to: Path, reason: str) -> None:
-        """Go on from another path, if it is another; says which calls left behind had effects that stay."""
+        """Continue from another path, and report which abandoned calls had lasting effects."""
         catalog = self.turn_context.catalog
         pairs = zip(self._path.steps, to.steps, strict=False)
         shared = len(list(takewhile(lambda pair: pair[0] is pair[1], pairs)))
-        left = self._path.steps[shared:]
-        if left or len(to.steps) > shared:
+        abandoned = self._path.steps[shared:]
+        if abandoned or len(to.steps) > shared:
             registered = self.turn_context.registered(to)
-            gone = tuple(name for name in self.turn_context.registered(self._path) if name not in registered)
+            unregistered = tuple(name for name in self.turn_context.registered(self._path) if name not in registered)
             calls = tuple(step.call.id for step in to.steps)
-            self.emit(BranchLeft(calls, len(left), reason, gone))
-            made = (step.call for step in left if not step.observation.refused and step.call.name != TOOL_REGISTER)
-            tools = [call.subject for call in made if call.subject in catalog]
+            self.emit(BranchLeft(calls, len(abandoned), reason, unregistered))
+            calls_made = (
+                step.call for step in abandoned if not step.observation.refused and step.call.name != TOOL_REGISTER
+            )
+            tools = [call.subject for call in calls_made if call.subject in catalog]
             lasting = ", ".join(dict.fromkeys(name for name in tools if catalog.tool(name).effects & LASTING))
             if lasting:
-                self.emit(Notice(f"What {lasting} did on the way that was left is not undone by going back."))
+                self.emit(Notice(f"Backtracking does not undo the effects of {lasting}."))
         self._go_on(to)
 
     async def _act(self, want: CallTool) -> tuple[Observation, ...]:
-        """The calls of one thought: in order, and those side by side that follow one another, read only and differ."""
-        catalog, path, seen = self.turn_context.catalog, want.path, list[Observation]()
-        waiting = [*want.calls]
-        while waiting:
-            group = [waiting.pop(0)]
-            registered = self.turn_context.registered(path)
-            while waiting:
-                both = (group[0], waiting[0])
-                read = all(one.name in catalog and catalog.tool(one.name).effects <= {"read"} for one in both)
-                if not read or any(same(one, waiting[0]) for one in group):
-                    break
-                if waiting[0].name not in registered and any(one.name == waiting[0].name for one in group):
-                    break  # the first call of a loaded tool registers it
-                group.append(waiting.pop(0))
+        """Run the calls of one thought in order; consecutive, different calls that only read run concurrently."""
+        path, observations = want.path, list[Observation]()
+        pending = [*want.calls]
+        while pending:
+            group = self._next_group(pending, path)
+            del pending[: len(group)]
             self._go_on(path)
             try:
-                async with asyncio.TaskGroup() as side_by_side:
-                    running = [side_by_side.create_task(self._call(path, call)) for call in group]
-            except BaseExceptionGroup as several:
-                raise several.exceptions[0] from None
-            found = [task.result() for task in running]
-            path = path.then(*(Step("", call, one) for call, one in zip(group, found, strict=True)))
-            seen += found
-        return tuple(seen)
+                async with asyncio.TaskGroup() as tasks:
+                    running = [tasks.create_task(self._call(path, call)) for call in group]
+            except BaseExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+            results = [task.result() for task in running]
+            path = path.then(*(Step("", call, result) for call, result in zip(group, results, strict=True)))
+            observations += results
+        return tuple(observations)
+
+    def _next_group(self, pending: list[Call], path: Path) -> list[Call]:
+        """The first pending call, and those after it that may run concurrently with it."""
+        catalog, registered = self.turn_context.catalog, self.turn_context.registered(path)
+        group = pending[:1]
+        for call in pending[1:]:
+            only_read = all(
+                name in catalog and catalog.tool(name).effects <= {"read"} for name in (group[0].name, call.name)
+            )
+            if not only_read or any(same(member, call) for member in group):
+                break
+            if call.name not in registered and any(member.name == call.name for member in group):
+                break  # the first call of a loaded tool registers it
+            group.append(call)
+        return group
 
     async def _call(self, path: Path, call: Call) -> Observation:
-        rationale, role, untold = self._why.pop(call.id, ("", "", False))
-        if rationale and untold:
-            self.emit(Rationale(rationale, self.mode.role))
+        origin = self._origins.pop(call.id, CallOrigin())
+        if origin.rationale and origin.is_unreported:
+            self.emit(Rationale(origin.rationale, self.mode.role))
         registered = frozenset(self.turn_context.registered(path))
         forgotten = self.turn_context.condensed.forgotten
-        context = CallContext(path, registered, self.emit, rationale, role=role, forgotten=forgotten)
+        context = CallContext(path, registered, self.emit, origin.rationale, role=origin.role, forgotten=forgotten)
         return await self.executor.execute(call, context)
 
     async def _think(self, want: AskModel) -> Thought:
-        def ask(view: View) -> Awaitable[Thought]:
-            def hushed(event: Event) -> None:
-                """Leave the rationale and the answer of a proposal for when it is taken."""
-                answering = isinstance(event, TextArrived) and event.channel == "answer" and not view.closed
-                if not (isinstance(event, Rationale) or answering):
+        def think(view: View) -> Awaitable[Thought]:
+            def emit_proposal(event: Event) -> None:
+                """Hold back the rationale and the answer of a proposal until it is chosen."""
+                is_answer = isinstance(event, TextArrived) and event.channel == "answer" and not view.closed
+                if not (isinstance(event, Rationale) or is_answer):
                     self.emit(event)
 
-            return self.mode.think(view, hushed if want.proposal else self.emit)
+            return self.mode.think(view, emit_proposal if want.proposal else self.emit)
 
-        view, thought = await self._step(want.path, want.tried, ask)
+        view, thought = await self._step(want.path, want.tried, think)
         if view.closed and not _ends(thought):
-            raise AnswerNow  # it still wants a tool where none may be used
-        return self._told(thought, proposal=want.proposal)
+            raise AnswerNow  # it wants a tool although none may be used
+        return self._reported(thought, proposal=want.proposal)
+
+    async def _rank(self, want: Rank) -> Thought | None:
+        """The better of two thoughts; costs less than either, so that the user is not asked."""
+        try:
+            return await self.mode.prefer(self.turn_context.view(want.path), want.one, want.other, self.emit)
+        except LimitReached as limit:
+            self.emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
+            return None
 
     async def _draft(self, want: Draft) -> Thought | Drafted | None:
-        """A parallel plan; None where no tool may be used, so that there is nothing to plan."""
+        """A tool graph; None if no tool may be used."""
         view = self.turn_context.view(want.path)
         if view.closed or not view.usable:
             return None
-        _, found = await self._step(want.path, (), lambda view: self._parallel.draft(self.mode, view, want))
-        return self._told(found, proposal=False) if isinstance(found, Thought) else found
+        _, draft = await self._step(want.path, (), lambda view: self._parallel.draft(self.mode, view, want))
+        return self._reported(draft, proposal=False) if isinstance(draft, Thought) else draft
 
     async def _step(self, path: Path, tried: tuple[Tried, ...], ask: Callable[[View], Awaitable[T]]) -> tuple[View, T]:
-        """What the mode is asked for here, and the view it had; at a limit the person says how to go on.
+        """Ask the mode for a step and return it with its view; at a limit, the user decides how to go on.
 
-        What would conclude the turn is set aside for the path that found most. A context that is full is compacted
-        before; a prompt that a provider refuses as too long is compacted and asked once more.
+        Before it, the context is compacted if it is full, and the answer's price is reserved for the best path.
         """
-        await self.turn_context.plan.refresh(self.emit)
-        view, agreed = self.turn_context.view(path, tried), ""
-        refused: ContextExceeded | None = None
-        has_retried = False
+        view, approved_model = self.turn_context.view(path, tried), ""
+
+        async def attempt(overflow: ContextExceeded | None) -> T:
+            nonlocal view, approved_model
+            while True:
+                await self.turn_context.plan.refresh(self.emit)
+                view = self.turn_context.view(path, tried)
+                try:
+                    if await self.context.make_room(path, tried, refused=overflow is not None):
+                        view, overflow = self.turn_context.view(path, tried), None
+                    if overflow is not None:
+                        raise overflow
+                    if approved_model != self.mode.model:  # else this step is approved already
+                        await self.spending.before_step(view, self.emit)
+                        await self._follow()
+                        approved_model = self.mode.model
+                    await self.mode.hold_answer(self.turn_context.view(self._best))
+                    self.emit(StepStarted(self._steps + 1, self.mode.role, self.mode.model))
+                    return await ask(view)
+                except LimitReached as hit:
+                    await self.spending.at_limit(hit, view, self.emit)
+                await self._follow()
+
+        result = await self._until_done(attempt)
+        self._steps += 1
+        return view, result
+
+    async def _until_done(self, attempt: Callable[[ContextExceeded | None], Awaitable[T]]) -> T:
+        """Repeat a request: once after a context overflow, which `attempt` then receives, and with fallback models."""
+        overflow: ContextExceeded | None = None
+        has_overflowed = False
         while True:
             try:
-                if await self.context.make_room(path, tried, refused=refused is not None):
-                    view, refused = self.turn_context.view(path, tried), None
-                if refused is not None:
-                    raise refused
-                if agreed != self.mode.model:  # else the person has said already that this step may go on
-                    await self.spending.before_step(view, self.emit)
-                    await self._follow()
-                    agreed = self.mode.model
-                await self.mode.hold_answer(self.turn_context.view(self._best))
-                self.emit(StepStarted(self._steps + 1, self.mode.role, self.mode.model))
-                found = await ask(view)
-                break
+                return await attempt(overflow)
             except ContextExceeded as exceeded:
-                if has_retried:
+                if has_overflowed:
                     raise
-                refused, has_retried = exceeded, True
-            except LimitReached as hit:
-                await self.spending.at_limit(hit, view, self.emit)
+                overflow, has_overflowed = exceeded, True
             except ModelError as error:
                 if not await fall_back(self.spending.deps, error, self._unavailable, self.emit):
                     raise
+                overflow = None
             await self._follow()
-            await self.turn_context.plan.refresh(self.emit)
-            view = self.turn_context.view(path, tried)
-        self._steps += 1
-        return view, found
 
-    def _told(self, thought: Thought, *, proposal: bool) -> Thought:
-        """The thought once it is told of, its call with an id of its own."""
+    def _reported(self, thought: Thought, *, proposal: bool) -> Thought:
+        """Report a thought, and give its calls unique IDs."""
         role, call = thought.by or self.mode.role, thought.call
         if proposal:
             gives_up = call is not None and call.arguments.get("give_up")
@@ -494,16 +349,16 @@ class Turn:
         if thought.rationale and not thought.told and not proposal:
             self.emit(Rationale(thought.rationale, self.mode.role))
         call = self._identified(call)
-        self._why[call.id] = (thought.rationale, role, proposal)
+        self._origins[call.id] = CallOrigin(thought.rationale, role, proposal)
         more = tuple(map(self._identified, thought.more[: MOST_CALLS - 1]))
-        self._why |= {one.id: ("", role, False) for one in more}
+        self._origins |= {call.id: CallOrigin(role=role) for call in more}
         if len(more) < len(thought.more):
-            made = 1 + len(thought.more)
-            self.emit(Notice(f"The model made {made:,} calls in one reply; only the first {MOST_CALLS} run."))
+            count = 1 + len(thought.more)
+            self.emit(Notice(f"The model made {count:,} calls in one reply; only the first {MOST_CALLS} run."))
         return replace(thought, call=call, more=more)
 
     def _identified(self, call: Call) -> Call:
-        """The call with an id that no other of the turn has."""
+        """The call with an ID that is unique in the turn."""
         number, id_ = 1, call.id or f"c{self._steps}"
         while id_ in self._ids:
             number, id_ = number + 1, f"c{self._steps}" if number == 1 else f"c{self._steps}.{number}"
@@ -511,89 +366,90 @@ class Turn:
         return replace(call, id=id_)
 
     async def _follow(self) -> None:
-        """Let the model think that the person chose meanwhile; what another had set aside is given back."""
+        """Switch to the mode that the user or a fallback chose meanwhile, and release the previous reservation."""
         if self.spending.mode is not self.mode:
-            await self._give_back()
+            await self._release()
             self.mode = self.spending.mode
 
-    async def _end(self, outcome: Outcome) -> Ended:
+    async def _end(self, outcome: Outcome) -> TurnEnd:
         self._go_on(outcome.path)
         if outcome.ending == "exhausted":
-            limit = f"The step limit of {self._most} was reached"
-            why = outcome.why or (limit if self._steps >= self._most else "Every path that was tried failed")
-            self.emit(Notice(f"{why}; answering from what there is."))
+            limit = f"The step limit of {self._step_limit} was reached"
+            reason = outcome.why or (limit if self._steps >= self._step_limit else "Every path that was tried failed")
+            self.emit(Notice(f"{reason}; answering with the results so far."))
             return await self._conclude()
         answer, role = outcome.answer, self._answerer
-        if outcome.ending == "answered" and not answer.strip():  # it is asked once more; else the result answers
-            found = self._path.found
-            try:
-                answer, role = await self._concluding()
-            except ModelBroken:
-                if not found:
-                    raise
-                answer, role = "", ""
-            if not answer and not found:
-                alone = self._answerer in ("", self.mode.role)
-                who, command = (self.mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
-                raise ModelBroken(
-                    f"{who} gave an empty answer twice{_EMPTY.get(self.mode.finish, '')}.",
-                    kept="The session is kept.",
-                    fix=f"Ask again, or choose another model with {command}.",
-                )
-            answer = answer or _quoted(found[-1])
+        if outcome.ending == "answered" and not answer.strip():
+            answer, role = await self._second_answer()
         self.emit(Answer(answer, role=role))
-        return Ended(outcome.ending, answer)
+        return TurnEnd(outcome.ending, answer)
 
-    async def _conclude(self) -> Ended:
-        """Answer from what there is; without such an answer, quote the last result."""
+    async def _second_answer(self) -> tuple[str, str]:
+        """Ask again after an empty answer; without success, quote the last result or raise ModelBroken."""
+        results = self._path.found
+        try:
+            answer, role = await self._final_text()
+        except ModelBroken:
+            if not results:
+                raise
+            answer, role = "", ""
+        if not answer and not results:
+            is_leader = self._answerer in ("", self.mode.role)
+            who, command = (self.mode.model, "/model") if is_leader else (f"The {self._answerer}", "/role")
+            raise ModelBroken(
+                f"{who} gave an empty answer twice{_EMPTY_REASONS.get(self.mode.finish, '')}.",
+                kept="The session is kept.",
+                fix=f"Ask again, or choose another model with {command}.",
+            )
+        return answer or _quoted(results[-1]), role
+
+    async def _conclude(self) -> TurnEnd:
+        """Answer with the results so far; if that fails, quote the last result."""
         await self._follow()
         self._backtrack(self._best, FOUND_MOST)
-        text, role = await self._concluding()
-        found = self._path.found
-        if not text and found:
-            quoted = _quoted(found[-1])
-            below = "\n\n" if quoted.startswith("```") else " "
-            text = f"The last result, as it came from {found[-1].call.subject}:{below}{quoted}"
+        text, role = await self._final_text()
+        results = self._path.found
+        if not text and results:
+            quote = _quoted(results[-1])
+            separator = "\n\n" if quote.startswith("```") else " "
+            text = f"The last result, as returned by {results[-1].call.subject}:{separator}{quote}"
         if text:
             self.emit(Answer(text, partial=True, role=role))
-        return Ended("limit", text)
+        return TurnEnd("limit", text)
 
-    async def _concluding(self) -> tuple[str, str]:
-        """The answer from what there is and who wrote it, paid from what was set aside; empty where none came."""
-        made_room = False
-        while True:
-            aside = self.mode.answer_hold
+    async def _final_text(self) -> tuple[str, str]:
+        """The answer from the results so far, paid from its reservation, and its role; empty if no call is possible."""
+
+        async def attempt(overflow: ContextExceeded | None) -> tuple[str, str]:
+            if overflow is not None:
+                await self._release()
+                if not await self.context.make_room(self._path, refused=True):
+                    raise overflow
+            hold = self.mode.answer_hold
             try:
                 text = (await self.mode.conclude(self.view, self.emit)).strip()
-                return text, aside.account.role if text and aside is not None else ""
             except BudgetError as refused:
-                self.emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
+                self.emit(Notice(f"No further model call fits under the cap. {refused.message}"))
                 return "", ""
-            except ContextExceeded:
-                await self._give_back()
-                if made_room or not await self.context.make_room(self._path, refused=True):
-                    raise
-                made_room = True
-            except ModelError as error:
-                if not await fall_back(self.spending.deps, error, self._unavailable, self.emit):
-                    raise
-            await self._follow()
+            return text, hold.account.role if text and hold is not None else ""
 
-    async def _give_back(self) -> None:
-        """Release what the mode had set aside; where that fails it keeps counting, and the turn goes on."""
+        return await self._until_done(attempt)
+
+    async def _release(self) -> None:
+        """Release the mode's reservation; if that fails, it keeps counting and the turn goes on."""
         try:
             await self.mode.release()
         except StoreError as failure:
-            self.emit(Notice(f"What was reserved for the answer could not be released. {failure}"))
+            self.emit(Notice(f"The reservation for the answer could not be released. {failure}"))
 
 
 def _ends(thought: Thought) -> bool:
-    """Whether a thought ends the turn with something to say."""
+    """Whether a thought ends the turn with an answer."""
     return thought.call.name == FINISH if thought.call else bool(thought.rationale.strip())
 
 
 def _quoted(step: Step) -> str:
-    """What came of a step, so that Markdown shows it as it is."""
+    """A step's result, escaped so that Markdown shows it verbatim."""
     from ecoshell.sessions.markdown import as_it_is
 
     return as_it_is(step.observation.text)

@@ -277,7 +277,7 @@ async def test_a_role_whose_model_cannot_be_had_leaves_the_question_to_one_model
         past(shell, attempt(shell, "single", "gave_up"), attempt(shell, "umi"))
         chosen = await turn(shell)
         given_up = await turn(shell, "And what colour is it?")
-    assert "umi cannot think." in of(chosen, Notice)[0].text
+    assert "The mode umi is unavailable." in of(chosen, Notice)[0].text
     assert (thinkers(chosen), chosen[-1].status) == ([("single", "")], "answered")
     assert given_up[-1].status == "gave_up"
 

@@ -173,7 +173,7 @@ async def test_a_small_trained_model_is_not_asked_to_conclude_and_what_was_found
         with_traits(trained(shell), small=True)
         events = await turn(shell, "How long is it?")
     assert events[-1].status == "limit"
-    assert events[-1].answer.startswith("The last result, as it came from count_text:")
+    assert events[-1].answer.startswith("The last result, as returned by count_text:")
     assert "notes.txt: 3 lines" in events[-1].answer
 
 

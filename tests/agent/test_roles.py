@@ -235,7 +235,7 @@ async def test_a_partial_answer_quotes_no_registration(cast):
         counted = await turn(shell)
     assert of(nothing, ToolRegistered)
     assert nothing[-1].answer == ""
-    assert counted[-1].answer.startswith("The last result, as it came from count_text: ")
+    assert counted[-1].answer.startswith("The last result, as returned by count_text: ")
 
 
 async def test_models_that_were_only_tried_for_roles_are_let_go(cast, monkeypatch):

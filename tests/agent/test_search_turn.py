@@ -187,7 +187,7 @@ async def test_a_search_without_a_way_left_answers_from_what_there_is(play):
     async with play([*wrong, say("Nothing was found.")], strategy="dfsdt", registration="all") as shell:
         events = await turn(shell)
     assert events[-1].answer == "Nothing was found."
-    assert "Every path that was tried failed; answering from what there is." in [
+    assert "Every path that was tried failed; answering with the results so far." in [
         event.text for event in of(events, Notice)
     ]
 
@@ -273,9 +273,7 @@ async def test_yes_answers_for_a_search_and_going_back_says_what_stays(play, hom
     async with play(lines, strategy="dfsdt", registration="all", yes=True) as shell:
         events = await turn(shell)
         assert (home / "x.txt").read_text() == "x"
-        assert "What write_file did on the way that was left is not undone by going back." in [
-            event.text for event in of(events, Notice)
-        ]
+        assert "Backtracking does not undo the effects of write_file." in [event.text for event in of(events, Notice)]
         await shell.command("/undo")
     assert not (home / "x.txt").exists()
 
