@@ -214,7 +214,7 @@ async def test_nothing_stays_held_when_the_model_chosen_at_the_limit_cannot_be_c
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
     assert person.hits[0].left < 3500  # the answer's price was set aside
-    assert of(events, ErrorHappened)[0].kind == "ModelBarred"
+    assert of(events, ErrorHappened)[0].kind == "ModelDisabled"
     assert [cap.held for cap in caps] == [0]
 
 
