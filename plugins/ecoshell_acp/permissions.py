@@ -73,9 +73,7 @@ class EditorUser:
 
     async def approve(self, wanted: ApprovalWanted) -> Approval:
         try:
-            options = [
-                option for option in _APPROVAL if not (wanted.of_server and option[0] in ("session", "project"))
-            ]
+            options = [option for option in _APPROVAL if not (wanted.of_server and option[0] in ("session", "project"))]
             return Approval(_DECISIONS.get(await self._choice(wanted, options), "no"))
         except CannotAsk:
             return await self._fallback.approve(wanted)
