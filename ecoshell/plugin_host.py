@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from ecoshell.errors import EcoshellError, ToolError, closest_word
-from ecoshell.messages import META_TOOLS, Call, Observation, ToolDocument, visible_line
+from ecoshell.messages import META_TOOLS, ToolDocument, visible_line
 from ecoshell.paths import NO_ROOM, is_special
 from ecoshell.tools import Tool, ToolOptions, ToolProvider
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # loaded only if a plugin provides such an object
 
     from ecoshell.agent.commands import Command as SlashCommand
     from ecoshell.agent.commands import Printed
+    from ecoshell.agent.dependencies import JudgeFunction
     from ecoshell.agent.shell import Shell
     from ecoshell.budget import Price
     from ecoshell.models import Model
@@ -45,7 +46,10 @@ HOOKS: Mapping[str, str] = {
     "themes": "theme",
 }
 """Every hook, and the word for one of its items in messages."""
+SHIPPED_JUDGES: Mapping[str, str] = {"train": "classifier"}
+"""Judges that `[plan] judge` may name although the plugin that ships them provides only commands otherwise."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_COMMAND_NAME = re.compile(rf"{_NAME.pattern}(?: {_NAME.pattern})?")
 _TOOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _PREFIX = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}[:/]")
 _BUILTIN_PREFIXES = ("local:", "hf:", "script:")
@@ -128,10 +132,14 @@ class Plugins:
         """Return prices by model name."""
         return {name: price for name, (_, price) in self._collect("prices").items()}
 
-    def judges(self, reserved: Collection[str]) -> "dict[str, Callable[[str, Call, Observation], bool | None]]":
-        """Return judges of results by name."""
-        judges = self._collect("judges", reserved)
-        return {name: attribute_faults(plugin)(judge) for name, (plugin, judge) in judges.items()}
+    def judges(self, reserved: Collection[str]) -> "dict[str, JudgeFunction]":
+        """Return judges of results by name; one of `SHIPPED_JUDGES` is imported when it first judges."""
+        judges = {name: attribute_faults(plugin)(judge) for name, (plugin, judge) in self._collect("judges", reserved).items()}
+        for plugin in self._plugins:
+            name = SHIPPED_JUDGES.get(plugin.name, "")
+            if name and plugin.state == "commands" and not plugin.fault:
+                judges.setdefault(name, _lazy_judge(plugin, name))
+        return judges
 
     def slash_commands(self, reserved: Collection[str]) -> "list[SlashCommand[Shell]]":
         """Return slash commands."""
@@ -303,7 +311,8 @@ def _named_items(hook: str, result: Any) -> Iterator[tuple[str, Any]]:
     for item in result:
         if not isinstance(item, Kind):
             raise TypeError(f"{item!r:.60} is not an {Kind.__module__}.{Kind.__name__}")
-        if not isinstance(cast("object", item.name), str) or not _NAME.fullmatch(item.name):
+        name_pattern = _COMMAND_NAME if hook == "cli_commands" else _NAME
+        if not isinstance(cast("object", item.name), str) or not name_pattern.fullmatch(item.name):
             raise ValueError(f"invalid name {item.name!r:.60}: use small letters, digits, - and _")
         yield item.name, item
 
@@ -363,6 +372,18 @@ class _Provider:
         except Exception as failure:  # noqa: BLE001 - a failing provider does not end the session
             self._fault = visible_line(f"{type(failure).__name__}: {failure}")
             return default
+
+
+def _lazy_judge(plugin: Plugin, name: str) -> "JudgeFunction":
+    """A judge whose plugin is imported when it first judges."""
+
+    @cache
+    def load() -> "JudgeFunction":
+        with attribute_faults(plugin.name):
+            judge: JudgeFunction = plugin.call_hook("judges", {})[name]
+            return attribute_faults(plugin.name)(judge)
+
+    return lambda query, call, observation: load()(query, call, observation)  # noqa: PLW0108 - load() imports
 
 
 def _run_strategy(plugin: str, spec: "StrategySpec", question: str, max_steps: int) -> "Thinking":

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ecoshell.budget import Price
     from ecoshell.messages import Call, Observation
     from ecoshell.models import Model
+    from ecoshell.planning.judging import Verdict
     from ecoshell.strategies import StrategySpec
     from ecoshell.tools import Tool, ToolOptions, ToolProvider
     from ecoshell.tools.workspace import Workspace
@@ -89,9 +90,10 @@ class Hooks(Protocol):
         """Prices by model name (`budget.Price`); prices in the settings take precedence."""
         ...
 
-    def judges(self) -> "Mapping[str, Callable[[str, Call, Observation], bool | None]]":
-        """Judges by name, for `[plan] judge`: whether a result helped, from a question, a call and its observation;
-        None if unknown. Runs in a thread."""
+    def judges(self) -> "Mapping[str, Callable[[str, Call, Observation], bool | Verdict | None]]":
+        """Judges of results, by the name that `[plan] judge` selects. A judge takes a question, a call and its
+        observation (`messages`), runs in a thread, and returns whether the result helped: True, False, None for
+        undecided, or a `planning.judging.Verdict` with a reason."""
         ...
 
     def slash_commands(self) -> "Iterable[SlashCommand[Shell]]":
@@ -99,7 +101,8 @@ class Hooks(Protocol):
         ...
 
     def cli_commands(self) -> Iterable[Command]:
-        """Commands of the command line."""
+        """Commands of the command line. A name of two words, such as `experience train`, adds an action to a
+        command that has actions."""
         ...
 
     def themes(self) -> Path:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from importlib.resources import files
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
@@ -34,15 +33,14 @@ from ecoshell.tools.running import clip
 
 if TYPE_CHECKING:  # loaded where something was profiled, or is judged
     from ecoshell.planning.catp.costs import CostTable
-    from ecoshell.planning.classifier import Classifier
     from ecoshell.planning.judging import Verdict
 
 # -- the judge
 
-JUDGES = ("rules", "classifier", "model")
-"""Those that come with ecoshell; plugins may bring others."""
-JudgeFunction = Callable[[str, Call, Observation], bool | None]
-"""Takes a question, a call and its observation, and says whether the result helped; None is that it cannot tell."""
+JUDGES = ("rules", "model")
+"""The judges of the core; plugins provide others."""
+JudgeFunction = Callable[[str, Call, Observation], "bool | Verdict | None"]
+"""Judges the result of a call for a question; None means undecided."""
 JUDGE = "judge"
 JUDGE_TOKENS = 16
 _QUESTION = 800
@@ -55,36 +53,32 @@ _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 @dataclass(kw_only=True)
 class Judge:
-    """Says whether a result helped: by rules, the classifier the person has trained, or the model.
+    """Says whether a result helped: by rules, the model, or a judge of a plugin.
 
     The model is asked only about what rules cannot tell without reading: failures, empty results and mistakes of the
     caller cost nothing. Its call passes the gate like every other (BTP §2.1). Whatever keeps a judge from judging, the
     rules' verdict stands, and the turn goes on.
 
-    Judges as `kind` says at the moment: with the model that leads (`models`), the classifier in `file`, or a
-    plugin's judge of this name (`more`).
+    `kind` names the current judge: one of JUDGES, or a judge of a plugin (`more`).
     """
 
     kind: Callable[[], str]
     models: Callable[[], ModelSet]
-    file: Path
     more: Mapping[str, JudgeFunction] = field(default_factory=dict[str, JudgeFunction])
-    _loaded: "tuple[tuple[int, int], Classifier] | None" = None
     _told: set[str] = field(default_factory=set[str])
     """Why judging fell back to rules, as far as the person has been told."""
 
     async def judge(self, query: str, call: Call, observation: Observation, emit: Emit) -> "Verdict":
         """The verdict on one result; never raises for a judge that cannot judge."""
-        from ecoshell.planning.classifier import judgeable
-        from ecoshell.planning.judging import Verdict, by_rules
+        from ecoshell.planning.judging import Verdict, by_rules, judgeable
 
         ruled = await asyncio.to_thread(by_rules, query, call, observation)
         kind = self.kind()
         try:
-            if kind == "classifier" and judgeable(ruled):
-                return await asyncio.to_thread(lambda: self._classifier().judge(query, call, observation))
             if kind in self.more and judgeable(ruled):
                 helped = await asyncio.to_thread(self.more[kind], query, call, observation)
+                if isinstance(helped, Verdict):
+                    return helped
                 said = "helped" if helped else "did not help"
                 return ruled if helped is None else Verdict(bool(helped), "plugin", f"{kind} says that it {said}")
             if kind == "model" and not ruled.sure:
@@ -99,19 +93,6 @@ class Judge:
             why = f"{ruled.reason}; the {kind} could not judge it: {visible_line(error.message)}"
             return replace(ruled, reason=why)
         return ruled
-
-    def _classifier(self) -> "Classifier":
-        """The classifier in the file, read again once it has been trained again; raises UsageError and StoreError."""
-        from ecoshell.planning.classifier import load
-
-        try:
-            found = self.file.stat()
-        except OSError:
-            return load(self.file)  # which says what is wrong with it
-        state = (found.st_mtime_ns, found.st_size)
-        if self._loaded is None or self._loaded[0] != state:
-            self._loaded = (state, load(self.file))
-        return self._loaded[1]
 
 
 async def _asked(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:

@@ -176,7 +176,7 @@ def plugins_of(settings: "Settings", paths: Paths, warn: Callable[[str], None]) 
         disabled=given.disabled,
         settings=given.model_extra or {},
     )
-    return Plugins([one for one in found if one.state == "on"], warn)
+    return Plugins(found, warn)
 
 
 def sources_of(

@@ -95,7 +95,6 @@ AT_HAND = (
     "ecoshell.agent.command_list",
     "ecoshell.agent.parallel",
     "ecoshell.assembly.inventory",
-    "ecoshell.planning.classifier",
 )
 """What a person may ask for at any moment: loaded with the shell, in its thread, so that no key waits for it."""
 
@@ -240,9 +239,7 @@ def build(
                 instructions="trust" if options.trust_project else settings.agent.instructions,
             ),
             experience=experience_of(paths),
-            judge=Judge(
-                kind=lambda: chosen.judged_by, models=lambda: models.current, file=paths.judge_file, more=judges
-            ),
+            judge=Judge(kind=lambda: chosen.judged_by, models=lambda: models.current, more=judges),
             profiles=profiles_of(settings, paths),
             models=models,
             settings=chosen,

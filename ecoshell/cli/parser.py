@@ -16,7 +16,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ecoshell import __version__
 from ecoshell.errors import EcoshellError, UsageError, suggestion
@@ -24,6 +24,9 @@ from ecoshell.messages import visible
 from ecoshell.options import EFFORTS, LATEST_SESSION, ROLES, Options, RoleModels, role_named
 from ecoshell.paths import NO_ROOM
 from ecoshell.secrecy import mask_secrets
+
+if TYPE_CHECKING:
+    from ecoshell.plugins import Command
 
 _ROLE = "role_"
 """Begins the name under which a role's model is kept while the command line is read."""
@@ -96,7 +99,7 @@ def add_actions(
     """
     add_json(parser)
     parser.set_defaults(action=default)
-    actions = parser.add_subparsers(metavar="ACTION", title="actions", parser_class=kind or type(parser))
+    actions = parser.add_subparsers(metavar=_ACTION, title="actions", parser_class=kind or type(parser))
 
     def add(name: str, about: str) -> argparse.ArgumentParser:
         action = actions.add_parser(name, allow_abbrev=False, help=about)
@@ -104,6 +107,8 @@ def add_actions(
         action.set_defaults(action=name)
         return action
 
+    if isinstance(parser, Parser):
+        parser.add_action = add
     return add
 
 
@@ -176,12 +181,12 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "events": ("ecoshell.cli.manage.events", "what `ask --json` prints, and its JSON schema"),
     "doctor": ("ecoshell.cli.manage.doctor", "what is installed, what is missing, what to do"),
     "completion": ("ecoshell.cli.completion", "what makes Tab work in your shell"),
-    "train": ("ecoshell.cli.manage.train", "train the models of this machine for what the shell asks of them"),
     "models": ("ecoshell.cli.manage.models", "what can be talked with, and prices; `models pull` brings more"),
 }
 """Each command's module, and what the command does. A module has `add_arguments(parser)` and `run(args)`, as the
 commands of plugins have.
 """
+_ACTION = "ACTION"
 _COMMAND = "COMMAND"
 """Stands for the name of a command in the help."""
 _OPTION = re.compile(r"--[\w-]+")
@@ -204,7 +209,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 class UnknownCommand(UsageError):
-    """There is no such command."""
+    """There is no such command or action."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -212,7 +217,21 @@ class Parser(argparse.ArgumentParser):
 
     fill: Callable[["Parser"], object] | None = None
     """Adds the arguments, once they are wanted."""
+    add_action: Callable[[str, str], argparse.ArgumentParser] | None = None
+    """Adds an action, once the arguments are loaded; None for a command without actions."""
+    find_plugins: Callable[[], object] | None = None
+    """Adds the actions of plugins."""
+    more: Sequence[Callable[["Parser"], object]] = ()
+    """What plugins add after `fill`."""
     _typed: tuple[str, ...] = ()
+
+    def format_help(self) -> str:
+        """Load the arguments and the actions of plugins first."""
+        self.load()
+        if self.add_action is not None and self.find_plugins is not None:
+            self.find_plugins()
+            self.load()
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Refuse what was typed."""
@@ -232,7 +251,7 @@ class Parser(argparse.ArgumentParser):
         if wrong:
             what, typed = wrong["what"], wrong["typed"]
             told = f"{what} cannot be {typed!r}." if what.startswith("-") else f"There is no {what.lower()} {typed!r}."
-            kind = UnknownCommand if what == _COMMAND else UsageError
+            kind = UnknownCommand if what in {_COMMAND, _ACTION} else UsageError
             raise kind(told, fix=suggestion(typed, re.findall(r"[\w-]+", wrong["choices"])))
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", fix=f"`{self.prog} --help` shows what there is.")
 
@@ -241,6 +260,9 @@ class Parser(argparse.ArgumentParser):
         if self.fill is not None:
             self.fill, fill = None, self.fill
             fill(self)
+        self.more, more = (), self.more
+        for add in more:
+            add(self)
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - a namespace of another class is never given
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -281,13 +303,20 @@ class CommandLine(Parser):
         self._has_plugins = True
         from ecoshell.paths import user_paths
         from ecoshell.plugin_host import Plugins, attribute_faults, find_user_plugins
+        from ecoshell.plugins import Command
 
-        for name, (plugin, command) in (
-            Plugins(find_user_plugins(user_paths()), warn).commands(self.commands.choices).items()
-        ):
-            parser = self.commands.add_parser(name, help=command.about.replace("%", "%%"))
-            parser.set_defaults(run=attribute_faults(plugin)(command.run))
-            parser.fill = attribute_faults(plugin)(command.add_arguments)
+        found = Plugins(find_user_plugins(user_paths()), warn).commands(self.commands.choices)
+        for name, (plugin, command) in sorted(found.items(), key=lambda item: " " in item[0]):
+            guarded = Command(name, command.about, attribute_faults(plugin)(command.add_arguments), attribute_faults(plugin)(command.run))
+            group, _, action = name.rpartition(" ")
+            if not group:
+                parser = self.commands.add_parser(name, help=command.about.replace("%", "%%"))
+                parser.set_defaults(run=guarded.run)
+                parser.fill = guarded.add_arguments
+            elif (parser := self.commands.choices.get(group)) is not None:
+                parser.more = (*parser.more, partial(_add_action, plugin, action, guarded))
+            else:
+                warn(f"The plugin {plugin} adds an action to {group}, which is not a command.")
 
 
 def build_parser() -> CommandLine:
@@ -300,7 +329,18 @@ def build_parser() -> CommandLine:
     for name, (module, about) in COMMANDS.items():
         command = parser.commands.add_parser(name, allow_abbrev=False, help=about)
         command.fill = partial(_fill, module)
+        command.find_plugins = parser.add_plugins
     return parser
+
+
+def _add_action(plugin: str, name: str, command: "Command", parser: Parser) -> None:
+    """Add the action of a plugin to a command."""
+    if parser.add_action is None:
+        warn(f"The plugin {plugin} adds the action {name} to a command that has no actions.")
+        return
+    action = parser.add_action(name, command.about.replace("%", "%%"))
+    command.add_arguments(action)
+    action.set_defaults(run=command.run)
 
 
 def _fill(module: str, parser: Parser) -> None:

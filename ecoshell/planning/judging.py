@@ -295,6 +295,14 @@ class Verdict:
     """Whether there is nothing more to tell: False where only reading the result against the question could."""
 
 
+def judgeable(ruled: Verdict) -> bool:
+    """Whether a result says anything about its tool, by the verdict of the rules.
+
+    It does not where the call did not run or was a mistake of the caller.
+    """
+    return ruled.helpful is not None or not ruled.sure
+
+
 def by_rules(query: str, call: Call, observation: Observation) -> Verdict:
     """The verdict of rules on one result; never raises.
 

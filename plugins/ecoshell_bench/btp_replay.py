@@ -38,8 +38,8 @@ from ecoshell.strategies import (
     Tried,
     same,
 )
-from ecoshell.training.records import read_records
 from ecoshell_bench.reading import RunRecord, StepRecord
+from ecoshell_train.records import read_records
 
 MAX_STEPS = 24
 """Thoughts of one task, as many as the shell allows unless told otherwise (SPEC §1)."""

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from ecoshell.planning.catp.costs import CostVector, cost_vector, level_of, quality
 from ecoshell.planning.catp.executor import run_graph
 from ecoshell.planning.catp.plan import GraphPlan, Node, longest_path
-from ecoshell.training.caorl_data import Constants, RecordedPlan, read_constants, read_plans, sizes_of
 from ecoshell_bench.catp_random import problems, random_plan, valid
 from ecoshell_bench.printing import show_record
+from ecoshell_train.caorl_data import Constants, RecordedPlan, read_constants, read_plans, sizes_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
     plans = read_plans([*dict.fromkeys(args.pool)], constants)
     planned: dict[str, Any] = {}
     if args.planner is not None:  # first, as it may be no planner, and the rest takes its time
-        from ecoshell.training.caorl_planner import read_planner
         from ecoshell_bench.catp_planner import judged
+        from ecoshell_train.caorl_planner import read_planner
 
         planned["planner"] = judged(read_planner(args.planner), plans, constants)
     rows, choice, parallel = printed_rows(), choose(plans, constants), carried_out(plans)

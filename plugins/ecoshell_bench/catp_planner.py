@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ecoshell.errors import UsageError
 from ecoshell.planning.catp.costs import quality
-from ecoshell.training.caorl_data import Constants, RecordedPlan, Recordings
-from ecoshell.training.caorl_planner import ABLATIONS, BASELINE, METHOD, Actions, Planner
 from ecoshell_bench.catp_random import valid
+from ecoshell_train.caorl_data import Constants, RecordedPlan, Recordings
+from ecoshell_train.caorl_planner import ABLATIONS, BASELINE, METHOD, Actions, Planner
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from ecoshell.planning.catp.plan import TASK, Node, PlanFault
 from ecoshell.planning.catp.rules import Problem, faults
 from ecoshell.planning.catp.tpl import CLOSE, END, OPEN, START, parse, token_word
 from ecoshell.planning.catp.types import IMAGE, TEXT, Signature
-from ecoshell.training.caorl_planner import MAX_TOKENS
+from ecoshell_train.caorl_planner import MAX_TOKENS
 
 TASK_TYPES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ((IMAGE,), (IMAGE,)),

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, StrictBool
 
 from ecoshell.errors import UsageError
 from ecoshell.messages import ToolDocument
-from ecoshell.training.records import Filled, Text, as_text, read_records
+from ecoshell_train.records import Filled, Text, as_text, read_records
 
 
 def _as_schema(value: object) -> object:

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.paths import remedy
-from ecoshell.training.records import checked, read_objects
+from ecoshell_train.records import checked, read_objects
 
 _FIX = "Give another file with --out, or remove this one."
 

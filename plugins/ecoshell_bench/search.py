@@ -17,9 +17,9 @@ from pydantic import BaseModel, Field, TypeAdapter, model_validator
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import UsageError
 from ecoshell.messages import ToolDocument
-from ecoshell.training.records import checked, read_objects
 from ecoshell_bench.printing import note, show
 from ecoshell_bench.reading import Filled, ToolRecord, read_tools
+from ecoshell_train.records import checked, read_objects
 
 AMONG = (1, 5, 10, 64)
 """How many names are looked at."""

@@ -19,7 +19,7 @@ from ecoshell.messages import Call, Observation
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.retrying import RetryPolicy
 from ecoshell.modes.single import Single
-from ecoshell.planning.classifier import Classifier, features, save
+from ecoshell_train.classifier import Classifier, TrainedJudge, features, save
 
 PRICE = Price(Rates(*[Decimal(1)] * 5))  # a thousand nano-dollars a token
 ACCOUNT = Account(session="s", turn=1, role="", model="", purpose="")
@@ -52,8 +52,9 @@ def bench(tmp_path, ledger):
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
         player = model(script, price=PRICE, **more)
         metered = MeteredModel(player, Gate(ledger), lambda: ACCOUNT, retry=RetryPolicy(seconds=0))
+        trained = {"classifier": TrainedJudge(tmp_path / "judge.json").judge}
         cast = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
-        return Judge(kind=lambda: kind, models=lambda: cast, file=tmp_path / "judge.json"), player
+        return Judge(kind=lambda: kind, models=lambda: cast, more=trained), player
 
     return made
 

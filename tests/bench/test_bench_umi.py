@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.paths import user_paths
-from ecoshell.training.trajectories import SPLITS, is_held, read_trajectories
 from ecoshell_bench.umi.asking import view_of
 from ecoshell_bench.umi.metrics import (
     METRICS,
@@ -22,6 +21,7 @@ from ecoshell_bench.umi.metrics import (
     score_step,
     summarise,
 )
+from ecoshell_train.trajectories import SPLITS, is_held, read_trajectories
 
 bench = partial(bench_play.bench, "umi")
 FORECAST = {

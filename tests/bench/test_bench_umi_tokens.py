@@ -18,9 +18,9 @@ from ecoshell.messages import Message, ToolDocument, Usage
 from ecoshell.models import Request, estimate
 from ecoshell.modes.base import CALLER, PLANNER, SINGLE, SUMMARIZER
 from ecoshell.paths import user_paths
-from ecoshell.training.trajectories import ReferenceStep, Trajectory
 from ecoshell_bench.umi.reference import convert
 from ecoshell_bench.umi.tokens import RecordedModel, measures, replay, spending
+from ecoshell_train.trajectories import ReferenceStep, Trajectory
 
 bench = partial(bench_play.bench, "umi", "--tokens")
 _BESIDE = Path(__file__).parents[2].parent / "shared" / "data"

@@ -14,9 +14,9 @@ from ecoshell.cli.parser import run
 from ecoshell.errors import UsageError
 from ecoshell.planning.catp.rules import faults
 from ecoshell.planning.catp.tpl import parse
-from ecoshell.training import caorl
-from ecoshell.training.caorl_data import Example, Recordings, folds_of, read_constants, read_plans
-from ecoshell.training.caorl_planner import VARIANTS, Model, Planner, fresh, inputs, read_planner, words_of
+from ecoshell_train import caorl
+from ecoshell_train.caorl_data import Example, Recordings, folds_of, read_constants, read_plans
+from ecoshell_train.caorl_planner import VARIANTS, Model, Planner, fresh, inputs, read_planner, words_of
 
 EXCERPT = Path(__file__).parents[1] / "data" / "opencatp"
 CONSTANTS, PLANS = EXCERPT / "constants.json", EXCERPT / "plans.jsonl"
@@ -117,7 +117,7 @@ def test_of_given_plans_one_is_taken(recordings) -> None:
 
 
 def test_what_was_spent_lifts_the_return_that_is_still_asked_for(recordings, monkeypatch) -> None:
-    from ecoshell.training import caorl_planner
+    from ecoshell_train import caorl_planner
 
     asked: list[list[float]] = []
     given = caorl_planner.inputs

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ecoshell.cli.parser import run
-from ecoshell.training import caorl
-from ecoshell.training.caorl_planner import VARIANTS, forward, inputs, read_planner
+from ecoshell_train import caorl
+from ecoshell_train.caorl_planner import VARIANTS, forward, inputs, read_planner
 
 torch = pytest.importorskip("torch", reason="the extra `train` is not installed")
 pytest.importorskip("peft", reason="the extra `train` is not installed")

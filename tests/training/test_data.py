@@ -15,9 +15,9 @@ from ecoshell.errors import UsageError
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
-from ecoshell.training import data, worlds
-from ecoshell.training.data import examples, generate, joined, kinds, play, ways
 from ecoshell_bench.tasks.suite import read_suite
+from ecoshell_train import data, worlds
+from ecoshell_train.data import examples, generate, joined, kinds, play, ways
 
 local = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the extra `local` is not installed")
 

@@ -17,7 +17,7 @@ from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.sessions import SessionStore
-from ecoshell.training.sessions import taken
+from ecoshell_train.sessions import taken
 
 pytestmark = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the extra `local` is not installed")
 KEY = "sk-live-abcdefghij0123456789"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import ModelBroken, UsageError
-from ecoshell.training import trainer
-from ecoshell.training.trainer import CHECKPOINT, CURVE, Progress, Recipe, curve_of
+from ecoshell_train import trainer
+from ecoshell_train.trainer import CHECKPOINT, CURVE, Progress, Recipe, curve_of
 
 torch = pytest.importorskip("torch", reason="the extra `train` is not installed")
 pytest.importorskip("transformers", reason="the extra `train` is not installed")

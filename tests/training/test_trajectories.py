@@ -11,7 +11,7 @@ from ecoshell.errors import UsageError
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
-from ecoshell.training.trajectories import is_held, taken
+from ecoshell_train.trajectories import is_held, taken
 
 pytestmark = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the extra `local` is not installed")
 SINGLE = [Options(mode="single")]

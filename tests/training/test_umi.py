@@ -12,10 +12,10 @@ from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import check_adapter, header
 from ecoshell.models.local import LocalModel
-from ecoshell.training.data import Example, joined
-from ecoshell.training.export import read_adapter, write_base
-from ecoshell.training.trainer import Recipe, train
-from ecoshell.training.umi import Adapter
+from ecoshell_train.data import Example, joined
+from ecoshell_train.export import read_adapter, write_base
+from ecoshell_train.trainer import Recipe, train
+from ecoshell_train.umi import Adapter
 
 torch = pytest.importorskip("torch", reason="the extra `train` is not installed")
 pytest.importorskip("transformers", reason="the extra `train` is not installed")

@@ -1,4 +1,4 @@
-"""`ecoshell experience`: what was learned from uses of tools and of modes, and the classifier trained on it."""
+"""`ecoshell experience`: what was learned from uses of tools and of modes."""
 
 import argparse
 import os
@@ -16,7 +16,6 @@ from ecoshell.paths import expanded, user_paths
 from ecoshell.planning.btp.experience import ATTEMPTS, USES, Attempt, Choice, Experienced, ExperienceStore, Kept, Use
 from ecoshell.planning.btp.interchange import from_lines, to_line
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, secret_variables
-from ecoshell.planning.classifier import save, train
 from ecoshell.sessions.export import write_new
 
 _NONE_YET = "Nothing was experienced yet. Ask something that needs a tool, or import a file."
@@ -48,8 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     forget.add_argument("--before", default="", metavar="DATE", help="all before this day, such as 2026-11-01")
     forget.add_argument("--all", action="store_true", help="everything; asks for --yes")
     forget.add_argument("--yes", action="store_true", help="really everything")
-    training = add("train", "make the classifier of results from those you marked")
-    training.add_argument("--all-judged", action="store_true", help="learn from what rules and models judged, too")
 
 
 def _kept(text: str) -> tuple[str, int]:
@@ -96,10 +93,8 @@ def run(args: argparse.Namespace) -> int:
                     uses, share = sum(isinstance(item, Use) for item in items), f"{added} of " if known else ""
                     there = f"; {known} {'was' if known == 1 else 'were'} there already" if known else ""
                     print(f"{share}{_counted(uses, len(items) - uses)} imported{there}.")
-            case "forget":
-                _forget(store, args)
             case _:
-                _train(store, args)
+                _forget(store, args)
     return 0
 
 
@@ -202,33 +197,3 @@ def _counted(uses: int, attempts: int) -> str:
     both = [counted(uses, "use")] if uses or not attempts else []
     both += [counted(attempts, "attempt")] if attempts else []
     return " and ".join(both)
-
-
-def _train(store: ExperienceStore, args: argparse.Namespace) -> None:
-    training, file = train(store.uses(), all_judged=args.all_judged), user_paths().judge_file
-    save(training.classifier, file)
-    accuracies = {"classifier": training.accuracy, "rules": training.rules, "majority": training.majority}
-    if args.json:
-        record = {
-            "file": str(file),
-            "examples": training.helpful + training.unhelpful,
-            "helpful": training.helpful,
-            "unhelpful": training.unhelpful,
-            "left_out": training.left_out,
-            "folds": training.folds,
-            "accuracy": {name: {"mean": found.mean, "spread": found.spread} for name, found in accuracies.items()},
-            "pays": training.pays,
-        }
-        print_json(record)
-        return
-    print(f"Trained on {training.helpful} helpful and {training.unhelpful} unhelpful results.")
-    if training.left_out:
-        print(f"{training.left_out} others say nothing about their tool (a mistake in the call) and were left out.")
-    print(f"\nRight on results not seen in training, {training.folds}-fold cross-validation:")
-    cells = [(name, f"{found.mean:.1%} ± {found.spread:.1%}") for name, found in accuracies.items()]
-    print_table(("judge", "accuracy"), cells, right=("accuracy",))
-    print(f"\nKept in {file}.")
-    if training.pays:
-        print("It judges once you say so: ecoshell config set plan.judge classifier")
-    else:
-        print("Warning: it is no better than what needs no training. Mark more results before you set plan.judge.")

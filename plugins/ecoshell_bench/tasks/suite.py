@@ -22,8 +22,8 @@ from pydantic import (
 )
 
 from ecoshell.errors import UsageError
-from ecoshell.training.records import checked, read_objects
 from ecoshell_bench.reading import Filled
+from ecoshell_train.records import checked, read_objects
 
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = ("dev", "test")

@@ -28,9 +28,9 @@ from ecoshell.paths import user_paths
 from ecoshell.planning.judging import unwrapped
 from ecoshell.settings.schema import Settings
 from ecoshell.strategies import Path, Step, Thought, ending
-from ecoshell.training.trajectories import Trajectory
 from ecoshell_bench.results import known_sum
 from ecoshell_bench.umi.metrics import Prediction
+from ecoshell_train.trajectories import Trajectory
 
 MODES = ("single", "umi")
 """The modes that can be measured."""

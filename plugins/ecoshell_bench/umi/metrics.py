@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass, field, fields
 from statistics import fmean
 from typing import Any
 
-from ecoshell.training.trajectories import Decision, Trajectory
+from ecoshell_train.trajectories import Decision, Trajectory
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
 """Runs of letters and digits; where no spaces part the words, each Chinese or Japanese character."""

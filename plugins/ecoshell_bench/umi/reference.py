@@ -18,9 +18,9 @@ from pydantic import TypeAdapter
 from ecoshell.errors import UsageError
 from ecoshell.messages import ToolDocument
 from ecoshell.sessions.export import write_new
-from ecoshell.training.records import checked, read_objects, read_records
-from ecoshell.training.trajectories import ReferenceStep, Trajectory
 from ecoshell_bench.reading import read_runs, read_tools
+from ecoshell_train.records import checked, read_objects, read_records
+from ecoshell_train.trajectories import ReferenceStep, Trajectory
 
 Kind = Literal["livemcp", "bfcl", "toolbench", "generated"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -91,7 +91,7 @@ async def _of_generated(count: int) -> list[Trajectory]:
     """Of so many tasks that `train umi` holds back, those that have no attachment and no refused call."""
     from ecoshell.models.embedded import embedded_path
     from ecoshell.models.local import LocalModel
-    from ecoshell.training.data import generate, observed
+    from ecoshell_train.data import generate, observed
 
     found: dict[str, Trajectory] = {}
     async with aclosing(LocalModel(embedded_path())) as local:

@@ -14,12 +14,12 @@ from ecoshell.errors import UsageError
 from ecoshell.messages import visible_line
 from ecoshell.options import NO_ROLE_MODELS
 from ecoshell.paths import user_paths
-from ecoshell.training.trajectories import read_trajectories
 from ecoshell_bench.printing import note, progress, show, show_record
 from ecoshell_bench.results import ResultsFile, known_sum
 from ecoshell_bench.umi.asking import Answered, Asked, ModelSetup, ask_all
 from ecoshell_bench.umi.metrics import as_record, gold, score_step, summarise
 from ecoshell_bench.umi.reference import KINDS, convert, write
+from ecoshell_train.trajectories import read_trajectories
 
 GOLD = "gold"
 

@@ -30,11 +30,11 @@ from ecoshell.modes.base import CALLER, PLANNER, SUMMARIZER
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import ENDINGS, Umi
 from ecoshell.paths import user_paths
-from ecoshell.training.trajectories import Decision, Trajectory, read_trajectories
 from ecoshell_bench.ecoact import PER_MESSAGE
 from ecoshell_bench.printing import counting, progress, show_record
 from ecoshell_bench.umi.asking import MODES, view_of
 from ecoshell_bench.umi.metrics import TAILS, resamples
+from ecoshell_train.trajectories import Decision, Trajectory, read_trajectories
 
 PRICED_AS = "openai/gpt-5-mini"
 """Whose price and tokenizer count unless `--model` says otherwise."""

@@ -40,7 +40,7 @@ from ecoshell.planning.btp.redaction import redacted_value
 from ecoshell.secrecy import environ, mask_secrets
 from ecoshell.sessions import SessionStore
 from ecoshell.tools.workspace import Workspace, workspace_folder
-from ecoshell.training.data import ROLES, Example, Step, Task, played, replayed
+from ecoshell_train.data import ROLES, Example, Step, Task, played, replayed
 
 _ALL = 1_000_000
 """Sessions, more than anybody has."""

@@ -40,7 +40,7 @@ _NUMBERS = ("port", "timeout", "limit", "width", "speed", "level", "retries", "p
 @cache
 def frames() -> dict[str, Any]:
     """The grammar."""
-    return tomllib.loads((files("ecoshell.training") / "frames.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((files("ecoshell_train") / "frames.toml").read_text(encoding="utf-8"))
 
 
 def here(said: Sequence[T], split: Split) -> list[T]:

@@ -19,8 +19,8 @@ from ecoshell.messages import META_TOOLS, Call, ToolDocument
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
 from ecoshell.planning.judging import unwrapped
-from ecoshell.training.data import Example, Step, Task, played, replayed
-from ecoshell.training.records import Filled, Text, read_records
+from ecoshell_train.data import Example, Step, Task, played, replayed
+from ecoshell_train.records import Filled, Text, read_records
 
 Decision = Literal["call", "finish", "give_up"]
 Split = Literal["held", "rest", "all"]

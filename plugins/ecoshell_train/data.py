@@ -33,8 +33,8 @@ from ecoshell.options import Options
 from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.planning.catp.tpl import render
 from ecoshell.tools import Limits, ResultSize, Tool
-from ecoshell.training import worlds
-from ecoshell.training.worlds import Made, Split, World, frames, here, matched, nothing, only, step, whole
+from ecoshell_train import worlds
+from ecoshell_train.worlds import Made, Split, World, frames, here, matched, nothing, only, step, whole
 
 ROLES = ("planner", "caller", "summarizer")
 _LANGUAGES = ("de: ", "fr: ", "es: ")

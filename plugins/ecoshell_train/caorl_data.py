@@ -22,8 +22,8 @@ from ecoshell.messages import Footprint
 from ecoshell.planning.catp.costs import Tariff, cost_vector, level_of, tiers_of
 from ecoshell.planning.catp.plan import TASK, GraphPlan, PlanFault
 from ecoshell.planning.catp.tpl import parse
-from ecoshell.training.caorl_planner import Actions, Language, Planner, Situation, words_of
-from ecoshell.training.records import checked, read_records
+from ecoshell_train.caorl_planner import Actions, Language, Planner, Situation, words_of
+from ecoshell_train.records import checked, read_records
 
 POOLS = ("seq_plan_pool.jsonl", "nonseq_plan_pool.jsonl")
 """The recorded plans in a folder of OpenCATP."""

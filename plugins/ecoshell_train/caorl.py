@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.errors import UsageError
-from ecoshell.training import trainer
-from ecoshell.training.trainer import Estimate, Progress, Recipe, Tell
+from ecoshell_train import trainer
+from ecoshell_train.trainer import Estimate, Progress, Recipe, Tell
 
 if TYPE_CHECKING:
-    from ecoshell.training.caorl_data import Example, Recordings
-    from ecoshell.training.caorl_planner import Model, Planner, Variant
+    from ecoshell_train.caorl_data import Example, Recordings
+    from ecoshell_train.caorl_planner import Model, Planner, Variant
 
 RECIPE = Recipe(steps=300, batch=32, rate=3e-3, decay=1e-4, every=100)
 """Many short steps of a small model; weight decay and clipping are the paper's (C.2)."""
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _variants(text: str) -> tuple[str, ...]:
-    from ecoshell.training.caorl_planner import VARIANTS
+    from ecoshell_train.caorl_planner import VARIANTS
 
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     if wrong := [name for name in names if name not in VARIANTS]:
@@ -90,8 +90,8 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
 
 def _read(args: argparse.Namespace) -> "tuple[Planner, Recordings]":
     """What is known of the tasks, without models; raises UsageError."""
-    from ecoshell.training.caorl_data import POOLS, Recordings, folds_of, read_constants, read_plans
-    from ecoshell.training.caorl_planner import Planner
+    from ecoshell_train.caorl_data import POOLS, Recordings, folds_of, read_constants, read_plans
+    from ecoshell_train.caorl_planner import Planner
 
     constants = read_constants(args.data / "constants.json")
     pools = [args.data / name for name in POOLS if (args.data / name).is_file()]
@@ -117,7 +117,7 @@ def _trainings(
 ) -> "Iterator[Training]":
     import numpy as np
 
-    from ecoshell.training.caorl_planner import VARIANTS, Model, fresh
+    from ecoshell_train.caorl_planner import VARIANTS, Model, fresh
 
     for variant, how in VARIANTS.items():
         if args.only and variant not in args.only:
@@ -158,7 +158,7 @@ class Training:
 
     @cached_property
     def _how(self) -> "Variant":
-        from ecoshell.training.caorl_planner import VARIANTS
+        from ecoshell_train.caorl_planner import VARIANTS
 
         return VARIANTS[self.variant]
 
@@ -183,7 +183,7 @@ class Training:
         """Cross entropy of each action over those that could be taken."""
         import numpy as np
 
-        from ecoshell.training.caorl_planner import forward, inputs
+        from ecoshell_train.caorl_planner import forward, inputs
 
         torch = trainer.require()
         alpha, feedback = self.planner.alpha, self._how.feedback

@@ -15,11 +15,11 @@ from ecoshell.errors import UsageError
 from ecoshell.messages import visible
 
 if TYPE_CHECKING:
-    from ecoshell.training.trainer import Progress, Recipe, Tell
+    from ecoshell_train.trainer import Progress, Recipe, Tell
 
 METHODS: Mapping[str, tuple[str, str]] = {
-    "umi": ("ecoshell.training.umi", "adapters for choosing, calling and answering (GLPFT, SPEC §4)"),
-    "catp": ("ecoshell.training.caorl", "a planner of branching plans (CAORL, SPEC §3)"),
+    "umi": ("ecoshell_train.umi", "adapters for choosing, calling and answering (GLPFT, SPEC §4)"),
+    "catp": ("ecoshell_train.caorl", "a planner of branching plans (CAORL, SPEC §3)"),
 }
 """Each method's module, and what it makes.
 
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(made)
         return 0
-    from ecoshell.training.trainer import plotted
+    from ecoshell_train.trainer import plotted
 
     print(plotted(curve))
     for name, value in made.items():

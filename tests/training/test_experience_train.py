@@ -1,4 +1,4 @@
-"""`ecoshell experience train`: what it learns from, what it says of itself, and what it keeps."""
+"""`ecoshell experience train`: labels, report and saved file."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ExperienceStore, Use
-from ecoshell.planning.classifier import load
+from ecoshell_train.classifier import load
 
 Shell = Callable[..., str]
 
@@ -23,13 +23,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    """Runs a command in this process and returns what it printed."""
+    """Run a command in this process and return its output."""
 
     def run(*argv: str, status: int = 0) -> str:
         got = main(list(argv))
-        told = capsys.readouterr()
-        assert got == status, told.err
-        return told.err if status else told.out
+        output = capsys.readouterr()
+        assert got == status, output.err
+        return output.err if status else output.out
 
     return run
 
@@ -60,7 +60,7 @@ def recorded(number: int, *, by: str = "rules") -> Use:
 
 
 def used(count: int, *, marked: int) -> None:
-    """Uses in the store, of which the person has marked the first ones."""
+    """Store uses and mark the first ones as the user."""
     user_paths().data.mkdir(parents=True, exist_ok=True)
     with closing(ExperienceStore(user_paths().experience_file)) as store:
         store.add(recorded(number) for number in range(count))
@@ -68,20 +68,20 @@ def used(count: int, *, marked: int) -> None:
             assert store.mark("s", number, "c1", number % 2 == 0)
 
 
-def test_it_trains_on_marks_and_shows_how_good_it_is(shell: Shell) -> None:
+def test_training_on_marks_reports_accuracy(shell: Shell) -> None:
     used(40, marked=30)
-    told = shell("experience", "train")
-    assert "Trained on 15 helpful and 15 unhelpful results." in told
-    assert "5-fold cross-validation" in told
-    accuracy = {line.split()[0]: line.split()[1] for line in told.splitlines() if "±" in line}
+    output = shell("experience", "train")
+    assert "Trained on 15 helpful and 15 unhelpful results." in output
+    assert "5-fold cross-validation" in output
+    accuracy = {line.split()[0]: line.split()[1] for line in output.splitlines() if "±" in line}
     assert accuracy["classifier"] == "100.0%"
     assert accuracy["rules"] == "50.0%"
     assert set(accuracy) == {"classifier", "rules", "majority"}
-    assert "ecoshell config set plan.judge classifier" in told
+    assert "ecoshell config set plan.judge classifier" in output
     assert load(user_paths().judge_file).weights
 
 
-def test_the_report_can_be_had_as_json(shell: Shell) -> None:
+def test_report_as_json(shell: Shell) -> None:
     used(40, marked=30)
     record = json.loads(shell("experience", "train", "--json"))
     assert (record["examples"], record["helpful"], record["unhelpful"], record["left_out"]) == (30, 15, 15, 0)
@@ -89,27 +89,27 @@ def test_the_report_can_be_had_as_json(shell: Shell) -> None:
     assert (record["pays"], record["file"]) == (True, str(user_paths().judge_file))
 
 
-def test_a_judge_that_is_no_better_than_rules_is_kept_with_a_warning(shell: Shell) -> None:
+def test_judge_no_better_than_rules_is_saved_with_a_warning(shell: Shell) -> None:
     user_paths().data.mkdir(parents=True, exist_ok=True)
     with closing(ExperienceStore(user_paths().experience_file)) as store:
         store.add(recorded(number) for number in range(24))
         for number in range(24):
             store.mark("s", number, "c1", number % 4 < 2)
-    told = shell("experience", "train")
-    assert "Warning: it is no better" in told
-    assert "plan.judge classifier" not in told
+    output = shell("experience", "train")
+    assert "Warning: it is no better" in output
+    assert "plan.judge classifier" not in output
     assert user_paths().judge_file.exists()
 
 
-def test_too_few_marks_are_refused_and_nothing_is_written(shell: Shell) -> None:
+def test_too_few_marks_are_refused_without_writing(shell: Shell) -> None:
     used(40, marked=12)
-    told = shell("experience", "train", status=2)
-    assert "6 helpful and 6 unhelpful" in told
-    assert "+ or -" in told
+    output = shell("experience", "train", status=2)
+    assert "6 helpful and 6 unhelpful" in output
+    assert "+ or -" in output
     assert not user_paths().judge_file.exists()
 
 
-def test_all_judgments_count_when_asked_for(shell: Shell) -> None:
+def test_all_judged_adds_judgments_of_rules(shell: Shell) -> None:
     used(40, marked=20)
     record = json.loads(shell("experience", "train", "--json", "--all-judged"))
     assert (record["helpful"], record["unhelpful"]) == (30, 10)

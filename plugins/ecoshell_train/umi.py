@@ -22,10 +22,10 @@ from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import LOCAL, local_files
 from ecoshell.options import Options
 from ecoshell.paths import remedy
-from ecoshell.training import data, sessions, trainer, trajectories
-from ecoshell.training.data import ROLES, Example
-from ecoshell.training.export import MODULES, architecture, read_adapter, write_adapter, write_base
-from ecoshell.training.trainer import Estimate, Progress, Recipe, Tell
+from ecoshell_train import data, sessions, trainer, trajectories
+from ecoshell_train.data import ROLES, Example
+from ecoshell_train.export import MODULES, architecture, read_adapter, write_adapter, write_base
+from ecoshell_train.trainer import Estimate, Progress, Recipe, Tell
 
 RECIPE = Recipe(steps=400, batch=16, rate=1.5e-3, tokens=1024, every=25)
 SINGLE, SHARED = "single", "roles"
@@ -178,7 +178,7 @@ def _card(args: argparse.Namespace, recipe: Recipe, base: Path, figures: Sequenc
         "recipe": f"{recipe.steps} steps of {recipe.batch} examples, AdamW, rate {recipe.rate:g} falling to a tenth",
         "figures": "\n".join(figures),
     }
-    return (files("ecoshell.training") / "model-card.md").read_text(encoding="utf-8").format(**shown)
+    return (files("ecoshell_train") / "model-card.md").read_text(encoding="utf-8").format(**shown)
 
 
 def _stages(args: argparse.Namespace) -> Iterator[Stage]:
