@@ -134,7 +134,9 @@ class Plugins:
 
     def judges(self, reserved: Collection[str]) -> "dict[str, JudgeFunction]":
         """Return judges of results by name; one of `SHIPPED_JUDGES` is imported when it first judges."""
-        judges = {name: attribute_faults(plugin)(judge) for name, (plugin, judge) in self._collect("judges", reserved).items()}
+        judges = {
+            name: attribute_faults(plugin)(judge) for name, (plugin, judge) in self._collect("judges", reserved).items()
+        }
         for plugin in self._plugins:
             name = SHIPPED_JUDGES.get(plugin.name, "")
             if name and plugin.state == "commands" and not plugin.fault:

@@ -307,7 +307,12 @@ class CommandLine(Parser):
 
         found = Plugins(find_user_plugins(user_paths()), warn).commands(self.commands.choices)
         for name, (plugin, command) in sorted(found.items(), key=lambda item: " " in item[0]):
-            guarded = Command(name, command.about, attribute_faults(plugin)(command.add_arguments), attribute_faults(plugin)(command.run))
+            guarded = Command(
+                name,
+                command.about,
+                attribute_faults(plugin)(command.add_arguments),
+                attribute_faults(plugin)(command.run),
+            )
             group, _, action = name.rpartition(" ")
             if not group:
                 parser = self.commands.add_parser(name, help=command.about.replace("%", "%%"))

@@ -9,7 +9,7 @@ from ecoshell.agent.dependencies import JUDGES
 from ecoshell.errors import UsageError
 from ecoshell.messages import Call, Observation
 from ecoshell.paths import user_paths
-from ecoshell.plugin_host import Plugins, find_for
+from ecoshell.plugin_host import Plugins, find_user_plugins
 
 RUN = """
 import sys
@@ -21,7 +21,7 @@ sys.exit(status)
 
 
 def judges():
-    return Plugins(find_for(user_paths()), pytest.fail).judges(JUDGES)
+    return Plugins(find_user_plugins(user_paths()), pytest.fail).judges(JUDGES)
 
 
 @pytest.fixture(autouse=True)
