@@ -1,6 +1,6 @@
-"""`ecoshell bench btp`: what recorded tasks cost with and without a plan of what is spent (BTP §3).
+"""`ecoshell bench btp`: the cost of recorded tasks with and without a budget plan (BTP §3).
 
-Measured is every combination of strategies, plans, caps, thresholds and draws of the tools' costs.
+Measures every combination of strategies, plans, caps, thresholds and random tool costs.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from ecoshell_bench.btp_replay import (
     PlanInputs,
     Planned,
     RecordedTools,
-    Spent,
+    Spending,
     ideal,
     leave_one_out,
     read_tasks,
@@ -30,22 +30,22 @@ from ecoshell_bench.btp_replay import (
 from ecoshell_bench.printing import show, table
 
 PlanName = Literal["off", "btp", "strict", "gate", "oracle"]
-"""No plan; the shell's; the paper's; calls in their order while they fit; the most useful calls that fit."""
-PLANNED: Sequence[PlanName] = ("btp", "strict")
-"""Plans for which τ has a meaning; the first that is measured is drawn as bars."""
-BAR = 40
-"""Columns of the longest."""
+"""No plan; the shell's; the paper's; recorded calls in order while they fit; the most useful calls that fit."""
+THRESHOLD_PLANS: Sequence[PlanName] = ("btp", "strict")
+"""Plans that use the threshold τ; bars show the first one measured."""
+BAR_COLUMNS = 40
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, and print; raises UsageError."""
-    recorded = {name: way for name, way in STRATEGIES.items() if not way.branches}  # recordings are of single steps
-    names: Sequence[str] = args.strategy or tuple(recorded)
+    """Measure and print; raises UsageError."""
+    # Recordings have one step at a time, which a strategy that plans tool graphs cannot replay.
+    strategies = {name: spec for name, spec in STRATEGIES.items() if not spec.branches}
+    names: Sequence[str] = args.strategy or tuple(strategies)
     for name in names:
-        if name not in recorded:
-            raise UsageError(f"There is no strategy {name!r}.", fix=suggestion(name.lower(), [*recorded]))
+        if name not in strategies:
+            raise UsageError(f"Unknown strategy {name!r}.", fix=suggestion(name.lower(), [*strategies]))
     sweep = Sweep(
-        ways=[recorded[name] for name in names],
+        strategies=[strategies[name] for name in names],
         plans=args.plan,
         caps=args.cap,
         thresholds=args.tau,
@@ -58,35 +58,35 @@ def run(args: argparse.Namespace) -> int:
     )
     tasks = read_tasks(args.replay)
     inputs = leave_one_out(tasks, gold=args.steps == "gold", halves=args.split == "half")
-    measured = list(measure(inputs, sweep)), sweep, len(tasks)
-    show(json.dumps(as_record(*measured)) if args.json else as_text(*measured))
+    rows = list(measure(inputs, sweep))
+    show(json.dumps(as_record(rows, sweep, len(tasks))) if args.json else as_text(rows, sweep, len(tasks)))
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What is measured: every combination of ways, plans, caps, thresholds and seeds."""
+    """The settings to combine."""
 
-    ways: Sequence[StrategySpec]
+    strategies: Sequence[StrategySpec]
     plans: Sequence[PlanName]
     caps: Sequence[int]
     thresholds: Sequence[float]
     seeds: Sequence[int]
-    """Each is one draw of costs."""
+    """Each seed draws the costs of all tools."""
     costs: tuple[int, int] = (1, 10)
-    """The least and the most that one use of a tool may cost."""
+    """The minimum and maximum cost of a use."""
     split: Literal["others", "half"] = "others"
-    """What is known of a task's tools: what the runs of all other questions say, or those of the other half."""
+    """The source of experience: runs of all other questions, or those of the other half."""
     steps: Literal["recorded", "gold"] = "recorded"
-    """Whether tasks are replayed as they were recorded, or as their gold trajectories."""
+    """Whether to replay the recorded calls or the gold trajectories."""
     blacklisting: bool = True
     earned: bool = False
-    """Whether a use that helped earns the tool a further one, which is the shell's way and not the paper's."""
+    """Whether a helpful use grants a further one, as in the shell but not in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Means of a task under one setting; what was planned is None without a plan."""
+    """Means per task under one setting; planned figures are None without a plan."""
 
     strategy: str
     plan: PlanName
@@ -98,85 +98,85 @@ class Row:
     over_budget: float
     """Share of the tasks that spent more than the cap, 0 to 1."""
     useful_allowed: float
-    """Share of the useful calls of all tasks that were let through, 0 to 1; 1 where there are none."""
+    """Share of all useful calls that were allowed, 0 to 1; 1 without useful calls."""
     tasks_whole: float
-    """Share of the tasks of which every useful call was let through, 0 to 1."""
+    """Share of the tasks whose useful calls were all allowed, 0 to 1."""
     planned_cost: float | None
     planned_uses: float | None
 
 
-FIGURES = [one.name for one in fields(Row)][5:]
-"""What is measured of a setting."""
+FIGURES = [each.name for each in fields(Row)][5:]
+"""The measured fields of a row."""
 
 
 def draw_costs(tools: Iterable[str], costs: tuple[int, int], seed: int) -> dict[str, int]:
-    """A cost for each tool, drawn evenly; the same for the same tool and seed, whatever other tools there are."""
+    """Draw a uniform cost for each tool; it depends on the tool and the seed only."""
     return {tool: random.Random(f"{seed}/{tool}").randint(*costs) for tool in tools}
 
 
 def measure(inputs: Sequence[PlanInputs], sweep: Sweep) -> Iterator[Row]:
-    """A row for each combination, the seed changing first and the strategy last."""
-    tools = {tool for one in inputs for tool in one.task.tools}
+    """Yield a row for each combination; the seed changes first, the strategy last."""
+    tools = {tool for task_inputs in inputs for tool in task_inputs.task.tools}
     costs = {seed: draw_costs(tools, sweep.costs, seed) for seed in sweep.seeds}
-    useful = [len(one.task.useful) for one in inputs]
-    for way, plan, cap, tau, seed in product(sweep.ways, sweep.plans, sweep.caps, sweep.thresholds, sweep.seeds):
-        setting = _Setting(way, plan, cap, tau, costs[seed])
-        spent = [_spent(one, setting, sweep) for one in inputs]
+    useful = [len(task_inputs.task.useful) for task_inputs in inputs]
+    combinations = product(sweep.strategies, sweep.plans, sweep.caps, sweep.thresholds, sweep.seeds)
+    for strategy, plan, cap, tau, seed in combinations:
+        setting = _Setting(strategy, plan, cap, tau, costs[seed])
+        spent = [_replay_task(task_inputs, setting, sweep) for task_inputs in inputs]
         yield Row(
-            strategy=way.name,
+            strategy=strategy.name,
             plan=plan,
             cap=cap,
             tau=tau,
             seed=seed,
-            average_cost=fmean(one.cost for one in spent),
-            uses=fmean(one.uses for one in spent),
-            over_budget=fmean(one.cost > cap for one in spent),
-            useful_allowed=sum(one.useful for one in spent) / sum(useful) if any(useful) else 1.0,
-            tasks_whole=fmean(one.useful == all_of for one, all_of in zip(spent, useful, strict=True)),
-            planned_cost=_mean(one.planned_cost for one in spent),
-            planned_uses=_mean(one.planned_uses for one in spent),
+            average_cost=fmean(each.cost for each in spent),
+            uses=fmean(each.uses for each in spent),
+            over_budget=fmean(each.cost > cap for each in spent),
+            useful_allowed=sum(each.useful for each in spent) / sum(useful) if any(useful) else 1.0,
+            tasks_whole=fmean(each.useful == total for each, total in zip(spent, useful, strict=True)),
+            planned_cost=_mean(each.planned_cost for each in spent),
+            planned_uses=_mean(each.planned_uses for each in spent),
         )
 
 
 class _Setting(NamedTuple):
-    way: StrategySpec
+    strategy: StrategySpec
     plan: PlanName
     cap: int
     tau: float
     costs: Mapping[str, int]
 
 
-def _spent(one: PlanInputs, setting: _Setting, sweep: Sweep) -> Spent:
-    """What one task comes to under one plan."""
-    way, plan, cap, tau, costs = setting
+def _replay_task(inputs: PlanInputs, setting: _Setting, sweep: Sweep) -> Spending:
+    spec, plan, cap, tau, costs = setting
     match plan:
         case "oracle":
-            return ideal(one.task, costs, cap)
+            return ideal(inputs.task, costs, cap)
         case "off":
-            tools = RecordedTools(one.task, costs)
+            tools = RecordedTools(inputs.task, costs)
         case "gate":
-            tools = Gated(one.task, costs, cap)
+            tools = Gated(inputs.task, costs, cap)
         case "btp" | "strict":
             strict = plan == "strict"
-            candidates = one.candidates(tau, costs, strict=strict)
-            limits = TaskPlan(
+            candidates = inputs.candidates(tau, costs, strict=strict)
+            task_plan = TaskPlan(
                 candidates, threshold=tau, strict=strict, earned=sweep.earned, blacklisting=sweep.blacklisting
             )
-            tools = Planned(one.task, limits, cap)
-    return replay(one.task, way.strategy, tools)
+            tools = Planned(inputs.task, task_plan, cap)
+    return replay(inputs.task, spec.strategy, tools)
 
 
 def _mean(figures: Iterable[float | None]) -> float | None:
-    """The mean of those that are known."""
-    known = [one for one in figures if one is not None]
-    return fmean(known) if known else None
+    """Return the mean of the figures that are not None."""
+    values = [figure for figure in figures if figure is not None]
+    return fmean(values) if values else None
 
 
-# The figures
+# Output
 
 
 def as_record(rows: Sequence[Row], sweep: Sweep, tasks: int) -> dict[str, Any]:
-    """Rows, and what was replayed; figures are means of a task."""
+    """Return the rows and the settings of the sweep."""
     return {
         "rows": [_rounded(asdict(row)) for row in rows],
         "runs": tasks,
@@ -189,65 +189,65 @@ def as_record(rows: Sequence[Row], sweep: Sweep, tasks: int) -> dict[str, Any]:
 
 
 def _rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: round(one, 4) if isinstance(one, float) else one for name, one in figures.items()}
+    return {name: round(figure, 4) if isinstance(figure, float) else figure for name, figure in figures.items()}
 
 
 def as_text(rows: Sequence[Row], sweep: Sweep, tasks: int) -> str:
-    """The same as a table of means over the draws of costs; below it, bars for each cap and τ that was swept."""
-    lines = _over_draws(rows)
-    free = {(line.strategy, line.cap): line.average_cost for line in lines if line.plan == "off"}
+    """Return a table of means over the draws of costs, and bars for each cap and τ if there are several."""
+    means = _means_over_draws(rows)
+    unplanned = {(row.strategy, row.cap): row.average_cost for row in means if row.plan == "off"}
     figures: list[dict[str, Any]] = []
-    for line in lines:
-        off = free.get((line.strategy, line.cap)) if line.plan != "off" else None
-        record = {**_rounded(asdict(line)), "of_off": line.average_cost / off if off else None}
+    for row in means:
+        off = unplanned.get((row.strategy, row.cap)) if row.plan != "off" else None
+        record = {**_rounded(asdict(row)), "of_off": row.average_cost / off if off else None}
         del record["seed"]
-        figures.append(record if line.plan in PLANNED else {**record, "tau": None})
-    shown = [
+        figures.append(record if row.plan in THRESHOLD_PLANS else {**record, "tau": None})
+    lines = [
         *table(figures),
-        f"Means of a task over {len(sweep.seeds)} draws of costs; recorded runs: {tasks}; of_off: cost beside no plan.",
+        f"Means per task over {len(sweep.seeds)} draws of costs; recorded runs: {tasks}; of_off: cost / cost of off.",
     ]
-    planned_by = next((plan for plan in sweep.plans if plan in PLANNED), None)
-    drawn = [line for line in lines if line.plan == planned_by]
+    charted_plan = next((plan for plan in sweep.plans if plan in THRESHOLD_PLANS), None)
+    charted = [row for row in means if row.plan == charted_plan]
     if len(sweep.caps) > 1:
         for tau in sweep.thresholds:
-            shown += ["", *_bars([line for line in drawn if line.tau == tau], "cap", f"τ {tau:g}", free)]
+            lines += ["", *_bars([row for row in charted if row.tau == tau], "cap", f"τ {tau:g}", unplanned)]
     if len(sweep.thresholds) > 1:
         for cap in sweep.caps:
-            shown += ["", *_bars([line for line in drawn if line.cap == cap], "τ", f"cap {cap:,}", free)]
-    return "\n".join(shown)
+            lines += ["", *_bars([row for row in charted if row.cap == cap], "τ", f"cap {cap:,}", unplanned)]
+    return "\n".join(lines)
 
 
-def _over_draws(rows: Sequence[Row]) -> list[Row]:
-    """The mean row of each setting over all draws of costs, and over τ where that has no meaning."""
-    settings: dict[tuple[object, ...], list[Row]] = {}
+def _means_over_draws(rows: Sequence[Row]) -> list[Row]:
+    """Return the mean row of each setting over all draws of costs, and over τ for plans that do not use it."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        tau = row.tau if row.plan in PLANNED else None
-        settings.setdefault((row.strategy, row.plan, row.cap, tau), []).append(row)
+        tau = row.tau if row.plan in THRESHOLD_PLANS else None
+        groups.setdefault((row.strategy, row.plan, row.cap, tau), []).append(row)
     return [
-        replace(some[0], **{figure: _mean(getattr(row, figure) for row in some) for figure in FIGURES})
-        for some in settings.values()
+        replace(group[0], **{figure: _mean(getattr(row, figure) for row in group) for figure in FIGURES})
+        for group in groups.values()
     ]
 
 
 def _bars(
-    lines: Sequence[Row], swept: Literal["cap", "τ"], fixed: str, free: Mapping[tuple[str, int], float]
+    rows: Sequence[Row], swept: Literal["cap", "τ"], fixed: str, unplanned: Mapping[tuple[str, int], float]
 ) -> list[str]:
-    """A bar of the mean cost for each value that was swept, strategy by strategy, all on one scale."""
-    if not lines:
+    """Draw the mean cost for each swept value, strategy by strategy, on a common scale."""
+    if not rows:
         return []
-    top = max(line.average_cost for line in lines) or 1.0
-    shown = [f"Cost by {swept} with the plan ({fixed})"]
-    for strategy in dict.fromkeys(line.strategy for line in lines):
-        own = [line for line in lines if line.strategy == strategy]
-        without = free.get((strategy, own[0].cap))
-        shown.append(strategy if without is None else f"{strategy}, {without:,.2f} without")
-        for line in own:
-            value = f"{line.cap:,}" if swept == "cap" else f"{line.tau:g}"
-            shown.append(f"{value:>10} │{bar(line.average_cost / top):<{BAR}} {line.average_cost:,.2f}")
-    return shown
+    top = max(row.average_cost for row in rows) or 1.0
+    lines = [f"Cost by {swept} with the plan ({fixed})"]
+    for strategy in dict.fromkeys(row.strategy for row in rows):
+        strategy_rows = [row for row in rows if row.strategy == strategy]
+        off = unplanned.get((strategy, strategy_rows[0].cap))
+        lines.append(strategy if off is None else f"{strategy}, {off:,.2f} without")
+        for row in strategy_rows:
+            value = f"{row.cap:,}" if swept == "cap" else f"{row.tau:g}"
+            lines.append(f"{value:>10} │{bar(row.average_cost / top):<{BAR_COLUMNS}} {row.average_cost:,.2f}")
+    return lines
 
 
 def bar(share: float) -> str:
-    """A bar at a share of 1, drawn to an eighth of a column."""
-    whole, part = divmod(round(min(max(share, 0.0), 1.0) * BAR * 8), 8)
-    return "█" * whole + (" ▏▎▍▌▋▊▉"[part] if part else "")
+    """Draw a share of 1 as a bar, rounded to an eighth of a column."""
+    columns, eighths = divmod(round(min(max(share, 0.0), 1.0) * BAR_COLUMNS * 8), 8)
+    return "█" * columns + (" ▏▎▍▌▋▊▉"[eighths] if eighths else "")

@@ -1,13 +1,13 @@
-"""Recorded tasks, replayed under any strategy and any plan.
+"""Replay recorded tasks under any strategy and plan.
 
-A recorded agent can only do what it did once. On a path it takes the step that was recorded next after the last one of
-that path. It passes over steps that were tried there, and over those whose tool it is told not to use; a step that
-waited in a search while its tool came to be forbidden is refused, as in the shell. Behind its last step it answers, or
-gives up if the recorded run failed: then a search goes back and lets it try without the step it went back
-from. Of two steps it prefers the one it took first.
+A recorded agent can only repeat its recorded steps. On a path it takes the next recorded step after the last one of
+the path, skipping steps already tried there and steps whose tool is forbidden. If a tool becomes forbidden while its
+step waits in a search, the call is refused, as in the shell. After the last step the agent answers, or gives up if the
+recorded run failed; a search then backtracks and continues without the step it left. Of two steps the agent prefers
+the earlier one.
 
-A model would look for another tool where one is forbidden, or answer as soon as it knew enough. So the figures tell
-what is spent and which of the useful calls are let through, and nothing of how good the answers are.
+A model would try another tool instead of a forbidden one, or answer as soon as it knew enough. The figures therefore
+measure spending and which useful calls are allowed, not the quality of answers.
 """
 
 import json
@@ -42,29 +42,29 @@ from ecoshell_bench.reading import RunRecord, StepRecord
 from ecoshell_train.records import read_records
 
 MAX_STEPS = 24
-"""Thoughts of one task, as many as the shell allows unless told otherwise (SPEC §1)."""
-_FIX = "Give recorded runs, one JSON object a line, with query, gold_tools, and steps of tool, args and observation."
+"""Thoughts per task, the shell's default (SPEC §1)."""
+_FIX = "Give recorded runs, one JSON object per line, with query, gold_tools, and steps of tool, args and observation."
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One recorded call, whose id is its place in the run, with what came back and what rules say of that."""
+    """A recorded call, whose id is its position in the run, with its result and the rules' judgement of it."""
 
     call: Call
-    seen: Observation
+    observation: Observation
     helpful: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One recorded run, and the tools its question needs as people saw it."""
+    """A recorded run, and the tools its question needs according to annotators (`gold`)."""
 
     query: str
     success: bool
     gold: tuple[str, ...]
     actions: tuple[Action, ...]
     tools: tuple[str, ...]
-    """The candidates of a plan: what is needed and what was used, each once."""
+    """The candidates of a plan: needed and used tools without repetitions."""
 
     @property
     def useful(self) -> frozenset[str]:
@@ -72,13 +72,13 @@ class Task:
         return frozenset(action.call.id for action in self.actions if action.helpful)
 
     def as_gold(self) -> "Task":
-        """The gold trajectory: each tool that is needed is called once, and helps; nothing else is done."""
-        calls = (Call(tool, id=str(place)) for place, tool in enumerate(self.gold))
+        """Return the gold trajectory: one helpful call of each needed tool."""
+        calls = (Call(tool, id=str(index)) for index, tool in enumerate(self.gold))
         return replace(self, success=True, actions=tuple(Action(call, Observation(""), True) for call in calls))
 
 
 def read_tasks(path: FilePath) -> list[Task]:
-    """The runs of a file, failed ones too: one object a line. Raises UsageError, which names the line."""
+    """Read all runs of a file, including failed ones. Raises UsageError, which names the line."""
     tasks: list[Task] = []
     for _, run in read_records(path, RunRecord, _FIX):
         gold = tuple(dict.fromkeys(run.gold_tools))
@@ -91,81 +91,83 @@ def read_tasks(path: FilePath) -> list[Task]:
 
 
 def _action(step: StepRecord, number: int, query: str) -> Action:
-    """Arguments are an object, which may be written as JSON text; anything else becomes the value of one."""
-    given = step.args
-    if isinstance(given, str):
+    """Convert a recorded step; arguments that are not an object become the value of one argument."""
+    arguments = step.args
+    if isinstance(arguments, str):
         with suppress(ValueError, RecursionError):
-            given = json.loads(given)
-    call = Call(step.tool, cast("dict[str, Any]", given) if isinstance(given, dict) else {"": given}, str(number))
-    seen = Observation(step.observation, ok=not unwrapped(step.observation)[1])
-    return Action(call, seen, by_rules(query, call, seen).helpful)
+            arguments = json.loads(arguments)
+    if not isinstance(arguments, dict):
+        arguments = {"": arguments}
+    call = Call(step.tool, cast("dict[str, Any]", arguments), str(number))
+    observation = Observation(step.observation, ok=not unwrapped(step.observation)[1])
+    return Action(call, observation, by_rules(query, call, observation).helpful)
 
 
-# What is known before a task begins
+# Experience before a task
 
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """A task, and what is known of every recorded tool before it begins."""
+    """A task, and the evidence about every recorded tool before it starts."""
 
     task: Task
     evidence: Mapping[str, Evidence]
     fits: Mapping[str, float] = field(default_factory=dict[str, float])
-    """The local ranker's chances, by the tools' names alone: a recording has no documents."""
+    """The local ranker's chances, from tool names only because a recording has no schemas."""
 
     def candidates(self, threshold: float, costs: Mapping[str, int], *, strict: bool = False) -> list[Candidate]:
-        """The task's tools as a plan sees them; to the paper's they are chosen already, so that it counts on them."""
-        before = priors(self.evidence, self.fits, dict.fromkeys(self.evidence, ""))
-        usual = sum(self.fits.values()) / max(1, len(self.fits))
-        found: list[Candidate] = []
+        """Return the candidates of a plan; the paper's strict plan assumes that every tool will be used."""
+        prior = priors(self.evidence, self.fits, dict.fromkeys(self.evidence, ""))
+        mean_fit = sum(self.fits.values()) / max(1, len(self.fits))
+        candidates: list[Candidate] = []
         for tool in self.task.tools:
             past = self.evidence[tool]
-            worth = value(past) if strict else value(past, before[tool])
-            likely = 1.0 if strict else chance(past, self.fits.get(tool, 0.0), usual)
+            worth = value(past) if strict else value(past, prior[tool])
+            probability = 1.0 if strict else chance(past, self.fits.get(tool, 0.0), mean_fit)
             bound = frequency_bound(past, worth, threshold)
-            found.append(Candidate(tool, worth, bound, costs[tool], known=past.weight > 0, chance=likely))
-        return found
+            candidates.append(Candidate(tool, worth, bound, costs[tool], known=past.weight > 0, chance=probability))
+        return candidates
 
 
 def leave_one_out(tasks: Sequence[Task], *, gold: bool, halves: bool = False) -> list[PlanInputs]:
-    """Each task beside what all runs of other questions say of the tools, as they were recorded.
+    """Return each task with the evidence from the recorded runs of all other questions.
 
-    `gold`: what is to be replayed is the gold trajectory of each task. `halves`: only every second run is asked, those
-    at even places for the odd ones and the other way round.
+    With `gold`, the tasks are the gold trajectories. With `halves`, the evidence of a run at an even position comes
+    from runs at odd positions, and vice versa.
     """
     inputs: list[PlanInputs] = []
     tools = sorted({tool for task in tasks for tool in task.tools})
     ranker = Ranker(ToolDocument(tool, "", {}) for tool in tools)
-    for place, task in enumerate(tasks):
-        others = tasks[1 - place % 2 :: 2] if halves else tasks
-        past = Past(RecordedStore([other for other in others if other.query != task.query]))
+    for index, task in enumerate(tasks):
+        source = tasks[1 - index % 2 :: 2] if halves else tasks
+        past = Past(RecordedStore([other for other in source if other.query != task.query]))
         evidence = past.evidence(task.query, dict.fromkeys(tools, ""), "")
         inputs.append(PlanInputs(task.as_gold() if gold else task, evidence, ranker.chances(task.query)))
     return inputs
 
 
 class RecordedStore:
-    """The uses of recorded runs as an experience store, in memory and asked once."""
+    """The uses of recorded runs as a read-only experience store in memory."""
 
     generation = 0
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self._numbers = {query: number for number, query in enumerate(dict.fromkeys(one.query for one in tasks), 1)}
+        self._numbers = {query: number for number, query in enumerate(dict.fromkeys(task.query for task in tasks), 1)}
         uses = [(run, task.query, action) for run, task in enumerate(tasks) for action in task.actions]
-        many = len(uses)
-        self._uses = Columns(  # each run is a session, and what it took was not recorded
-            id=[*range(1, many + 1)],
+        count = len(uses)
+        self._uses = Columns(  # each run counts as a session; prices and times were not recorded
+            id=[*range(1, count + 1)],
             query=[self._numbers[query] for _, query, _ in uses],
             session=[str(run) for run, _, _ in uses],
-            turn=[0] * many,
+            turn=[0] * count,
             tool=[action.call.name for _, _, action in uses],
-            document_hash=[""] * many,
+            document_hash=[""] * count,
             helpful=[None if action.helpful is None else int(action.helpful) for _, _, action in uses],
-            price_nano=[0] * many,
-            step_nano=[None] * many,
-            step_tokens=[0] * many,
-            seconds=[0.0] * many,
-            model=[""] * many,
+            price_nano=[0] * count,
+            step_nano=[None] * count,
+            step_tokens=[0] * count,
+            seconds=[0.0] * count,
+            model=[""] * count,
         )
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
@@ -178,59 +180,57 @@ class RecordedStore:
         return []
 
 
-# The replay
+# Replay
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """What one task came to; what was planned for it is None without a plan."""
+class Spending:
+    """The cost and calls of a replayed task; planned figures are None without a plan."""
 
     cost: int
     uses: int
     useful: int
-    """How many of its useful calls were let through."""
+    """The number of useful calls that were allowed."""
     planned_cost: int | None = None
     planned_uses: int | None = None
 
 
 class RecordedTools:
-    """Give what the tools gave once, and count what that costs; nothing holds them back."""
+    """Return recorded results and add up the `costs` of uses, without any limit."""
 
     def __init__(self, task: Task, costs: Mapping[str, int]) -> None:
-        """`costs` are of one use of each tool."""
         self._actions = {action.call.id: action for action in task.actions}
         self._useful = task.useful
         self.costs = costs
         self.spent = 0
         self.uses = 0
-        self._made = set[str]()
-        """Ids of the calls that were made."""
+        self._call_ids = set[str]()
 
     @property
     def forbidden(self) -> Collection[str]:
-        """Tools that would be refused if they were asked for now."""
+        """Tools whose calls are currently refused."""
         return ()
 
     def act(self, call: Call) -> Observation:
-        """Carry out a call, or refuse it."""
+        """Replay or refuse a call."""
         if call.name in self.forbidden:
-            return refuse("forbidden", f"{call.name} is not to be used")
+            return refuse("forbidden", f"{call.name} is forbidden")
         self.spent += self.costs[call.name]
         self.uses += 1
-        self._made.add(call.id)
-        self._used(call.name, self._actions[call.id].helpful)
-        return self._actions[call.id].seen
+        self._call_ids.add(call.id)
+        self._count(call.name, self._actions[call.id].helpful)
+        return self._actions[call.id].observation
 
-    def _used(self, tool: str, helpful: bool | None) -> None:
-        """Take note of a use."""
+    def _count(self, tool: str, helpful: bool | None) -> None:
+        """Handle a use; subclasses may update their plan."""
 
-    def total(self) -> Spent:
-        """What it came to."""
-        return Spent(self.spent, self.uses, len(self._made & self._useful))
+    def total(self) -> Spending:
+        """Return the figures of the replay so far."""
+        return Spending(self.spent, self.uses, len(self._call_ids & self._useful))
 
 
 class Gated(RecordedTools):
-    """Let calls through in their order while they fit what is left."""
+    """Allow calls in their recorded order while the remaining budget covers them."""
 
     def __init__(self, task: Task, costs: Mapping[str, int], cap: int) -> None:
         super().__init__(task, costs)
@@ -238,16 +238,15 @@ class Gated(RecordedTools):
 
     @property
     def forbidden(self) -> Collection[str]:
-        left = self._cap - self.spent
-        return {tool for tool, cost in self.costs.items() if cost > left}
+        remaining = self._cap - self.spent
+        return {tool for tool, cost in self.costs.items() if cost > remaining}
 
 
 class Planned(RecordedTools):
-    """Refuse what the plan does not allow now, and plan what remains after each use (SPEC §2)."""
+    """Refuse calls the plan does not allow, and plan the remaining budget again after each use (SPEC §2)."""
 
     def __init__(self, task: Task, plan: TaskPlan, cap: int) -> None:
-        """The plan's candidates are the task's tools."""
-        super().__init__(task, {one.tool: one.cost for one in plan.candidates})
+        super().__init__(task, {candidate.tool: candidate.cost for candidate in plan.candidates})
         self._plan = plan
         self._cap = cap
         self.plan = self._first = plan.solve(cap)
@@ -256,55 +255,56 @@ class Planned(RecordedTools):
     def forbidden(self) -> Collection[str]:
         return {row.tool for row in self.plan.rows if row.tool in self.plan.forbidden or self.plan.better(row.tool)}
 
-    def _used(self, tool: str, helpful: bool | None) -> None:
+    def _count(self, tool: str, helpful: bool | None) -> None:
         self._plan.count(tool, helpful)
         self.plan = self._plan.solve(self._cap - self.spent)
 
-    def total(self) -> Spent:
+    def total(self) -> Spending:
         planned = sum(row.planned for row in self._first.rows)
         return replace(super().total(), planned_cost=self._first.cost, planned_uses=planned)
 
 
-def ideal(task: Task, costs: Mapping[str, int], cap: int) -> Spent:
-    """The most useful calls that a cap can pay, as only an oracle knows them: of equal worth, so the cheapest first."""
+def ideal(task: Task, costs: Mapping[str, int], cap: int) -> Spending:
+    """Return the spending of an oracle that makes only useful calls, the cheapest first."""
     spent = uses = 0
     for cost in sorted(costs[action.call.name] for action in task.actions[:MAX_STEPS] if action.helpful):
         if spent + cost > cap:
             break
         spent, uses = spent + cost, uses + 1
-    return Spent(spent, uses, uses)
+    return Spending(spent, uses, uses)
 
 
-def replay(task: Task, strategy: Strategy, tools: RecordedTools) -> Spent:
-    """Replay a task with these tools; a recording makes one call at a time and plans no branches."""
+def replay(task: Task, strategy: Strategy, tools: RecordedTools) -> Spending:
+    """Replay a task with these tools, one call at a time."""
     calls = [action.call for action in task.actions]
     end = Thought("", Call(FINISH, {"answer": "as recorded"} if task.success else {"give_up": True}))
 
-    def thought(path: Path, tried: Collection[Tried]) -> Thought:
-        """The next recorded step on this path that was not tried there and is not forbidden, else the end."""
-        forbidden, done = tools.forbidden, int(path.steps[-1].call.id) + 1 if path.steps else 0
-        for call in calls[done:]:
-            if call.name not in forbidden and not any(same(call, other.call) for other in tried):
+    def thought(path: Path, attempts: Collection[Tried]) -> Thought:
+        """Return the next recorded step after this path that is neither tried nor forbidden, or the end."""
+        forbidden = tools.forbidden
+        start = int(path.steps[-1].call.id) + 1 if path.steps else 0
+        for call in calls[start:]:
+            if call.name not in forbidden and not any(same(call, other.call) for other in attempts):
                 return Thought("", call)
         return end
 
-    def place(one: Thought) -> int:
-        """Where it was recorded; the end comes last."""
-        return int(one.call.id) if one.call and one.call.id else len(calls)
+    def position(candidate: Thought) -> int:
+        """Return the position in the recording; the end comes last."""
+        return int(candidate.call.id) if candidate.call and candidate.call.id else len(calls)
 
-    thinking = strategy(task.query, MAX_STEPS)
+    requests = strategy(task.query, MAX_STEPS)
     reply: Thought | tuple[Observation, ...] | None = None
     while True:
         try:
-            want = thinking.send(reply)
+            request = requests.send(reply)
         except StopIteration:
             return tools.total()
-        match want:
+        match request:
             case AskModel():
-                reply = thought(want.path, want.tried)
+                reply = thought(request.path, request.tried)
             case CallTool():
-                reply = tuple(map(tools.act, want.calls))
+                reply = tuple(map(tools.act, request.calls))
             case Rank():
-                reply = min(want.one, want.other, key=place)
-            case Backtrack() | Draft() | RunParallel():  # without it a strategy thinks step by step
+                reply = min(request.one, request.other, key=position)
+            case Backtrack() | Draft() | RunParallel():  # without a tool graph, strategies think step by step
                 reply = None

@@ -1,10 +1,10 @@
-"""`ecoshell bench catp`: what recorded branching plans cost, take and are worth (CATP-LLM, OpenCATP's pools).
+"""`ecoshell bench catp`: price, time and quality of recorded tool graphs (CATP-LLM, OpenCATP's pools).
 
 - Prices of recorded plans, recomputed from time and memory, and QoP of the rows of the paper's Tables 2 and 3.
-- How many plans of a random policy are valid, with the mask and without (Table 4).
-- Which recorded plan the cost model would pick, beside the best one and the cheapest, which only hindsight knows.
-- What the plans of a trained planner were worth (CAORL).
-- How long plans take when their branches run at the same time: by reckoning, and by the executor's clock.
+- The share of valid plans of a random policy, with and without the mask (Table 4).
+- The recorded plan that the cost model picks, compared with the best and the cheapest in hindsight.
+- The quality of the plans of a trained planner (CAORL).
+- The duration of plans whose branches run in parallel, calculated and measured with the executor.
 """
 
 import argparse
@@ -30,26 +30,25 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_GIVEN = 1
-"""The size level of what a task gives: the second, that of ordinary photographs, as the pools do not record sizes."""
+_INPUT_SIZE_LEVEL = 1
+"""The assumed size level of task inputs, that of ordinary photographs; the pools do not record sizes."""
 _RIDGE = 10.0
-"""How strongly the effects of tools on the score are drawn to nothing."""
-_AT_ONCE = 64
-"""Plans that are carried out at the same time; their tools only sleep."""
+"""The ridge penalty of the regression of scores on tools."""
+_PARALLEL_PLANS = 64
 _MS = 1_000
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, and print."""
+    """Measure and print."""
     constants = read_constants(args.constants)
     plans = read_plans([*dict.fromkeys(args.pool)], constants)
-    planned: dict[str, Any] = {}
-    if args.planner is not None:  # first, as it may be no planner, and the rest takes its time
-        from ecoshell_bench.catp_planner import judged
+    planner: dict[str, Any] = {}
+    if args.planner is not None:  # before the slower measurements, because the file may be invalid
+        from ecoshell_bench.catp_planner import measure_planner
         from ecoshell_train.caorl_planner import read_planner
 
-        planned["planner"] = judged(read_planner(args.planner), plans, constants)
-    rows, choice, parallel = printed_rows(), choose(plans, constants), carried_out(plans)
+        planner["planner"] = measure_planner(read_planner(args.planner), plans, constants)
+    rows, choice, parallel = printed_rows(), choose(plans, constants), measure_parallel(plans)
     record: dict[str, Any] = {
         "price_error_max": max(map(price_error, plans)),
         "qop_rows": len(rows),
@@ -57,28 +56,28 @@ def run(args: argparse.Namespace) -> int:
         "validity": validity(constants, args.plans),
         "choice": choice and {name: round(getattr(choice, name), 6) for name in ("ours", "best", "cheapest")},
         "parallel": parallel,
-        **planned,
+        **planner,
     }
-    drawn = f"Shares of {args.plans:,} random plans that are valid, with the mask and without."
-    chosen = f"Mean QoP over {choice.samples:,} samples; drawn at random: {choice.average:.4f}." if choice else ""
-    show_record(record, as_json=args.json, notes=f"\n{len(plans):,} recorded plans. {drawn} {chosen}")
+    validity_note = f"Shares of {args.plans:,} random plans that are valid, with and without the mask."
+    choice_note = f"Mean QoP over {choice.samples:,} samples; random choice: {choice.average:.4f}." if choice else ""
+    show_record(record, as_json=args.json, notes=f"\n{len(plans):,} recorded plans. {validity_note} {choice_note}")
     return 0
 
 
-# Prices, and the paper's tables
+# Prices and the paper's tables
 
 
-def price_error(one: RecordedPlan) -> float:
-    """How far the price of a plan, recomputed from times and memory, lies from the recorded one, as a share of it."""
-    recomputed = sum(one.prices, Decimal(0))
-    if one.price == 0:
+def price_error(plan: RecordedPlan) -> float:
+    """Return the relative error of the price recomputed from times and memory."""
+    recomputed = sum(plan.prices, Decimal(0))
+    if plan.price == 0:
         return 0.0 if recomputed == 0 else float("inf")
-    return float(abs(recomputed - one.price) / one.price)
+    return float(abs(recomputed - plan.price) / plan.price)
 
 
 @dataclass(frozen=True, slots=True)
 class PrintedRow:
-    """One method on one kind of task in Tables 2 and 3: mean score, mean price and QoP, rounded to three decimals."""
+    """A row of Table 2 or 3: mean score, mean price and QoP of a method on a task type, rounded to three decimals."""
 
     table: int
     tasks: str
@@ -89,12 +88,12 @@ class PrintedRow:
 
     @property
     def error(self) -> float:
-        """How far the printed QoP lies from that of the printed score and price."""
+        """The difference of the printed QoP from the QoP of the printed score and price."""
         return abs(quality(self.score, self.price) - self.qop)
 
 
 def printed_rows() -> list[PrintedRow]:
-    """All 44 rows."""
+    """Return all 44 rows."""
     text = files("ecoshell_bench").joinpath("catp_rows.jsonl").read_text(encoding="utf-8")
     rows: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
     for row in rows:
@@ -106,16 +105,16 @@ def printed_rows() -> list[PrintedRow]:
 
 
 def validity(constants: Constants, plans: int) -> list[dict[str, Any]]:
-    """The shares of valid plans for every combination of task types; the same plans are drawn each time."""
-    found: list[dict[str, Any]] = []
+    """Return the shares of valid random plans for every task type, drawn with a fixed seed."""
+    rows: list[dict[str, Any]] = []
     for task, problem in problems(constants.types).items():
         row: dict[str, Any] = {"task": task}
         for name in ("masked", "unmasked"):
             rng = Random(0)
-            written = (random_plan(problem, rng, masked=name == "masked") for _ in range(plans))
-            row[name] = sum(valid(one, problem) for one in written) / plans
-        found.append(row)
-    return found
+            texts = (random_plan(problem, rng, masked=name == "masked") for _ in range(plans))
+            row[name] = sum(valid(text, problem) for text in texts) / plans
+        rows.append(row)
+    return rows
 
 
 # The choice of a plan
@@ -123,91 +122,88 @@ def validity(constants: Constants, plans: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Mean QoP over all samples for which there are several plans."""
+    """Mean QoP over all samples with several plans, by how the plan is chosen."""
 
     ours: float
     best: float
     cheapest: float
     average: float
-    """Of a plan drawn at random."""
+    """The mean of all plans, which is the expectation of a random choice."""
     samples: int
 
 
 def choose(plans: Sequence[RecordedPlan], constants: Constants) -> Choice | None:
-    """The choices on all samples; None when there is none with several plans."""
-    samples = _samples(plans)
+    """Measure the choices on all samples; None if no sample has several plans."""
+    samples = _plans_by_sample(plans)
     if not samples:
         return None
     chosen: list[RecordedPlan] = []
-    for task, own in groupby(samples, key=lambda same: same[0].task):
-        model = QopModel.of([one for one in plans if one.task != task], constants)
-        chosen += [max(same, key=model.estimate) for same in own]
+    for task, task_samples in groupby(samples, key=lambda sample: sample[0].task):
+        model = QopModel.of([plan for plan in plans if plan.task != task], constants)
+        chosen += [max(sample, key=model.estimate) for sample in task_samples]
 
-    def worth(one: RecordedPlan) -> float:
-        return quality(one.score, one.price, alpha=constants.alpha, most=constants.max_cost)
+    def qop(plan: RecordedPlan) -> float:
+        return quality(plan.score, plan.price, alpha=constants.alpha, most=constants.max_cost)
 
     return Choice(
-        ours=statistics.fmean(map(worth, chosen)),
-        best=statistics.fmean(max(map(worth, same)) for same in samples),
-        cheapest=statistics.fmean(worth(min(same, key=lambda one: one.price)) for same in samples),
-        average=statistics.fmean(statistics.fmean(map(worth, same)) for same in samples),
+        ours=statistics.fmean(map(qop, chosen)),
+        best=statistics.fmean(max(map(qop, sample)) for sample in samples),
+        cheapest=statistics.fmean(qop(min(sample, key=lambda plan: plan.price)) for sample in samples),
+        average=statistics.fmean(statistics.fmean(map(qop, sample)) for sample in samples),
         samples=len(samples),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class QopModel:
-    """What the plans of some tasks say of one of another task, whose own costs and scores are never seen.
-
-    Learned are each tool's cost by the size of its input, and how much a tool in the plan raised the score above that
-    of other plans for the same sample.
-    """
+    """Estimates the QoP of a plan from plans of other tasks: tool costs by input size, and the effect of each tool."""
 
     constants: Constants
     costs: Mapping[str, CostVector]
     effects: Mapping[str, float]
-    """By how much a tool in the plan raises its score."""
+    """How much a tool raises the score above that of other plans for the same sample."""
 
     @classmethod
     def of(cls, plans: Sequence[RecordedPlan], constants: Constants) -> "QopModel":
-        """What can be learned from these plans."""
+        """Fit the model to recorded plans."""
         runs: dict[str, list[tuple[float, Decimal]]] = {}
-        for one in plans:
-            for tool, size, price in zip(one.tools, _sizes(one, constants), one.prices, strict=True):
+        for plan in plans:
+            for tool, size, price in zip(plan.tools, _input_sizes(plan, constants), plan.prices, strict=True):
                 runs.setdefault(tool, []).append((size, price))
-        vectors = {tool: cost_vector(some, constants.image_size_levels_px) for tool, some in runs.items()}
-        known = {tool: vector for tool, vector in vectors.items() if vector is not None}
-        return cls(constants, known, _effects(_samples(plans), sorted(known)))
+        vectors = {tool: cost_vector(tool_runs, constants.image_size_levels_px) for tool, tool_runs in runs.items()}
+        costs = {tool: vector for tool, vector in vectors.items() if vector is not None}
+        return cls(constants, costs, _effects(_plans_by_sample(plans), sorted(costs)))
 
-    def estimate(self, one: RecordedPlan) -> float:
-        """The expected QoP, but for what all plans of the sample have in common; reads nothing but the plan."""
-        sizes = zip(one.tools, _sizes(one, self.constants), strict=True)
+    def estimate(self, plan: RecordedPlan) -> float:
+        """Return the expected QoP up to a constant of the sample, without reading recorded results."""
+        sizes = zip(plan.tools, _input_sizes(plan, self.constants), strict=True)
         cost = sum((self._cost(tool, size) for tool, size in sizes), Decimal(0))
-        gain = sum(self.effects.get(tool, 0.0) for tool in one.tools)
+        gain = sum(self.effects.get(tool, 0.0) for tool in plan.tools)
         return quality(gain, cost, alpha=self.constants.alpha, most=self.constants.max_cost)
 
     def _cost(self, tool: str, size: float) -> Decimal:
-        """What the tool costs on this size; a tool that no other task used costs as much as the dearest known."""
+        """Return the cost of a tool for an input size; an unknown tool costs as much as the most expensive one."""
         level = level_of(size, self.constants.image_size_levels_px)
-        vector = self.costs.get(tool)
-        return vector.at(level) if vector else max((one.at(level) for one in self.costs.values()), default=Decimal(0))
+        if vector := self.costs.get(tool):
+            return vector.at(level)
+        return max((vector.at(level) for vector in self.costs.values()), default=Decimal(0))
 
 
-def _samples(plans: Sequence[RecordedPlan]) -> list[list[RecordedPlan]]:
-    """The plans for each sample of a task that has several, task by task."""
-    ordered = sorted(plans, key=lambda one: (one.task, one.sample))
-    grouped = [[*same] for _, same in groupby(ordered, key=lambda one: (one.task, one.sample))]
-    return [same for same in grouped if len(same) > 1]
+def _plans_by_sample(plans: Sequence[RecordedPlan]) -> list[list[RecordedPlan]]:
+    """Group the plans by sample, ordered by task; samples with a single plan are dropped."""
+    ordered = sorted(plans, key=lambda plan: (plan.task, plan.sample))
+    groups = [[*group] for _, group in groupby(ordered, key=lambda plan: (plan.task, plan.sample))]
+    return [group for group in groups if len(group) > 1]
 
 
-def _sizes(one: RecordedPlan, constants: Constants) -> list[float]:
-    """Pixels that reach each node by way of the plan; texts have none."""
-    given = constants.image_size_levels_px[min(_GIVEN, len(constants.image_size_levels_px) - 1)]
-    return [*sizes_of(one.plan, constants, given)]
+def _input_sizes(plan: RecordedPlan, constants: Constants) -> list[float]:
+    """Return the pixels that reach each node of the plan; 0 for texts."""
+    levels = constants.image_size_levels_px
+    return [*sizes_of(plan.plan, constants, levels[min(_INPUT_SIZE_LEVEL, len(levels) - 1)])]
 
 
 def _effects(samples: Sequence[Sequence[RecordedPlan]], tools: Sequence[str]) -> dict[str, float]:
-    """Ridge regression of a plan's score on its tools, both as differences from the means of the same sample."""
+    """Fit a ridge regression of a plan's score on its tools, both centred on the mean of the sample."""
     import numpy as np
 
     def centred(rows: Iterable[Sequence[float]]) -> "NDArray[np.float64]":
@@ -216,47 +212,48 @@ def _effects(samples: Sequence[Sequence[RecordedPlan]], tools: Sequence[str]) ->
 
     if not samples:
         return {}
-    present = np.vstack([centred([[float(tool in one.tools) for tool in tools] for one in same]) for same in samples])
-    scores = np.concatenate([centred([[one.score] for one in same])[:, 0] for same in samples])
-    found = np.linalg.solve(present.T @ present + _RIDGE * np.eye(len(tools)), present.T @ scores)
-    return dict(zip(tools, map(float, found), strict=True))
+    uses = [centred([[float(tool in plan.tools) for tool in tools] for plan in sample]) for sample in samples]
+    scores = np.concatenate([centred([[plan.score] for plan in sample])[:, 0] for sample in samples])
+    matrix = np.vstack(uses)
+    effects = np.linalg.solve(matrix.T @ matrix + _RIDGE * np.eye(len(tools)), matrix.T @ scores)
+    return dict(zip(tools, map(float, effects), strict=True))
 
 
-# Branches at the same time
+# Parallel branches
 
 
-def carried_out(plans: Sequence[RecordedPlan]) -> dict[str, float] | None:
-    """Carry out all plans that have branches, with tools that sleep as long as was recorded; None without any.
+def measure_parallel(plans: Sequence[RecordedPlan]) -> dict[str, float] | None:
+    """Run all plans with branches, using tools that sleep for the recorded time; None without such plans.
 
-    Mean seconds of a plan: one tool after the other (sum), its longest path (critical), and by the clock.
+    Returns mean seconds of a plan: sequential (sum), longest path (critical), and measured (clock).
     """
-    branching = [one for one in plans if len({node.after for node in one.plan.nodes}) < len(one.plan.nodes)]
+    branching = [plan for plan in plans if len({node.after for node in plan.plan.nodes}) < len(plan.plan.nodes)]
     if not branching:
         return None
     times = [
-        {node.label: taken / _MS for node, taken in zip(one.plan.nodes, one.milliseconds, strict=True)}
-        for one in branching
+        {node.label: milliseconds / _MS for node, milliseconds in zip(plan.plan.nodes, plan.milliseconds, strict=True)}
+        for plan in branching
     ]
     seconds = {
-        "sum_s": (sum(one.milliseconds) / _MS for one in branching),
+        "sum_s": (sum(plan.milliseconds) / _MS for plan in branching),
         "critical_s": (
-            longest_path({node.label: node.after for node in one.plan.nodes}, own)[0]
-            for one, own in zip(branching, times, strict=True)
+            longest_path({node.label: node.after for node in plan.plan.nodes}, node_seconds)[0]
+            for plan, node_seconds in zip(branching, times, strict=True)
         ),
-        "clock_s": asyncio.run(_clocks([one.plan for one in branching], times)),
+        "clock_s": asyncio.run(_clock_seconds([plan.plan for plan in branching], times)),
     }
-    return {name: round(statistics.fmean(each), 6) for name, each in seconds.items()}
+    return {name: round(statistics.fmean(values), 6) for name, values in seconds.items()}
 
 
-async def _clocks(plans: Sequence[GraphPlan], times: Sequence[Mapping[str, float]]) -> list[float]:
-    """The seconds each plan took by the executor's clock."""
-    room = asyncio.Semaphore(_AT_ONCE)
+async def _clock_seconds(plans: Sequence[GraphPlan], times: Sequence[Mapping[str, float]]) -> list[float]:
+    """Run the plans and return the seconds each took according to the executor."""
+    semaphore = asyncio.Semaphore(_PARALLEL_PLANS)
 
     async def clock(plan: GraphPlan, seconds: Mapping[str, float]) -> float:
-        async def sleep(node: Node, given: Mapping[str, None]) -> None:
+        async def sleep(node: Node, inputs: Mapping[str, None]) -> None:
             await asyncio.sleep(seconds[node.label])
 
-        async with room:
+        async with semaphore:
             return (await run_graph(plan, sleep, parallel=len(plan.nodes))).seconds
 
     return await asyncio.gather(*map(clock, plans, times))

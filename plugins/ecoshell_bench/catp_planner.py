@@ -1,8 +1,8 @@
-"""What the plans of a trained planner were worth, beside its ablations, the baseline, and choices made in hindsight.
+"""Measure the plans of a trained planner against its ablations, the baseline and choices made in hindsight.
 
-Every task is planned by models that have not seen it, once for each size level of its inputs, and counts for all its
-recorded samples. Where a plan is not recorded for a sample its score is taken as 0 and its price as nothing: the pools
-keep what was worth most, so that this is the least it can be.
+Each task is planned by models that were not trained on it, once per size level of its inputs; the plan counts for all
+recorded samples of the level. A plan without a record for a sample gets score 0 and price 0. That is a lower bound,
+because the pools keep the best plans.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,28 +22,29 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-DRAWS = 2_000
-"""Of the tasks, for the intervals."""
-_CHEAPEST, _BEST_SCORE, _BEST = "cheapest", "best score", "best"
+BOOTSTRAP_DRAWS = 2_000
+_CHEAPEST = "cheapest"
+_BEST_SCORE = "best score"
+_BEST = "best"
 
 Choose = Callable[[int, int], Actions]
-"""The plan for a task and a size level."""
+"""Returns the plan for a task and a size level."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a way to choose came to, on every sample in one order."""
+    """The figures of a method for every sample, in a fixed order."""
 
     tasks: "NDArray[np.int64]"
     qop: "NDArray[np.float64]"
     score: "NDArray[np.float64]"
     price: "NDArray[np.float64]"
-    """The plan's mean recorded price, which holds for samples without a record, too; nan where it has none."""
+    """The plan's mean recorded price, also for samples without a record; nan without any record."""
     recorded: "NDArray[np.bool_]"
     valid: "NDArray[np.bool_]"
 
     def row(self, method: "Outcome") -> dict[str, Any]:
-        """Means, the interval of QoP, and that of how far the method is above."""
+        """Return means, the interval of QoP and the interval of the method's advantage."""
         return {
             "qop": _mean(self.qop),
             "qop_95": _interval(self.tasks, self.qop),
@@ -54,49 +55,36 @@ class Outcome:
         }
 
 
-def judged(planner: Planner, plans: Sequence[RecordedPlan], constants: Constants) -> dict[str, Any]:
-    """The planner's columns of `bench catp`; raises UsageError for a planner that does not know the tasks or tools."""
-    if unknown := sorted({one.task for one in plans} - {*planner.tasks}):
-        raise UsageError(f"The planner knows no task {unknown[0]}.", fix="Give the pools that it was trained on.")
+def measure_planner(planner: Planner, plans: Sequence[RecordedPlan], constants: Constants) -> dict[str, Any]:
+    """Return the planner's part of the record; raises UsageError if the planner does not know the tasks or tools."""
+    if unknown := sorted({plan.task for plan in plans} - {*planner.tasks}):
+        raise UsageError(f"The planner does not know task {unknown[0]}.", fix="Give the pools it was trained on.")
     if {*planner.types} != {*constants.types}:
-        raise UsageError("The planner has other tools than the constants.", fix="Give those it was trained with.")
+        raise UsageError(
+            "The planner and the constants have different tools.", fix="Give the constants it was trained with."
+        )
     if METHOD not in planner.variants:
-        raise UsageError("The planner was not trained by the method itself.", fix="Train it without --only.")
-    recordings = Recordings([one for one in plans if one.task in planner.unseen], constants)
-    alpha = constants.alpha
+        raise UsageError("The planner was trained without the method itself.", fix="Train it without --only.")
+    recordings = Recordings([plan for plan in plans if plan.task in planner.unseen], constants)
 
-    def hindsight(figure: Callable[[RecordedPlan], float]) -> Choose:
-        """The plan of a task with the highest mean figure over its records."""
-        means = {
-            task: {plan: fmean(map(figure, runs.values())) for plan, runs in own.items()}
-            for task, own in recordings.by_task.items()
-        }
-        return lambda task, _: max(means[task], key=lambda plan: means[task][plan])
+    def qop(plan: RecordedPlan) -> float:
+        return quality(plan.score, plan.price, alpha=constants.alpha, most=constants.max_cost)
 
-    def worth(one: RecordedPlan) -> float:
-        return quality(one.score, one.price, alpha=alpha, most=constants.max_cost)
-
-    def best(task: int, level: int) -> Actions:
-        samples, own = recordings.samples[task, level], recordings.by_task[task]
-        return max(own, key=lambda plan: sum(worth(run) for sample, run in own[plan].items() if sample in samples))
-
-    among: dict[str, Choose] = {
+    recorded_plans: dict[str, Choose] = {
         name: lambda task, level, name=name: planner.plan(name, task, level, [*recordings.by_task[task]])
         for name in planner.variants
     }
-    free: dict[str, Choose] = {name: partial(planner.plan, name) for name in planner.variants}
-    among |= {
-        _CHEAPEST: hindsight(lambda one: -float(one.price)),
-        _BEST_SCORE: hindsight(lambda one: one.score),
-        _BEST: best,
+    any_plans: dict[str, Choose] = {name: partial(planner.plan, name) for name in planner.variants}
+    recorded_plans |= _hindsight_choices(recordings, qop)
+    chosen = {name: _outcome(choose, recordings, planner, qop) for name, choose in recorded_plans.items()}
+    written = {name: _outcome(choose, recordings, planner, qop) for name, choose in any_plans.items()}
+    rows = {name: outcome.row(chosen[METHOD]) for name, outcome in chosen.items()}
+    written_rows = {
+        name: {**outcome.row(written[METHOD]), "valid": _mean(outcome.valid)} for name, outcome in written.items()
     }
-    chosen = {name: _outcome(choose, recordings, planner, worth) for name, choose in among.items()}
-    written = {name: _outcome(choose, recordings, planner, worth) for name, choose in free.items()}
-    rows = {name: one.row(chosen[METHOD]) for name, one in chosen.items()}
-    free_rows = {name: {**one.row(written[METHOD]), "valid": _mean(one.valid)} for name, one in written.items()}
 
     def means(name: str) -> dict[str, float]:
-        return {"qop": rows[name]["qop"], "price": rows[name]["price"], "valid": free_rows[name]["valid"]}
+        return {"qop": rows[name]["qop"], "price": rows[name]["price"], "valid": written_rows[name]["valid"]}
 
     return {
         "qop": rows[METHOD]["qop"],
@@ -104,18 +92,41 @@ def judged(planner: Planner, plans: Sequence[RecordedPlan], constants: Constants
         "cheapest_qop": rows[_CHEAPEST]["qop"],
         "best_score_qop": rows[_BEST_SCORE]["qop"],
         "price": rows[METHOD]["price"],
-        "valid": free_rows[METHOD]["valid"],
+        "valid": written_rows[METHOD]["valid"],
         "samples": len(chosen[METHOD].qop),
         "ablations": {name: means(name) for name in ABLATIONS if name in rows},
         "chosen": rows,
-        "written": free_rows,
+        "written": written_rows,
     }
 
 
-def _outcome(
-    choose: Choose, recordings: Recordings, planner: Planner, worth: Callable[[RecordedPlan], float]
-) -> Outcome:
-    """Choose for every task and level with several recorded plans for the task, and look up what it came to."""
+def _hindsight_choices(recordings: Recordings, qop: Callable[[RecordedPlan], float]) -> dict[str, Choose]:
+    """Return the choices of the cheapest plan, the plan with the best score and the plan with the best QoP."""
+
+    def highest_mean(figure: Callable[[RecordedPlan], float]) -> Choose:
+        means = {
+            task: {plan: fmean(map(figure, runs.values())) for plan, runs in runs_by_plan.items()}
+            for task, runs_by_plan in recordings.by_task.items()
+        }
+        return lambda task, _: max(means[task], key=lambda plan: means[task][plan])
+
+    def best(task: int, level: int) -> Actions:
+        samples, runs_by_plan = recordings.samples[task, level], recordings.by_task[task]
+
+        def total(plan: Actions) -> float:
+            return sum(qop(run) for sample, run in runs_by_plan[plan].items() if sample in samples)
+
+        return max(runs_by_plan, key=total)
+
+    return {
+        _CHEAPEST: highest_mean(lambda plan: -float(plan.price)),
+        _BEST_SCORE: highest_mean(lambda plan: plan.score),
+        _BEST: best,
+    }
+
+
+def _outcome(choose: Choose, recordings: Recordings, planner: Planner, qop: Callable[[RecordedPlan], float]) -> Outcome:
+    """Choose a plan for every level of each task with several recorded plans, and look up its recorded results."""
     import numpy as np
 
     rows: list[tuple[float, ...]] = []
@@ -126,14 +137,14 @@ def _outcome(
         runs: Mapping[int, RecordedPlan] = recordings.by_task[task].get(plan, {})
         price = fmean(float(run.price) for run in runs.values()) if runs else nan
         language = planner.language
-        sound = bool(runs) or valid(language.text(plan), language.problem(planner.tasks[task]))
+        is_valid = bool(runs) or valid(language.text(plan), language.problem(planner.tasks[task]))
         for sample in sorted(samples):
             run = runs.get(sample)
-            rows.append((task, worth(run) if run else 0.0, run.score if run else 0.0, price, run is not None, sound))
+            rows.append((task, qop(run) if run else 0.0, run.score if run else 0.0, price, run is not None, is_valid))
     if not rows:
-        raise UsageError("No task has several recorded plans.", fix="Give the whole pools.")
-    task, qop, score, price, recorded, sound = np.array(rows, np.float64).T
-    return Outcome(task.astype(np.int64), qop, score, price, recorded > 0, sound > 0)
+        raise UsageError("No task has several recorded plans.", fix="Give the complete pools.")
+    tasks, qops, scores, prices, recorded, validity = np.array(rows, np.float64).T
+    return Outcome(tasks.astype(np.int64), qops, scores, prices, recorded > 0, validity > 0)
 
 
 def _mean(values: "NDArray[Any]") -> float:
@@ -141,12 +152,12 @@ def _mean(values: "NDArray[Any]") -> float:
 
 
 def _interval(tasks: "NDArray[np.int64]", values: "NDArray[np.float64]") -> list[float]:
-    """The 95 % interval of the mean, by drawing whole tasks again and again, always the same ones."""
+    """Return the 95 % bootstrap interval of the mean over resampled tasks, with a fixed seed."""
     import numpy as np
 
     numbers = np.unique(tasks)
-    sums = np.array([values[tasks == one].sum() for one in numbers])
-    counts = np.array([(tasks == one).sum() for one in numbers])
-    drawn = np.random.default_rng(0).integers(0, len(numbers), (DRAWS, len(numbers)))
-    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
-    return [round(float(one), 6) for one in np.quantile(means, (0.025, 0.975))]
+    sums = np.array([values[tasks == number].sum() for number in numbers])
+    counts = np.array([(tasks == number).sum() for number in numbers])
+    draws = np.random.default_rng(0).integers(0, len(numbers), (BOOTSTRAP_DRAWS, len(numbers)))
+    means = sums[draws].sum(axis=1) / counts[draws].sum(axis=1)
+    return [round(float(bound), 6) for bound in np.quantile(means, (0.025, 0.975))]

@@ -1,4 +1,4 @@
-"""The kinds of tasks of OpenCATP, and a random policy for them: each token drawn evenly from those that may come."""
+"""The task types of OpenCATP, and a random policy that draws each token uniformly from those allowed."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -21,37 +21,37 @@ TASK_TYPES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ((IMAGE,), (TEXT, TEXT)),
     ((IMAGE,), (IMAGE, TEXT, TEXT)),
 )
-"""What is given and what is wanted, for every combination in the benchmark: six sequential ones, three branching."""
+"""Input and output types of every task in the benchmark: six sequential, three branching."""
 
 
 def problems(types: Mapping[str, tuple[Sequence[str], str]]) -> dict[str, Problem]:
-    """A problem for each combination of types, by a name such as `image→text+text` (CATP-LLM §5.1).
+    """Return a problem for each task type by a name such as `image→text+text` (CATP-LLM §5.1).
 
-    `types` tells the inputs and the output of each tool (constants.json); a tool stands in a plan once.
+    `types` has the inputs and the output of each tool (constants.json); a plan uses a tool at most once.
     """
-    tools = {tool: Signature.strict(takes, gives) for tool, (takes, gives) in types.items()}
+    tools = {tool: Signature.strict(inputs, output) for tool, (inputs, output) in types.items()}
     return {
-        f"{'+'.join(given)}→{'+'.join(wanted)}": Problem(tools, given, wanted, max_tokens=MAX_TOKENS, uses=1)
-        for given, wanted in TASK_TYPES
+        f"{'+'.join(inputs)}→{'+'.join(outputs)}": Problem(tools, inputs, outputs, max_tokens=MAX_TOKENS, uses=1)
+        for inputs, outputs in TASK_TYPES
     }
 
 
 def random_plan(problem: Problem, rng: Random, *, masked: bool = True) -> str:
-    """A plan in the token form, drawn under the mask; empty when the problem has no solution.
+    """Draw a plan in token form under the mask; empty if the problem has no solution.
 
-    Not masked, it is drawn from the language's two heads as they are: any tool or [EoP], then any dependency or <EoD>
-    (CATP-LLM, Table 4). What has no end at the length limit stays as it is.
+    Without the mask, tokens are drawn from the language's two heads: any tool or [EoP], then any dependency or <EoD>
+    (CATP-LLM, Table 4). A plan that reaches the length limit may be incomplete.
     """
     if masked:
         draft = Draft(problem)
         while allowed := draft.next_tokens():
-            draft.add(_drawn(allowed, rng))
+            draft.add(_draw(allowed, rng))
         return " ".join(draft.tokens) if draft.finished else ""
     words = [token_word(Node(tool)) for tool in problem.tools]
     heads = [*(f"[{word}]" for word in words), END], [*(f"<{word}>" for word in words), TASK, CLOSE]
     tokens, head = [START], 0
     while len(tokens) <= (problem.max_tokens or MAX_TOKENS) and tokens[-1] != END:
-        tokens.append(_drawn(heads[head], rng))
+        tokens.append(_draw(heads[head], rng))
         if tokens[-1] == CLOSE:
             head = 0
         elif head == 0 and tokens[-1] != END:
@@ -68,5 +68,5 @@ def valid(written: str, problem: Problem) -> bool:
         return False
 
 
-def _drawn(tokens: Sequence[str], rng: Random) -> str:
+def _draw(tokens: Sequence[str], rng: Random) -> str:
     return tokens[int(rng.random() * len(tokens))]

@@ -1,4 +1,4 @@
-"""What the package adds to ecoshell: the command `bench`."""
+"""The plugin: the command `bench`."""
 
 from ecoshell.plugins import Command, hookimpl
 from ecoshell_bench.commands import add_arguments, run
@@ -6,5 +6,5 @@ from ecoshell_bench.commands import add_arguments, run
 
 @hookimpl
 def cli_commands() -> list[Command]:
-    """`ecoshell bench ecoact|tasks|btp|umi|catp|search|speed`."""
-    return [Command("bench", "measure savings, a model's skill, and the shell's speed", add_arguments, run)]
+    """Return the command `bench`."""
+    return [Command("bench", "measure savings, task success and speed", add_arguments, run)]

@@ -1,4 +1,4 @@
-"""What the benchmarks say: figures on standard output, everything else on standard error; and what counts tokens."""
+"""Output of the benchmarks: figures on standard output, notes and progress on standard error; token counting."""
 
 import json
 import sys
@@ -11,73 +11,73 @@ from ecoshell.messages import visible
 
 
 def show(text: str) -> None:
-    """Print figures."""
+    """Print to standard output."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
-    """Say a line on standard error."""
+    """Print a line to standard error."""
     sys.stderr.write(f"{visible(text)}\n")
     sys.stderr.flush()
 
 
 def show_record(record: Mapping[str, Any], *, as_json: bool, notes: str = "") -> None:
-    """Print what was measured: as one JSON object, or for people, with notes below it."""
+    """Print a record as one JSON object, or as tables followed by notes."""
     show(json.dumps(record) if as_json else "\n".join((*_lines(record), notes)).strip())
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Rows as lines under their names, texts to the left and figures to the right; what is not known is a dash."""
+    """Format rows as lines below a header; texts are aligned left, figures right, and None is a dash."""
     flat = [dict(_flat(row)) for row in rows]
     names = [*dict.fromkeys(name for row in flat for name in row)]
     columns = [[name, *(_cell(row.get(name)) for row in flat)] for name in names]
-    lefts = [all(isinstance(row.get(name), str) for row in flat) for name in names]
     widths = [max(map(len, column)) for column in columns]
+    is_text = [all(isinstance(row.get(name), str) for row in flat) for name in names]
     return [
         "  ".join(
-            cell.ljust(width) if left else cell.rjust(width)
-            for cell, width, left in zip(line, widths, lefts, strict=True)
+            cell.ljust(width) if text else cell.rjust(width)
+            for cell, width, text in zip(line, widths, is_text, strict=True)
         ).rstrip()
         for line in zip(*columns, strict=True)
     ]
 
 
 def _lines(record: Mapping[str, Any]) -> Iterator[str]:
-    """Figures first, then each list or object of objects with its name above it."""
-    single: dict[str, Any] = {}
-    below: list[str] = []
+    """Yield single figures first, then each table with its name above it."""
+    figures: dict[str, Any] = {}
+    tables: list[str] = []
     for name, value in record.items():
         if rows := _rows(value):
-            below += ["", name, *table(rows)]
+            tables += ["", name, *table(rows)]
         elif isinstance(value, Mapping) and any(map(_rows, cast("Mapping[str, Any]", value).values())):
-            below += ["", name, *_lines(cast("Mapping[str, Any]", value))]
+            tables += ["", name, *_lines(cast("Mapping[str, Any]", value))]
         else:
-            single.update(_flat({name: value}))
-    width = max(map(len, single), default=0)
-    yield from (f"{name:<{width}}  {_cell(value)}" for name, value in single.items())
-    yield from below
+            figures.update(_flat({name: value}))
+    width = max(map(len, figures), default=0)
+    yield from (f"{name:<{width}}  {_cell(value)}" for name, value in figures.items())
+    yield from tables
 
 
 def _rows(value: Any) -> Sequence[Mapping[str, Any]]:
-    """The rows that a list of objects is, or an object of nothing but objects; none for anything else."""
+    """Return the rows of a list of objects or of an object of objects; an empty list for any other value."""
     if isinstance(value, Mapping):
         objects = cast("Mapping[str, Any]", value)
         return [{"": name, **row} for name, row in objects.items()] if all(map(_is_object, objects.values())) else []
-    listed = cast("list[Any]", value) if isinstance(value, list) else []
-    return listed if all(map(_is_object, listed)) else []
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return items if all(map(_is_object, items)) else []
 
 
 def _is_object(value: Any) -> bool:
     return isinstance(value, Mapping)
 
 
-def _flat(record: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in record.items():
         if isinstance(value, Mapping):
-            yield from _flat(cast("Mapping[str, Any]", value), f"{before}{name}.")
+            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
         else:
-            yield f"{before}{name}", value
+            yield f"{prefix}{name}", value
 
 
 def _cell(value: Any) -> str:
@@ -92,7 +92,7 @@ def _cell(value: Any) -> str:
 
 @contextmanager
 def progress(total: int, done: int = 0) -> Generator[Callable[[], None]]:
-    """A bar where standard error is a terminal; what it gives is called after each step."""
+    """Show a progress bar if standard error is a terminal; call the yielded function after each step."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
@@ -107,7 +107,7 @@ def progress(total: int, done: int = 0) -> Generator[Callable[[], None]]:
 
 @contextmanager
 def counting(model: str) -> Generator[tuple[Callable[[str], int], str]]:
-    """What counts the tokens of a model, each text once, and its name; bytes where its tokenizer is not at hand."""
+    """Yield a cached token counter for a model and its name; it counts bytes if the tokenizer is unavailable."""
     from ecoshell.models.tokens import TokenCounter, counter_for
 
     counter = counter_for(model)

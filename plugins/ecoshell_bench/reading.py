@@ -1,4 +1,4 @@
-"""What the benchmarks read: JSON Lines, and recorded runs of agents in them. What is wrong is named with its line."""
+"""Read tool catalogs and recorded agent runs from JSON Lines; errors name the line."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,24 +19,24 @@ def _as_schema(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One recorded action, as it stands in a file."""
+    """A recorded action, as stored in a file."""
 
     tool: Filled
     observation: Text
     args: Any = None
-    """An object, which may be written as JSON text."""
+    """An object, or its JSON text."""
     thought: Text = ""
     server: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One recorded task, as it stands in a file."""
+    """A recorded task, as stored in a file."""
 
     query: Text
     steps: tuple[StepRecord, ...]
     gold_tools: tuple[Filled, ...] = ()
-    """What the question needs as people saw it."""
+    """The tools the question needs, according to annotators."""
     success: StrictBool = True
     final: Text = ""
     id: Text = ""
@@ -44,7 +44,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """One recorded action; `tool` is None when the catalog does not have the tool, `arguments` is JSON text."""
+    """A recorded action; `tool` is None if the catalog does not have the tool, `arguments` is JSON text."""
 
     tool: str | None
     called: str
@@ -55,7 +55,7 @@ class RecordedStep:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One recorded task, from its question to its answer."""
+    """A recorded task, from its question to its answer."""
 
     id: str
     query: str
@@ -64,13 +64,13 @@ class RecordedRun:
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Names of the catalog's tools that were used, in the order of their first use."""
+        """Names of the catalog's tools in the order of their first use."""
         return tuple(dict.fromkeys(step.tool for step in self.steps if step.tool is not None))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRecord:
-    """A tool, as it stands in a catalog."""
+    """A tool, as stored in a catalog."""
 
     name: Filled
     description: Text
@@ -80,38 +80,39 @@ class ToolRecord:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Documents under unique names, and those names by server and own name."""
+    """Tool schemas by unique name, and the unique names by server and original name."""
 
     documents: Mapping[str, ToolDocument]
     names: Mapping[tuple[str, str], str]
 
 
 def read_tools(path: Path) -> Tools:
-    """A catalog: one object a line with name, description, parameters and, optionally, server.
+    """Read a catalog: one object per line with name, description, parameters and, optionally, server.
 
-    A name that several servers have is qualified with the server's, as the shell does. Raises UsageError.
+    A name used by several servers is qualified with the server's name, as in the shell. Raises UsageError.
     """
-    fix = "Give a catalog, one tool a line."
-    read = [*read_records(path, ToolRecord, fix)]
-    count = Counter(tool.name for _, tool in read)
+    fix = "Give a catalog with one tool per line."
+    records = [*read_records(path, ToolRecord, fix)]
+    count = Counter(tool.name for _, tool in records)
     documents: dict[str, ToolDocument] = {}
     names: dict[tuple[str, str], str] = {}
-    for place, tool in read:
+    for place, tool in records:
         name = f"{tool.server}.{tool.name}" if count[tool.name] > 1 and tool.server else tool.name
         if name in documents:
-            raise UsageError(f"{place} is a second tool called {name}.", fix=fix)
+            raise UsageError(f"{place} repeats the tool name {name}.", fix=fix)
         documents[name] = ToolDocument(name, tool.description, tool.parameters, tool.server)
         names[tool.server, tool.name] = name
     return Tools(documents, names)
 
 
 def read_runs(path: Path, tools: Tools) -> list[RecordedRun]:
-    """The successful runs of a file; raises UsageError."""
-    fix = "Give a file of recorded runs; DATA.md of the data set says what each line holds."
+    """Read the successful runs of a file; raises UsageError."""
+    fix = "Give a file of recorded runs; DATA.md of the data set describes its lines."
 
-    def step(one: StepRecord) -> RecordedStep:
-        known = tools.names.get((one.server, one.tool))
-        return RecordedStep(known, known or one.tool, one.thought, as_text(one.args or {}), one.observation)
+    def step(record: StepRecord) -> RecordedStep:
+        name = tools.names.get((record.server, record.tool))
+        arguments = as_text(record.args or {})
+        return RecordedStep(name, name or record.tool, record.thought, arguments, record.observation)
 
     runs = [
         RecordedRun(run.id or place, run.query, tuple(map(step, run.steps)), run.final)

@@ -1,7 +1,7 @@
-"""Results in a file that grows as they come, so that an interrupted run goes on where it was.
+"""A file of results that grows as they arrive, so that an interrupted run can be resumed.
 
-The file is JSON Lines: a heading that says what was measured of whom, then a line for each result. A line that was
-being written when the process died is dropped, and what it was about is measured again.
+The file is JSON Lines: a heading with the conditions of the run, then one line per result. A line that was cut when
+the process died is dropped, and its result is measured again.
 """
 
 import json
@@ -21,22 +21,22 @@ _FIX = "Give another file with --out, or remove this one."
 
 
 class Keyed(Protocol):
-    """A dataclass that says which result it is."""
+    """A dataclass with a unique key."""
 
     @property
     def key(self) -> Hashable: ...
 
 
-Kept = TypeVar("Kept", bound=Keyed)
+ResultType = TypeVar("ResultType", bound=Keyed)
 
 
-class ResultsFile(Generic[Kept]):
-    """The results in a file; those that stand there when it is opened are `known`, by their keys. Raises UsageError."""
+class ResultsFile(Generic[ResultType]):
+    """The results of a file `by_key`, including those it had when it was opened."""
 
-    def __init__(self, path: Path, heading: Mapping[str, Any], kind: type[Kept], *, goes_on: bool = True) -> None:
-        """A file with results is gone on with, if it has the same heading, or refused; as `goes_on` says."""
+    def __init__(self, path: Path, heading: Mapping[str, Any], kind: type[ResultType], *, resume: bool = True) -> None:
+        """Open or create the file; raises UsageError for a different heading, or for any results without `resume`."""
         self.path = path
-        self.known: dict[Hashable, Kept] = {}
+        self.by_key: dict[Hashable, ResultType] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             content = path.read_bytes() if path.exists() else b""
@@ -45,30 +45,27 @@ class ResultsFile(Generic[Kept]):
             raise UsageError(f"{path} cannot be written: {failure.strerror}.", fix="Name another file.") from failure
         with ExitStack() as closing:
             closing.callback(self.close)
-            self._file.truncate(whole := content.rfind(b"\n") + 1)
-            if whole and not goes_on:
-                raise UsageError(
-                    f"{path} has results already.", kept="It stays.", fix=f"--resume {path} goes on there."
-                )
-            if whole:
-                found, kept = read_results(path, kind)
+            self._file.truncate(size := content.rfind(b"\n") + 1)
+            if size and not resume:
+                raise UsageError(f"{path} already has results.", kept="They are kept.", fix=f"Add --resume {path}.")
+            if size:
+                stored_heading, results = read_results(path, kind)
                 for key, value in heading.items():
-                    if found.get(key) != value:
-                        told = f"{path}:1: these are results with another {key}: {found.get(key)!r}, not {value!r}."
-                        raise UsageError(told, kept="They stay.", fix=_FIX)
-                self.known = {one.key: one for one in kept}
+                    if stored_heading.get(key) != value:
+                        message = f"{path}:1 has results with {key} {stored_heading.get(key)!r}, not {value!r}."
+                        raise UsageError(message, kept="They are kept.", fix=_FIX)
+                self.by_key = {result.key: result for result in results}
             else:
                 self._write(heading)
             closing.pop_all()
 
     def close(self) -> None:
-        """Close the file; what could not be written was told of then."""
-        with suppress(OSError):
+        with suppress(OSError):  # every write was flushed, and its errors were raised
             self._file.close()
 
-    def add(self, result: Kept) -> None:
-        """Write a result down before anything else is measured."""
-        self.known[result.key] = result
+    def add(self, result: ResultType) -> None:
+        """Write a result to the file at once."""
+        self.by_key[result.key] = result
         self._write(asdict(cast("Any", result)))
 
     def _write(self, record: Mapping[str, Any]) -> None:
@@ -78,13 +75,13 @@ class ResultsFile(Generic[Kept]):
         except OSError as failure:
             raise StoreError(
                 f"{self.path} cannot be written: {failure.strerror}.",
-                kept="What stands there is kept, and a further run can go on there.",
+                kept="The results in the file are kept, and the run can be resumed.",
                 fix=remedy(failure, "Name another file."),
             ) from failure
 
 
-def read_results(path: Path, kind: type[Kept]) -> tuple[Mapping[str, Any], list[Kept]]:
-    """The heading of a file and its results; raises UsageError."""
+def read_results(path: Path, kind: type[ResultType]) -> tuple[Mapping[str, Any], list[ResultType]]:
+    """Return the heading of a file and its results; raises UsageError."""
     lines = read_objects(path)
     _, heading = next(lines, ("", dict[str, Any]()))
     adapter = TypeAdapter(kind)
@@ -92,6 +89,6 @@ def read_results(path: Path, kind: type[Kept]) -> tuple[Mapping[str, Any], list[
 
 
 def known_sum(amounts: Iterable[int | None]) -> int | None:
-    """The sum of what was spent; None where something is not known."""
-    found = [*amounts]
-    return None if None in found else sum(nano or 0 for nano in found)
+    """Return the sum of the amounts, or None if one of them is unknown."""
+    values = [*amounts]
+    return None if None in values else sum(nano or 0 for nano in values)

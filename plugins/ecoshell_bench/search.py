@@ -1,6 +1,6 @@
-"""`ecoshell bench search`: how many of the tools that a request needs are among the first that a search names.
+"""`ecoshell bench search`: recall of the tools a request needs among the first search results.
 
-Read are ToolBench's queries and tools, and any catalog with JSON Lines that name for each `query` its `gold_tools`.
+Reads ToolBench's queries and tools, or any catalog and JSON Lines with the `gold_tools` of each `query`.
 """
 
 import argparse
@@ -21,63 +21,63 @@ from ecoshell_bench.printing import note, show
 from ecoshell_bench.reading import Filled, ToolRecord, read_tools
 from ecoshell_train.records import checked, read_objects
 
-AMONG = (1, 5, 10, 64)
-"""How many names are looked at."""
+CUTOFFS = (1, 5, 10, 64)
+"""Numbers of first results among which needed tools count."""
 _FRAME = re.compile(
     r'This is the subfunction for tool ".*?", you can use this tool\.'
     r'(?:The description of this function is: "(?P<own>.*)")?',
     re.DOTALL,
 )
-"""What ToolBench puts around the description of each of its tools."""
+"""The template that ToolBench puts around each tool description."""
 _NAME = re.compile(r"[^a-z0-9]+")
 _FIX = "Give ToolBench's queries, or JSON Lines with `query` and `gold_tools`."
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, and print."""
+    """Measure and print recall and search time."""
     documents, names = read_catalog(args.catalog)
-    wanted = [(query, gold) for query, gold in read_queries(args.queries, names) if gold]
-    if not wanted:
+    queries = [(query, needed) for query, needed in read_queries(args.queries, names) if needed]
+    if not queries:
         raise UsageError(f"No query of {args.queries} needs a tool of {args.catalog}.", fix=_FIX)
-    wanted = wanted[: args.limit]
-    recall, milliseconds = measure(Ranker(documents), wanted)
+    queries = queries[: args.limit]
+    recall, milliseconds = measure(Ranker(documents), queries)
     if args.json:
-        figures = {str(among): round(share, 4) for among, share in recall.items()}
-        show(json.dumps({"recall": figures, "ms_per_query": round(milliseconds, 3), "n": len(wanted)}))
+        figures = {str(cutoff): round(share, 4) for cutoff, share in recall.items()}
+        show(json.dumps({"recall": figures, "ms_per_query": round(milliseconds, 3), "n": len(queries)}))
         return 0
-    show("  ".join(f"recall@{among} {share:.3f}" for among, share in recall.items()))
-    note(f"{len(wanted)} queries, {len(documents)} tools, {milliseconds:.1f} ms a query (median).")
+    show("  ".join(f"recall@{cutoff} {share:.3f}" for cutoff, share in recall.items()))
+    note(f"{len(queries)} queries, {len(documents)} tools, {milliseconds:.1f} ms per query (median).")
     return 0
 
 
-def measure(ranker: Ranker, wanted: Sequence[tuple[str, frozenset[str]]]) -> tuple[dict[int, float], float]:
-    """The mean share of a query's tools among the first names, by how many, and the median of milliseconds."""
-    ranker.search(wanted[0][0])  # builds the index
-    found, taken = [0.0] * len(AMONG), list[float]()
-    for query, gold in wanted:
-        begun = time.perf_counter()
+def measure(ranker: Ranker, queries: Sequence[tuple[str, frozenset[str]]]) -> tuple[dict[int, float], float]:
+    """Return the mean recall by cutoff, and the median milliseconds per query."""
+    ranker.search(queries[0][0])  # builds the index
+    recall, milliseconds = dict.fromkeys(CUTOFFS, 0.0), list[float]()
+    for query, needed in queries:
+        started = time.perf_counter()
         names = ranker.search(query)
-        taken.append(1000 * (time.perf_counter() - begun))
-        for place, among in enumerate(AMONG):
-            found[place] += len(gold.intersection(names[:among])) / len(gold)
-    return {among: hits / len(wanted) for among, hits in zip(AMONG, found, strict=True)}, median(taken)
+        milliseconds.append(1000 * (time.perf_counter() - started))
+        for cutoff in CUTOFFS:
+            recall[cutoff] += len(needed.intersection(names[:cutoff])) / len(needed)
+    return {cutoff: total / len(queries) for cutoff, total in recall.items()}, median(milliseconds)
 
 
 def read_catalog(path: Path) -> tuple[list[ToolDocument], Mapping[str, str]]:
-    """The documents of a catalog, and their names by what a file of queries calls them. Raises UsageError."""
+    """Return the tool schemas of a catalog, and their names by the names used in queries. Raises UsageError."""
     rows = list(read_objects(path))
     if not any("api" in row for _, row in rows):
         tools = read_tools(path)
-        return list(tools.documents.values()), {own: name for (_, own), name in tools.names.items()}
+        return list(tools.documents.values()), {original: name for (_, original), name in tools.names.items()}
     documents: list[ToolDocument] = []
     names: dict[str, str] = {}
     for place, row in rows:
-        tool = checked(TypeAdapter(ToolRecord), row, place, "Give ToolBench's catalog, one tool a line.")
-        framed = _FRAME.fullmatch(tool.description)
-        described = tool.description if framed is None else framed["own"] or ""
+        tool = checked(TypeAdapter(ToolRecord), row, place, "Give ToolBench's catalog with one tool per line.")
+        match = _FRAME.fullmatch(tool.description)
+        description = tool.description if match is None else match["own"] or ""
         server = str(row.get("tool") or "")
-        documents.append(ToolDocument(tool.name, described, tool.parameters, server))
-        names[_called(server, row.get("api"))] = tool.name
+        documents.append(ToolDocument(tool.name, description, tool.parameters, server))
+        names[_query_name(server, row.get("api"))] = tool.name
     return documents, names
 
 
@@ -87,32 +87,32 @@ class _Query(BaseModel):
     relevant_apis: Annotated[list[Any] | None, Field(alias="relevant APIs")] = None
 
     @model_validator(mode="after")
-    def _needs_are_told(self) -> Self:
+    def _has_needed_tools(self) -> Self:
         if not self.model_fields_set & {"gold_tools", "relevant_apis"}:
             raise ValueError("it has neither `gold_tools` nor `relevant APIs`")
         return self
 
 
 def read_queries(path: Path, names: Mapping[str, str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each query with those of the tools it needs that the catalog has. Raises UsageError."""
+    """Yield each query with the needed tools that the catalog has. Raises UsageError."""
     adapter = TypeAdapter(_Query)
     for place, record in _rows(path):
         row = checked(adapter, record, place, _FIX)
         if row.relevant_apis is not None:
             pairs = [cast("Sequence[Any]", pair) for pair in row.relevant_apis if isinstance(pair, list)]
-            needed = [_called(*pair) for pair in pairs if len(pair) == 2]
+            needed = [_query_name(*pair) for pair in pairs if len(pair) == 2]
         else:
             needed = [str(name) for name in row.gold_tools]
         yield row.query, frozenset(names[name] for name in needed if name in names)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, object]]:
-    """The objects of a JSON list, as ToolBench has them, or of JSON Lines, each with its place."""
+    """Yield the objects of a JSON list (ToolBench) or of JSON Lines, each with its position for error messages."""
     try:
         with path.open(encoding="utf-8-sig") as file:
-            listed = file.read(64).lstrip().startswith("[")
+            is_list = file.read(64).lstrip().startswith("[")
             file.seek(0)
-            rows = cast("list[object]", json.load(file)) if listed else None
+            rows = cast("list[object]", json.load(file)) if is_list else None
     except (OSError, ValueError, RecursionError) as failure:
         raise UsageError(f"{path} cannot be read: {failure}.", fix=_FIX) from failure
     if rows is None:
@@ -121,6 +121,6 @@ def _rows(path: Path) -> Iterator[tuple[str, object]]:
         yield from ((f"{path}: query {number}", row) for number, row in enumerate(rows, start=1))
 
 
-def _called(server: object, tool: object) -> str:
-    """What stands for a tool of ToolBench, whose names are spelled in more than one way."""
+def _query_name(server: object, tool: object) -> str:
+    """Normalize the name of a ToolBench tool, which is spelled in several ways."""
     return " ".join(_NAME.sub("_", str(part).lower()).strip("_") for part in (server, tool))

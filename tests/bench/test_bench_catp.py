@@ -1,4 +1,4 @@
-"""`ecoshell bench catp`, on an excerpt of OpenCATP's recorded plans and, where they are at hand, on all of them."""
+"""`ecoshell bench catp` on an excerpt of OpenCATP's recorded plans and, if available, on all of them."""
 
 import json
 import os
@@ -17,19 +17,20 @@ from ecoshell_bench.catp import QopModel, choose, price_error, printed_rows, rea
 bench = partial(bench_play.bench, "catp")
 EXCERPT = Path(__file__).parents[1] / "data" / "opencatp"
 CONSTANTS, PLANS = EXCERPT / "constants.json", EXCERPT / "plans.jsonl"
-_BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
-WHOLE = Path(os.environ.get("ECOSHELL_DATA", _BESIDE)) / "opencatp"
-needs_all = pytest.mark.skipif(
-    not (WHOLE / "constants.json").is_file(), reason="no recorded plans: set ECOSHELL_DATA to the folder of opencatp/"
+_DEFAULT_DATA = Path(__file__).parents[2].parent / "shared" / "data"
+FULL_DATA = Path(os.environ.get("ECOSHELL_DATA", _DEFAULT_DATA)) / "opencatp"
+needs_full_data = pytest.mark.skipif(
+    not (FULL_DATA / "constants.json").is_file(),
+    reason="no recorded plans: set ECOSHELL_DATA to the folder of opencatp/",
 )
 
 
 def record(**changes):
-    given = json.loads(PLANS.read_text(encoding="utf-8").splitlines()[0])
-    return {**given, **changes}
+    original = json.loads(PLANS.read_text(encoding="utf-8").splitlines()[0])
+    return {**original, **changes}
 
 
-def test_qop_of_all_44_printed_rows_recomputes_within_what_rounding_leaves():
+def test_qop_of_all_44_printed_rows_recomputes_within_rounding():
     rows = printed_rows()
     assert [sum(row.table == table for row in rows) for table in (2, 3)] == [22, 22]
     assert len({(row.table, row.tasks, row.method) for row in rows}) == 44
@@ -45,53 +46,53 @@ def test_prices_of_recorded_plans_recompute():
     assert plans[-1].plan.nodes[0].after == (TASK,)
 
 
-def test_the_json_is_what_others_rely_on(capsys):
+def test_json_has_the_documented_fields(capsys):
     assert bench("--pool", PLANS, "--constants", CONSTANTS, "--plans", 20, "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert list(told) == ["price_error_max", "qop_rows", "qop_error_max", "validity", "choice", "parallel"]
-    assert told["price_error_max"] < 0.001
-    assert told["qop_rows"] == 44
-    assert told["qop_error_max"] <= 0.0015
-    assert [set(row) for row in told["validity"]] == [{"task", "masked", "unmasked"}] * 9
-    assert {row["masked"] for row in told["validity"]} == {1.0}
-    assert max(row["unmasked"] for row in told["validity"]) < 0.5
-    assert told["choice"]["cheapest"] <= told["choice"]["best"]
-    assert told["choice"]["ours"] <= told["choice"]["best"]
-    parallel = told["parallel"]
+    figures = json.loads(capsys.readouterr().out)
+    assert list(figures) == ["price_error_max", "qop_rows", "qop_error_max", "validity", "choice", "parallel"]
+    assert figures["price_error_max"] < 0.001
+    assert figures["qop_rows"] == 44
+    assert figures["qop_error_max"] <= 0.0015
+    assert [set(row) for row in figures["validity"]] == [{"task", "masked", "unmasked"}] * 9
+    assert {row["masked"] for row in figures["validity"]} == {1.0}
+    assert max(row["unmasked"] for row in figures["validity"]) < 0.5
+    assert figures["choice"]["cheapest"] <= figures["choice"]["best"]
+    assert figures["choice"]["ours"] <= figures["choice"]["best"]
+    parallel = figures["parallel"]
     assert parallel["critical_s"] < parallel["sum_s"]
     assert parallel["clock_s"] >= parallel["critical_s"]
 
 
-def test_people_read_the_same_as_a_table(capsys):
+def test_text_output_has_the_same_figures(capsys):
     assert bench("--pool", PLANS, "--constants", CONSTANTS, "--plans", 5) == 0
-    told = capsys.readouterr().out
-    assert "13 recorded plans" in told
-    assert "image→text+text" in told
-    assert "choice.cheapest" in told
+    figures = capsys.readouterr().out
+    assert "13 recorded plans" in figures
+    assert "image→text+text" in figures
+    assert "choice.cheapest" in figures
 
 
-def test_a_pool_without_branches_or_choices_leaves_those_figures_unknown(tmp_path, capsys):
+def test_figures_are_null_for_a_pool_without_branches_or_choices(tmp_path, capsys):
     pool = written(tmp_path / "pool.jsonl", record())
     assert bench("--pool", pool, "--constants", CONSTANTS, "--plans", 1, "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["choice"], told["parallel"]) == (None, None)
+    figures = json.loads(capsys.readouterr().out)
+    assert (figures["choice"], figures["parallel"]) == (None, None)
 
 
-def test_what_the_plans_of_a_task_scored_and_cost_is_not_looked_at_when_one_is_chosen():
+def test_estimate_ignores_the_recorded_score_and_price_of_the_plan():
     constants = read_constants(CONSTANTS)
     plans = read_plans([PLANS], constants)
-    own = [one for one in plans if one.task == 68]
-    turned = [
-        replace(one, score=1 - one.score, price=other.price, prices=tuple(reversed(other.prices)))
-        for one, other in zip(own, reversed(own), strict=True)
+    task_plans = [plan for plan in plans if plan.task == 68]
+    altered = [
+        replace(plan, score=1 - plan.score, price=other.price, prices=tuple(reversed(other.prices)))
+        for plan, other in zip(task_plans, reversed(task_plans), strict=True)
     ]
-    model = QopModel.of([one for one in plans if one.task != 68], constants)
-    assert [*map(model.estimate, turned)] == [*map(model.estimate, own)]
+    model = QopModel.of([plan for plan in plans if plan.task != 68], constants)
+    assert [*map(model.estimate, altered)] == [*map(model.estimate, task_plans)]
     assert len({*map(model.estimate, plans)}) > 1
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"plan": []}, "empty"),
         ({"plan": ["image_denoising", []]}, "names no dependency"),
@@ -104,22 +105,22 @@ def test_what_the_plans_of_a_task_scored_and_cost_is_not_looked_at_when_one_is_c
         ({"price": float("nan")}, "`price`: "),
     ],
 )  # fmt: skip
-def test_a_wrong_line_is_named(tmp_path, changes, said):
+def test_invalid_plan_is_reported_with_its_line(tmp_path, changes, message):
     pool = written(tmp_path / "pool.jsonl", record(), record(**changes))
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         bench("--pool", pool, "--constants", CONSTANTS)
     assert f"{pool}:2" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", "{}", '{"price_per_request": -1}', "\x00"])
-def test_wrong_constants_are_named(tmp_path, text):
+def test_invalid_constants_are_refused(tmp_path, text):
     wrong = tmp_path / "constants.json"
     wrong.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=r"constants\.json"):
         bench("--pool", PLANS, "--constants", wrong)
 
 
-def test_files_that_are_not_there_or_empty_are_named(tmp_path):
+def test_missing_and_empty_files_are_refused(tmp_path):
     with pytest.raises(UsageError, match="gone"):
         bench("--pool", tmp_path / "gone", "--constants", CONSTANTS)
     with pytest.raises(UsageError, match="gone"):
@@ -130,10 +131,10 @@ def test_files_that_are_not_there_or_empty_are_named(tmp_path):
         bench("--pool", PLANS, "--constants", CONSTANTS, "--plans", 0)
 
 
-@needs_all
-def test_prices_of_both_whole_pools_recompute_and_the_cost_model_chooses_nearly_as_well_as_hindsight():
-    constants = read_constants(WHOLE / "constants.json")
-    plans = read_plans([WHOLE / "seq_plan_pool.jsonl", WHOLE / "nonseq_plan_pool.jsonl"], constants)
+@needs_full_data
+def test_prices_of_the_full_pools_recompute_and_the_cost_model_is_close_to_hindsight():
+    constants = read_constants(FULL_DATA / "constants.json")
+    plans = read_plans([FULL_DATA / "seq_plan_pool.jsonl", FULL_DATA / "nonseq_plan_pool.jsonl"], constants)
     assert len(plans) == 1_957
     assert max(map(price_error, plans)) < 1e-12
     choice = choose(plans, constants)

@@ -1,4 +1,4 @@
-"""`bench tasks --workers ray://…` with a Ray cluster of one machine, as `ray start --head` makes it."""
+"""`bench tasks --workers ray://…` with a Ray cluster on this machine, started by `ray start --head`."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_play import SAID, task, timeless, written
+from bench_play import SAME_ANSWERS, task, without_seconds, written
 
 pytest.importorskip("ray", reason="needs Ray")
 pytest.importorskip("grpc", reason="needs Ray's client")
@@ -24,7 +24,7 @@ MAIN = "import sys; from ecoshell.cli import main; sys.exit(main())"
 
 
 class Cluster:
-    """Its address, and the environment in which it was started."""
+    """A running Ray head node, its address and its environment."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Cluster:
         end = time.monotonic() + 600
         while "Ray runtime started" not in self.log.read_text():
             assert time.monotonic() < end, self.log.read_text()
-            if self.head.poll() is not None:  # Ray gives a node half a minute to begin, however busy the machine is
+            if self.head.poll() is not None:  # Ray gives up after half a minute, which a busy machine may exceed
                 self.start()
             time.sleep(0.2)
 
@@ -53,10 +53,10 @@ class Cluster:
 
     def bench(self, tasks: list[Any], *arguments: str, program: str = MAIN) -> subprocess.CompletedProcess[str]:
         suite = written(self.folder / "suite.jsonl", *tasks)
-        model = f"script:{written(self.folder / 'model.jsonl', *SAID)}"
-        given = ("bench", "tasks", "--suite", str(suite), "--model", model, "--registration", "names", "--json")
+        model = f"script:{written(self.folder / 'model.jsonl', *SAME_ANSWERS)}"
+        command = ("bench", "tasks", "--suite", str(suite), "--model", model, "--registration", "names", "--json")
         return subprocess.run(
-            [sys.executable, "-c", program, *given, *arguments],
+            [sys.executable, "-c", program, *command, *arguments],
             env=self.environment,
             capture_output=True,
             text=True,
@@ -64,8 +64,8 @@ class Cluster:
             timeout=3600,
         )
 
-    def lose(self) -> None:
-        """As if the power went."""
+    def kill(self) -> None:
+        """Kill all processes of the node at once, like a power failure."""
         os.killpg(self.head.pid, signal.SIGKILL)
 
     def end(self) -> None:
@@ -74,34 +74,36 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def begun() -> Cluster:
-    return Cluster(Path(tempfile.mkdtemp(prefix="r", dir="/tmp")))  # sockets have short names
+def start_cluster() -> Cluster:
+    return Cluster(Path(tempfile.mkdtemp(prefix="r", dir="/tmp")))  # paths of sockets must be short
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    made = begun()
-    yield made
-    made.end()
+    cluster = start_cluster()
+    yield cluster
+    cluster.end()
 
 
-def test_a_cluster_comes_to_what_one_worker_does_also_where_one_of_its_own_is_killed(cluster: Cluster) -> None:
+def test_cluster_gives_the_rows_of_one_worker_even_if_an_actor_is_killed(cluster: Cluster) -> None:
     log = cluster.folder / "log"
     once = f'echo x >> {log}; [ "$(wc -l < {log})" -gt 1 ] || kill -9 $PPID'
     tasks = [task("c"), task("a", setup=once), task("d", setup="exit 3"), task("b", check={"answer_lacks": ["1204"]})]
     log.write_text("x\n" * 2)
-    alone = cluster.bench(tasks, "--baseline")
+    expected = cluster.bench(tasks, "--baseline")
     log.unlink()
     out, events = cluster.folder / "out.jsonl", cluster.folder / "events"
-    found = cluster.bench(tasks, "--baseline", "--workers", cluster.address, "--out", str(out), "--events", str(events))
-    assert found.returncode == 0, found.stderr
-    assert timeless(json.loads(found.stdout)) == timeless(json.loads(alone.stdout))
+    finished = cluster.bench(
+        tasks, "--baseline", "--workers", cluster.address, "--out", str(out), "--events", str(events)
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert without_seconds(json.loads(finished.stdout)) == without_seconds(json.loads(expected.stdout))
     assert len(log.read_text().splitlines()) == 3  # once more for the plain loop
     assert len(out.read_text().splitlines()) == 9
     assert len(list(events.iterdir())) == 6
 
 
-def test_a_cluster_of_other_versions_is_refused_with_both(cluster: Cluster) -> None:
+def test_cluster_with_other_versions_is_refused(cluster: Cluster) -> None:
     ray = cluster.bench(
         [task("a")], "--workers", cluster.address, program=f"import ray; ray.__version__ = '1.2'; {MAIN}"
     )
@@ -116,35 +118,35 @@ def test_a_cluster_of_other_versions_is_refused_with_both(cluster: Cluster) -> N
     assert "Install ecoshell 99.0" in shell.stderr
 
 
-def test_a_cluster_that_is_not_there_is_said_with_how_it_is_started(cluster: Cluster) -> None:
+def test_missing_cluster_is_reported_with_the_start_command(cluster: Cluster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         closed = free.getsockname()[1]
-    told = cluster.bench([task("a")], "--workers", f"ray://127.0.0.1:{closed}")
-    assert told.returncode == 2
-    assert "There is no Ray cluster at ray://127.0.0.1" in told.stderr
-    assert "ray start --head" in told.stderr
-    assert "Traceback" not in told.stderr
+    process = cluster.bench([task("a")], "--workers", f"ray://127.0.0.1:{closed}")
+    assert process.returncode == 2
+    assert "There is no Ray cluster at ray://127.0.0.1" in process.stderr
+    assert "ray start --head" in process.stderr
+    assert "Traceback" not in process.stderr
 
 
-def test_a_cluster_that_is_lost_in_mid_run_is_told_with_how_to_go_on_and_what_was_played_stays() -> None:
-    lost = begun()
-    out = lost.folder / "out.jsonl"
-    pulled = threading.Thread(target=lambda: (written_lines(out, 2), lost.lose()))
-    pulled.start()
-    told = lost.bench(
-        [task("one"), task("slow", setup="sleep 50; sleep 50")], "--workers", lost.address, "--out", str(out)
+def test_cluster_lost_during_a_run_is_reported_and_results_are_kept() -> None:
+    cluster = start_cluster()
+    out = cluster.folder / "out.jsonl"
+    killer = threading.Thread(target=lambda: (wait_for_lines(out, 2), cluster.kill()))
+    killer.start()
+    process = cluster.bench(
+        [task("one"), task("slow", setup="sleep 50; sleep 50")], "--workers", cluster.address, "--out", str(out)
     )
-    pulled.join()
-    assert told.returncode == 1
-    assert "The cluster is gone" in told.stderr
-    assert "What was played is kept." in told.stderr
-    assert "--resume goes on" in told.stderr
-    assert "Traceback" not in told.stderr
+    killer.join()
+    assert process.returncode == 1
+    assert "The connection to the cluster was lost" in process.stderr
+    assert "The results so far are kept." in process.stderr
+    assert "Add --resume FILE" in process.stderr
+    assert "Traceback" not in process.stderr
     assert len(out.read_text().splitlines()) == 2
-    shutil.rmtree(lost.folder, ignore_errors=True)
+    shutil.rmtree(cluster.folder, ignore_errors=True)
 
 
-def written_lines(path: Path, count: int) -> None:
-    """Wait until a file has so many lines."""
+def wait_for_lines(path: Path, count: int) -> None:
+    """Wait until a file has this many lines."""
     while not path.exists() or len(path.read_text().splitlines()) < count:
         time.sleep(0.1)

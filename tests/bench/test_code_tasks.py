@@ -22,13 +22,13 @@ STYLES = {"spec": 10, "fix": 9, "api": 6, "report": 6}
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Sandbox]:
-    with sandbox() as made:
-        yield made
+def box() -> Iterator[Sandbox]:
+    with sandbox() as box:
+        yield box
 
 
-async def check(task: Task, place: Sandbox) -> list[str]:
-    return await failures(task, place.workspace, Result(task.id, task.kind, "ecoshell", task.digest))
+async def check(task: Task, box: Sandbox) -> list[str]:
+    return await failures(task, box.workspace, Result(task.id, task.kind, "ecoshell", task.digest))
 
 
 def solve(task: Task, workspace: Path) -> None:
@@ -39,13 +39,13 @@ def solve(task: Task, workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
-async def test_reference_solution_passes_and_untouched_workspace_fails(task: Task, place: Sandbox) -> None:
-    assert not await place.prepare(task)
-    assert await check(task, place)
-    assert not await place.prepare(task)
-    assert not any((place.workspace / name).exists() for name in task.check.files)
-    solve(task, place.workspace)
-    assert await check(task, place) == []
+async def test_reference_solution_passes_and_untouched_workspace_fails(task: Task, box: Sandbox) -> None:
+    assert not await box.prepare(task)
+    assert await check(task, box)
+    assert not await box.prepare(task)
+    assert not any((box.workspace / name).exists() for name in task.check.files)
+    solve(task, box.workspace)
+    assert await check(task, box) == []
 
 
 def test_every_style_has_enough_tasks_in_both_halves() -> None:
@@ -79,15 +79,15 @@ def test_packaged_programming_tasks_are_played_with_kind_code(play: Bench) -> No
     assert (row["id"].startswith("code-"), row["kind"], row["ok"]) == (True, "code", False)
     assert "the command exits with 1" in row["wrong"][0]
     record = play.run(None, "--only", row["id"], script=[{"text": "Done."}])
-    assert [one["id"] for one in record["rows"]] == [row["id"]]
+    assert [each["id"] for each in record["rows"]] == [row["id"]]
 
 
-def folder_of(place: Path, toml: str, files: dict[str, str], hidden: dict[str, str]) -> Path:
+def folder_of(parent: Path, toml: str, files: dict[str, str], hidden: dict[str, str]) -> Path:
     for name, text in {"task.toml": toml, **files, **{f"hidden/{name}": text for name, text in hidden.items()}}.items():
-        file = place / "mine" / "task-1" / name
+        file = parent / "mine" / "task-1" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    return place / "mine"
+    return parent / "mine"
 
 
 HIDDEN_TEST = (
@@ -105,16 +105,16 @@ HIDDEN_TEST = (
     ],
 )
 async def test_hidden_tests_decide_also_if_the_module_ends_the_interpreter(
-    module: str, passes: bool, tmp_path: Path, place: Sandbox
+    module: str, passes: bool, tmp_path: Path, box: Sandbox
 ) -> None:
     toml = "request = 'Write m.py.'\n"
     (task,) = read_suite(folder_of(tmp_path, toml, {"files/m.py": module}, {"test_m.py": HIDDEN_TEST}))
     assert (task.id, task.kind, task.split) == ("task-1", "code", "dev")
-    assert not await place.prepare(task)
-    assert (await check(task, place) == []) is passes
+    assert not await box.prepare(task)
+    assert (await check(task, box) == []) is passes
 
 
-async def test_files_of_a_check_replace_what_was_left_in_the_workspace(tmp_path: Path, place: Sandbox) -> None:
+async def test_files_of_a_check_replace_those_in_the_workspace(tmp_path: Path, box: Sandbox) -> None:
     record: dict[str, Any] = {
         "id": "a",
         "request": "Make ok.",
@@ -123,13 +123,13 @@ async def test_files_of_a_check_replace_what_was_left_in_the_workspace(tmp_path:
     }
     (tmp_path / "suite.jsonl").write_text(json.dumps(record))
     (task,) = read_suite(tmp_path / "suite.jsonl")
-    assert not await place.prepare(task)
-    assert await check(task, place)
-    (place.workspace / "ok").touch()
-    assert await check(task, place) == []
+    assert not await box.prepare(task)
+    assert await check(task, box)
+    (box.workspace / "ok").touch()
+    assert await check(task, box) == []
 
 
-def test_files_of_a_task_are_laid_over_those_of_its_base(tmp_path: Path) -> None:
+def test_files_of_a_task_override_those_of_its_base(tmp_path: Path) -> None:
     suite = folder_of(
         tmp_path, "request = 'x'\nbase = 'shared/b'\n", {"files/b.py": "task", "files/d.py": ""}, {"test_m.py": "task"}
     )
@@ -149,7 +149,7 @@ def test_files_of_a_task_are_laid_over_those_of_its_base(tmp_path: Path) -> None
         ("split = 'dev'\n", "`request`"),
         ("request = 'x'\n[check]\ncommand = ''\n", "needs a `command`"),
         ("request = 'x'\nbase = 'absent'\n", "base 'absent' is not a folder"),
-        ("request = 'x'\nbase = '../mine'\n", "no path inside"),
+        ("request = 'x'\nbase = '../mine'\n", "not a path inside"),
         ("request = 'x'\nbase = 1\n", "base 1 is not a folder"),
     ],
 )

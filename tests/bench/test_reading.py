@@ -30,7 +30,7 @@ def test_a_name_that_two_servers_share_is_qualified_with_the_servers(tmp_path: P
 
 def test_two_tools_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
     file = written(tmp_path / "tools.jsonl", *[{"name": "read", "description": "", "server": "disk"}] * 2)
-    with pytest.raises(UsageError, match=r"tools.jsonl:2 is a second tool called disk.read"):
+    with pytest.raises(UsageError, match=r"tools.jsonl:2 repeats the tool name disk.read"):
         read_tools(file)
 
 

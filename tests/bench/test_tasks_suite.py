@@ -1,4 +1,4 @@
-"""The packaged suite of `bench tasks`: well formed, halves with nothing in common, and never right for nothing."""
+"""The packaged suite of `bench tasks`: balanced halves without common files, and checks that can fail."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -26,18 +26,18 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Sandbox]:
-    with sandbox() as made:
-        yield made
+def box() -> Iterator[Sandbox]:
+    with sandbox() as box:
+        yield box
 
 
-def test_there_are_enough_tasks_of_every_kind_and_no_request_is_made_twice() -> None:
+def test_suite_has_enough_tasks_of_every_kind_and_no_repeated_request() -> None:
     assert len(TASKS) >= 150
     assert len({task.request for task in TASKS}) == len(TASKS)
     assert {task.kind for task in TASKS} == KINDS
 
 
-def test_each_kind_has_nearly_as_many_tasks_to_tune_with_as_to_test_with() -> None:
+def test_kinds_are_split_nearly_evenly_into_dev_and_test() -> None:
     kinds = Counter(task.kind for task in TASKS)
     halves = Counter((task.kind, task.split) for task in TASKS)
     for kind, count in kinds.items():
@@ -45,14 +45,14 @@ def test_each_kind_has_nearly_as_many_tasks_to_tune_with_as_to_test_with() -> No
             assert halves[kind, split] >= 0.4 * count, f"{kind}: {halves[kind, split]} of {count} are {split}"
 
 
-def test_no_file_of_one_half_is_given_in_the_other_half_too() -> None:
+def test_halves_share_no_file() -> None:
     texts = {split: {text for task in TASKS if task.split == split for text in task.files.values()} for split in SPLITS}
     assert not (texts["dev"] & texts["test"]) - {""}
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-async def test_nothing_done_and_nothing_said_is_never_right(kind: str, place: Sandbox) -> None:
+async def test_untouched_workspace_and_empty_answer_fail_every_check(kind: str, box: Sandbox) -> None:
     for task in (task for task in TASKS if task.kind == kind):
-        assert not await place.prepare(task), task.id
+        assert not await box.prepare(task), task.id
         assert sum(len(text.encode()) for text in task.files.values()) <= 6_000, task.id
-        assert await failures(task, place.workspace, Result(task.id, task.kind, "ecoshell", task.digest)), task.id
+        assert await failures(task, box.workspace, Result(task.id, task.kind, "ecoshell", task.digest)), task.id

@@ -1,4 +1,4 @@
-"""`ecoshell bench` from its command line, and the files it reads."""
+"""Run `ecoshell bench` from its command line, and write the files it reads."""
 
 import json
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from ecoshell.cli.parser import run
 
 
 def bench(*arguments: object) -> int:
-    """Carry out `ecoshell bench …` as the command line would; raises EcoshellError."""
+    """Run `ecoshell bench …`; raises EcoshellError."""
     return run(["bench", *map(str, arguments)])
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    """What a benchmark prints as JSON."""
+    """Run a benchmark with --json and return the printed record."""
     capsys.readouterr()
     assert bench(*arguments, "--json") == 0
     record: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -24,29 +24,29 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str,
 
 
 def written(path: Path, *records: Any) -> Path:
-    """A new file of JSON Lines."""
-    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records), encoding="utf-8")
+    """Write records to a file as JSON Lines and return its path."""
+    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
     return path
 
 
-SAID = [{"text": "It is 1,204."}] * 40
-"""A script in which it does not matter who speaks which line."""
+SAME_ANSWERS = [{"text": "It is 1,204."}] * 40
+"""A script for tests in which the order of the replies does not matter."""
 
 
 def task(name: str, **changes: Any) -> dict[str, Any]:
-    """A task that the answer 1,204 does."""
+    """Return a task that the answer 1,204 passes."""
     return {"id": name, "kind": "sums", "request": f"Sum {name}?", "check": {"answer_contains": ["1204"]}, **changes}
 
 
-def timeless(found: Any) -> Any:
-    """Figures but for the seconds that something took."""
-    if isinstance(found, dict):
-        return {name: timeless(value) for name, value in found.items() if name != "seconds"}
-    return [timeless(one) for one in found] if isinstance(found, list) else found
+def without_seconds(value: Any) -> Any:
+    """Remove measured times from a record, at every level."""
+    if isinstance(value, dict):
+        return {name: without_seconds(entry) for name, entry in value.items() if name != "seconds"}
+    return [without_seconds(entry) for entry in value] if isinstance(value, list) else value
 
 
 class Bench:
-    """`bench tasks` with a suite and the scripts of those who play it."""
+    """Runs `bench tasks` with a suite and scripted models; `notes` is the standard error of the last run."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
@@ -58,12 +58,12 @@ class Bench:
         return f"script:{written(self.folder / name, *replies)}"
 
     def run(self, tasks: Iterable[Any] | None, *arguments: str, script: Iterable[Any] = ()) -> dict[str, Any]:
-        """Play tasks, or the packaged ones if they are None, and return the printed record."""
+        """Run these tasks, or the packaged ones if None, and return the printed record."""
         suite = [] if tasks is None else ["--suite", str(written(self.folder / "suite.jsonl", *tasks))]
         model = self.script("model.jsonl", *script)
         self.capsys.readouterr()
         self.status = bench("tasks", *suite, "--model", model, "--registration", "names", "--json", *arguments)
         printed = self.capsys.readouterr()
-        self.told = printed.err
+        self.notes = printed.err
         record: dict[str, Any] = json.loads(printed.out)
         return record

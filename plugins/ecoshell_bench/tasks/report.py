@@ -1,4 +1,4 @@
-"""What each side did at each task, and the figures of `bench tasks` for people and for programs."""
+"""The result of a side at a task, and the figures of `bench tasks`."""
 
 import json
 import math
@@ -15,15 +15,14 @@ from ecoshell.messages import FINISH, META_TOOLS, Usage
 from ecoshell_bench.results import known_sum
 
 Side = Literal["ecoshell", "baseline"]
-_SHOWN = 300
-"""Characters of a call's result that are kept."""
+_STORED_RESULT_CHARACTERS = 300
 _Z = 1.959964
-"""Of a 95 % interval."""
+"""The normal quantile of a 95 % interval."""
 
 
 @dataclass(slots=True)
 class Result:
-    """One side at one task: filled in while it runs, so that it says what was done also when that is cut short."""
+    """The result of a side at a task, updated while the task runs so that an interrupted one is recorded too."""
 
     id: str
     kind: str
@@ -32,7 +31,7 @@ class Result:
     """The digest of the task."""
     ok: bool = False
     wrong: list[str] = field(default_factory=list[str])
-    """What the check found wrong; empty when all is right."""
+    """Failed conditions of the check."""
     answer: str = ""
     status: str = "error"
     """How it ended: answered, gave_up, limit (of steps), timeout, error, or setup (the task could not be prepared)."""
@@ -40,7 +39,7 @@ class Result:
     steps: int = 0
     registered: list[str] = field(default_factory=list[str])
     called: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Calls in order: name, arguments, ok, which guard refused it (refused), and how the result begins (result)."""
+    """Calls in order: name, arguments, ok, refused (the guard that refused it), result (its beginning)."""
     prompt: int = 0
     cached: int = 0
     output: int = 0
@@ -49,37 +48,36 @@ class Result:
 
     @property
     def key(self) -> tuple[str, Side]:
-        """Which result it is."""
         return self.id, self.side
 
     @property
     def calls(self) -> int:
-        """How many tools were called, also in vain; registering and searching are no use of a tool."""
+        """The number of tool calls, including failed ones; registering and searching do not count."""
         return sum(call["name"] not in META_TOOLS for call in self.called)
 
     @property
     def repeats(self) -> int:
-        """How often the call that was made most was made; one that a guard refused was not made."""
-        made = Counter(
+        """The count of the most frequent call; calls refused by a guard do not count."""
+        counts = Counter(
             json.dumps([call["name"], call["arguments"]], sort_keys=True, default=str)
             for call in self.called
             if call["name"] != FINISH and not call["refused"]
         )
-        return max(made.values(), default=0)
+        return max(counts.values(), default=0)
 
     @property
     def stuck(self) -> bool:
-        """Whether it ended without an answer of its own, its last two calls having failed in the same words."""
-        last = [call["result"] for call in self.called[-2:] if not call["ok"]]
-        return self.status != "answered" and len(last) == 2 and last[0] == last[1]
+        """Whether the model gave no answer and its last two calls failed with the same message."""
+        last_failures = [call["result"] for call in self.called[-2:] if not call["ok"]]
+        return self.status != "answered" and len(last_failures) == 2 and len({*last_failures}) == 1
 
     def begin_call(self, name: str, arguments: Mapping[str, Any]) -> Callable[..., None]:
-        """Note a call; what is given back is called when it has ended, with `ok`, its `text` and who `refused` it."""
-        noted = {"name": name, "arguments": dict(arguments), "ok": False, "refused": "", "result": ""}
-        self.called.append(noted)
+        """Record a call; the returned function records its end: `ok`, the `text`, the guard that `refused` it."""
+        record = {"name": name, "arguments": dict(arguments), "ok": False, "refused": "", "result": ""}
+        self.called.append(record)
 
         def end(*, ok: bool, text: str, refused: str = "") -> None:
-            noted.update(ok=ok, refused=refused, result=text[:_SHOWN])
+            record.update(ok=ok, refused=refused, result=text[:_STORED_RESULT_CHARACTERS])
 
         return end
 
@@ -92,7 +90,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Tasks that both sides have played (McNemar's test, exact)."""
+    """Tasks with results of both sides (McNemar's test, exact)."""
 
     n: int
     better: int
@@ -102,27 +100,26 @@ class Pairs:
 
     @classmethod
     def of(cls, ecoshell: Sequence[Result], baseline: Sequence[Result]) -> "Pairs":
-        """The pairs among these results."""
-        other = {result.id: result.ok for result in baseline}
-        both = [(result.ok, other[result.id]) for result in ecoshell if result.id in other]
-        return cls(len(both), both.count((True, False)), both.count((False, True)))
+        baseline_ok = {result.id: result.ok for result in baseline}
+        pairs = [(result.ok, baseline_ok[result.id]) for result in ecoshell if result.id in baseline_ok]
+        return cls(len(pairs), pairs.count((True, False)), pairs.count((False, True)))
 
     @property
     def difference(self) -> float | None:
-        """ecoshell's share of right tasks less the baseline's."""
+        """ecoshell's success rate minus the baseline's."""
         return (self.better - self.worse) / self.n if self.n else None
 
     @property
     def p(self) -> float | None:
-        """How likely so large a difference is where there is none; two-sided."""
+        """The two-sided p-value of the difference."""
         if not self.n:
             return None
-        apart, fewer = self.better + self.worse, min(self.better, self.worse)
-        return min(1.0, 2 * sum(comb(apart, k) for k in range(fewer + 1)) / 2**apart)
+        discordant, fewer = self.better + self.worse, min(self.better, self.worse)
+        return min(1.0, 2 * sum(comb(discordant, k) for k in range(fewer + 1)) / 2**discordant)
 
 
 def wilson(right: int, n: int) -> tuple[float, float] | None:
-    """The 95 % interval of a share (Wilson's score); None of nothing."""
+    """Return the 95 % interval of a share (Wilson's score), or None without cases."""
     if not n:
         return None
     share, square = right / n, _Z * _Z
@@ -132,13 +129,13 @@ def wilson(right: int, n: int) -> tuple[float, float] | None:
 
 
 def as_record(model: str, results: Sequence[Result], loop: str | None, baseline: Sequence[Result]) -> dict[str, Any]:
-    """What is printed, as docs/benchmarks.md says; `loop` is the plain loop's model, None without one."""
+    """Return the record described in docs/benchmarks.md; `loop` is the plain loop's model, None without a baseline."""
     record = {**_side(model, results), "baseline": None, "paired": None, "ratio": None}
     if loop is not None:
         ids = {result.id for result in results} & {result.id for result in baseline}
         ours, theirs = ([result for result in side if result.id in ids] for side in (results, baseline))
         pairs = Pairs.of(ours, theirs)
-        kinds = {kind: _pairs(Pairs.of(some, theirs)) for kind, some in _by_kind(ours).items()}
+        kinds = {kind: _pairs(Pairs.of(group, theirs)) for kind, group in _by_kind(ours).items()}
         record["baseline"] = _side(loop, baseline)
         record["paired"] = {**_pairs(pairs), "p": _rounded(pairs.p), "kinds": kinds}
         record["ratio"] = _ratios(ours, theirs)
@@ -146,7 +143,7 @@ def as_record(model: str, results: Sequence[Result], loop: str | None, baseline:
 
 
 def _ratios(ours: Sequence[Result], theirs: Sequence[Result]) -> dict[str, float | None]:
-    """Return sums over the same tasks in those of the plain loop; None where a sum is unknown or the loop's is zero."""
+    """Return ecoshell's sums divided by the plain loop's; None if a sum is unknown or the loop's is zero."""
     names = ("prompt", "cached", "output", "steps", "seconds")
     sums = {name: (_sum(ours, name), _sum(theirs, name)) for name in names}
     sums["price"] = known_sum(result.spent_nano for result in ours), known_sum(result.spent_nano for result in theirs)
@@ -158,7 +155,7 @@ def _pairs(pairs: Pairs) -> dict[str, Any]:
 
 
 def _side(model: str, results: Sequence[Result]) -> dict[str, Any]:
-    kinds = {kind: _figures(some) for kind, some in _by_kind(results).items()}
+    kinds = {kind: _figures(group) for kind, group in _by_kind(results).items()}
     return {"model": model, **_figures(results), "kinds": kinds, "rows": [_row(result) for result in results]}
 
 
@@ -169,7 +166,7 @@ def _figures(results: Sequence[Result]) -> dict[str, Any]:
     return {
         "n": n,
         "success": _rounded(right / n) if n else None,
-        "interval": None if interval is None else [_rounded(one) for one in interval],
+        "interval": None if interval is None else [*map(_rounded, interval)],
         "calls": _sum(results, "calls"),
         "steps": _sum(results, "steps"),
         "tokens": {name: _sum(results, name) for name in ("prompt", "cached", "output")},
@@ -207,7 +204,7 @@ def _rounded(value: float | None) -> float | None:
 
 def _by_kind(results: Sequence[Result]) -> dict[str, list[Result]]:
     kind = attrgetter("kind")
-    return {name: list(some) for name, some in groupby(sorted(results, key=kind), key=kind)}
+    return {name: list(group) for name, group in groupby(sorted(results, key=kind), key=kind)}
 
 
 def _sum(results: Sequence[Result], name: str) -> Any:

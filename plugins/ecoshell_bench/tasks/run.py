@@ -1,4 +1,4 @@
-"""`ecoshell bench tasks`: natural requests in throw-away workspaces, checked by what came of them."""
+"""`ecoshell bench tasks`: run natural requests in temporary workspaces and check their results."""
 
 import argparse
 import hashlib
@@ -18,26 +18,26 @@ from ecoshell.paths import user_paths
 from ecoshell.tools.workspace import workspace_folder
 from ecoshell_bench.printing import note, show_record
 from ecoshell_bench.results import ResultsFile, read_results
-from ecoshell_bench.tasks.playing import LIMIT_REACHED, STOPS
 from ecoshell_bench.tasks.report import Result, Side, as_record
-from ecoshell_bench.tasks.suite import CODE, Task, chosen, read_code_tasks, read_suite
-from ecoshell_bench.tasks.workers import Job, played
+from ecoshell_bench.tasks.runner import FATAL_ERRORS, LIMIT_REACHED
+from ecoshell_bench.tasks.suite import CODE, Task, read_code_tasks, read_suite, select_tasks
+from ecoshell_bench.tasks.workers import Job, run_all
 
-if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+if TYPE_CHECKING:  # imports pydantic, which this module does not need at run time
     from ecoshell.settings.schema import Settings
 
-LIMIT = 3
-"""The exit status of a run whose budget was used up."""
+BUDGET_USED_UP = 3
+"""The exit status of a run that ended because of its budget."""
 INTERRUPTED = 130
-"""The exit status of a run that was stopped."""
+"""The exit status of a run stopped by Ctrl-C."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play what is not there yet, and print; raises UsageError and EcoshellError."""
+    """Run the tasks that have no result yet, and print the figures; raises EcoshellError."""
     suite = read_suite(args.suite)
     if args.suite is None and (CODE in args.kind or any(name.startswith(f"{CODE}-") for name in args.only)):
         suite += read_code_tasks()
-    tasks = chosen(suite, split=args.split, kinds=args.kind, only=args.only, limit=args.limit)
+    tasks = select_tasks(suite, split=args.split, kinds=args.kind, only=args.only, limit=args.limit)
     settings = load_settings(user_paths())
     model: str = args.model or settings.model
     loop: str = args.baseline_model or model
@@ -47,66 +47,67 @@ def run(args: argparse.Namespace) -> int:
         sides = ("baseline",)
     elif args.baseline or args.baseline_model or args.baseline_from:
         sides = ("ecoshell", "baseline")
-    said = {name: getattr(options, name) for name in ("model", "mode", "strategy", "registration")}
-    heading = {  # what must be the same for a run to go on; which tasks are asked for need not be
+    heading = {  # must match for a run to be resumed; the selection of tasks may differ
         "suite": "packaged" if args.suite is None else str(args.suite.resolve()),
-        **said,
+        **{name: getattr(options, name) for name in ("model", "mode", "strategy", "registration")},
         "baseline_model": loop,
         "temperature": args.temperature,
         "task_seconds": args.task_seconds,
     }
-    going_on = args.resume is not None
-    place = _place(args, heading)
-    with closing(ResultsFile(place, heading, Result, goes_on=going_on)) as results:
+    with closing(ResultsFile(_results_path(args, heading), heading, Result, resume=args.resume is not None)) as results:
         if args.baseline_from is not None:
-            for result in _baseline(args.baseline_from, loop):
-                results.known.setdefault(result.key, result)
-        status = _Run(args, tasks, sides, results).play(settings, options, loop)
+            for result in _read_baseline(args.baseline_from, loop):
+                results.by_key.setdefault(result.key, result)
+        status = _Run(args, tasks, sides, results).run(settings, options, loop)
 
         def of(side: Side) -> list[Result]:
-            return _of(results, side, tasks) if side in sides else []
+            return _results_of(results, side, tasks) if side in sides else []
 
         record = as_record(model, of("ecoshell"), loop if "baseline" in sides else None, of("baseline"))
-    if not args.json:  # a row for each task is told while they are played
+    if not args.json:  # the rows were already printed while the tasks ran
         del record["rows"]
         record["baseline"] = record["baseline"] and {**record["baseline"], "rows": None}
-    show_record(record, as_json=args.json, notes="\npaired: only tasks that both have played; p: McNemar's exact test.")
+    notes = "\npaired: only tasks with results of both sides; p: McNemar's exact test."
+    show_record(record, as_json=args.json, notes=notes)
     return status
 
 
-def _of(results: ResultsFile[Result], side: Side, tasks: Sequence[Task]) -> list[Result]:
-    """The results of a side at these tasks, as they are now, in the order of the tasks."""
-    found = [(task, results.known.get((task.id, side))) for task in tasks]
-    return [result for task, result in found if result is not None and result.task == task.digest]
+def _results_of(results: ResultsFile[Result], side: Side, tasks: Sequence[Task]) -> list[Result]:
+    """Return the current results of a side, in the order of the tasks."""
+    pairs = [(task, results.by_key.get((task.id, side))) for task in tasks]
+    return [result for task, result in pairs if result is not None and result.task == task.digest]
 
 
-def _baseline(path: Path, model: str) -> list[Result]:
-    """What the plain loop did in an earlier run with this model; raises UsageError."""
+def _read_baseline(path: Path, model: str) -> list[Result]:
+    """Read the plain loop's results of an earlier run with this model; raises UsageError."""
     heading, results = read_results(path, Result)
-    whose = heading.get("baseline_model")
-    if whose != model:
-        raise UsageError(f"{path}: the plain loop there has the model {whose!r}, not {model!r}.", fix="Name another.")
+    baseline_model = heading.get("baseline_model")
+    if baseline_model != model:
+        raise UsageError(
+            f"{path} has results of the plain loop with {baseline_model!r}, not {model!r}.",
+            fix="Give another file, or set --baseline-model.",
+        )
     return [result for result in results if result.side == "baseline"]
 
 
-def _place(args: argparse.Namespace, heading: dict[str, Any]) -> Path:
-    """The results' file; the usual one, unless it is gone on with, is begun anew and the one before stays beside it."""
-    given = args.resume or args.out
+def _results_path(args: argparse.Namespace, heading: dict[str, Any]) -> Path:
+    """Return the path of the results file; a new run in the default path keeps the previous file beside it."""
+    path = args.resume or args.out
     if args.resume and args.out and Path(args.resume) != args.out:
-        raise UsageError("--resume and --out name two files.", fix="Name one of them.")
-    if given:
-        if args.resume and not Path(given).exists():
-            raise UsageError(f"{given} is not there to go on with.", fix="Begin it with --out.")
-        return Path(given)
+        raise UsageError("--resume and --out name different files.", fix="Name one file.")
+    if path:
+        if args.resume and not Path(path).exists():
+            raise UsageError(f"There is no {path} to resume.", fix="Start it with --out.")
+        return Path(path)
     digest = hashlib.sha256(json.dumps(heading).encode()).hexdigest()[:16]
-    usual = user_paths().cache / "bench" / f"tasks-{digest}.jsonl"
-    if args.resume is None and usual.exists():
-        usual.replace(usual.with_suffix(".before.jsonl"))
-    return usual
+    default = user_paths().cache / "bench" / f"tasks-{digest}.jsonl"
+    if args.resume is None and default.exists():
+        default.replace(default.with_suffix(".before.jsonl"))
+    return default
 
 
 class _Run:
-    """What is left to play, and how that is told."""
+    """Runs the remaining tasks, stores their results and reports progress."""
 
     def __init__(
         self, args: argparse.Namespace, tasks: Sequence[Task], sides: Sequence[Side], results: ResultsFile[Result]
@@ -115,90 +116,106 @@ class _Run:
         self._tasks = tasks
         self._sides = sides
         self._results = results
-        done = {(side, one.id) for side in sides for one in _of(results, side, tasks)}
-        self._left: list[tuple[Task, Side]] = [
+        done = {(side, result.id) for side in sides for result in _results_of(results, side, tasks)}
+        self._pending: list[tuple[Task, Side]] = [
             (task, side) for task in tasks for side in sides if (side, task.id) not in done
         ]
         self._total = len(tasks) * len(sides)
-        self._began = time.monotonic()
-        self._now: list[Result] = []
-        """What this run has played."""
-        self._limit = ""
-        """What was said of a team's cap that is reached."""
-        note(f"{self._total - len(self._left)} of {self._total} are there; results go to {results.path}.")
+        self._started = time.monotonic()
+        self._finished: list[Result] = []
+        """Results of this run, without those of a resumed one."""
+        self._limit_message = ""
+        """The message of a team's cap that was reached."""
+        note(f"{self._total - len(self._pending)} of {self._total} are done; results go to {results.path}.")
 
-    def play(self, settings: "Settings", options: Options, loop: str) -> int:
-        """Play what is left; Ctrl-C ends it, and what was played stays. Gives the exit status.
-
-        Settings are the usual ones but for the temperature and what the user's say of models (addresses, prices, the
-        graphics card) and of a ledger that is shared.
-        """
-        args, usual = self._args, type(settings)()
-        agent = usual.agent.model_copy(update={"temperature": args.temperature})
-        project = settings.budget.project or workspace_folder(None).name  # not that of a task's workspace
-        budget = usual.budget.model_copy(update={"ledger": settings.budget.ledger, "project": project})
-        shared = {"agent": agent, "budget": budget, "models": settings.models, "local": settings.local}
-        told = usual.model_copy(update=shared)
-        job = Job(told, options, loop, tuple(self._sides), args.task_seconds, keeps=args.events is not None)
-        if job.keeps:
+    def run(self, settings: "Settings", options: Options, loop: str) -> int:
+        """Run the remaining tasks and return the exit status; Ctrl-C keeps the results so far."""
+        args = self._args
+        job = Job(
+            _task_settings(settings, args.temperature),
+            options,
+            loop,
+            tuple(self._sides),
+            args.task_seconds,
+            transcripts=args.events is not None,
+        )
+        if job.transcripts:
             try:
                 args.events.mkdir(parents=True, exist_ok=True)
             except OSError as failure:
-                told = f"{args.events} cannot be a folder: {failure.strerror}."
-                raise UsageError(told, fix="Name another one with --events.") from failure
-        turns = takewhile(lambda _: not self._limit and not self._used_up, self._left)
+                message = f"{args.events} cannot be a folder: {failure.strerror}."
+                raise UsageError(message, fix="Name another folder with --events.") from failure
+        assignments = takewhile(lambda _: not self._limit_message and not self._budget_used_up, self._pending)
         try:
-            with closing(played(job, turns, args.workers, len(self._left))) as rows:
-                for task, (result, course) in rows:
-                    self._add(task, result, course)
+            with closing(run_all(job, assignments, args.workers, len(self._pending))) as outcomes:
+                for task, (result, transcript) in outcomes:
+                    self._add(task, result, transcript)
         except KeyboardInterrupt:
-            note(f"Stopped. --resume {self._results.path} goes on there.")
+            note(f"Stopped. Resume with --resume {self._results.path}.")
             return INTERRUPTED
-        if len(self._now) < len(self._left):
-            told = self._limit or "The budget is used up; the next run has one of its own."
-            note(f"{told} --resume {self._results.path} goes on there.")
-            return LIMIT
+        if len(self._finished) < len(self._pending):
+            reason = self._limit_message or "The budget of this run is used up."
+            note(f"{reason} Resume with --resume {self._results.path}.")
+            return BUDGET_USED_UP
         return 0
 
     @property
-    def _used_up(self) -> bool:
-        """Whether the tasks played now have taken the budget; an unknown price is taken for all of it."""
+    def _budget_used_up(self) -> bool:
+        """Whether this run has spent its budget; an unknown price counts as all of it."""
         budget = self._args.budget
         if budget is None:
             return False
         if budget.unit == "tokens":
-            return sum(one.prompt + one.output for one in self._now) >= budget.value
-        spent = [one.spent_nano for one in self._now]
+            return sum(result.prompt + result.output for result in self._finished) >= budget.value
+        spent = [result.spent_nano for result in self._finished]
         return None in spent or sum(nano or 0 for nano in spent) >= budget.value
 
-    def _add(self, task: Task, result: Result, course: str) -> None:
-        """Keep a result, and say how it went, and how long the rest will take; raises ModelUnavailable.
+    def _add(self, task: Task, result: Result, transcript: str) -> None:
+        """Store a result and report progress; raises ModelUnavailable.
 
-        What a team's cap cut short is played again, when there is room.
+        A result cut short by a team's cap is not stored, so that a resumed run repeats the task.
         """
         if result.error.startswith(LIMIT_REACHED):
-            self._limit = result.error.removeprefix(f"{LIMIT_REACHED}: ")
+            self._limit_message = result.error.removeprefix(f"{LIMIT_REACHED}: ")
             return
-        if result.error.startswith(STOPS):
+        if result.error.startswith(FATAL_ERRORS):
             raise ModelUnavailable(
-                f"{task.id} could not be played: {result.error}",
-                kept=f"What was played is in {self._results.path}.",
-                fix=f"Once that is mended: --resume {self._results.path}",
+                f"{task.id} could not be run: {result.error}",
+                kept=f"The results so far are in {self._results.path}.",
+                fix=f"Fix the cause, then add --resume {self._results.path}.",
             )
-        if course:
+        if transcript:
             name = f"{task.id.replace('/', '_')}.{result.side}.jsonl"
-            (self._args.events / name).write_text(course, encoding="utf-8")
+            (self._args.events / name).write_text(transcript, encoding="utf-8")
         self._results.add(result)
-        self._now.append(result)
-        played = len(self._now)
-        left = len(self._left) - played
-        seconds = (time.monotonic() - self._began) / played * left
-        minutes = round(seconds / 60)
-        rest = f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-        right = [one.ok for one in _of(self._results, result.side, self._tasks)]
-        word = "right" if result.ok else f"wrong: {'; '.join(result.wrong)}"
-        said = visible_line(f"{task.id} {word}")[:160]
+        self._finished.append(result)
+        self._note_progress(task, result)
+
+    def _note_progress(self, task: Task, result: Result) -> None:
+        """Print the outcome of a task, the success so far and the time left."""
+        pending = len(self._pending) - len(self._finished)
+        seconds = (time.monotonic() - self._started) / len(self._finished) * pending
+        passes = [each.ok for each in _results_of(self._results, result.side, self._tasks)]
+        outcome = "right" if result.ok else f"wrong: {'; '.join(result.wrong)}"
+        line = visible_line(f"{task.id} {outcome}")[:160]
         note(
-            f"{self._total - left:>4}/{self._total} {result.side:<8} {result.seconds:>6.1f} s  {sum(right):>3} of "
-            f"{len(right)} right, {rest if minutes else f'{seconds:.0f} s'} left  {said}"
+            f"{self._total - pending:>4}/{self._total} {result.side:<8} {result.seconds:>6.1f} s  {sum(passes):>3} of "
+            f"{len(passes)} right, {_duration(seconds)} left  {line}"
         )
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if not minutes:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
+def _task_settings(settings: "Settings", temperature: float | str) -> "Settings":
+    """Return the default settings with the temperature, and the user's settings of models and of a shared ledger."""
+    defaults = type(settings)()
+    agent = defaults.agent.model_copy(update={"temperature": temperature})
+    project = settings.budget.project or workspace_folder(None).name  # the task's workspace is not a project
+    budget = defaults.budget.model_copy(update={"ledger": settings.budget.ledger, "project": project})
+    changes = {"agent": agent, "budget": budget, "models": settings.models, "local": settings.local}
+    return defaults.model_copy(update=changes)

@@ -1,6 +1,6 @@
-"""Who plays the tasks of a run: this process, processes beside it, or those of a Ray cluster.
+"""Run the tasks of a run in this process, in worker processes or on a Ray cluster.
 
-Each plays one task at a time. One that dies is replaced, and the task that it had is played again from its beginning.
+Each worker runs one task at a time. A worker that dies is replaced, and its task is run again from the beginning.
 """
 
 import asyncio
@@ -26,129 +26,128 @@ from ecoshell.assembly import open_ledger
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.options import Options
 from ecoshell.paths import Paths
-from ecoshell_bench.tasks.playing import Models, TaskRunner
 from ecoshell_bench.tasks.report import Result, Side
+from ecoshell_bench.tasks.runner import Models, TaskRunner
 from ecoshell_bench.tasks.suite import Task
 from ecoshell_bench.tasks.workspace import sandbox
 
-if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+if TYPE_CHECKING:  # imports pydantic, which this module does not need at run time
     from ecoshell.settings.schema import Settings
 
-Turn = tuple[Task, Side]
-"""What is played at once."""
-Row = tuple[Result, str]
-"""What came of it, and its course, empty unless the job keeps it."""
-_DEATHS = 3
-"""Of the workers of one task, after which the run ends."""
-_CONNECTING = 10.0
-_STARTING = 120.0
-_CLOSING = 60.0
-"""Seconds that a worker has to clear up behind it, on a busy machine too."""
-_KEPT = "What was played is kept."
+Assignment = tuple[Task, Side]
+Outcome = tuple[Result, str]
+"""The result of an assignment and its transcript, which is empty unless the job asks for it."""
+_MAX_WORKER_DEATHS = 3
+"""Workers that may die with the same task before the run ends."""
+_CONNECT_SECONDS = 10.0
+_START_SECONDS = 120.0
+_CLOSE_SECONDS = 60.0
+"""Time for a worker to clean up, generous for busy machines."""
+_RESULTS_KEPT = "The results so far are kept."
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is told of a run."""
+    """Everything a worker needs to know about a run."""
 
     settings: "Settings"
     options: Options
-    loop: str
-    """The plain loop's model."""
+    loop_model: str
     sides: tuple[Side, ...]
     seconds: float
-    """Each side's time for a task."""
-    keeps: bool
-    """Whether courses are wanted."""
+    """The time limit of each side for a task."""
+    transcripts: bool
+    """Whether to return transcripts."""
 
-    def asked(self, side: Side) -> Options:
-        """What a side is asked with."""
-        return self.options if side == "ecoshell" else replace(self.options, model=self.loop)
+    def options_of(self, side: Side) -> Options:
+        return self.options if side == "ecoshell" else replace(self.options, model=self.loop_model)
 
 
 class Worker:
-    """Plays tasks one after another in a sandbox of its own; models are loaded at the first one, and stay."""
+    """Runs one task at a time in its own sandbox; the first task loads the models."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._opened = ExitStack()
+        self._resources = ExitStack()
         self._runner: TaskRunner | None = None
 
-    def play(self, task: Task, side: Side) -> Row:
-        """What came of a task; raises EcoshellError where a model cannot be had."""
-        runner = self._runner = self._runner or self._begin()
-        result, course = self._loop.run(runner.play(task, side, self._job.asked(side)))
-        return result, course if self._job.keeps else ""
+    def run(self, task: Task, side: Side) -> Outcome:
+        """Run a task; raises EcoshellError if a model is unavailable."""
+        runner = self._runner = self._runner or self._start()
+        result, transcript = self._loop.run(runner.run(task, side, self._job.options_of(side)))
+        return result, transcript if self._job.transcripts else ""
 
-    def told(self, task: Task, side: Side) -> Row | EcoshellError:
-        """The same for another process: what is raised here is given there."""
+    def try_run(self, task: Task, side: Side) -> Outcome | EcoshellError:
+        """Run a task and return an EcoshellError instead of raising it, for use across processes."""
         try:
-            return self.play(task, side)
+            return self.run(task, side)
         except EcoshellError as failure:
             return failure
 
     def close(self) -> None:
-        """Let the models go, and take the sandbox away."""
-        self._opened.close()
+        """Close the models and remove the sandbox."""
+        self._resources.close()
 
-    def _begin(self) -> TaskRunner:
-        job, opened = self._job, self._opened
-        self._loop = opened.enter_context(asyncio.Runner())
-        place = opened.enter_context(sandbox())
-        folder = place.folder
-        # of the plain loop: each shell opens its own, in the home of its task
-        ledger = opened.enter_context(closing(open_ledger(Paths(folder, folder, folder), job.settings)))
+    def _start(self) -> TaskRunner:
+        job, resources = self._job, self._resources
+        self._loop = resources.enter_context(asyncio.Runner())
+        box = resources.enter_context(sandbox())
+        # This ledger is for the plain loop: each shell opens its own in the home of its task.
+        paths = Paths(box.folder, box.folder, box.folder)
+        ledger = resources.enter_context(closing(open_ledger(paths, job.settings)))
         models = Models(job.settings, job.options, ledger)
-        opened.callback(lambda: self._loop.run(models.aclose()))
-        runner = TaskRunner(place, models, job.settings, seconds=job.seconds)
+        resources.callback(lambda: self._loop.run(models.aclose()))
+        runner = TaskRunner(box, models, job.settings, seconds=job.seconds)
         for side in job.sides:
-            self._loop.run(runner.load(str(job.asked(side).model), side))
+            self._loop.run(runner.load(str(job.options_of(side).model), side))
         return runner
 
 
-def played(job: Job, turns: Iterator[Turn], workers: int | str, most: int) -> Generator[tuple[Task, Row]]:
-    """What came of each turn, as they end; the next one is taken when a worker is free for it.
+def run_all(
+    job: Job, assignments: Iterator[Assignment], workers: int | str, limit: int
+) -> Generator[tuple[Task, Outcome]]:
+    """Yield each task with its outcome as it ends; an assignment is taken when a worker becomes free.
 
-    `workers` is how many processes play, or the address of a Ray cluster; of neither more than `most`, the number of
-    turns. Raises EcoshellError. Whatever ends this ends the workers, in the midst of their tasks if need be.
+    `workers` is a number of processes or the address of a Ray cluster; `limit` bounds the number of workers. Raises
+    EcoshellError. Closing the generator ends the workers, even in the middle of a task.
     """
-    if workers == 1 or most == 0:
+    if workers == 1 or limit == 0:
         with closing(Worker(job)) as worker:
-            for task, side in turns:
-                yield task, worker.play(task, side)
+            for task, side in assignments:
+                yield task, worker.run(task, side)
         return
-    with ExitStack() as opened:
+    with ExitStack() as resources:
         if isinstance(workers, str):
-            hire, count = opened.enter_context(_cluster(workers, job))
+            start_worker, count = resources.enter_context(_cluster(workers, job))
         else:
-            hire, count = partial(_Process, job), workers
-        idle = [_Place(hire) for _ in range(min(count, most))]
-        # Ctrl-C is for this process alone: what these threads start does not hear it before it has made itself ready
+            start_worker, count = partial(_Process, job), workers
+        idle = [_Slot(start_worker) for _ in range(min(count, limit))]
+        # Only this process handles Ctrl-C: processes started from these threads inherit the blocked signal.
         masked: Any = {"initializer": signal.pthread_sigmask, "initargs": (signal.SIG_BLOCK, {signal.SIGINT})}
-        threads = opened.enter_context(ThreadPoolExecutor(len(idle), **masked))
-        opened.callback(_close_all, tuple(idle))
-        at_work: dict[Future[Row], tuple[_Place, Turn]] = {}
+        threads = resources.enter_context(ThreadPoolExecutor(len(idle), **masked))
+        resources.callback(_close_all, tuple(idle))
+        busy: dict[Future[Outcome], tuple[_Slot, Assignment]] = {}
         while True:
-            while idle and (turn := next(turns, None)) is not None:
-                place = idle.pop()
-                at_work[threads.submit(place.play, *turn)] = place, turn
-            if not at_work:
+            while idle and (assignment := next(assignments, None)) is not None:
+                slot = idle.pop()
+                busy[threads.submit(slot.run, *assignment)] = slot, assignment
+            if not busy:
                 return
-            for ended in wait(at_work, return_when=FIRST_COMPLETED).done:
-                place, turn = at_work.pop(ended)
-                idle.append(place)
-                yield turn[0], ended.result()
+            for future in wait(busy, return_when=FIRST_COMPLETED).done:
+                slot, (task, _) = busy.pop(future)
+                idle.append(slot)
+                yield task, future.result()
 
 
-class _Gone(Exception):
-    """A worker died; of what."""
+class _WorkerDied(Exception):
+    """A worker died; the text is the cause."""
 
 
 # Processes
 
 
 class _Process:
-    """A process on this machine; `play` raises _Gone, and `close` ends it, whatever it does."""
+    """A worker process on this machine; `run` raises _WorkerDied, and `close` ends the process even during a task."""
 
     def __init__(self, job: Job) -> None:
         spawn = get_context("spawn")
@@ -157,97 +156,97 @@ class _Process:
         self._process.start()
         theirs.close()
 
-    def play(self, task: Task, side: Side) -> Row | EcoshellError:
+    def run(self, task: Task, side: Side) -> Outcome | EcoshellError:
         try:
             self._pipe.send((task, side))
             return self._pipe.recv()
         except (EOFError, OSError) as failure:
-            self._process.join(_CLOSING)
-            raise _Gone(f"exit status {self._process.exitcode}") from failure
+            self._process.join(_CLOSE_SECONDS)
+            raise _WorkerDied(f"exit status {self._process.exitcode}") from failure
 
     def close(self) -> None:
         if self._process.is_alive() and self._process.pid is not None:
             os.kill(self._process.pid, signal.SIGINT)
-        self._process.join(_CLOSING)
+        self._process.join(_CLOSE_SECONDS)
         self._process.kill()
 
 
 def _serve(pipe: Connection, job: Job) -> None:
-    """Play what is asked for until nobody asks any more, or Ctrl-C is passed on."""
-    os.setpgid(0, 0)  # a terminal tells it to all of a group: the process that started this one decides
+    """Run the assignments received until the pipe closes or the parent sends SIGINT."""
+    os.setpgid(0, 0)  # a terminal signals its whole process group; only the parent should react
     with suppress(KeyboardInterrupt, EOFError, BrokenPipeError), closing(Worker(job)) as worker:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         while True:
-            pipe.send(worker.told(*pipe.recv()))
+            pipe.send(worker.try_run(*pipe.recv()))
 
 
 # Ray
 
 
 class _Actor:
-    """An actor of a Ray cluster; as a process."""
+    """A worker on a Ray cluster, with the same methods as _Process."""
 
     def __init__(self, ray: Any, job: Job) -> None:
         self._ray = ray
         self._job = job
         self._actor: Any = None
-        self._plays = False
+        self._busy = False
 
-    def play(self, task: Task, side: Side) -> Row | EcoshellError:
-        self._plays = True
+    def run(self, task: Task, side: Side) -> Outcome | EcoshellError:
+        self._busy = True
         try:
             if self._actor is None:
                 self._actor = self._ray.remote(num_cpus=1)(Worker).remote(self._job)
-            return self._ray.get(self._actor.told.remote(task, side))
+            return self._ray.get(self._actor.try_run.remote(task, side))
         except self._ray.exceptions.RayError as failure:
-            raise _Gone(" ".join(str(failure).split())) from failure
-        except Exception as failure:  # Ray's client has no kind of its own for a cluster that is lost
+            raise _WorkerDied(" ".join(str(failure).split())) from failure
+        except Exception as failure:  # Ray's client has no exception class for a lost cluster
             if self._ray.util.client.ray.is_connected() and not isinstance(failure, ConnectionError):
                 raise
-            told = " ".join(str(failure).split()).rstrip(".")
-            fix = "When it is back, or with --workers N here, --resume goes on with the file that the results went to."
-            return EcoshellError(f"The cluster is gone: {told}.", kept=_KEPT, fix=fix)
+            cause = " ".join(str(failure).split()).rstrip(".")
+            fix = "Add --resume FILE with the results file once the cluster is back, or use --workers N."
+            return EcoshellError(f"The connection to the cluster was lost: {cause}.", kept=_RESULTS_KEPT, fix=fix)
         finally:
-            self._plays = False
+            self._busy = False
 
     def close(self) -> None:
         if self._actor is not None:
-            with suppress(Exception):  # of a cluster that is gone, which raises whatever there is
-                if not self._plays:  # who plays does not listen
-                    self._ray.wait([self._actor.close.remote()], timeout=_CLOSING)
+            with suppress(Exception):  # a lost cluster raises exceptions of any class
+                if not self._busy:  # a busy actor handles no other call
+                    self._ray.wait([self._actor.close.remote()], timeout=_CLOSE_SECONDS)
                 self._ray.kill(self._actor)
 
 
-_Hired = _Process | _Actor
+_WorkerHandle = _Process | _Actor
 
 
-class _Place:
-    """A worker, and the one that takes its place."""
+class _Slot:
+    """Holds one worker and replaces it when it dies."""
 
-    def __init__(self, hire: Callable[[], _Hired]) -> None:
-        self._hire = hire
-        self._worker: _Hired | None = None
+    def __init__(self, start_worker: Callable[[], _WorkerHandle]) -> None:
+        self._start_worker = start_worker
+        self._worker: _WorkerHandle | None = None
         self._closed = False
 
-    def play(self, task: Task, side: Side) -> Row:
-        last = ""
-        for _ in range(_DEATHS):
-            self._worker = worker = self._worker or self._hire()
+    def run(self, task: Task, side: Side) -> Outcome:
+        cause = ""
+        for _ in range(_MAX_WORKER_DEATHS):
+            self._worker = worker = self._worker or self._start_worker()
             try:
                 if self._closed:
                     break
-                row = worker.play(task, side)
-            except _Gone as gone:
-                last, self._worker = str(gone), None
+                outcome = worker.run(task, side)
+            except _WorkerDied as death:
+                cause, self._worker = str(death), None
                 worker.close()
             else:
-                if isinstance(row, EcoshellError):
-                    raise row
-                return row
+                if isinstance(outcome, EcoshellError):
+                    raise outcome
+                return outcome
         raise EcoshellError(
-            f"{task.id} could not be played: {_DEATHS} workers died of it, the last one by {last}.",
-            kept=_KEPT,
-            fix="Look whether memory is short; --resume goes on there, also with fewer workers.",
+            f"{task.id} could not be run: {_MAX_WORKER_DEATHS} workers died with it, the last with {cause}.",
+            kept=_RESULTS_KEPT,
+            fix="Check the free memory, then add --resume FILE, with fewer workers if needed.",
         )
 
     def close(self) -> None:
@@ -256,57 +255,60 @@ class _Place:
             self._worker.close()
 
 
-def _close_all(places: Sequence[_Place]) -> None:
-    """Side by side: each may take as long as a busy machine lets it."""
-    with ThreadPoolExecutor(len(places)) as threads:
-        list(threads.map(_Place.close, places))
+def _close_all(slots: Sequence[_Slot]) -> None:
+    """Close all slots at the same time, because each may take long on a busy machine."""
+    with ThreadPoolExecutor(len(slots)) as threads:
+        list(threads.map(_Slot.close, slots))
 
 
 @contextmanager
-def _cluster(address: str, job: Job) -> Generator[tuple[Callable[[], _Hired], int]]:
-    """What hires actors of the cluster at this address, and how many have room there; raises UsageError."""
+def _cluster(address: str, job: Job) -> Generator[tuple[Callable[[], _WorkerHandle], int]]:
+    """Connect to a Ray cluster; yield a function that starts a worker and the number of free CPUs.
+
+    Raises UsageError.
+    """
     try:
-        import_module("grpc")  # what Ray's client needs beyond Ray
+        import_module("grpc")  # needed by Ray's client only
         ray: Any = import_module("ray")
     except ImportError as failure:
         raise UsageError(f"{address} needs Ray's client: {failure}.", fix="pip install 'ecoshell[scale]'") from failure
-    where = urlsplit(address)
-    try:
-        socket.create_connection((where.hostname, where.port), _CONNECTING).close()  # at once, where nobody is there
+    url = urlsplit(address)
+    try:  # fails at once if nothing listens, unlike Ray's own attempt
+        socket.create_connection((url.hostname, url.port), _CONNECT_SECONDS).close()
     except OSError as failure:
         fix = "Start it with `ray start --head`; the port is its --ray-client-server-port, usually 10001."
         raise UsageError(f"There is no Ray cluster at {address}: {failure}.", fix=fix) from failure
     try:
         logging.getLogger("ray").setLevel(logging.ERROR)
-        with warnings.catch_warnings(action="ignore"):  # it warns of what it then raises
+        with warnings.catch_warnings(action="ignore"):  # the same text is raised afterwards
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except OSError as failure:
         lines = str(failure).strip().split("\n")
-        told = " ".join(lines[:1] + lines[-1:] if "Traceback" in str(failure) else lines)
-        fix = "`ray status` and the logs in its --temp-dir say what it lacks."
-        raise UsageError(f"The Ray cluster at {address} takes nobody: {told}", fix=fix) from failure
-    except RuntimeError as failure:  # Ray's word for versions that differ
-        told = " ".join(str(failure).split())
-        raise UsageError(f"{address}: {told}.", fix="Use the cluster's versions of Ray and Python here.") from failure
+        cause = " ".join(lines[:1] + lines[-1:] if "Traceback" in str(failure) else lines)
+        fix = "Check `ray status` and the logs in the cluster's --temp-dir."
+        raise UsageError(f"The Ray cluster at {address} refused the connection: {cause}", fix=fix) from failure
+    except RuntimeError as failure:  # raised when versions differ
+        cause = " ".join(str(failure).split())
+        raise UsageError(f"{address}: {cause}.", fix="Use the cluster's versions of Ray and Python here.") from failure
     try:
-        yield partial(_Actor, ray, job), _room(ray, address)
+        yield partial(_Actor, ray, job), _free_cpus(ray, address)
     finally:
         ray.shutdown()
 
 
-def _room(ray: Any, address: str) -> int:
-    """How many CPUs of a cluster are free, if it has this very ecoshell; raises UsageError."""
-    fix = f"Install ecoshell {__version__} in the Python of each of its machines."
+def _free_cpus(ray: Any, address: str) -> int:
+    """Return the number of free CPUs of a cluster with the same version of ecoshell; raises UsageError."""
+    fix = f"Install ecoshell {__version__} in the Python of every machine of the cluster."
     try:
-        there = ray.get(ray.remote(num_cpus=0)(version).remote("ecoshell"), timeout=_STARTING)
+        cluster_version = ray.get(ray.remote(num_cpus=0)(version).remote("ecoshell"), timeout=_START_SECONDS)
     except PackageNotFoundError as failure:
         raise UsageError(f"The cluster at {address} has no ecoshell.", fix=fix) from failure
-    except TimeoutError as failure:  # Ray's own error of the kind is one, too
-        told = f"The cluster at {address} has begun no worker in {_STARTING:.0f} seconds."
-        raise UsageError(told, fix="`ray status` says what it waits for.") from failure
-    if there != __version__:
-        raise UsageError(f"The cluster at {address} has ecoshell {there}, not {__version__}.", fix=fix)
-    free = int(ray.available_resources().get("CPU", 0))
-    if not free:
-        raise UsageError(f"No CPU of the cluster at {address} is free.", fix="`ray status` says who has them.")
-    return free
+    except TimeoutError as failure:  # the base class of Ray's GetTimeoutError
+        message = f"The cluster at {address} started no worker within {_START_SECONDS:.0f} seconds."
+        raise UsageError(message, fix="`ray status` shows what it waits for.") from failure
+    if cluster_version != __version__:
+        raise UsageError(f"The cluster at {address} has ecoshell {cluster_version}, not {__version__}.", fix=fix)
+    cpus = int(ray.available_resources().get("CPU", 0))
+    if not cpus:
+        raise UsageError(f"The cluster at {address} has no free CPU.", fix="`ray status` shows what uses them.")
+    return cpus

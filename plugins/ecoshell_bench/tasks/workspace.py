@@ -1,6 +1,6 @@
-"""Where tasks are played, a workspace and a home made anew for each and tools without a network; and what came of them.
+"""The sandbox of a task (a fresh workspace and home, tools without a network) and the checks of its result.
 
-Whether a task was done is seen in the answer, the files, a command and the calls, never in wording.
+Checks examine the answer, the files, a command's exit status and the calls, never the exact wording.
 """
 
 import fcntl
@@ -29,9 +29,9 @@ from ecoshell.tools import Tool, limits_of
 from ecoshell.tools.builtin.commands import run_process, safe_environment
 from ecoshell.tools.workspace import Workspace
 from ecoshell_bench.tasks.report import Result
-from ecoshell_bench.tasks.suite import REGEX, Task
+from ecoshell_bench.tasks.suite import REGEX_PREFIX, Task
 
-if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+if TYPE_CHECKING:  # imports pydantic, which this module does not need at run time
     from ecoshell.settings.schema import Settings
 
 COMMAND_SECONDS = 60.0
@@ -44,14 +44,14 @@ defaultBranch = main
 detachedHead = false
 """
 _SEPARATORS = re.compile(r"(?<=\d)(?:\\?,|\{,\}|[\u00a0\u202f\u2009'’_])(?=\d{3}(?!\d))")
-"""What stands between the thousands of a number."""
+"""Separators between the thousands of a number."""
 _NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?")
-_SHOWN = 200
+_EXCERPT_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A folder in which one task after another is played, always under the same names: they stand in prompts."""
+    """A folder that runs one task at a time; its paths stay the same because they appear in prompts."""
 
     folder: Path
 
@@ -61,30 +61,30 @@ class Sandbox:
 
     @property
     def paths(self) -> Paths:
-        """A home without settings, ledger and experience."""
+        """The paths of an empty home: no settings, ledger or experience."""
         home = self.folder / "home"
         return Paths(home / "config", home / "data", home / "cache")
 
     async def prepare(self, task: Task) -> str:
-        """Make the task's workspace, and a home, of nothing; how its setup failed, empty when it did not."""
+        """Create an empty home and the task's workspace; return why its setup failed, or an empty text."""
         for folder in (self.workspace, self.folder / "home"):
             _remove(folder)
             folder.mkdir()
         _write(self.workspace, task.files)
-        told = await _run_in(self.workspace, task.setup) if task.setup else ""
-        return f"The setup {told}" if told else ""
+        failure = await _run_in(self.workspace, task.setup) if task.setup else ""
+        return f"The setup {failure}" if failure else ""
 
 
 @contextmanager
 def sandbox() -> Generator[Sandbox]:
-    """A sandbox, taken away at the end; programs that tasks start find this Python, git with a name, and no home.
+    """Yield a sandbox and remove it afterwards; programs started by tasks get this Python, a git identity and no home.
 
-    Its place is the same for every run that has the machine to itself, so that prompts are.
+    The path is the same in every run that has the machine to itself, so that prompts are identical.
     """
     base = Path(tempfile.gettempdir()) / f"ecoshell-bench-{os.getuid()}"
     base.mkdir(mode=0o700, exist_ok=True)
-    held, folder = _first_free(base.resolve())
-    _remove(folder)  # of a run that was killed
+    lock, folder = _lock_free_folder(base.resolve())
+    _remove(folder)  # may be left from a run that was killed
     folder.mkdir(mode=0o700)
     settings = folder / "gitconfig"
     settings.write_text(_GIT, encoding="utf-8")
@@ -106,13 +106,13 @@ def sandbox() -> Generator[Sandbox]:
             if name in before:
                 os.environ[name] = before[name]
         _remove(folder)
-        os.close(held)
+        os.close(lock)
 
 
-def _first_free(base: Path) -> tuple[int, Path]:
-    """The first place that nobody holds: a lock, which ends with the process, and a folder.
+def _lock_free_folder(base: Path) -> tuple[int, Path]:
+    """Return the first folder no other process uses, and the lock that reserves it until this process ends.
 
-    Their names are of one length, so that prompts are, for as many as a machine has as a rule.
+    Names have one character as long as these suffice, so that prompts have the same length.
     """
     names = chain(string.digits[1:] + string.ascii_letters, map(str, count(100)))
     while True:
@@ -127,33 +127,33 @@ def _first_free(base: Path) -> tuple[int, Path]:
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write files below a folder; a path that ends in a slash makes a folder."""
+    """Write files below a folder; a path that ends in a slash creates a folder."""
     for name, text in files.items():
-        place = folder / name
+        path = folder / name
         if name.endswith("/"):
-            place.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
         else:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8", newline="")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder and all in it, also what a task has closed."""
+    """Remove a folder tree, including folders whose permissions a task removed."""
     if not os.path.lexists(folder):
         return
-    for place, _, _ in os.walk(folder):
-        Path(place).chmod(stat.S_IRWXU)
+    for subfolder, _, _ in os.walk(folder):
+        Path(subfolder).chmod(stat.S_IRWXU)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def offline_tools(settings: "Settings", workspace: Workspace) -> list[Tool]:
-    """The tools of a session, of which those that only reach the network do not reach it."""
-    alone: frozenset[Effect] = frozenset({"network"})
-    return [Offline(tool) if tool.effects == alone else tool for tool in tools_of(settings, workspace)]
+    """Return the tools of a session, with those whose only effect is the network disconnected."""
+    network_only: frozenset[Effect] = frozenset({"network"})
+    return [Offline(tool) if tool.effects == network_only else tool for tool in tools_of(settings, workspace)]
 
 
 class Offline:
-    """A tool as it is where there is no network."""
+    """A network tool whose calls all fail."""
 
     def __init__(self, tool: Tool) -> None:
         self.document = tool.document
@@ -162,33 +162,34 @@ class Offline:
         self.limits = limits_of(tool)
 
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
-        """Fail at once, as it does there."""
-        where = next((value for value in arguments.values() if isinstance(value, str)), self.document.name)
-        raise ToolError(f"{where} could not be fetched: there is no network.")
-
-
-# What came of a task
+        """Raise the error of an unreachable network."""
+        target = next((value for value in arguments.values() if isinstance(value, str)), self.document.name)
+        raise ToolError(f"{target} could not be fetched: there is no network.")
 
 
 async def failures(task: Task, folder: Path, result: Result) -> list[str]:
-    """What is not as the task's check wants it; `folder` is the workspace afterwards."""
-    found = [*_in_answer(task, result.answer), *_in_calls(task, result), *_in_files(task, folder)]
-    if task.check.command and (wrong := await _in_command(task, folder)):
-        found.append(wrong)
-    return found
+    """Return the conditions of the task's check that do not hold; `folder` is the final workspace."""
+    messages = [
+        *_answer_failures(task, result.answer),
+        *_call_failures(task, result),
+        *_file_failures(task, folder),
+    ]
+    if task.check.command and (failure := await _command_failure(task, folder)):
+        messages.append(failure)
+    return messages
 
 
-async def _in_command(task: Task, folder: Path) -> str:
-    """Write the check's own files, then run its command; return what went wrong, empty if nothing did."""
+async def _command_failure(task: Task, folder: Path) -> str:
+    """Write the check's own files, then run its command; return the failure, or an empty text."""
     try:
         _write(folder, task.check.files)
     except OSError as failure:
         return f"the check's files cannot be written: {failure.strerror}"
-    failed = await _run_in(folder, task.check.command)
-    return f"the command {failed}" if failed else ""
+    failure = await _run_in(folder, task.check.command)
+    return f"the command {failure}" if failure else ""
 
 
-def _in_answer(task: Task, answer: str) -> Iterator[str]:
+def _answer_failures(task: Task, answer: str) -> Iterator[str]:
     check = task.check
     for texts in check.answer_contains:
         if not any(contains(answer, text) for text in texts):
@@ -203,69 +204,76 @@ def _in_answer(task: Task, answer: str) -> Iterator[str]:
 
 
 def contains(answer: str, text: str) -> bool:
-    """Whether a text is in an answer, in any case; a number, whatever separates its thousands.
+    """Whether an answer contains a text, ignoring case, or a number, ignoring thousands separators.
 
-    A number stands for itself alone: 4 is not in 42, but 1204 is in "1,204.0", and 3.14 in 3.14159.
+    Numbers match whole: 4 is not in 42, but 1204 is in "1,204.0". Further decimals may follow: 3.14 is in 3.14159.
     """
-    said, wanted = _plain(answer), _plain(text)
-    if not _NUMBER.fullmatch(wanted):
-        return wanted in said
-    literal = rf"(?<![\d.]){re.escape(wanted)}" + ("" if "." in wanted else r"(?!\d|\.\d)")
-    number = Decimal(wanted)
-    return bool(re.search(literal, said)) or any(Decimal(found) == number for found in _NUMBER.findall(said))
+    answer, text = _normalized(answer), _normalized(text)
+    if not _NUMBER.fullmatch(text):
+        return text in answer
+    literal = rf"(?<![\d.]){re.escape(text)}" + ("" if "." in text else r"(?!\d|\.\d)")
+    number = Decimal(text)
+    return bool(re.search(literal, answer)) or any(Decimal(match) == number for match in _NUMBER.findall(answer))
 
 
-def _plain(text: str) -> str:
-    """Lower case, one kind of blank, minus and quote, and no separators between thousands."""
+def _normalized(text: str) -> str:
+    """Fold case, white space, minus signs and quotes, and remove thousands separators."""
     joined = _SEPARATORS.sub("", text)
     same = unicodedata.normalize("NFKC", joined).replace("−", "-").replace("’", "'")
     return " ".join(same.casefold().split())
 
 
-def _in_calls(task: Task, result: Result) -> Iterator[str]:
-    wanted = task.check.calls_any
-    if wanted and not any(call["ok"] and call["name"] in wanted for call in result.called):
-        yield f"no call of {' or '.join(wanted)} succeeded"
+def _call_failures(task: Task, result: Result) -> Iterator[str]:
+    names = task.check.calls_any
+    if names and not any(call["ok"] and call["name"] in names for call in result.called):
+        yield f"no call of {' or '.join(names)} succeeded"
     if task.check.no_calls and result.calls:
         yield f"{result.calls} tools were called"
 
 
-def _in_files(task: Task, folder: Path) -> Iterator[str]:
-    for name, wanted in task.check.file.items():
+def _file_failures(task: Task, folder: Path) -> Iterator[str]:
+    for name, expected in task.check.file.items():
         try:
             text = (folder / name).read_text(encoding="utf-8", errors="replace")
         except OSError as failure:
             yield f"{name} cannot be read: {failure.strerror}"
             continue
-        if not _has(text, wanted):
-            yield f"{name} is {json.dumps(text[:_SHOWN], ensure_ascii=False)}"
+        if not _matches(text, expected):
+            yield f"{name} is {json.dumps(text[:_EXCERPT_CHARACTERS], ensure_ascii=False)}"
     for name in task.check.file_absent:
         if os.path.lexists(folder / name):
-            yield f"{name} is there"
+            yield f"{name} exists"
 
 
-def _has(text: str, wanted: str) -> bool:
-    """Whether a file's text is what is wanted: found, where that is marked as a regular expression, else all of it.
+def _matches(text: str, expected: str) -> bool:
+    """Whether a file's text is as expected, ignoring surrounding white space.
 
-    A single line may be a regular expression that all of it matches, too.
+    After REGEX_PREFIX, the expression must match somewhere. Otherwise the text must be equal, or the expected single
+    line must match all of it as a regular expression.
     """
-    if wanted.startswith(REGEX):
-        return bool(re.search(wanted.removeprefix(REGEX), text, re.MULTILINE))
-    if text.strip() == wanted.strip() or "\n" in wanted.strip():
-        return text.strip() == wanted.strip()
+    if expected.startswith(REGEX_PREFIX):
+        return bool(re.search(expected.removeprefix(REGEX_PREFIX), text, re.MULTILINE))
+    text, expected = text.strip(), expected.strip()
+    if text == expected or "\n" in expected:
+        return text == expected
     try:
-        return bool(re.fullmatch(wanted.strip(), text.strip()))
+        return bool(re.fullmatch(expected, text))
     except re.error:
         return False
 
 
 async def _run_in(folder: Path, command: str) -> str:
-    """Run a shell command in a workspace; how it failed, empty when it exits with 0."""
-    shell, environment = ["/bin/sh", "-c", command], safe_environment(os.environ)
+    """Run a shell command in a workspace; return how it failed, or an empty text for exit status 0."""
     try:
-        ended = await run_process(shell, folder=folder, environment=environment, seconds=COMMAND_SECONDS, window=4_000)
+        process = await run_process(
+            ["/bin/sh", "-c", command],
+            folder=folder,
+            environment=safe_environment(os.environ),
+            seconds=COMMAND_SECONDS,
+            window=4_000,
+        )
     except ToolError as failure:
         return str(failure)
-    if ended.timed_out:
+    if process.timed_out:
         return f"did not end within {COMMAND_SECONDS:.0f} seconds"
-    return f"exits with {ended.status}: {ended.output.strip()[-_SHOWN:]}" if ended.status else ""
+    return f"exits with {process.status}: {process.output.strip()[-_EXCERPT_CHARACTERS:]}" if process.status else ""

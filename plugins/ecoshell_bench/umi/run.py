@@ -102,7 +102,7 @@ def _answers(args: argparse.Namespace, setup: ModelSetup, asked: Sequence[Asked]
     with closing(ResultsFile(place, heading, Answered)) as results:
 
         def kept() -> int:
-            return sum(key in results.known for key in keys)
+            return sum(key in results.by_key for key in keys)
 
         def told(answered: Answered) -> None:
             results.add(answered)
@@ -110,11 +110,11 @@ def _answers(args: argparse.Namespace, setup: ModelSetup, asked: Sequence[Asked]
 
         try:
             with progress(len(keys), kept()) as advance:
-                if missing := [step for step, key in zip(asked, keys, strict=True) if key not in results.known]:
+                if missing := [step for step, key in zip(asked, keys, strict=True) if key not in results.by_key]:
                     asyncio.run(ask_all(setup, args.budget, missing, told))
         finally:
             if (there := kept()) < len(keys):
                 note(f"{there:,} of {len(keys):,} steps are kept in {place}; the same command goes on there.")
     if args.out is None:
         place.unlink(missing_ok=True)
-    return [results.known[key] for key in keys]
+    return [results.by_key[key] for key in keys]

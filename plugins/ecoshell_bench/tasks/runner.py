@@ -1,4 +1,4 @@
-"""A task played by ecoshell, and by the plainest function-calling loop there is, with the same model."""
+"""Run a task with ecoshell and with the plainest function-calling loop, using the same model."""
 
 import asyncio
 import json
@@ -41,17 +41,17 @@ from ecoshell_bench.tasks.report import Result, Side
 from ecoshell_bench.tasks.suite import Task
 from ecoshell_bench.tasks.workspace import Sandbox, failures, offline_tools
 
-if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+if TYPE_CHECKING:  # imports pydantic, which this module does not need at run time
     from ecoshell.settings.schema import AgentSettings, Settings
 
 PLAIN_SYSTEM = "You are a helpful assistant with tools that work in the user's folder."
 LIMIT_REACHED = "LimitReached"
-"""A team's cap: tasks have none of their own."""
-STOPS = (
+"""Marks a result ended by a team's cap; tasks have no caps."""
+FATAL_ERRORS = (
     *("ModelMissing", "ModelUnavailable", "ModelUnreachable", "ModelBarred", "PriceUnknown"),
     *("StoreError", "ServerAway"),
 )
-"""Errors after which no task of the model can be played, so that they say nothing of it."""
+"""Kinds of errors that would fail every task, and therefore end the run instead of counting as results."""
 
 
 def loop_limits(traits: Traits, agent: "AgentSettings") -> tuple[int, int]:
@@ -60,7 +60,7 @@ def loop_limits(traits: Traits, agent: "AgentSettings") -> tuple[int, int]:
 
 
 class Models(ConfiguredModelFactory):
-    """The models of a run, each made once for each side and kept until its end: loading takes longer than a task."""
+    """The models of a run, created once per side and kept until its end, because loading takes longer than a task."""
 
     def __init__(self, settings: "Settings", options: Options, ledger: Ledger) -> None:
         super().__init__(
@@ -69,75 +69,74 @@ class Models(ConfiguredModelFactory):
             session_budget=SessionBudget(Gate(ledger)),
             paths=user_paths(),
         )
-        self._made: dict[tuple[str, Side], Model] = {}
+        self._models: dict[tuple[str, Side], Model] = {}
 
     def get(self, name: str, side: Side) -> Model:
-        """The model of this name; raises ModelMissing, ModelBroken and UsageError."""
-        if (name, side) not in self._made:
-            self._made[name, side] = self._model(name)
-        return self._made[name, side]
+        """Return the model of a side by name; raises ModelMissing, ModelBroken and UsageError."""
+        if (name, side) not in self._models:
+            self._models[name, side] = self._model(name)
+        return self._models[name, side]
 
     def model_factory(self) -> type[ConfiguredModelFactory]:
-        """What assembly makes casts with: of these models, which stay when a cast is let go."""
+        """Return a factory that lends these models to shells without closing them."""
         return lending(lambda name: self.get(name, "ecoshell"))
 
     def metered(self, name: str, side: Side) -> MeteredModel:
-        """The same behind the gate of the run, by which a team's caps hold for a side that has no shell."""
+        """Return the model behind the run's gate, so that a team's caps also hold for the plain loop."""
         budget = self._session_budget
         return MeteredModel(self.get(name, side), budget.gate, budget.account, retry=RetryPolicy(seconds=0))
 
     async def aclose(self) -> None:
-        """Let the models go."""
-        for model in self._made.values():
+        """Close the models."""
+        for model in self._models.values():
             await model.aclose()
         await super().aclose()
 
 
 class _Allowing(NonInteractive):
-    """A person who says yes to each call and leaves the rest as if nobody were there; the plain loop asks nobody."""
+    """A user interface that approves every call and answers no other question."""
 
     async def approve(self, wanted: ApprovalWanted) -> Approval:
         return Approval("once")
 
 
 class TaskRunner:
-    """Plays tasks one after another in one sandbox."""
+    """Runs one task at a time in a sandbox; `seconds` is the time limit of each side for a task."""
 
     def __init__(self, sandbox: Sandbox, models: Models, settings: "Settings", *, seconds: float) -> None:
-        """`settings` are those of every task, `seconds` is the time each side has for one."""
         self._sandbox = sandbox
         self._models = models
         self._settings = settings
         self._seconds = seconds
 
     async def load(self, name: str, side: Side) -> None:
-        """Have a local model loaded, so that its first task takes no longer than the others."""
+        """Load a local model in advance, so that its first task takes no longer than the rest."""
         model = self._models.get(name, side)
         if model.traits.local and (warm := getattr(model, "warm", None)):
             await warm()
             async for _ in model.stream(Request((Message("user", "Hello"),), want="text", max_tokens=1, role=side)):
-                pass  # to its end, which is where a local model lets go of its thread
+                pass  # a local model releases its thread at the end of the stream
 
-    async def play(self, task: Task, side: Side, options: Options) -> tuple[Result, str]:
-        """One side at one task, from an empty folder to its check; what goes wrong is part of the result.
+    async def run(self, task: Task, side: Side, options: Options) -> tuple[Result, str]:
+        """Run a task on one side, from an empty folder to its check; failures are part of the result.
 
-        With it comes its course, as JSON Lines: ecoshell's events, or the loop's messages.
+        Also returns the transcript as JSON Lines: ecoshell's events, or the loop's messages.
         """
         result = Result(task.id, task.kind, side, task.digest)
-        if told := await self._sandbox.prepare(task):
-            result.status, result.error, result.wrong = "setup", told, [told]
+        if failure := await self._sandbox.prepare(task):
+            result.status, result.error, result.wrong = "setup", failure, [failure]
             return result, ""
-        course: list[object] = []
+        transcript: list[object] = []
         try:
-            await (self._by_ecoshell if side == "ecoshell" else self._by_loop)(task, options, result, course)
+            await (self._run_ecoshell if side == "ecoshell" else self._run_loop)(task, options, result, transcript)
         except EcoshellError as failure:
             result.status, result.error = "error", f"{type(failure).__name__}: {failure}"
         result.wrong = await failures(task, self._sandbox.workspace, result)
         result.ok = not result.wrong
-        return result, "".join(json.dumps(one, ensure_ascii=False, default=_plain) + "\n" for one in course)
+        return result, "".join(json.dumps(entry, ensure_ascii=False, default=_as_json) + "\n" for entry in transcript)
 
-    async def _by_ecoshell(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
-        """As in a chat whose person allows each call that is asked about, in a home of its own."""
+    async def _run_ecoshell(self, task: Task, options: Options, result: Result, transcript: list[object]) -> None:
+        """Run the task as one turn of a chat whose user approves every call."""
         shell = await assemble(
             replace(options, workspace=self._sandbox.workspace, yes=True, force=True),
             _Allowing(),
@@ -155,8 +154,8 @@ class TaskRunner:
             with _timed(result):
                 async with aclosing(shell.ask(task.request)) as events:
                     async for event in events:
-                        _note(event, result, open_calls)
-                        course.append(to_json(event))
+                        _record(event, result, open_calls)
+                        transcript.append(to_json(event))
         finally:
             timer.cancel()
             await asyncio.gather(*stopping, return_exceptions=True)
@@ -164,8 +163,8 @@ class TaskRunner:
         if stopping and result.status == "interrupted":
             result.status = "timeout"
 
-    async def _by_loop(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
-        """Play with every tool schema in the tool array and results sent back as they are, until no call comes."""
+    async def _run_loop(self, task: Task, options: Options, result: Result, transcript: list[object]) -> None:
+        """Send every tool schema and return results unchanged, until the model replies without a call."""
         model, agent = self._models.metered(options.model or "", "baseline"), self._settings.agent
         output_tokens, steps = loop_limits(model.traits, agent)
         workspace = Workspace(self._sandbox.workspace)
@@ -192,8 +191,8 @@ class TaskRunner:
         except TimeoutError:
             result.status = "timeout"
         finally:
-            course += messages
-            course.append({"speaker": "assistant", "text": result.answer})
+            transcript += messages
+            transcript.append({"speaker": "assistant", "text": result.answer})
 
 
 @contextmanager
@@ -205,12 +204,12 @@ def _timed(result: Result) -> Generator[None]:
         result.seconds = time.monotonic() - started
 
 
-def _plain(value: Any) -> object:
+def _as_json(value: Any) -> object:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
-def _note(event: Event, result: Result, open_calls: dict[str, Callable[..., None]]) -> None:
-    """Take down what an event of a turn says of the result."""
+def _record(event: Event, result: Result, open_calls: dict[str, Callable[..., None]]) -> None:
+    """Update the result with an event of the turn."""
     match event:
         case CallStarted():
             open_calls[event.id] = result.begin_call(event.name, event.arguments)
@@ -233,7 +232,7 @@ async def _step(
 ) -> None:
     """Take a step of the plain loop: run all calls of one reply, or end with the answer.
 
-    Tokens and price are those of the ledger, as for ecoshell.
+    Tokens and price come from the ledger, as for ecoshell.
     """
 
     def count(event: Event) -> None:
@@ -259,11 +258,11 @@ async def _run(tools: Sequence[Tool], call: Call, result: Result) -> str:
     end = result.begin_call(call.name, call.arguments)
     tool = next((tool for tool in tools if tool.document.name == call.name), None)
     if call.fault or tool is None:
-        seen = Observation(call.fault or f"There is no tool called {call.name!r}.", ok=False)
+        observation = Observation(call.fault or f"There is no tool called {call.name!r}.", ok=False)
     else:
         try:
-            seen = await contained(tool, call.arguments, limits_of(tool))
-        except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - as the shell's own runner does: it is told
-            seen = failed(call.name, failure, limits_of(tool))
-    end(ok=seen.ok, text=seen.text)
-    return seen.text
+            observation = await contained(tool, call.arguments, limits_of(tool))
+        except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - the model reads it, as in the shell
+            observation = failed(call.name, failure, limits_of(tool))
+    end(ok=observation.ok, text=observation.text)
+    return observation.text
