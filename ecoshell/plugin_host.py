@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # loaded only if a plugin provides such an object
     from ecoshell.agent.dependencies import JudgeFunction
     from ecoshell.agent.shell import Shell
     from ecoshell.budget import Price
+    from ecoshell.budget.ledger import Ledger
     from ecoshell.models import Model
     from ecoshell.paths import Paths
     from ecoshell.plugins import Command
@@ -41,6 +42,7 @@ HOOKS: Mapping[str, str] = {
     "models": "model",
     "prices": "price",
     "judges": "judge",
+    "ledger": "ledger",
     "slash_commands": "slash command",
     "cli_commands": "command",
     "themes": "theme",
@@ -48,6 +50,8 @@ HOOKS: Mapping[str, str] = {
 """Every hook, and the word for one of its items in messages."""
 SHIPPED_JUDGES: Mapping[str, str] = {"train": "classifier"}
 """Judges that `[plan] judge` may name although the plugin that ships them provides only commands otherwise."""
+_WITHOUT_ENABLING = ("cli_commands", "ledger")
+"""Hooks of shipped plugins that need no `[plugins] enabled`: a command or `[budget] ledger` selects them."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _COMMAND_NAME = re.compile(rf"{_NAME.pattern}(?: {_NAME.pattern})?")
 _TOOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -143,6 +147,10 @@ class Plugins:
                 judges.setdefault(name, _lazy_judge(plugin, name))
         return judges
 
+    def ledgers(self) -> "dict[str, Callable[[str, Path, str], Ledger]]":
+        """Return the functions that open shared ledgers, by URL scheme."""
+        return {scheme: opener for scheme, (_, opener) in self._collect("ledger").items()}
+
     def slash_commands(self, reserved: Collection[str]) -> "list[SlashCommand[Shell]]":
         """Return slash commands."""
         commands: dict[str, tuple[str, SlashCommand[Shell]]] = self._collect("slash_commands", reserved)
@@ -159,7 +167,7 @@ class Plugins:
         """Return the items of a hook by name, each with its plugin's name; a faulty plugin contributes none."""
         collected: dict[str, tuple[str, Any]] = {}
         for plugin in self._plugins:
-            if plugin.fault or plugin.state == "off" or (plugin.state == "commands" and hook != "cli_commands"):
+            if plugin.fault or plugin.state == "off" or (plugin.state == "commands" and hook not in _WITHOUT_ENABLING):
                 continue
             own: dict[str, tuple[str, Any]] = {}
             try:
@@ -292,7 +300,7 @@ def _named_items(hook: str, result: Any) -> Iterator[tuple[str, Any]]:
                 raise ValueError(f"the folder {result} does not exist")
             yield from [] if result == () else [(str(result), Path(result))]
             return
-        case "models" | "prices" | "judges":
+        case "models" | "prices" | "judges" | "ledger":
             from ecoshell.budget import Price
 
             for name, item in dict(result).items():
@@ -300,8 +308,8 @@ def _named_items(hook: str, result: Any) -> Iterator[tuple[str, Any]]:
                     raise ValueError(f"{name!r} is not a prefix of model names, such as 'echo:'")
                 if hook == "prices" and not isinstance(item, Price):
                     raise TypeError(f"{name}: {item!r:.60} is not a Price")
-                if hook == "judges" and not (_NAME.fullmatch(name) and callable(item)):
-                    raise ValueError(f"{name!r:.60}: {item!r:.60} is not a judge with a valid name")
+                if hook in ("judges", "ledger") and not (_NAME.fullmatch(name) and callable(item)):
+                    raise ValueError(f"{name!r:.60}: {item!r:.60} is not a {HOOKS[hook]} with a valid name")
                 yield str(name), item
             return
         case "strategies":

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ecoshell.agent.commands import Command as SlashCommand
     from ecoshell.agent.shell import Shell
     from ecoshell.budget import Price
+    from ecoshell.budget.ledger import Ledger
     from ecoshell.messages import Call, Observation
     from ecoshell.models import Model
     from ecoshell.planning.judging import Verdict
@@ -94,6 +95,11 @@ class Hooks(Protocol):
         """Judges of results, by the name that `[plan] judge` selects. A judge takes a question, a call and its
         observation (`messages`), runs in a thread, and returns whether the result helped: True, False, None for
         undecided, or a `planning.judging.Verdict` with a reason."""
+        ...
+
+    def ledger(self) -> "Mapping[str, Callable[[str, Path, str], Ledger]]":
+        """Functions that open a shared ledger (`budget.ledger.Ledger`), by the URL scheme of `[budget] ledger`. They
+        take the address, the file of the user's own ledger, and the name of the project."""
         ...
 
     def slash_commands(self) -> "Iterable[SlashCommand[Shell]]":

@@ -64,7 +64,7 @@ def postgres() -> Iterator["Postgres"]:
 
 @pytest.fixture(scope="session")
 def _template(postgres: "Postgres") -> str:
-    from ecoshell.budget.postgres import TeamServer
+    from ecoshell_team.server import TeamServer
 
     postgres.sql("postgres", "CREATE DATABASE template")
     with pytest.MonkeyPatch.context() as patch:

@@ -22,10 +22,8 @@ def test_importing_every_module_loads_nothing_heavy_and_says_nothing():
 
 
 def test_what_has_moved_can_be_imported_by_its_old_names():
-    import ecoshell.tools.base
-    from ecoshell import agent, strategies, tools
+    from ecoshell import agent, strategies
     from ecoshell.agent.user_interface import UserInterface
     from ecoshell.strategies.base import Strategy
 
-    assert ecoshell.tools.base.Tool is tools.Tool
     assert (Strategy, UserInterface) == (strategies.Strategy, agent.UserInterface)

@@ -16,7 +16,15 @@ ROOT = Path(__file__).parent.parent
 DATA = (".csv", ".json", ".jsonl", ".log", ".md", ".sql", ".tcss", ".toml", ".txt")
 PACKAGED = (".py", ".gguf", *DATA)
 TYPED = "ecoshell/py.typed"
-PLUGINS = ("ecoshell_acp", "ecoshell_bench", "ecoshell_data", "ecoshell_git", "ecoshell_train", "ecoshell_web")
+PLUGINS = (
+    "ecoshell_acp",
+    "ecoshell_bench",
+    "ecoshell_data",
+    "ecoshell_git",
+    "ecoshell_team",
+    "ecoshell_train",
+    "ecoshell_web",
+)
 STRAY = (
     ".env",
     "ecoshell/.env",

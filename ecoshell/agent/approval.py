@@ -40,8 +40,8 @@ from ecoshell.options import NO_ROLE_MODELS
 from ecoshell.secrecy import mask_secrets
 from ecoshell.strategies import Step
 from ecoshell.tools import LASTING, Previewing, Subject, Tool, subjects_of
+from ecoshell.tools.git_state import why_not_plain
 from ecoshell.tools.running import in_thread
-from ecoshell.tools.workspace import why_not_plain
 
 if TYPE_CHECKING:
     from ecoshell.agent.dependencies import Dependencies

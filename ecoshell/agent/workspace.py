@@ -26,7 +26,9 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.secrecy import mask_secrets
 from ecoshell.tools import ToolOptions
 from ecoshell.tools.builtin.commands import CommandTools, passes
-from ecoshell.tools.workspace import CLOSED, UndoLog, Workspace, decoded, git, state_of, walk
+from ecoshell.tools.git_state import git, state_of
+from ecoshell.tools.undo_log import UndoLog
+from ecoshell.tools.workspace import CLOSED, Workspace, decoded, walk
 
 FILE_BYTES = 100_000
 """Of one file; the rest is cut."""
@@ -156,9 +158,9 @@ def _beginning(workspace: Workspace, path: str, room: int) -> tuple[str, str]:
     if room <= 0:
         raise ToolError(f"the question carries {ALL_BYTES:,} bytes of files already.")
     head = workspace.read_head(path, min(FILE_BYTES, room))
-    if head.size <= head.taken:
+    if head.size <= head.length:
         return head.text, ""
-    part = f"the first {head.taken:,} of {head.size:,} bytes"
+    part = f"the first {head.length:,} of {head.size:,} bytes"
     return f"{head.text}\n[cut: {part}]", part
 
 

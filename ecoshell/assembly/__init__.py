@@ -23,12 +23,13 @@ from ecoshell.options import NO_ROLE_MODELS, Options, RoleModels
 from ecoshell.paths import Paths, expanded
 from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import ExperienceStore
-from ecoshell.plugin_host import Plugins, find_plugins
+from ecoshell.plugin_host import Plugin, Plugins, find_plugins
 from ecoshell.sessions import SessionStore
 from ecoshell.tools import Tool, ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.workspace import UndoLog, Workspace, workspace_folder
+from ecoshell.tools.undo_log import UndoLog
+from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.planning.catp.costs import CostTable, ProfileStore
@@ -49,14 +50,18 @@ def load_settings(paths: Paths) -> "Settings":
 
 
 def open_ledger(paths: Paths, settings: "Settings | None" = None, workspace: Path | None = None) -> Ledger:
-    """The ledger of this user, under a team's caps too where the settings name its ledger; raises StoreError."""
-    if settings is None or settings.budget.ledger is None:
+    """Open the user's ledger, or the shared one of `[budget] ledger`; raises StoreError and UsageError."""
+    address = None if settings is None else settings.budget.ledger
+    if settings is None or address is None:
         return Ledger(paths.ledger_file)
-    from ecoshell.budget.leases import TeamLedger
-    from ecoshell.budget.postgres import TeamServer
-
+    failures: list[str] = []
+    scheme = address.partition(":")[0].lower()
+    opener = Plugins(_find_plugins(settings, paths), failures.append).ledgers().get(scheme)
+    if opener is None:
+        problem = " ".join((f"No plugin opens a ledger at {scheme}://.", *failures))
+        raise UsageError(problem, fix="Enable the plugin `team`, or correct [budget] ledger.")
     project = settings.budget.project or workspace_folder(workspace).name
-    return TeamLedger(paths.ledger_file, TeamServer(settings.budget.ledger), project=project[:200])
+    return opener(address, paths.ledger_file, project[:200])
 
 
 def open_store(paths: Paths) -> SessionStore:
@@ -169,14 +174,17 @@ def tools_of(settings: "Settings", workspace: Workspace) -> list[Tool]:
 
 def plugins_of(settings: "Settings", paths: Paths, warn: Callable[[str], None]) -> Plugins:
     """The plugins of this user; `warn` is told of those that fail."""
-    given = settings.plugins
-    found = find_plugins(
+    return Plugins(_find_plugins(settings, paths), warn)
+
+
+def _find_plugins(settings: "Settings", paths: Paths) -> list[Plugin]:
+    choice = settings.plugins
+    return find_plugins(
         paths.plugins_folder,
-        enabled=given.enabled,
-        disabled=given.disabled,
-        settings=given.model_extra or {},
+        enabled=choice.enabled,
+        disabled=choice.disabled,
+        settings=choice.model_extra or {},
     )
-    return Plugins(found, warn)
 
 
 def sources_of(

@@ -1,4 +1,4 @@
-"""One SQLite file that several processes write to: opening, transactions, and errors a person can act on."""
+"""An SQLite file that several processes share: opening, transactions and actionable errors."""
 
 import sqlite3
 import threading
@@ -13,7 +13,7 @@ from ecoshell.paths import NO_ROOM, make_private
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
-_TOLD: Mapping[int, tuple[str, str]] = {
+_MESSAGES: Mapping[int, tuple[str, str]] = {
     **dict.fromkeys(_BUSY, ("is locked by another process.", "Close the other ecoshell or try again.")),
     **dict.fromkeys(
         _UNWRITABLE,
@@ -31,20 +31,20 @@ _TOLD: Mapping[int, tuple[str, str]] = {
         ),
     ),
 }
-"""What is wrong with a file by SQLite's result codes, and what to do."""
+"""Problem and fix, by SQLite result code."""
 _KINDS: dict[str, set[type]] = {"TEXT": {str}, "INTEGER": {int}, "REAL": {float, int}, "BLOB": {bytes}}
-_FAR = 6e10
-"""Seconds within which calendars hold, either way; numbers of ours that are no integers are of seconds or megabytes."""
+_MAX_REAL = 6e10
+"""Largest plausible REAL value; all are seconds or megabytes."""
 _REWRITE_SECONDS = 0.3
-"""How long others are waited for when the file is written anew, which may as well be done later."""
+"""How long `rewrite` waits for other processes."""
 
 
 class Database:
-    """A connection in WAL mode that the threads of this process share, one transaction at a time.
+    """A connection in WAL mode, shared by the threads of this process, one transaction at a time.
 
-    WAL with `synchronous=NORMAL` keeps every committed transaction when a process is killed. A file that is there and
-    cannot be written is opened for reading only; one that is removed meanwhile can be read on, and not written. A new
-    file is for its owner alone, and with it the log beside it.
+    WAL with `synchronous=NORMAL` keeps every committed transaction when a process is killed. An existing file that
+    cannot be written is opened read-only; a file that is removed while open can be read but no longer written. New
+    files and their logs are readable by their owner only.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Database:
         busy_seconds: float = 10.0,
         checked: bool = True,
     ) -> None:
-        """`schema` makes the tables of version 1, each of `upgrades` those of the next version from the one before.
+        """`schema` creates version 1, each of `upgrades` the next version.
 
-        Rows that do not hold what their tables declare are damage, unless whoever reads them sees to that: `checked`.
+        With `checked`, values that do not match the declared column types raise StoreError.
         """
         self.path = path
         self._lock = threading.Lock()
@@ -76,10 +76,10 @@ class Database:
         self._identity = _identity(path)
 
     @contextmanager
-    def writing(self, kept: str) -> Generator[sqlite3.Connection]:
-        """A transaction that holds the write lock from its start; `kept` says how things stand when it fails."""
-        self.require_writable(kept)
-        with self._lock, self._errors(kept):
+    def writing(self, outcome: str) -> Generator[sqlite3.Connection]:
+        """Open a transaction that holds the write lock from its start; `outcome` is the state after a failure."""
+        self.require_writable(outcome)
+        with self._lock, self._errors(outcome):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -90,7 +90,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection]:
-        """A transaction that sees one state of the file throughout."""
+        """Open a transaction with a consistent view of the file."""
         with self._lock, self._errors("Nothing was changed."):
             self._connection.execute("BEGIN")
             try:
@@ -99,21 +99,21 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
 
-    def require_writable(self, kept: str = "") -> None:
-        """Raise StoreError when nothing that is written now would be found again."""
+    def require_writable(self, outcome: str = "") -> None:
+        """Raise StoreError if writes would be lost."""
         if not self.writable:
-            raise _failure(self.path, sqlite3.SQLITE_READONLY, kept)
+            raise _failure(self.path, sqlite3.SQLITE_READONLY, outcome)
         if _identity(self.path) != self._identity:
             raise StoreError(
                 f"{self.path} was removed or replaced while it was in use.",
-                kept=kept,
-                fix="Put it back, or start ecoshell again; /export FILE still saves what this chat holds.",
+                kept=outcome,
+                fix="Restore the file or restart ecoshell; /export FILE still saves this chat.",
             )
 
     def rewrite(self) -> bool:
-        """Write the file anew and empty its log: what was deleted is then in neither.
+        """Rewrite the file and empty its log, so that deleted data is in neither.
 
-        False when another process uses the file; it is done with the next rewriting.
+        Returns False if another process uses the file.
         """
         wait = "PRAGMA busy_timeout = {:.0f}".format
         with self._lock, self._errors("What was changed is kept."):
@@ -130,7 +130,7 @@ class Database:
                 self._connection.execute(wait(self._busy_seconds * 1_000))
 
     def close(self) -> None:
-        """Close the connection; the file stays complete without it."""
+        """Close the connection."""
         with self._lock:
             self._connection.close()
 
@@ -146,34 +146,34 @@ class Database:
                 if isinstance(error, PermissionError) or not self.path.parent.is_dir():  # otherwise SQLite says why
                     raise _failure(self.path, sqlite3.SQLITE_READONLY) from error
             try:
-                return _connected(
+                return _connect(
                     str(self.path), busy_seconds, lambda connection: _prepare(connection, self.path, scripts)
                 )
             except sqlite3.OperationalError as error:
                 if _code(error) not in _UNWRITABLE or not self.path.is_file():
                     raise
             self.writable = False
-            look = "SELECT 1 FROM sqlite_master"
+            query = "SELECT 1 FROM sqlite_master"
             address = f"file:{quote(str(self.path))}?mode=ro"
             try:
-                return _connected(address, busy_seconds, lambda connection: connection.execute(look).fetchone())
-            except sqlite3.OperationalError:  # not even the files beside it can be written: as it stands at this moment
+                return _connect(address, busy_seconds, lambda connection: connection.execute(query).fetchone())
+            except sqlite3.OperationalError:  # The WAL files cannot be written either: open the current state.
                 address += "&immutable=1"
-                return _connected(address, busy_seconds, lambda connection: connection.execute(look).fetchone())
+                return _connect(address, busy_seconds, lambda connection: connection.execute(query).fetchone())
 
     @contextmanager
-    def _errors(self, kept: str) -> Generator[None]:
+    def _errors(self, outcome: str) -> Generator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            if (code := _code(error)) in _TOLD:
-                raise _failure(self.path, code, kept) from error
-            raise StoreError(f"{self.path} failed: {error}.", kept=kept) from error
-        except (OverflowError, UnicodeDecodeError) as error:  # of a number too large to be one, or a broken name
-            raise _failure(self.path, sqlite3.SQLITE_CORRUPT, kept) from error
+            if (code := _code(error)) in _MESSAGES:
+                raise _failure(self.path, code, outcome) from error
+            raise StoreError(f"{self.path} failed: {error}.", kept=outcome) from error
+        except (OverflowError, UnicodeDecodeError) as error:  # from oversized numbers and malformed text
+            raise _failure(self.path, sqlite3.SQLITE_CORRUPT, outcome) from error
 
 
-def _connected(place: str, busy_seconds: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+def _connect(place: str, busy_seconds: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
     connection = sqlite3.connect(
         place, timeout=busy_seconds, isolation_level=None, check_same_thread=False, uri=place.startswith("file:")
     )
@@ -186,7 +186,7 @@ def _connected(place: str, busy_seconds: float, prepare: Callable[[sqlite3.Conne
 
 
 def _sound_rows(connection: sqlite3.Connection, path: Path) -> Callable[[sqlite3.Cursor, tuple[Any, ...]], sqlite3.Row]:
-    """Rows in which each column holds what it was declared to, which SQLite by itself leaves to whoever writes."""
+    """Return a row factory that checks declared column types, which SQLite does not enforce."""
     kinds: dict[str, set[type]] = {}
     tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
     for (table,) in connection.execute(tables).fetchall():
@@ -196,7 +196,9 @@ def _sound_rows(connection: sqlite3.Connection, path: Path) -> Callable[[sqlite3
     def sound(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> sqlite3.Row:
         for column, value in zip(cursor.description, values, strict=True):
             allowed = kinds.get(column[0])
-            if (allowed is not None and type(value) not in allowed) or (type(value) is float and abs(value) > _FAR):
+            if (allowed is not None and type(value) not in allowed) or (
+                type(value) is float and abs(value) > _MAX_REAL
+            ):
                 raise _failure(path, sqlite3.SQLITE_CORRUPT)
         return sqlite3.Row(cursor, values)
 
@@ -204,51 +206,51 @@ def _sound_rows(connection: sqlite3.Connection, path: Path) -> Callable[[sqlite3
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file is there; None when there is none."""
+    """Return device and inode of the file; None without a file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, scripts: Sequence[str]) -> None:
-    """Bring the file to the last version: each of the scripts makes one of the one before it."""
+    """Upgrade the file to the latest version; each script upgrades one version."""
     version = len(scripts)
     connection.execute("BEGIN")
-    found = _version(connection, path, version)  # before WAL mode, which would be written into another program's file
+    current = _version(connection, path, version)  # Checked first: WAL mode would modify another program's file.
     connection.execute("ROLLBACK")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
-        if _code(error) not in _BUSY or found < version:
+        if _code(error) not in _BUSY or current < version:
             raise
-        return  # another process is writing, and there is nothing to prepare
-    found = _version(connection, path, version)
-    if found < version:
-        for statement in ";".join(scripts[found:]).split(";"):
+        return  # Another process is writing, and the version is current.
+    current = _version(connection, path, version)
+    if current < version:
+        for statement in ";".join(scripts[current:]).split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {version}")
     connection.execute("COMMIT")
 
 
-def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
-    """The version of the tables, 0 for a new file; raises StoreError when they are newer, or another program's."""
-    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if found > known:
+def _version(connection: sqlite3.Connection, path: Path, latest: int) -> int:
+    """Return the schema version, 0 for a new file; raises StoreError for newer and foreign files."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > latest:
         raise StoreError(f"{path} was written by a newer ecoshell.", fix="Upgrade ecoshell to use it.")
-    if not found and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
-        raise StoreError(f"{path} is another program's database.", fix="Move it away, so that a new one can be made.")
-    return found
+    if not version and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
+        raise StoreError(f"{path} belongs to another program.", fix="Move it away so that a new file can be created.")
+    return version
 
 
-def _failure(path: Path, code: int, kept: str = "Nothing was changed.") -> StoreError:
-    what, fix = _TOLD[code]
-    return StoreError(f"{path} {what}", kept=kept, fix=fix)
+def _failure(path: Path, code: int, outcome: str = "Nothing was changed.") -> StoreError:
+    problem, fix = _MESSAGES[code]
+    return StoreError(f"{path} {problem}", kept=outcome, fix=fix)
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code."""
+    """Return the primary SQLite result code."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

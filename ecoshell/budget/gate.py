@@ -1,7 +1,7 @@
-"""The gate: the ledger for asynchronous callers, with nothing lost when a waiting task is cancelled.
+"""The ledger for asynchronous callers; reservations of cancelled tasks are released.
 
-Calls made side by side share the room under the caps. What a call may cost at most is held while it is under way, and
-mostly not spent; so a call that finds no room beside such holds has not reached a limit yet, and waits for them.
+Concurrent calls share the room under the caps. A running call holds its worst case and usually spends less, so a call
+that does not fit while others run waits for them before it reports a limit.
 """
 
 import asyncio
@@ -23,60 +23,60 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Sharing:
-    """The line in which calls of one parallel plan wait for room, and what those hold that have found it."""
+    """The queue of concurrent calls that wait for room under the caps, and their reservations."""
 
-    _line: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """The first in line tries, and waits; the others come after it, so that nobody is passed over for ever."""
-    _held: set[int] = field(default_factory=set[int])
-    """Entries of the ledger."""
+    _queue: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the first waiter, so that no call is overtaken forever."""
+    _entries: set[int] = field(default_factory=set[int])
+    """Ledger entries of the running calls."""
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set, and replaced by another, at the next end of a hold."""
+    """Set and replaced whenever a reservation ends."""
 
     async def fit(self, attempt: Callable[[], Awaitable[T]], last: Callable[[], Awaitable[T]] | None = None) -> T:
-        """Do what raises LimitReached where there is no room as soon as there is; `last` where no call holds any."""
-        async with self._line:
+        """Retry `attempt` until it no longer raises LimitReached; use `last` when no other call holds a reservation."""
+        async with self._queue:
             while True:
                 freed = self._freed
                 try:
-                    done = await attempt()
+                    result = await attempt()
                 except LimitReached:
-                    if self._held or freed.is_set():
+                    if self._entries or freed.is_set():
                         await freed.wait()
                     elif last is None:
                         raise
                     else:
                         attempt, last = last, None
                     continue
-                if isinstance(done, Hold):
-                    self._held.add(done.entry)
-                return done
+                if isinstance(result, Hold):
+                    self._entries.add(result.entry)
+                return result
 
     def ended(self, hold: Hold, by: Hold | None = None) -> None:
-        """A call is over, and what it had held is spent or free again; `by` has taken the hold's place."""
-        if hold.entry in self._held:
-            self._held.remove(hold.entry)
+        """Record the end of a reservation, optionally replaced by another, and wake the waiting call."""
+        if hold.entry in self._entries:
+            self._entries.remove(hold.entry)
             if by is not None:
-                self._held.add(by.entry)
+                self._entries.add(by.entry)
             self._freed.set()
             self._freed = asyncio.Event()
 
 
-_present: ContextVar[Sharing | None] = ContextVar("sharing", default=None)
+_current: ContextVar[Sharing | None] = ContextVar("sharing", default=None)
 
 
 @contextmanager
 def sharing() -> Generator[None]:
-    """Let all calls that begin within this, in whatever task, wait for one another's room."""
-    token = _present.set(Sharing())
+    """Let all calls that begin in this context wait for each other's reservations."""
+    token = _current.set(Sharing())
     try:
         yield
     finally:
-        _present.reset(token)
+        _current.reset(token)
 
 
 def shared() -> Sharing:
-    """The line that the present call waits in: one of its own, where it is made alone."""
-    return _present.get() or Sharing()
+    """Return the queue of the current call; a new one outside of `sharing`."""
+    return _current.get() or Sharing()
 
 
 class Gate:
@@ -87,18 +87,18 @@ class Gate:
     """
 
     def __init__(self, ledger: Ledger, *, logged: Callable[[], Awaitable[None]] | None = None) -> None:
-        """`logged` returns when what was told so far is on disk; a bench that keeps no sessions has none."""
+        """`logged` waits until all events are on disk; None without a session store."""
         self.ledger = ledger
         self._logged = logged
 
     async def logged(self) -> None:
-        """Return when every event so far is on disk, which a call waits for before it is sent; raises StoreError."""
+        """Wait until all events are on disk, as required before a call is sent; raises StoreError."""
         if self._logged is None:
             return
         try:
             await self._logged()
         except StoreError as failure:
-            message = f"The model was not asked, because that could not be written down: {failure.message}"
+            message = f"The model was not called because the session could not be saved: {failure.message}"
             raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
 
     async def hold(self, ask: Ask) -> Hold:
@@ -107,11 +107,11 @@ class Gate:
         return await shared().fit(partial(reserve, uncut), partial(reserve, ask))
 
     async def set_aside(self, ask: Ask) -> Hold:
-        """Reserve the price of the final answer, in place of what the same turn had set aside before."""
+        """Reserve the price of the final answer; replaces the turn's earlier reservation for it."""
         return await self._reserve(self.ledger.set_aside, ask)
 
     async def hold_final(self, aside: Hold, ask: Ask) -> Hold:
-        """Turn what was set aside into the final call; always fits when that call is no larger."""
+        """Replace the reservation of the final answer with its call; always fits if the call is not larger."""
         hold = await self._reserve(self.ledger.exchange, aside, ask)
         shared().ended(aside, by=hold)
         return hold
@@ -125,15 +125,15 @@ class Gate:
         seconds: float | None = None,
         estimate: Usage | None = None,
     ) -> Settlement:
-        """End a hold with the reported usage; without one the whole hold counts as spent, and `estimate` is shown."""
-        ended = partial(self.ledger.settle, hold, usage, tool, seconds=seconds, estimate=estimate)
+        """End a reservation with the reported usage; without usage all of it counts, and `estimate` is displayed."""
+        operation = partial(self.ledger.settle, hold, usage, tool, seconds=seconds, estimate=estimate)
         try:
-            return await finished(asyncio.to_thread(ended))
+            return await finished(asyncio.to_thread(operation))
         finally:
             shared().ended(hold)
 
     async def release(self, hold: Hold) -> None:
-        """Give a hold back in full, because nothing was sent."""
+        """Cancel a reservation because nothing was sent."""
         try:
             await finished(asyncio.to_thread(self.ledger.release, hold))
         finally:
@@ -142,9 +142,9 @@ class Gate:
     async def charge_tool(
         self, account: Account, tool: str, nano: int, paid: Callable[[], None] = lambda: None
     ) -> None:
-        """Pay for one use of a tool; raises LimitReached when a cap does not leave that much.
+        """Charge one use of a tool; raises LimitReached if a cap does not have that much left.
 
-        `paid` is called once it is, also where whoever waits for it is cancelled meanwhile.
+        `paid` is called after the charge, even if the waiting task is cancelled.
         """
 
         def charge() -> None:
@@ -154,7 +154,7 @@ class Gate:
         await shared().fit(lambda: finished(asyncio.to_thread(charge)))
 
     async def require(self, account: Account, nano: int) -> None:
-        """Raise LimitReached when a cap does not leave this much for a tool; nothing is reserved by asking."""
+        """Raise LimitReached if a cap does not have this much left for a tool; reserves nothing."""
 
         def tight() -> CapState | None:
             caps = self.ledger.caps(account.session, account.turn)
@@ -163,7 +163,7 @@ class Gate:
         async def look() -> None:
             cap = await asyncio.to_thread(tight)
             if cap is not None and cap.scope not in SCOPES:
-                await asyncio.to_thread(self.ledger.ask_anew)
+                await asyncio.to_thread(self.ledger.refresh_shared_caps)
                 cap = await asyncio.to_thread(tight)
             if cap is not None:
                 raise limit_reached(cap, nano)
@@ -171,34 +171,34 @@ class Gate:
         await shared().fit(look)
 
     async def _reserve(self, operation: Callable[P, Hold], *args: P.args, **kwargs: P.kwargs) -> Hold:
-        working = asyncio.ensure_future(asyncio.to_thread(operation, *args, **kwargs))
+        task = asyncio.ensure_future(asyncio.to_thread(operation, *args, **kwargs))
         try:
-            return await asyncio.shield(working)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await finished(self._undo(working))
+            await finished(self._undo(task))
             raise
 
-    async def _undo(self, working: asyncio.Future[Hold]) -> None:
-        """Give back a reservation that nobody waits for any more."""
-        # What cannot be given back keeps counting and is listed among the unreconciled; the cancellation goes first.
+    async def _undo(self, task: asyncio.Future[Hold]) -> None:
+        """Release the reservation of a cancelled task."""
+        # A reservation that cannot be released stays counted and is listed as unreconciled.
         with suppress(StoreError):
-            await asyncio.wait([working])
-            if working.exception() is None:
-                await asyncio.to_thread(self.ledger.release, working.result())
+            await asyncio.wait([task])
+            if task.exception() is None:
+                await asyncio.to_thread(self.ledger.release, task.result())
 
 
 async def finished(work: Awaitable[T]) -> T:
-    """The result of a piece of work that runs to its end even when the waiting task is cancelled."""
-    working = asyncio.ensure_future(work)
+    """Run to completion even if the waiting task is cancelled, then return the result or raise CancelledError."""
+    task = asyncio.ensure_future(work)
     cancelled = False
-    while not working.done():
+    while not task.done():
         try:
-            await asyncio.shield(working)
+            await asyncio.shield(task)
         except asyncio.CancelledError:
             cancelled = True
-        except Exception:  # noqa: BLE001 - raised again below, by `result`
+        except Exception:  # noqa: BLE001 - `result` raises it again below
             break
     if cancelled:
-        working.exception()  # looked at, so that a failure beside a cancellation is not reported as forgotten
+        task.exception()  # Retrieve it so that asyncio does not log it as never retrieved.
         raise asyncio.CancelledError
-    return working.result()
+    return task.result()

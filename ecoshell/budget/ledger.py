@@ -1,6 +1,6 @@
-"""The ledger: every call's hold and settlement and the caps over them, in one SQLite file for all the user's processes.
+"""The ledger: reservations, settlements and caps in one SQLite file that all processes of the user share.
 
-An entry counts for the local day on which it was reserved. A hold whose process died counts until it is reconciled.
+An entry counts for the local day of its reservation. A reservation whose process died counts until it is reconciled.
 """
 
 import os
@@ -37,11 +37,11 @@ By = Literal["day", "session", "model", "role", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """The sum of one key's entries.
+    """The sum of all entries with one key.
 
-    `spent_nano` adds up the calls whose price is known and is None when there are only others; `unpriced` says how many
-    others there are. `seconds` and `untimed` are the same of the time that calls took. `usage` and `spent_nano` count
-    the whole reservation of a call that reported no usage, as caps do. An empty key means: no tool.
+    `spent_nano` is the sum of the calls with a known price, None without any; `unpriced` counts the others. `seconds`
+    and `untimed` do the same for durations. As under caps, a call without a usage report counts with its whole
+    reservation. The empty key means no tool.
     """
 
     key: str
@@ -53,18 +53,18 @@ class CostRow:
     seconds: float | None = None
     untimed: int = 0
     estimate: Usage | None = None
-    """The usage with calls that reported none as a tokenizer counts them; None where all have."""
+    """The usage with tokenizer counts for calls without a report; None if all calls reported."""
     estimate_nano: int | None = None
-    """The price with these as they are estimated; None where that makes no difference."""
+    """The price with these estimates; None if it is equal to `spent_nano`."""
 
     @property
     def shown_nano(self) -> int | None:
-        """What a person is shown as spent."""
+        """The displayed price."""
         return self.spent_nano if self.estimate_nano is None else self.estimate_nano
 
     @property
     def shown_usage(self) -> Usage:
-        """What a person is shown as used."""
+        """The displayed usage."""
         return self.estimate or self.usage
 
 
@@ -79,8 +79,8 @@ _SUMS = """SUM(spent_nano) AS spent,
     SUM(COALESCE({estimate_nano}, spent_nano)) AS likely_nano,
     SUM(COALESCE({estimate_input}, input)) AS likely_input, SUM(COALESCE({estimate_output}, output)) AS likely_output
 FROM entries"""
-_ADDED = ("seconds", "estimate_nano", "estimate_input", "estimate_output")
-"""Columns that later versions have added."""
+_NEW_COLUMNS = ("seconds", "estimate_nano", "estimate_input", "estimate_output")
+"""Columns that are missing in files of older versions."""
 
 
 State = Literal["held", "aside", "settled", "unreported", "released"]
@@ -111,24 +111,24 @@ CREATE TABLE caps (
 CREATE TABLE barred (model TEXT PRIMARY KEY, at REAL NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID
 """
 _WITH_SECONDS = "ALTER TABLE entries ADD COLUMN seconds REAL"
-"""How long each call took; unknown of those that were made before version 2."""
+"""Version 2: the duration of each call."""
 _WITH_ESTIMATES = (
     "ALTER TABLE entries ADD COLUMN estimate_nano INTEGER;ALTER TABLE entries ADD COLUMN estimate_input INTEGER;"
     "ALTER TABLE entries ADD COLUMN estimate_output INTEGER"
 )
-"""What calls that reported no usage have likely taken: shown to people, never counted for a cap."""
+"""Version 3: tokenizer counts of calls without a usage report, which no cap counts."""
 _WITH_LEASES = "ALTER TABLE entries ADD COLUMN lease TEXT NOT NULL DEFAULT ''"
-"""The lease of a team's ledger that a call was reserved from; empty without one, as before version 4."""
+"""Version 4: the lease of a shared ledger that a call was reserved from; empty without one."""
 
 Counted = tuple[int, int, int, int]
-"""Nano-dollars spent and held, tokens spent and held: what one row adds to the totals."""
+"""Spent and held nano-dollars, spent and held tokens: the contribution of one row to the totals."""
 
 _NOTHING: Counted = (0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row of the ledger; `usage` is None until the call is settled, amounts are None when the price is unknown."""
+    """One row of the ledger; `usage` is None until the call is settled, amounts are None if the price is unknown."""
 
     id: int
     at: float
@@ -155,11 +155,11 @@ class Entry:
 
     @property
     def held_usage(self) -> Usage:
-        """The worst case as a usage: the prompt's bound and `max_tokens`."""
+        """The worst case: the prompt bound and `max_tokens`."""
         return Usage(input=self.held_input, output=self.held_output)
 
     def arithmetic(self) -> tuple[str, ...]:
-        """The row's own sum, line by line, as a person can check it."""
+        """Return the calculation of the price, line by line."""
         if self.purpose == "tool":
             return (f"{self.tool}: {_usd(self.spent_nano)}",)
         if self.usage is None or self.state == "unreported":
@@ -168,7 +168,7 @@ class Entry:
                 lines = self.price.arithmetic(self.price.worst_parts(self.held_input, self.held_output))
             if self.usage is None:
                 return (f"{self.state}: the worst case is reserved", *lines)
-            lines = ("no usage was reported, so under the caps the whole reservation counts", *lines)
+            lines = ("no usage was reported, so the whole reservation counts under the caps", *lines)
             if self.estimate is None:
                 return lines
             counts = f"{self.estimate.input:,} input sent, {self.estimate.output:,} output received"
@@ -178,9 +178,9 @@ class Entry:
             return (f"{self.usage.input:,} input, {self.usage.output:,} output", _usd(self.spent_nano))
         lines = self.price.arithmetic(self.price.parts(self.usage))
         if self.spent_nano != self.price.cost(self.usage):
-            lines = (*lines, f"set by hand to {_usd(self.spent_nano)}")
+            lines = (*lines, f"reconciled to {_usd(self.spent_nano)}")
         if self.overrun_nano or self.overrun_tokens:
-            lines = (*lines, f"more than the {_usd(self.held_nano)} held, by {_usd(self.overrun_nano)}")
+            lines = (*lines, f"{_usd(self.overrun_nano)} more than the {_usd(self.held_nano)} held")
         return lines
 
 
@@ -189,14 +189,14 @@ def _usd(nano: int | None) -> str:
 
 
 def entry_from_row(row: sqlite3.Row) -> Entry:
-    """The entry a row stands for."""
+    """Convert a row to an entry."""
     settled = row["state"] in ("settled", "unreported")
     usage = Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"]) if settled else None
     names = ("id", "at", "day", "session", "turn", "role", "model", "purpose", "tool", "state", "pid", "held_nano")
     more = ("held_input", "held_output", "spent_nano", "overrun_nano", "overrun_tokens")
     price = None if row["price"] is None else price_from_json(row["price"])
     columns: dict[str, Any] = {**{name: row[name] for name in (*names, *more)}, "price": price, "usage": usage}
-    if "estimate_nano" in row.keys():  # noqa: SIM118 - a file that cannot be written may be of an older version
+    if "estimate_nano" in row.keys():  # noqa: SIM118 - a read-only file may have an older version
         columns["estimate_nano"] = row["estimate_nano"]
         if row["estimate_input"] is not None:
             columns["estimate"] = Usage(row["estimate_input"], row["estimate_output"])
@@ -206,7 +206,7 @@ def entry_from_row(row: sqlite3.Row) -> Entry:
 
 
 def _find(db: sqlite3.Connection, entry: int) -> sqlite3.Row:
-    """The row with this number; raises UsageError when there is none."""
+    """Return the row with this number; raises UsageError if it does not exist."""
     row = db.execute("SELECT * FROM entries WHERE id = ?", (entry,)).fetchone()
     if row is None:
         raise UsageError(f"The ledger has no entry {entry}.", fix="List them with `ecoshell cost --by session`.")
@@ -214,7 +214,7 @@ def _find(db: sqlite3.Connection, entry: int) -> sqlite3.Row:
 
 
 def _insert(db: sqlite3.Connection, columns: Mapping[str, Any]) -> int:
-    """Write a new row and add it to the totals; returns its number."""
+    """Insert a row and add it to the totals; returns its number."""
     names = ", ".join(columns)
     marks = ", ".join("?" * len(columns))
     cursor = db.execute(f"INSERT INTO entries ({names}) VALUES ({marks}) RETURNING *", tuple(columns.values()))
@@ -225,7 +225,7 @@ def _insert(db: sqlite3.Connection, columns: Mapping[str, Any]) -> int:
 
 
 def _change(db: sqlite3.Connection, row: sqlite3.Row, columns: Mapping[str, Any]) -> None:
-    """Change a row and move the totals by exactly the difference."""
+    """Change a row and update the totals by the difference."""
     names = ", ".join(f"{name} = ?" for name in columns)
     cursor = db.execute(f"UPDATE entries SET {names} WHERE id = ? RETURNING *", (*columns.values(), row["id"]))
     changed = cursor.fetchone()
@@ -234,7 +234,7 @@ def _change(db: sqlite3.Connection, row: sqlite3.Row, columns: Mapping[str, Any]
 
 
 def _counted(row: sqlite3.Row) -> Counted:
-    """What a row counts for: a pending one its worst case, a settled one what was spent, a released one nothing."""
+    """Return a row's contribution: the worst case if pending, the usage if settled, nothing if released."""
     if row["state"] in ("held", "aside"):
         return (0, row["held_nano"] or 0, 0, row["held_input"] + row["held_output"])
     if row["state"] == "released":
@@ -243,13 +243,13 @@ def _counted(row: sqlite3.Row) -> Counted:
 
 
 def _scope_keys(session: str, turn: int, day: str, lease: str) -> dict[str, str]:
-    """Under which key each scope adds up an entry."""
+    """Return the key of an entry's total in each scope."""
     keys = {"turn": f"{session}/{turn}", "session": session, "day": day, "month": day[:7]}
     return {**keys, LEASE: lease} if lease else keys
 
 
 def _caps_over(db: sqlite3.Connection, session: str, turn: int, day: str, lease: str = "") -> tuple[CapState, ...]:
-    """The caps that stand over a call of this turn on this day, from the narrowest scope to the widest, and a lease."""
+    """Return the caps over a call of this turn, day and lease, from the narrowest scope to the widest."""
     keys = {**_scope_keys(session, turn, day, ""), LEASE: lease}
     rows = db.execute(
         """SELECT c.scope, c.unit, c.amount,
@@ -266,8 +266,8 @@ def _caps_over(db: sqlite3.Connection, session: str, turn: int, day: str, lease:
     return tuple(sorted(caps, key=lambda cap: (_ORDER.index(cap.scope), cap.unit != "usd")))
 
 
-def _add(db: sqlite3.Connection, row: sqlite3.Row, now: Counted, before: Counted) -> None:
-    difference = tuple(new - old for new, old in zip(now, before, strict=True))
+def _add(db: sqlite3.Connection, row: sqlite3.Row, new: Counted, old: Counted) -> None:
+    difference = tuple(after - before for after, before in zip(new, old, strict=True))
     if not any(difference):
         return
     keys = _scope_keys(row["session"], row["turn"], row["day"], row["lease"])
@@ -281,13 +281,13 @@ def _add(db: sqlite3.Connection, row: sqlite3.Row, now: Counted, before: Counted
 
 
 _NOT_SENT = "Nothing was reserved and nothing was sent."
-_STILL_HELD = "The reservation keeps counting in full until it is reconciled."
-_AS_BEFORE = "Everything stays as it was."
+_STILL_HELD = "The reservation counts in full until it is reconciled."
+_UNCHANGED = "Nothing was changed."
 LEASE = "lease"
-"""The scope of a cap that is what a lease was granted; its owner is the lease."""
+"""Scope of the cap that limits a lease; its owner is the lease."""
 _ORDER = (*SCOPES, LEASE)
 _FROM_SETTINGS = "(settings)"
-"""Owner of the caps that remember what the settings last said; they limit nothing themselves."""
+"""Owner of the rows that record the caps last read from the settings; they limit nothing."""
 
 
 class Ledger(Database):
@@ -297,7 +297,7 @@ class Ledger(Database):
     """
 
     away: StoreError | None = None
-    """Why a team's caps are not known; None where they are, or where there is no team."""
+    """Why the shared caps are unknown; None if they are known or there are none."""
 
     def __init__(self, path: Path, *, clock: Callable[[], datetime] = datetime.now, busy_seconds: float = 10.0) -> None:
         super().__init__(
@@ -308,14 +308,14 @@ class Ledger(Database):
             busy_seconds=busy_seconds,
         )
         self._clock = clock
-        if self.writable:  # what dead processes had set aside is given back: for it nothing was ever sent
-            with self.writing(_AS_BEFORE) as db:
+        if self.writable:  # Release what dead processes had set aside: nothing was sent for it.
+            with self.writing(_UNCHANGED) as db:
                 for row in db.execute("SELECT * FROM entries WHERE state = 'aside'").fetchall():
                     if not alive(row["pid"]):
                         _change(db, row, {"state": "released"})
 
     def hold(self, ask: Ask) -> Hold:
-        """Reserve the worst case of a call, with `max_tokens` lowered to what every cap leaves.
+        """Reserve the worst case of a call, with `max_tokens` lowered to what all caps allow.
 
         Raises LimitReached, PriceUnknown or ModelDisabled.
         """
@@ -324,7 +324,7 @@ class Ledger(Database):
             return self._place(db, ask, fitting_output(ask, caps), "held")
 
     def set_aside(self, ask: Ask) -> Hold:
-        """Reserve what the turn's final answer may cost, in place of what this turn had set aside before."""
+        """Reserve the price of the final answer; replaces the turn's earlier reservation for it."""
         account = ask.account
         with self.writing(_NOT_SENT) as db:
             mine = (account.session, account.turn, os.getpid())
@@ -335,10 +335,10 @@ class Ledger(Database):
             return self._place(db, ask, fitting_output(ask, caps), "aside")
 
     def exchange(self, old: Hold, ask: Ask) -> Hold:
-        """Put a call in the place of a hold for which nothing was sent; it always fits when it is no larger."""
+        """Replace an unused reservation with a call; always fits if the call is not larger."""
         with self.writing(_NOT_SENT) as db:
             row = _find(db, old.entry)
-            if row["state"] not in ("held", "aside"):  # released meanwhile, so there is no place to take
+            if row["state"] not in ("held", "aside"):  # already released, so there is nothing to replace
                 caps = self._caps_for(db, ask.account, self._today())
                 return self._place(db, ask, fitting_output(ask, caps), "held")
             _change(db, row, {"state": "released"})
@@ -354,14 +354,14 @@ class Ledger(Database):
         seconds: float | None = None,
         estimate: Usage | None = None,
     ) -> Settlement:
-        """End a hold with the reported usage; without one the whole hold counts as spent, and `estimate` is shown.
+        """End a reservation with the reported usage; without usage all of it counts, and `estimate` is displayed.
 
-        A report of more than was held is recorded as an overrun and bars the model. `seconds` is what the call took.
+        A report above the reservation is recorded as an overrun and bars the model. `seconds` is the call's duration.
         """
         with self.writing(_STILL_HELD) as db:
             row = _find(db, hold.entry)
             if row["state"] != "held":
-                raise StoreError(f"Entry {hold.entry} of the ledger is {row['state']} already.", kept=_AS_BEFORE)
+                raise StoreError(f"Entry {hold.entry} of the ledger is already {row['state']}.", kept=_UNCHANGED)
             if usage is None:
                 worst = Usage(input=row["held_input"], output=row["held_output"])
                 likely = estimate and Usage(min(estimate.input, worst.input), min(estimate.output, worst.output))
@@ -379,14 +379,14 @@ class Ledger(Database):
             return settlement
 
     def release(self, hold: Hold) -> None:
-        """Give a hold back in full, because nothing was sent; does nothing when it is settled or given back already."""
+        """Cancel a reservation because nothing was sent; does nothing if it is already settled or released."""
         with self.writing(_STILL_HELD) as db:
             row = _find(db, hold.entry)
             if row["state"] in ("held", "aside"):
                 _change(db, row, {"state": "released"})
 
     def charge_tool(self, account: Account, tool: str, nano: int) -> int:
-        """Pay for one use of a tool, and give the entry; raises LimitReached when a cap does not leave that much."""
+        """Charge one use of a tool and return the entry; raises LimitReached if a cap does not have that much left."""
         with self.writing("Nothing was charged and the tool was not run.") as db:
             for cap in _caps_over(db, account.session, account.turn, self._today(), account.lease):
                 if cap.unit == "usd" and nano > cap.left:
@@ -396,9 +396,9 @@ class Ledger(Database):
             return _insert(db, {**columns, **paid, "state": "settled", "held_input": 0, "held_output": 0})
 
     def caps(self, session: str, turn: int, *, at_rest: bool = False) -> tuple[CapState, ...]:
-        """The caps that stand over a session's turn now: the user's own, and those that are shared with others.
+        """Return the user's own and the shared caps over a session's turn.
 
-        `at_rest` is as if the turn's calls that are under way here took nothing.
+        With `at_rest`, reservations of the turn's running calls in this process are not counted.
         """
         shared = self.shared_caps()
         with self.reading() as db:
@@ -413,25 +413,37 @@ class Ledger(Database):
         return tuple(replace(cap, held=max(0, cap.held - held[cap.unit])) for cap in caps)
 
     def own_caps(self, session: str, turn: int) -> tuple[CapState, ...]:
-        """Those of the user alone."""
+        """Return the caps that only this user spends under."""
         with self.reading() as db:
             return _caps_over(db, session, turn, self._today())
 
     def shared_caps(self) -> tuple[CapState, ...]:
-        """Those of a team; here there is none."""
+        """Return the caps shared with other users; none in a local ledger."""
         return ()
 
-    def ask_anew(self) -> None:
-        """Know what a team's caps are now, which may have been raised since the server was last asked."""
+    def shared_costs(self, by: str) -> tuple[CostRow, ...]:
+        """Return the sums of a shared ledger by person, team or project; raises UsageError without one."""
+        raise _not_shared()
+
+    def import_calls(self) -> int:
+        """Copy the user's own calls into the shared ledger; returns the number of new ones. Raises UsageError."""
+        raise _not_shared()
+
+    def end_dead_leases(self) -> int:
+        """End the leases of this user's dead processes and return their number; raises UsageError."""
+        raise _not_shared()
+
+    def refresh_shared_caps(self) -> None:
+        """Read the shared caps again, which may have been raised since the last request."""
 
     def set_cap(self, session: str, scope: Scope, amount: Amount | None) -> None:
-        """Set a cap, or remove the scope's with None; day and month are the user's, turn and session the session's."""
+        """Set or remove (None) a cap; day and month caps belong to the user, turn and session caps to the session."""
         if scope not in SCOPES:
             raise UsageError(
-                f"The cap of {scope} is a team's.", fix=f"An administrator sets it: ecoshell budget set {scope} AMOUNT."
+                f"{scope} is a team's cap.", fix=f"An administrator can set it: ecoshell budget set {scope} AMOUNT."
             )
         owner = session if scope in ("turn", "session") else ""
-        with self.writing(_AS_BEFORE) as db:
+        with self.writing(_UNCHANGED) as db:
             if amount is None:
                 db.execute("DELETE FROM caps WHERE scope = ? AND owner = ?", (scope, owner))
             else:
@@ -439,111 +451,106 @@ class Ledger(Database):
                 db.execute("INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)", values)
 
     def adopt_cap(self, scope: Scope, amount: Amount | None) -> None:
-        """Take over the user's cap for a day or a month from the settings, where it is new there or has changed.
+        """Adopt a day or month cap from the settings if it has changed there.
 
-        A cap that was set live stands until the settings change.
+        A cap set in a chat applies until the settings change.
         """
-        wanted = None if amount is None else (amount.unit, amount.value)
+        configured = None if amount is None else (amount.unit, amount.value)
         remember = "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)"
-        with self.writing(_AS_BEFORE) as db:
+        with self.writing(_UNCHANGED) as db:
             query = "SELECT unit, amount FROM caps WHERE scope = ? AND owner = ?"
-            found = db.execute(query, (scope, _FROM_SETTINGS)).fetchone()
-            before: tuple[str, int] | None = None if found is None else (found["unit"], found["amount"])
-            if before == wanted:
+            row = db.execute(query, (scope, _FROM_SETTINGS)).fetchone()
+            previous: tuple[str, int] | None = None if row is None else (row["unit"], row["amount"])
+            if previous == configured:
                 return
             db.execute("DELETE FROM caps WHERE scope = ? AND owner = ?", (scope, _FROM_SETTINGS))
-            if wanted is not None:
+            if configured is not None:
                 db.execute("DELETE FROM caps WHERE scope = ? AND owner = ''", (scope,))
-                db.executemany(remember, [(scope, _FROM_SETTINGS, *wanted), (scope, "", *wanted)])
-            elif before is not None:  # no longer in the settings: only what came from there goes
-                gone = "DELETE FROM caps WHERE scope = ? AND owner = '' AND unit = ? AND amount = ?"
-                db.execute(gone, (scope, *before))
+                db.executemany(remember, [(scope, _FROM_SETTINGS, *configured), (scope, "", *configured)])
+            elif previous is not None:  # removed from the settings: keep a cap that was set in a chat
+                removal = "DELETE FROM caps WHERE scope = ? AND owner = '' AND unit = ? AND amount = ?"
+                db.execute(removal, (scope, *previous))
 
     def bar(self, model: str, reason: str) -> None:
-        """Refuse the model under every cap from now on."""
-        with self.writing(_AS_BEFORE) as db:
+        """Refuse calls of the model under any cap."""
+        with self.writing(_UNCHANGED) as db:
             self._bar(db, model, reason)
 
     def unbar(self, model: str) -> None:
         """Allow the model again."""
-        with self.writing(_AS_BEFORE) as db:
+        with self.writing(_UNCHANGED) as db:
             db.execute("DELETE FROM barred WHERE model = ?", (model,))
 
     def barred(self) -> dict[str, str]:
-        """The barred models, and why."""
+        """Return the reason by barred model."""
         with self.reading() as db:
             return {row["model"]: row["reason"] for row in db.execute("SELECT model, reason FROM barred ORDER BY at")}
 
     def reconcile(self, entry: int, actual: Amount | Usage) -> Settlement:
-        """Put what a call really took in the place of what was counted for it.
+        """Replace the counted amount of a call with the actual one.
 
-        Raises UsageError when there is no such entry, it never was a call, or its call is still running.
+        Raises UsageError if the entry does not exist, is not a call that was sent, or its call is still running.
         """
-        with self.writing(_AS_BEFORE) as db:
+        with self.writing(_UNCHANGED) as db:
             row = _find(db, entry)
-            kept = entry_from_row(row)
-            if kept.state in ("aside", "released") or kept.purpose == "tool":
+            recorded = entry_from_row(row)
+            if recorded.state in ("aside", "released") or recorded.purpose == "tool":
                 raise UsageError(f"Entry {entry} is not a call that was sent.", fix="Reconcile a held or settled call.")
-            if kept.state == "held" and alive(kept.pid):
-                raise UsageError(f"The call of entry {entry} is still running.", fix="Wait for its end, or stop it.")
-            counted = kept.usage or kept.held_usage
-            spent = kept.spent_nano if kept.usage else kept.held_nano
+            if recorded.state == "held" and alive(recorded.pid):
+                raise UsageError(f"The call of entry {entry} is still running.", fix="Wait until it ends, or stop it.")
+            counted = recorded.usage or recorded.held_usage
+            spent = recorded.spent_nano if recorded.usage else recorded.held_nano
             if isinstance(actual, Usage):
-                nano = None if kept.price is None else kept.price.cost(actual)
+                nano = None if recorded.price is None else recorded.price.cost(actual)
                 settlement = Settlement(entry, nano, actual, reported=True)
             elif actual.unit == "usd":
-                settlement = Settlement(entry, actual.value, counted, reported=True, estimate=kept.estimate)
+                settlement = Settlement(entry, actual.value, counted, reported=True, estimate=recorded.estimate)
             else:
                 tokens = Usage(input=actual.value)
-                settlement = Settlement(entry, spent, tokens, reported=True, estimate_nano=kept.estimate_nano)
+                settlement = Settlement(entry, spent, tokens, reported=True, estimate_nano=recorded.estimate_nano)
             _change(db, row, _settled(settlement))
             return settlement
 
     def unreconciled(self) -> tuple[Entry, ...]:
-        """Calls that count in full because nobody knows what they took: no usage reported, or their process died."""
+        """Return the calls that count in full because their usage was not reported or their process died."""
         with self.reading() as db:
-            found = db.execute("SELECT * FROM entries WHERE state IN ('held', 'unreported') ORDER BY id").fetchall()
-        listed = (entry_from_row(row) for row in found)
-        return tuple(entry for entry in listed if entry.state == "unreported" or not alive(entry.pid))
+            rows = db.execute("SELECT * FROM entries WHERE state IN ('held', 'unreported') ORDER BY id").fetchall()
+        entries = (entry_from_row(row) for row in rows)
+        return tuple(entry for entry in entries if entry.state == "unreported" or not alive(entry.pid))
 
     def rows(self, by: By, session: str | None = None) -> tuple[CostRow, ...]:
-        """What was spent and is held, added up by this key: of all, or of one session.
-
-        The keys are in the order in which they first appear.
-        """
-        only = "" if session is None else "AND session = :session"
-        grouped = f"state != 'released' {only} GROUP BY {by} ORDER BY MIN(id)"
+        """Return the sums of all entries, or of one session, by this key in order of first appearance."""
+        condition = "" if session is None else "AND session = :session"
+        grouped = f"state != 'released' {condition} GROUP BY {by} ORDER BY MIN(id)"
         return tuple(cost for _, cost in self._sums(by, grouped, session))
 
     def session_row(self, session: str) -> CostRow | None:
-        """What one session spent and holds; None when it has made no call."""
+        """Return the sum of one session; None without a call."""
         return next(iter(self.rows("session", session)), None)
 
     def reasoning_nano(self, session: str) -> int:
-        """The price of a session's reasoning tokens, as far as it is known; a part of what was spent."""
+        """Return the known price of a session's reasoning tokens, which is part of what was spent."""
         query = "SELECT * FROM entries WHERE session = ? AND state = 'settled' AND reasoning > 0 AND price IS NOT NULL"
         with self.reading() as db:
             entries = [entry_from_row(row) for row in db.execute(query, (session,))]
         return sum(entry.price.reasoning_cost(entry.usage) for entry in entries if entry.price and entry.usage)
 
     def turn_rows(self, session: str) -> dict[int, CostRow]:
-        """What each turn of a session spent and holds, by its number.
+        """Return the sum of each turn of a session, by turn number.
 
-        What a summary of /compact cost is left out: it was written after the turn it is booked under.
+        Summaries of /compact are excluded because they are written after the turn they are booked under.
         """
         grouped = "state != 'released' AND role != 'compact' AND session = :session GROUP BY turn"
         return dict(self._sums("session", grouped, session, turn="turn"))
 
     def _sums(self, by: str, grouped: str, session: str | None, *, turn: str = "0") -> list[tuple[int, CostRow]]:
-        """The sums of each group by its turn, where that is read; of a file that only an older version could write,
-        nothing of columns added since.
-        """
+        """Return each group's sum and turn; columns missing in a read-only file of an older version count as NULL."""
         with self.reading() as db:
             columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
-            sums = _SUMS.format(**{name: name if name in columns else "NULL" for name in _ADDED})
-            query = f"SELECT {by} AS key, {turn} AS turn, {sums} WHERE {grouped}"
+            selected = _SUMS.format(**{name: name if name in columns else "NULL" for name in _NEW_COLUMNS})
+            query = f"SELECT {by} AS key, {turn} AS turn, {selected} WHERE {grouped}"
             rows = db.execute(query, {"session": session}).fetchall()
-        found: list[tuple[int, CostRow]] = []
+        sums: list[tuple[int, CostRow]] = []
         for row in rows:
             spent, seconds = row["spent"], row["seconds"]
             usage = Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"])
@@ -560,16 +567,16 @@ class Ledger(Database):
                 estimate=likely if row["estimates"] else None,
                 estimate_nano=row["likely_nano"] if row["estimates_nano"] else None,
             )
-            found.append((row["turn"], cost))
-        return found
+            sums.append((row["turn"], cost))
+        return sums
 
     def entry(self, entry: int) -> Entry:
-        """One entry; raises UsageError when there is none with this number."""
+        """Return one entry; raises UsageError if it does not exist."""
         with self.reading() as db:
             return entry_from_row(_find(db, entry))
 
     def last(self, session: str) -> Entry | None:
-        """The session's last call."""
+        """Return the last call of a session."""
         query = (
             "SELECT * FROM entries WHERE session = ? AND state NOT IN ('aside', 'released') ORDER BY id DESC LIMIT 1"
         )
@@ -578,26 +585,26 @@ class Ledger(Database):
         return None if row is None else entry_from_row(row)
 
     def aside_nano(self, account: Account) -> int:
-        """What this process has set aside for the account's turn, of the same lease."""
+        """Return the amount that this process has set aside for the account's turn and lease."""
         query = """SELECT COALESCE(SUM(held_nano), 0) FROM entries
             WHERE state = 'aside' AND session = ? AND turn = ? AND pid = ? AND lease = ?"""
         with self.reading() as db:
             return db.execute(query, (account.session, account.turn, os.getpid(), account.lease)).fetchone()[0]
 
     def set_lease(self, lease: str, nano: int | None) -> None:
-        """Cap what is reserved from a lease, at what it was granted in all; None once it has ended."""
-        with self.writing(_AS_BEFORE) as db:
+        """Set the cap of a lease to its total grant; None ends it."""
+        with self.writing(_UNCHANGED) as db:
             if nano is None:
                 db.execute("DELETE FROM caps WHERE scope = 'lease' AND owner = ?", (lease,))
             else:
                 db.execute("INSERT OR REPLACE INTO caps VALUES ('lease', ?, 'usd', ?)", (lease, nano))
 
     def lease_cap(self, lease: str, *, lower: bool = False) -> CapState:
-        """What a lease was granted, nothing where it is not there, and what is used of it.
+        """Return the grant of a lease, 0 for an unknown one, and its use.
 
-        `lower` leaves it what was spent and is held of it, so that nothing more is reserved from it.
+        `lower` reduces the grant to its use, so that nothing more can be reserved from it.
         """
-        with self.writing(_AS_BEFORE) if lower else self.reading() as db:
+        with self.writing(_UNCHANGED) if lower else self.reading() as db:
             row = db.execute(
                 """SELECT COALESCE((SELECT amount FROM caps WHERE scope = 'lease' AND owner = :lease), 0),
                 COALESCE(SUM(spent_nano), 0), COALESCE(SUM(held_nano), 0)
@@ -611,55 +618,55 @@ class Ledger(Database):
             return cap
 
     def leases(self) -> tuple[str, ...]:
-        """The leases that have not ended, of every process."""
+        """Return the open leases of all processes."""
         with self.reading() as db:
             return tuple(row["owner"] for row in db.execute("SELECT owner FROM caps WHERE scope = 'lease'"))
 
     def entries_of(self, lease: str, ids: Collection[int] | None = None) -> tuple[Entry, ...]:
-        """The calls of a lease, or those of these numbers; what was given back is left out."""
+        """Return the sent calls of a lease, optionally only these entries."""
         with self.reading() as db:
             query = "SELECT * FROM entries WHERE lease = ? AND state NOT IN ('aside', 'released')"
             if ids is None:
-                found = db.execute(query, (lease,)).fetchall()
+                rows = db.execute(query, (lease,)).fetchall()
             else:
-                found = db.execute(f"{query} AND id IN ({', '.join('?' * len(ids))})", (lease, *ids)).fetchall()
-        return tuple(entry_from_row(row) for row in found)
+                rows = db.execute(f"{query} AND id IN ({', '.join('?' * len(ids))})", (lease, *ids)).fetchall()
+        return tuple(entry_from_row(row) for row in rows)
 
     def verify(self) -> tuple[str, ...]:
-        """Recount every entry and name each total that disagrees; empty when the ledger is sound."""
+        """Recount all entries and describe each wrong total; empty if the ledger is consistent."""
         sums: dict[tuple[str, str], tuple[int, ...]] = {}
         with self.reading() as db:
             for row in db.execute("SELECT * FROM entries"):
                 for key in _scope_keys(row["session"], row["turn"], row["day"], row["lease"]).items():
                     sums[key] = tuple(map(sum, zip(sums.get(key, _NOTHING), _counted(row), strict=True)))
-            kept = {(row["scope"], row["key"]): tuple(row)[2:] for row in db.execute("SELECT * FROM totals")}
+            totals = {(row["scope"], row["key"]): tuple(row)[2:] for row in db.execute("SELECT * FROM totals")}
         return tuple(
-            f"{scope} {name}: kept {kept.get((scope, name), _NOTHING)}, counted {sums.get((scope, name), _NOTHING)}"
-            for scope, name in sorted({*sums, *kept})
-            if kept.get((scope, name), _NOTHING) != sums.get((scope, name), _NOTHING)
+            f"{scope} {name}: stored {totals.get((scope, name), _NOTHING)}, counted {sums.get((scope, name), _NOTHING)}"
+            for scope, name in sorted({*sums, *totals})
+            if totals.get((scope, name), _NOTHING) != sums.get((scope, name), _NOTHING)
         )
 
     def _today(self) -> str:
         return self._clock().date().isoformat()
 
     def _caps_for(self, db: sqlite3.Connection, account: Account, day: str) -> tuple[CapState, ...]:
-        """The caps over this account; raises ModelDisabled when there are any and the model is barred."""
+        """Return the caps over this account; raises ModelDisabled if there are any and the model is barred."""
         caps = _caps_over(db, account.session, account.turn, day, account.lease)
         query, barring = "SELECT reason FROM barred WHERE model = ?", self._capped(caps)
         row = db.execute(query, (account.model,)).fetchone() if barring else None
         if row is not None:
             raise ModelDisabled(
-                f"{account.model} is not called under a cap any more: {row['reason']}.",
-                fix=f"Choose another model, or trust it again: ecoshell models --unbar {account.model}",
+                f"{account.model} is no longer allowed under a cap: {row['reason']}.",
+                fix=f"Choose another model, or allow this one again: ecoshell models --unbar {account.model}",
             )
         return caps
 
     def _capped(self, caps: tuple[CapState, ...]) -> bool:
-        """Whether anything limits a call over which these stand."""
+        """Return whether any cap applies."""
         return bool(caps)
 
     def _place(self, db: sqlite3.Connection, ask: Ask, output: int, state: State, *, day: str = "") -> Hold:
-        """Write the reservation of a call with this many output tokens."""
+        """Insert the reservation of a call with this output limit."""
         nano = None if ask.price is None else ask.price.worst(ask.prompt_tokens, output)
         reserved = {
             "state": state,
@@ -690,6 +697,11 @@ class Ledger(Database):
         db.execute("INSERT OR REPLACE INTO barred (model, at, reason) VALUES (?, ?, ?)", values)
 
 
+def _not_shared() -> UsageError:
+    fix = "Set [budget] ledger, or ECOSHELL_LEDGER, to its address: postgresql://PERSON@HOST/DATABASE."
+    return UsageError("This needs a team ledger, and none is configured.", fix=fix)
+
+
 def _settled(settlement: Settlement) -> dict[str, Any]:
     usage = settlement.usage
     return {
@@ -709,13 +721,13 @@ def _settled(settlement: Settlement) -> dict[str, Any]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process with this number runs; a number in use again only delays what waits for its end."""
-    if pid == os.getpid() or os.name == "nt":  # on Windows signal 0 is Ctrl-C, so nobody is asked
+    """Return whether a process with this number runs; a reused number only delays a cleanup."""
+    if pid == os.getpid() or os.name == "nt":  # On Windows signal 0 is Ctrl-C, so no check is possible.
         return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # somebody else's, so it runs
+        pass  # It runs under another user.
     return True

@@ -176,7 +176,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sessions": ("ecoshell.cli.manage.sessions", "list, show, export sessions"),
     "experience": ("ecoshell.cli.manage.experience", "what was learned from uses of tools, and of modes"),
     "cost": ("ecoshell.cli.manage.cost", "what was spent, and the caps"),
-    "budget": ("ecoshell.cli.manage.budget", "a team's caps: make its ledger, set them, show them"),
     "config": ("ecoshell.cli.manage.config", "show, check, change settings"),
     "events": ("ecoshell.cli.manage.events", "what `ask --json` prints, and its JSON schema"),
     "doctor": ("ecoshell.cli.manage.doctor", "what is installed, what is missing, what to do"),

@@ -133,12 +133,12 @@ def _amount_in(demand: str, *, tokens: bool = False, off: bool = False) -> Plain
 
 
 def _ledger_address(value: str) -> str:
-    from ecoshell.budget.postgres import require_address  # where there is one
+    from ecoshell.budget.address import require_ledger_address
 
     try:
-        return require_address(value)
+        return require_ledger_address(value)
     except UsageError as error:
-        raise ValueError(f"is no address of a team's ledger. {error}") from None
+        raise ValueError(f"is not the address of a team ledger. {error}") from None
 
 
 AmountText = Annotated[str, _amount_in('must be dollars, such as "0.50", or tokens, such as "20000tok"', tokens=True)]
@@ -173,10 +173,10 @@ class BudgetSettings(Section):
     ask_above: DollarsOrOff | None = None
     """A step that may cost more than this many dollars is asked about first; `off` is never, as without it."""
     ledger: Annotated[str, AfterValidator(_ledger_address)] | None = None
-    """A ledger in PostgreSQL whose caps a team shares, such as `postgresql://ann@db.example.org/ledger`; the password
-    is in PGPASSWORD, ~/.pgpass or the keyring. Also `ECOSHELL_LEDGER`."""
+    """PostgreSQL ledger whose caps a team shares, such as `postgresql://ann@db.example.org/ledger`. The password is
+    read from PGPASSWORD, ~/.pgpass or the keyring. Also `ECOSHELL_LEDGER`."""
     project: Said | None = None
-    """The project that calls are booked under in a team's ledger; else it is called as the workspace's folder is."""
+    """Project of the calls in the team ledger; the default is the name of the workspace folder."""
 
 
 class AgentSettings(Section):

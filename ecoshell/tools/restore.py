@@ -1,4 +1,4 @@
-"""Takes back what a turn wrote: files get the content, the mode and the existence they had before it."""
+"""Undo the writes of a turn: restore content, mode and existence of its files."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,42 +8,43 @@ from typing import Literal
 
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.tools.builtin.files import unified
-from ecoshell.tools.workspace import Kept, UndoLog, Workspace, digest
+from ecoshell.tools.undo_log import SavedWrite, UndoLog, digest
+from ecoshell.tools.workspace import Workspace
 
 Outcome = Literal["restored", "kept", "changed", "as before"]
-_COMPARED = 200_000
-"""Bytes of a file up to which it is shown how it was changed."""
+_MAX_DIFF_BYTES = 200_000
+"""Maximum size of a file whose changes are displayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A file that is not what the turn left: somebody has changed it since, and is to be asked."""
+    """A file that was changed after the turn, so that the user must confirm its restoration."""
 
     path: str
     changes: str
-    """What taking it back would change, as a unified diff; empty where it is no text, or long."""
+    """Unified diff of the restoration; empty for binary and large files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What came of it, by the files' names in the workspace."""
+    """The result of an undo, as paths relative to the workspace."""
 
     restored: tuple[str, ...]
     kept: tuple[str, ...]
-    """Left as they are: somebody else changed them, too, or there is no copy."""
+    """Unchanged files: changed by others, or without a copy."""
     changed: tuple[Changed, ...] = ()
-    """Those of them that could be taken back all the same."""
+    """Files of `kept` that can be restored after confirmation."""
 
 
 def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Restored:
-    """Take back the writes of one turn; doing it twice does no harm. Raises StoreError.
+    """Undo the writes of one turn; idempotent. Raises StoreError.
 
-    `over` names a file that is taken back although somebody has changed it since, and then it is the only one.
+    `over` names a single file to restore although it was changed after the turn.
     """
     writes = [write for write in log.writes(session, copies) if over in ("", write.path)]
     outcomes: dict[str, Outcome] = {}
     changed: list[Changed] = []
-    files: dict[str, dict[str, list[Kept]]] = {}
+    files: dict[str, dict[str, list[SavedWrite]]] = {}
     for write in writes:
         files.setdefault(write.root, {}).setdefault(write.path, []).append(write)
     for root, by_file in files.items():
@@ -54,30 +55,30 @@ def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Resto
                 outcomes[path] = _take_back(workspace, of_file, copy, over=bool(over))
                 if outcomes[path] == "changed":
                     changed.append(Changed(path, _changes(path, workspace.read_bytes(path), copy)))
-            except (ToolError, UsageError, OSError):  # the workspace is gone, the file is a folder now or read-only
+            except (ToolError, UsageError, OSError):  # The workspace was removed, or the file is not writable.
                 outcomes[path] = "kept"
-        made = {folder for of_file in by_file.values() for write in of_file for folder in write.folders}
-        for folder in sorted(made, key=lambda name: -name.count("/")):
-            with suppress(ToolError, UsageError):  # one that cannot be removed may stay
+        created = {folder for of_file in by_file.values() for write in of_file for folder in write.folders}
+        for folder in sorted(created, key=lambda name: -name.count("/")):
+            with suppress(ToolError, UsageError):  # Folders with other content stay.
                 Workspace(Path(root)).remove(folder, folder=True)
     restored = tuple(path for path, outcome in outcomes.items() if outcome == "restored")
-    kept = tuple(path for path, outcome in outcomes.items() if outcome in ("kept", "changed"))
-    return Restored(restored, kept, tuple(changed))
+    unchanged = tuple(path for path, outcome in outcomes.items() if outcome in ("kept", "changed"))
+    return Restored(restored, unchanged, tuple(changed))
 
 
-def _take_back(workspace: Workspace, writes: Sequence[Kept], copy: bytes | None, *, over: bool) -> Outcome:
-    """Give one file what it was before the first of these writes.
+def _take_back(workspace: Workspace, writes: Sequence[SavedWrite], copy: bytes | None, *, over: bool) -> Outcome:
+    """Restore one file to its state before the first of these writes.
 
-    Not (but for `over`) where it is not what they left, or one of them replaced what somebody wrote between them.
+    Unless `over`, a file that was changed between or after these writes is not restored.
     """
     first = writes[0]
     no_copy = first.lost or (first.existed and copy is None)
-    if no_copy or workspace.name(workspace.resolve(first.path)) != first.path:  # or a link leads elsewhere
+    if no_copy or workspace.name(workspace.resolve(first.path)) != first.path:  # A link leads elsewhere.
         return "kept"
     now = workspace.read_bytes(first.path)
-    ours = {"", *(write.after for write in writes), *([] if copy is None else [digest(copy)])}
-    met = {write.found for write in writes}
-    if not over and now != copy and (now is None or not {digest(now), *met} <= ours):
+    known_digests = {"", *(write.after for write in writes), *([] if copy is None else [digest(copy)])}
+    replaced = {write.found for write in writes}
+    if not over and now != copy and (now is None or not {digest(now), *replaced} <= known_digests):
         return "changed"
     if copy is None:
         workspace.remove(first.path)
@@ -87,7 +88,7 @@ def _take_back(workspace: Workspace, writes: Sequence[Kept], copy: bytes | None,
 
 
 def _changes(path: str, now: bytes | None, copy: bytes | None) -> str:
-    if max(len(now or b""), len(copy or b"")) > _COMPARED:
+    if max(len(now or b""), len(copy or b"")) > _MAX_DIFF_BYTES:
         return ""
     try:
         return unified(path, None if now is None else now.decode(), "" if copy is None else copy.decode())

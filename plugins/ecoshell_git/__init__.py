@@ -17,7 +17,8 @@ from ecoshell.secrecy import environ
 from ecoshell.tools import Limits, Subject, Tool, ToolOptions
 from ecoshell.tools.builtin.commands import run_process, safe_environment
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.workspace import ENVIRONMENT, QUIET, Workspace, git, why_not_plain
+from ecoshell.tools.git_state import ENVIRONMENT, QUIET, git, why_not_plain
+from ecoshell.tools.workspace import Workspace
 
 _READING = (*QUIET, "-c", "core.hooksPath=/dev/null", "-c", "diff.autoRefreshIndex=false", "--literal-pathspecs")
 _PLAIN = ("--no-color", "--no-ext-diff", "--no-textconv")

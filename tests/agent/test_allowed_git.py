@@ -119,7 +119,7 @@ async def test_a_look_runs_no_hook_and_what_would_run_one_is_asked_about(reposit
 
 
 async def test_where_git_does_not_answer_it_is_asked_about(tmp_path):
-    assert "git does not say" in await asked(tmp_path, STATUS)
+    assert "git did not list" in await asked(tmp_path, STATUS)
 
 
 async def test_with_yes_a_file_that_is_executed_later_is_written_only_when_a_person_says_so(repository):

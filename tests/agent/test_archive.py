@@ -14,7 +14,7 @@ from ecoshell.errors import UsageError
 from ecoshell.events import TurnStarted
 from ecoshell.messages import Usage
 from ecoshell.sessions import SessionStore
-from ecoshell.tools.workspace import UndoLog
+from ecoshell.tools.undo_log import UndoLog
 
 DOLLAR = Price(Rates(*[Decimal(1)] * 5))
 

@@ -13,7 +13,8 @@ from ecoshell.paths import user_paths
 from ecoshell.planning.catp.costs import ProfiledRun, ProfileStore, cost_table
 from ecoshell.tools import ToolOptions
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.workspace import UndoLog, Workspace
+from ecoshell.tools.undo_log import UndoLog
+from ecoshell.tools.workspace import Workspace
 
 TWO = say('["count_text", ["<task>"], "count_text#2", ["<task>"]]')
 COUNT = say("", "count_text", path="notes.txt")

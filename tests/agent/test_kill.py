@@ -22,7 +22,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.events import BudgetHeld, CallStarted, to_json
 from ecoshell.paths import user_paths
 from ecoshell.sessions import SessionStore
-from ecoshell.tools.workspace import UndoLog
+from ecoshell.tools.undo_log import UndoLog
 
 LINES = [register("count_text"), *counts(200)]
 

@@ -16,8 +16,8 @@ import pytest
 from bench_play import SAME_ANSWERS, Bench, task, without_seconds, written
 
 from ecoshell.budget import NANO, parse_amount
-from ecoshell.budget.postgres import TeamServer
 from ecoshell.errors import EcoshellError, ModelMissing, UsageError
+from ecoshell_team.server import TeamServer
 
 SIX = (
     task("f"),

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ecoshell.budget import Account, Ask, Price, Rates
-from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.postgres import TeamServer
+from ecoshell_team.ledger import TeamLedger
+from ecoshell_team.server import TeamServer
 
 MakeAsk = Callable[..., Ask]
 

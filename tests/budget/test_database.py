@@ -68,7 +68,7 @@ def test_another_programs_file_is_refused_and_not_a_byte_of_it_changes(path: Pat
     with closing(sqlite3.connect(path)) as other, other:
         other.execute("CREATE TABLE theirs (x)")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="another program's database"):
+    with pytest.raises(StoreError, match="belongs to another program"):
         Database(path, schema=SCHEMA, version=1)
     assert path.read_bytes() == before
 

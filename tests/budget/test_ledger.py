@@ -130,7 +130,7 @@ def test_a_released_hold_leaves_no_trace_in_the_sums(ledger: Ledger, ask: MakeAs
 def test_a_hold_is_settled_once(ledger: Ledger, ask: MakeAsk) -> None:
     hold = ledger.hold(ask())
     ledger.settle(hold, Usage(input=1))
-    with pytest.raises(StoreError, match="settled already"):
+    with pytest.raises(StoreError, match="already settled"):
         ledger.settle(hold, Usage(input=1))
     ledger.release(hold)
     assert ledger.rows("session")[0].spent_nano == MILLION
@@ -171,7 +171,7 @@ def test_a_bill_above_the_hold_is_an_overrun_and_bars_the_model_under_any_cap(le
     assert (settlement.overrun_nano, settlement.overrun_tokens) == (150 * MILLION, 150)
     ledger.release(ledger.hold(ask()))  # without a cap there is nothing to pass
     ledger.set_cap("s1", "day", usd("100"))
-    with pytest.raises(ModelDisabled, match=r"m is not called .* billed \$0\.15 more") as refused:
+    with pytest.raises(ModelDisabled, match=r"m is no longer allowed .* billed \$0\.15 more") as refused:
         ledger.hold(ask())
     assert refused.value.fix.endswith("ecoshell models --unbar m")  # /budget off takes no day's cap away
     with pytest.raises(ModelDisabled):
@@ -331,7 +331,7 @@ def test_every_entry_prints_its_own_arithmetic(ledger: Ledger, ask: MakeAsk) -> 
     assert ledger.entry(unknown.entry).arithmetic() == ("7 input, 3 output", "at an unknown price")
     over = ledger.hold(ask(10, 10))
     ledger.settle(over, Usage(30, 10))
-    assert ledger.entry(over.entry).arithmetic()[-1] == "more than the $0.02 held, by $0.02"
+    assert ledger.entry(over.entry).arithmetic()[-1] == "$0.02 more than the $0.02 held"
 
 
 def test_an_unreported_call_can_be_reconciled_with_what_it_really_took(ledger: Ledger, ask: MakeAsk) -> None:
@@ -342,7 +342,7 @@ def test_an_unreported_call_can_be_reconciled_with_what_it_really_took(ledger: L
     ledger.reconcile(hold.entry, usd("0.07"))
     row = ledger.rows("session")[0]
     assert (row.spent_nano, row.usage) == (70 * MILLION, Usage(60, 20))
-    assert ledger.entry(hold.entry).arithmetic()[-1] == "set by hand to $0.07"
+    assert ledger.entry(hold.entry).arithmetic()[-1] == "reconciled to $0.07"
     ledger.reconcile(hold.entry, Amount(30, "tokens"))
     assert ledger.rows("session")[0].usage == Usage(input=30)
     assert ledger.verify() == ()

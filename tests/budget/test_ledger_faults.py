@@ -33,7 +33,7 @@ def test_a_settlement_that_cannot_be_written_leaves_the_hold_counting(path: Path
     hold = ledger.hold(ask())
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreError, match="keeps counting in full"):
+    with pytest.raises(StoreError, match="counts in full"):
         ledger.settle(hold, Usage(1, 1))
     other.execute("ROLLBACK")
     other.close()

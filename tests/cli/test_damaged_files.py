@@ -192,7 +192,7 @@ def test_a_workspace_that_is_gone_or_cannot_be_one_is_told_of(
     (tmp_path / "gone").rmdir()
     for command in (["tools"], ["ask", "hi"]):
         assert main(command) == 2
-        assert "The current folder is not there any more." in capsys.readouterr().err
+        assert "The current folder no longer exists." in capsys.readouterr().err
     monkeypatch.chdir(tmp_path)
     assert main(["ask", "--workspace", "a" * 5000, "hi"]) == 2
     assert "cannot be used: File name too long." in capsys.readouterr().err

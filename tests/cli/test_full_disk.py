@@ -154,6 +154,6 @@ def test_an_edit_that_does_not_fit_leaves_the_file_and_is_told_to_the_model(plac
     assert not told["ok"]
     assert told["observation"] == "big.txt: the file would become too large for the disk."
     notices = [event["text"] for event in events if event["type"] == "notice"]
-    assert any(text.startswith("/undo will not restore big.txt: no copy could be kept") for text in notices)
+    assert any(text.startswith("/undo will not restore big.txt: no copy could be made") for text in notices)
     assert place.written == {"big.txt"}
     assert (place.workspace / "big.txt").read_text() == text

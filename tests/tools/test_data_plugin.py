@@ -16,7 +16,8 @@ from ecoshell.messages import Observation
 from ecoshell.tools import ResultSize, Subject, ToolOptions, subjects_of
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import contained
-from ecoshell.tools.workspace import UndoLog, Workspace
+from ecoshell.tools.undo_log import UndoLog
+from ecoshell.tools.workspace import Workspace
 
 pytest.importorskip("duckdb", reason="the extra `data` is not installed")
 pytest.importorskip("plotille", reason="the extra `data` is not installed")

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from ecoshell.tools.workspace import GitState, state_of
+from ecoshell.tools.git_state import GitState, state_of
 
 PATIENCE = 20
 

@@ -141,7 +141,7 @@ async def test_nothing_that_the_repository_names_is_run(name: str, key: str, rep
     seen = await run(repository, name, **arguments(name))
     assert not mark.exists()
     assert not seen.ok
-    assert f"{name.replace('_', ' ')} was not run: the repository's own setting" in seen.text
+    assert f"{name.replace('_', ' ')} was not run: the repository setting" in seen.text
 
 
 @pytest.mark.parametrize("name", READING)

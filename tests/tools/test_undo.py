@@ -9,7 +9,8 @@ import pytest
 from full_disk import fill, no_file_over, tiny_disk
 
 from ecoshell.tools.restore import restore
-from ecoshell.tools.workspace import UndoLog, Workspace
+from ecoshell.tools.undo_log import UndoLog
+from ecoshell.tools.workspace import Workspace
 
 SESSION = "k3f9-2q"
 
@@ -176,7 +177,7 @@ def test_a_copy_that_cannot_be_written_does_not_stop_the_write(tmp_path):
     log.enter(SESSION, 1)
     Workspace(tmp_path, undo=log).write_text("a.txt", "x")
     assert (tmp_path / "a.txt").read_text() == "x"
-    assert log.take_lost()[0].startswith("/undo will not restore a.txt: no copy could be kept")
+    assert log.take_lost()[0].startswith("/undo will not restore a.txt: no copy could be made")
 
 
 def test_a_file_of_which_a_full_disk_took_no_copy_is_left_alone_however_often_it_is_written(ground, log):
@@ -264,7 +265,7 @@ def test_copies_are_their_owners_alone_whatever_the_umask_says(ground, log, tmp_
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from ecoshell.tools.workspace import UndoLog
+from ecoshell.tools.undo_log import UndoLog
 from ecoshell.tools.workspace import Workspace
 log = UndoLog(Path(sys.argv[1]))
 log.enter("k3f9-2q", 1)

@@ -15,7 +15,7 @@ from ecoshell.agent.shell import Archive
 from ecoshell.budget.ledger import Ledger
 from ecoshell.events import TurnStarted
 from ecoshell.sessions import SessionStore
-from ecoshell.tools.workspace import UndoLog
+from ecoshell.tools.undo_log import UndoLog
 from ecoshell.tui.screens.picker import Aside
 from ecoshell.tui.screens.pickers import SessionPicker
 

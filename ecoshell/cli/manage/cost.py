@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.commands import dollars, spent_text
@@ -22,9 +22,6 @@ from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.catp.costs import worth
 from ecoshell.sessions import SessionStore
 from ecoshell.sessions.plans import PlannedTurns
-
-if TYPE_CHECKING:
-    from ecoshell.budget.leases import TeamLedger
 
 _BY_TEAM = ("person", "team", "project")
 _QUESTION = 40
@@ -55,9 +52,9 @@ def run(args: argparse.Namespace) -> int:
     rows: Sequence[CostRow] = ()
     with closing(open_ledger(paths, load_settings(paths))) as ledger:
         if args.take_over:
-            print(f"{counted(_team(ledger).take_over(), 'call')} brought into the team's ledger.", file=sys.stderr)
+            print(f"{counted(ledger.import_calls(), 'call')} brought into the team's ledger.", file=sys.stderr)
         if args.reconcile == "":
-            print(f"{counted(_team(ledger).reconcile_leases(), 'lease')} of dead shells ended.", file=sys.stderr)
+            print(f"{counted(ledger.end_dead_leases(), 'lease')} of dead shells ended.", file=sys.stderr)
         elif args.reconcile is not None:
             entry, equals, actual = args.reconcile.partition("=")
             if not equals or not (entry.isascii() and entry.isdecimal()):
@@ -70,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             if args.by == "plan":
                 plans = [*_plan_costs(ledger, store)]
             elif args.by in _BY_TEAM:
-                rows = _team(ledger).server.costs(args.by)
+                rows = ledger.shared_costs(args.by)
             else:
                 rows = ledger.rows(args.by)
             # the caps over a session's last turn; those of day and month stand without one
@@ -99,16 +96,6 @@ def run(args: argparse.Namespace) -> int:
         print("\nNo cap is set.")
     _print_rest(caps, unknown, learned)
     return 0
-
-
-def _team(ledger: Ledger) -> "TeamLedger":
-    """The ledger, where it is a team's; raises UsageError where it is of one user alone."""
-    from ecoshell.budget.leases import TeamLedger
-
-    if isinstance(ledger, TeamLedger):
-        return ledger
-    fix = "Set [budget] ledger, or ECOSHELL_LEDGER, to its address: postgresql://PERSON@HOST/DATABASE."
-    raise UsageError("This needs a team's ledger, and there is none.", fix=fix)
 
 
 def _row_record(row: CostRow) -> dict[str, object]:

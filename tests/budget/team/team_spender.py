@@ -12,10 +12,10 @@ from pathlib import Path
 from spender import PRICE
 
 from ecoshell.budget import Account, Ask
-from ecoshell.budget.leases import TeamLedger
-from ecoshell.budget.postgres import TeamServer
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.messages import Usage
+from ecoshell_team.ledger import TeamLedger
+from ecoshell_team.server import TeamServer
 
 
 def spend(ledger: TeamLedger, chance: random.Random, session: str, calls: int) -> None:

@@ -17,8 +17,8 @@ from postgres import Postgres
 
 import ecoshell
 from ecoshell.budget import Amount
-from ecoshell.budget.leases import TeamLedger
-from ecoshell.budget.postgres import TeamServer
+from ecoshell_team.ledger import TeamLedger
+from ecoshell_team.server import TeamServer
 
 SPENDER = Path(__file__).with_name("team_spender.py")
 ROOT = Path(ecoshell.__file__).parents[1]
@@ -36,7 +36,7 @@ def test_many_shells_never_pass_the_cap_whatever_fails_and_every_nano_dollar_is_
     chance, network = random.Random(3), BadNetwork(postgres.port)
     admin = TeamServer(team_ledger("postgres"))
     admin.set_cap("team:search", "month", CAP)
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{SPENDER.parent}"}
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{SPENDER.parents[1]}"}
     started = 0
 
     def start(home: int) -> subprocess.Popen[bytes]:
@@ -85,7 +85,7 @@ def test_many_shells_never_pass_the_cap_whatever_fails_and_every_nano_dollar_is_
     spent = left_behind = 0
     for home in range(SHELLS):
         ledger = TeamLedger(home_of(home), TeamServer(team_ledger(("ann", "bob")[home % 2])))
-        ledger.reconcile_leases()
+        ledger.end_dead_leases()
         for entry in ledger.unreconciled():
             if entry.state == "held":
                 left_behind += 1

@@ -9,10 +9,10 @@ import pytest
 from postgres import Postgres, running
 
 from ecoshell.budget import NANO, Ask
-from ecoshell.budget.leases import TeamLedger
-from ecoshell.budget.postgres import TeamServer
 from ecoshell.errors import StoreError
 from ecoshell.messages import Usage
+from ecoshell_team.ledger import TeamLedger
+from ecoshell_team.server import TeamServer
 
 Team = Callable[..., str]
 Sql = Callable[..., list[tuple[object, ...]]]

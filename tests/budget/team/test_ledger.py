@@ -18,11 +18,11 @@ from postgres import Postgres
 import ecoshell
 from ecoshell.budget import NANO, Account, Amount, Ask, CapState, Hold, fitting_output
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.postgres import Granted, ServerAway, Share, TeamServer
 from ecoshell.errors import BudgetError, LimitReached, PriceUnknown, StoreError
 from ecoshell.messages import Usage
+from ecoshell_team.ledger import TeamLedger
+from ecoshell_team.server import Granted, ServerAway, Share, TeamServer
 
 MakeAsk = Callable[..., Ask]
 Team = Callable[..., str]
@@ -328,7 +328,7 @@ def test_what_a_person_sees_of_a_teams_cap_is_what_can_still_be_reserved(
 
 
 def test_a_teams_cap_is_not_set_from_a_shell(shell: Shell) -> None:
-    with pytest.raises(Exception, match="An administrator sets it: ecoshell budget set team:search month"):
+    with pytest.raises(Exception, match="An administrator can set it: ecoshell budget set team:search month"):
         shell().set_cap("s1", "team:search month", Amount(1, "usd"))  # pyright: ignore[reportArgumentType]
 
 
@@ -426,8 +426,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 import spender
 from ecoshell.budget import Account, Ask
-from ecoshell.budget.leases import TeamLedger
-from ecoshell.budget.postgres import TeamServer
+from ecoshell_team.ledger import TeamLedger
+from ecoshell_team.server import TeamServer
 from ecoshell.messages import Usage
 
 ledger = TeamLedger(Path(sys.argv[1]), TeamServer(sys.argv[2]))
@@ -443,7 +443,7 @@ def test_the_lease_of_a_shell_that_died_counts_until_it_is_reconciled(
 ) -> None:
     admin.set_cap("team:search", "month", 100 * NANO)
     path = tmp_path / "home" / "ledger.sqlite"
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     env = {**os.environ, "PYTHONPATH": str(Path(ecoshell.__file__).parents[1])}
     subprocess.run([sys.executable, "-c", DIES, str(path), team_ledger(), str(here)], check=False, env=env)
     (lease,) = admin.open_leases()
@@ -451,10 +451,10 @@ def test_the_lease_of_a_shell_that_died_counts_until_it_is_reconciled(
     ann = shell("ann", "home")
     (entry,) = ann.unreconciled()
     assert used(admin) == [(0, lease.nano)]
-    assert ann.reconcile_leases() == 1
+    assert ann.end_dead_leases() == 1
     settled = ann.rows("session")[0].spent_nano or 0
     assert used(admin) == [(settled + (entry.held_nano or 0), 0)]
-    assert ann.reconcile_leases() == 0
+    assert ann.end_dead_leases() == 0
     ann.reconcile(entry.id, Usage(1000, 20))
     assert used(admin) == [(ann.rows("session")[0].spent_nano, 0)]
     assert ann.verify() == ()
@@ -485,8 +485,8 @@ def test_a_ledger_is_brought_in_once(shell: Shell, admin: TeamServer, ask: MakeA
     alone.close()
     ann = shell("ann", "home")
     ann.settle(ann.hold(ask(100, 50)), Usage(1, 1))
-    assert ann.take_over() == 2
-    assert ann.take_over() == 0
+    assert ann.import_calls() == 2
+    assert ann.import_calls() == 0
     ann.close()
     assert used(admin) == [((90 + 150 + 2) * MILLION, 0)]
     assert [(row.key, row.spent_nano, row.calls) for row in admin.costs("person")] == [("ann", 242 * MILLION, 3)]
@@ -527,7 +527,7 @@ def test_a_connection_that_is_cut_at_any_moment_loses_and_doubles_nothing(
     lost: str, shell: Shell, admin: TeamServer, ask: MakeAsk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.set_cap("team:search", "day", 3 * NANO)
-    ask_server = TeamServer._ask  # pyright: ignore[reportPrivateUsage] - where a connection can break
+    ask_server = TeamServer._query  # pyright: ignore[reportPrivateUsage] - where a connection can break
     times = 0
 
     def cut(self: TeamServer, query: str, values: tuple[object, ...]) -> object:
@@ -541,7 +541,7 @@ def test_a_connection_that_is_cut_at_any_moment_loses_and_doubles_nothing(
 
         raise psycopg.OperationalError("the connection was cut")
 
-    monkeypatch.setattr(TeamServer, "_ask", cut)
+    monkeypatch.setattr(TeamServer, "_query", cut)
     ann = shell()
     spent = 0
     with suppress(LimitReached):

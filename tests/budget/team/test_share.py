@@ -8,11 +8,11 @@ from pathlib import Path
 from ecoshell.assembly import load_settings
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget import NANO
-from ecoshell.budget.postgres import TeamServer
 from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.tui.side.cost import BudgetPanel
 from ecoshell.tui.side.panel_state import PanelState
+from ecoshell_team.server import TeamServer
 
 
 async def test_cost_and_the_budget_panel_show_a_persons_share_and_the_teams(

@@ -16,11 +16,11 @@ from postgres import Postgres
 from ecoshell import secrecy
 from ecoshell.assembly import load_settings, open_ledger
 from ecoshell.budget import Account, Ask, Price, Rates
-from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.ledger import Ledger
 from ecoshell.cli import main
 from ecoshell.messages import Usage
 from ecoshell.paths import user_paths
+from ecoshell_team.ledger import TeamLedger
 
 Team = Callable[..., str]
 PRICE = Price(Rates(*[Decimal(1000)] * 5))
@@ -58,7 +58,7 @@ def test_caps_of_a_team_whose_server_is_away_are_not_known_rather_than_none(
     assert main(["cost"]) == main(["line", "--model", f"script:{tmp_path / 'm.jsonl'}"]) == 0
     told = capsys.readouterr()
     assert "No cap is set" not in told.out
-    assert (told.out + told.err).count("The team's caps are not known. The team's ledger at 127.0.0.1 cannot be") == 3
+    assert (told.out + told.err).count("The team's caps are not known. The team ledger at 127.0.0.1 cannot be") == 3
     assert "day  $2" in told.out
 
 
@@ -67,7 +67,7 @@ def test_caps_are_set_and_shown_and_costs_told_by_person_team_and_project(
 ) -> None:
     owner, ann = team_ledger("postgres"), team_ledger("ann")
     assert json.loads(shell("budget", "init", "--json", ledger=owner)) == {"caps": [], "leases": []}
-    assert "is there already" in shell("budget", "init", ledger=owner)
+    assert "already exists" in shell("budget", "init", ledger=owner)
     shell("budget", "set", "team:search", "month", "200", ledger=owner)
     shell("budget", "set", "person:ann", "day", "$0.50", ledger=owner)
     shell("budget", "set", "model:m", "day", "7", ledger=owner)
@@ -118,10 +118,10 @@ def spend_as(shell: Callable[..., str], address: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("set", "group:x", "month", "2"), "There is no scope 'group:x'"),
+        (("set", "group:x", "month", "2"), "Unknown scope 'group:x'"),
         (("set", "team:x", "month", "2000tok"), "in dollars"),
         (("set", "team:x", "year", "2"), "year"),
-        (("set", "person:ann", "day", "0.05"), "Give at least 0.09, which ends all further calls."),
+        (("set", "person:ann", "day", "0.05"), "Use at least 0.09, which allows no further calls."),
         (("add", "nobody of this name"), "CREATE ROLE"),
         (("close", "no such lease=1"), "There is no open lease"),
         (("close", "no such lease=0.00"), "There is no open lease"),
@@ -149,15 +149,15 @@ def test_an_address_a_password_or_a_database_that_is_wrong_is_told_and_the_passw
         said = shell("budget", "show", ledger=wrong, status=2)
         assert "ECOSHELL_LEDGER" in said
         assert "secret" not in said
-    assert "refuses: permission denied" in shell(
+    assert "refused the request: permission denied" in shell(
         "budget", "set", "team:x", "day", "1", ledger=team_ledger("ann"), status=1
     )
     monkeypatch.setenv("PGPASSWORD", "another word")
     said = shell("budget", "show", ledger=owner, status=1)
     assert "PGPASSWORD" in said
     assert "another word" not in said
-    assert "It is not said where" in shell("budget", "show", ledger="", status=2)
-    assert "needs a team's ledger" in shell("cost", "--by", "team", ledger="", status=2)
+    assert "No team ledger in PostgreSQL is configured" in shell("budget", "show", ledger="", status=2)
+    assert "needs a team ledger" in shell("cost", "--by", "team", ledger="", status=2)
     assert "Nothing was spent yet." in shell("cost", ledger=team_ledger("postgres", 1))  # one's own is there
 
 
@@ -191,11 +191,11 @@ def test_a_password_is_found_in_the_keyring_for_the_very_address_where_it_is_not
         assert json.loads(shell("budget", "show", "--json", ledger=owner)) == {"caps": [], "leases": []}
         assert secrecy.mask_secrets(f"it is {postgres.PASSWORD}") == "it is [key hidden]"
         said = shell("budget", "show", ledger=ann, status=1)
-        assert "does not let you in" in said
+        assert "rejected the login" in said
         assert f"keyring set ecoshell {ann}" in said
         keyring.set_keyring(FakeRing("ecoshell", ann, "another word"))
         said = shell("budget", "show", ledger=ann, status=1)
-        assert "does not let you in" in said
+        assert "rejected the login" in said
         assert "another word" not in said
     finally:
         keyring.set_keyring(previous)
@@ -246,7 +246,7 @@ def test_a_ledger_is_brought_into_the_teams_once_and_leases_of_dead_shells_are_e
     with closing(open_ledger(user_paths(), load_settings(user_paths()))) as ledger:
         assert isinstance(ledger, TeamLedger)
         ledger.hold(ASK)
-        monkeypatch.setattr("ecoshell.budget.leases.alive", lambda pid: False)
+        monkeypatch.setattr("ecoshell_team.ledger.alive", lambda pid: False)
         shell("cost", "--reconcile", ledger=ann)
     assert [row["spent_usd"] for row in json.loads(shell("cost", "--by", "person", "--json", ledger=ann))["rows"]] == [
         "0.24"

@@ -1,6 +1,6 @@
-"""A team's ledger in PostgreSQL: a connection, its errors as a person can act on them, and what `postgres.sql` offers.
+"""The client of a team ledger in PostgreSQL: the connection, actionable errors, and the functions of `schema.sql`.
 
-Every operation is one round trip and one transaction on the server. psycopg is loaded when the server is first asked.
+Every operation is one round trip and one transaction. psycopg is imported with the first request.
 """
 
 import os
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from ecoshell import secrecy
+from ecoshell.budget.address import require_ledger_address
 from ecoshell.budget.ledger import CostRow
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import Usage
@@ -26,24 +27,24 @@ VERSION = 1
 OLDEST_SERVER = 14
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 10.0
-"""What a connection and an answer may take before the server counts as out of reach."""
-_FIX_MEMBER = "Ask an administrator, who also lets people in: ecoshell budget add NAME."
+"""Time limits of a connection attempt and of a request."""
+_FIX_MEMBER = "Ask an administrator to add you: ecoshell budget add NAME."
 _FIX_OWNER = (
-    "It takes the database's owner, who may make roles (CREATEROLE). Where the server has another ledger elsewhere, "
-    "its owner lets you first: GRANT ecoshell_admin, ecoshell_member TO you WITH ADMIN OPTION."
+    "This requires the owner of the database with the right CREATEROLE. If the server has another ledger, its owner "
+    "must first run: GRANT ecoshell_admin, ecoshell_member TO you WITH ADMIN OPTION."
 )
 _SERVICE = "ecoshell"
-"""The name under which passwords stand in the system's keyring, as the keys of providers do."""
+"""Service name of passwords in the system keyring, shared with provider keys."""
 _COUNTS = ("input", "output", "cached", "cache_write", "reasoning")
 _NO_LEDGER = {"3F000", "42883", "42P01"}
-"""There is no such schema, function or table."""
+"""SQL states of a missing schema, function or table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A cap of the team's, and what is used of it, in nano-dollars; `held` are single reservations.
+    """A shared cap and its use in nano-dollars; `held` counts single reservations.
 
-    `own` is what of `spent` is this person's, where the cap is everybody's or a team's and the server was asked for it.
+    `own` is this user's part of `spent` for caps of a team or of everybody, if the query returns it.
     """
 
     scope: str
@@ -57,9 +58,9 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the server says of a lease: what it was `granted` in all, what it knows to be `spent`, whether it is `over`.
+    """The server's state of a lease: total grant, reported spending, and whether the lease has ended (`over`).
 
-    `single`: there was no room for more than the call itself, so that what is left over is given back at once.
+    `single` means that there was room for one call only, so that the remainder is returned at once.
     """
 
     granted: int
@@ -71,7 +72,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class OpenLease:
-    """A lease that has not ended, and what it still counts for."""
+    """An open lease and the amount that it still counts for."""
 
     id: str
     person: str
@@ -80,38 +81,37 @@ class OpenLease:
 
 
 class TeamServer:
-    """One person's connection to the team's ledger, made when it is first needed; may be used from any thread."""
+    """A user's connection to the team ledger, opened on first use; thread-safe."""
 
     def __init__(self, address: str) -> None:
-        """`address` is a URL, `postgresql://PERSON@HOST/DATABASE`; the password is in PGPASSWORD, ~/.pgpass or the
-        keyring."""
-        self.address = require_address(address)
+        """`address` is `postgresql://PERSON@HOST/DATABASE`; the password is in PGPASSWORD, ~/.pgpass or the keyring."""
+        self.address = require_ledger_address(address)
         self._lock = threading.Lock()
         self._connection: psycopg.Connection[dict[str, Any]] | None = None
 
     def lease(
         self, lease: str, number: int, of: tuple[str, str], amounts: tuple[int, int, int], calls: Sequence[Any]
     ) -> Granted:
-        """Take a lease or more of one: at least, wholly, and at best so much in all; `of` is project and model."""
+        """Request or extend a lease; `amounts` are minimum, needed and preferred totals, `of` project and model."""
         return self._granted("lease(%s, %s, %s, %s, %s, %s, %s, %s)", (lease, number, *of, *amounts, _json(calls)))
 
     def settle(
         self, lease: str, number: int | None, calls: Sequence[Any], keep: int | None = None, *, close: bool = False
     ) -> Granted:
-        """Tell what calls of a lease took, and give back what it was granted beyond `keep`."""
+        """Report calls of a lease, and return the grant beyond `keep`."""
         return self._granted("settle(%s, %s, %s, %s, %s)", (lease, number, _json(calls), keep, close))
 
     def shares(self, project: str, model: str = "") -> tuple[Share, ...]:
-        """The caps that a call of this person's would be under now."""
+        """Return the caps that currently apply to a call of this user."""
         return _shares(self._value("shares(%s, %s)", (project, model)))
 
-    def take_over(self, project: str, calls: Sequence[Any]) -> int:
-        """Take calls over that were made without this ledger; gives how many it did not have yet."""
+    def import_calls(self, project: str, calls: Sequence[Any]) -> int:
+        """Import calls that were made without this ledger; returns the number of new ones."""
         return self._value("import(%s, %s)", (project, _json(calls)))
 
     def costs(self, by: str) -> tuple[CostRow, ...]:
-        """What was spent and is reserved, by person, team or project, as far as this person may see it."""
-        found = self._rows(
+        """Return spent and reserved amounts by person, team or project, as far as this user may see them."""
+        rows = self._rows(
             f"""SELECT {by} AS key, sum(spent) AS spent, sum(held) AS held, sum(calls) AS calls,
                 sum(unpriced) AS unpriced,
                 {", ".join(f"sum({name}) AS {name}" for name in _COUNTS)}
@@ -130,17 +130,17 @@ class TeamServer:
                 calls=int(row["calls"]),
                 unpriced=int(row["unpriced"]),
             )
-            for row in found
+            for row in rows
         )
 
     def caps(self) -> tuple[Share, ...]:
-        """All caps that this person may see."""
+        """Return all caps that this user may see."""
         query = """SELECT scope, period, limit_nano AS nano, spent_nano AS spent, held_nano AS held,
             leased_nano AS leased FROM ecoshell.shared_caps ORDER BY scope, period"""
         return _shares(self._rows(query, ()))
 
     def open_leases(self) -> tuple[OpenLease, ...]:
-        """The leases that count for something, the oldest first, as far as this person may see them."""
+        """Return the visible leases with an amount above zero, oldest first."""
         query = "SELECT id, person, at, nano FROM ecoshell.open_leases WHERE nano > 0 ORDER BY at"
         return tuple(
             OpenLease(row["id"], row["person"], f"{row['at']:%Y-%m-%d %H:%M}", row["nano"])
@@ -148,60 +148,60 @@ class TeamServer:
         )
 
     def set_cap(self, scope: str, period: str, nano: int | None) -> int:
-        """Set a cap, or remove it with None; gives what is used, and changes nothing where that is more."""
+        """Set or remove (None) a cap and return its use; a limit below the use changes nothing."""
         return self._value("set_cap(%s, %s, %s)", (scope, period, nano))
 
     def add_member(self, person: str, team: str) -> None:
-        """Let somebody use the ledger, in a team or in none; the role of this name has to be there."""
+        """Give an existing database role access to the ledger, optionally in a team."""
         try:
             self._value("add_member(%s, %s)", (person, team))
         except _NoRole as error:
-            fix = f"Make it first: CREATE ROLE \"{person}\" LOGIN PASSWORD '…'"
+            fix = f"Create it first: CREATE ROLE \"{person}\" LOGIN PASSWORD '…'"
             raise UsageError(f"The database has no role {person!r}.", fix=fix) from error
 
     def close_lease(self, lease: str, took: int) -> int | None:
-        """End a lease whose shell will not come back, `took` being spent; gives what it held, None without one."""
+        """End the lease of a lost shell that spent `took`; returns what it held, None if it is not open."""
         return self._value("close_lease(%s, %s)", (lease, took))
 
     def create(self) -> bool:
-        """Make the tables where there are none; gives whether there were none. The role has to own the database."""
+        """Create the tables if they do not exist, and return whether they were created; requires the database owner."""
         with self._lock, self._errors(_FIX_OWNER):
             connection = self._connect(create=True)
             with connection.transaction(), connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_xact_lock(hashtext('ecoshell'))")
                 if _version(cursor) is not None:
                     return False
-                cursor.execute(files("ecoshell.budget").joinpath("postgres.sql").read_bytes())
+                cursor.execute(files("ecoshell_team").joinpath("schema.sql").read_bytes())
                 return True
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
     def _granted(self, call: str, values: tuple[Any, ...]) -> Granted:
-        told: Mapping[str, Any] = self._value(call, values)
-        return Granted(told["granted"], told["spent"], told["single"], told["over"], _shares(told["caps"]))
+        reply: Mapping[str, Any] = self._value(call, values)
+        return Granted(reply["granted"], reply["spent"], reply["single"], reply["over"], _shares(reply["caps"]))
 
     def _value(self, call: str, values: tuple[Any, ...]) -> Any:
         return self._rows(f"SELECT ecoshell.{call} AS value", values)[0]["value"]
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
-        """Ask the server; a connection that had broken unnoticed is made anew, as every request can be repeated."""
+        """Run a query; reconnects once after a lost connection, because every request is idempotent."""
         with self._lock, self._errors():
             import psycopg
 
             old = self._connection
             try:
-                return self._ask(query, values)
+                return self._query(query, values)
             except psycopg.OperationalError:
                 if old is None:
                     raise
-                return self._ask(query, values)
+                return self._query(query, values)
 
-    def _ask(self, query: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
+    def _query(self, query: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
         connection = self._connect()
         cut = threading.Timer(_ANSWER_SECONDS, _cut, (connection.fileno(),))
         cut.daemon = True
@@ -228,7 +228,7 @@ class TeamServer:
             autocommit=True,
             row_factory=dict_row,
         )
-        try:  # the environment that libpq looks into has it no more; where there is none, libpq reads ~/.pgpass
+        try:  # PGPASSWORD was removed from the process environment; without one libpq reads ~/.pgpass.
             connection = opened(password=secrecy.environ.get("PGPASSWORD"))
         except psycopg.OperationalError as failure:
             needed = failure.pgconn is not None and failure.pgconn.needs_password
@@ -238,8 +238,8 @@ class TeamServer:
         try:
             if connection.info.server_version < OLDEST_SERVER * 10_000:
                 raise StoreError(
-                    f"The server of the team's ledger is PostgreSQL {connection.info.server_version // 10_000}.",
-                    fix=f"It has to be {OLDEST_SERVER} or newer.",
+                    f"The team ledger runs on PostgreSQL {connection.info.server_version // 10_000}.",
+                    fix=f"Upgrade the server to version {OLDEST_SERVER} or newer.",
                 )
             with connection.cursor() as cursor:
                 if not create and _version(cursor) is None:
@@ -253,77 +253,60 @@ class TeamServer:
     def _no_ledger(self) -> StoreError:
         database = urlsplit(self.address).path.strip("/") or "of this name"
         return StoreError(
-            f"The database {database} has no ledger of a team.",
-            fix="Its owner makes one: ecoshell budget init. Or correct [budget] ledger.",
+            f"The database {database} has no team ledger.",
+            fix="Its owner can create one with `ecoshell budget init`. Otherwise correct [budget] ledger.",
         )
 
     @contextmanager
     def _errors(self, fix: str = _FIX_MEMBER) -> Generator[None]:
-        """Say what psycopg says as an error with a way out, `fix` where a right is lacking; no password is in it."""
+        """Translate psycopg errors, without passwords; `fix` applies to missing privileges."""
         try:
             import psycopg
         except ImportError as error:
             raise StoreError(
-                "A team's ledger needs psycopg, which is not installed.",
+                "A team ledger needs psycopg, which is not installed.",
                 fix="Install it: pip install 'ecoshell[team]'.",
             ) from error
         try:
             yield
         except (psycopg.Error, OSError) as error:
             state = getattr(error, "sqlstate", None) or ""
-            said = secrecy.mask_secrets(str(error).strip().rpartition("FATAL:")[2].strip().partition("\n")[0])
-            where = f"The team's ledger at {urlsplit(self.address).hostname or 'the local socket'}"
+            detail = secrecy.mask_secrets(str(error).strip().rpartition("FATAL:")[2].strip().partition("\n")[0])
+            where = f"The team ledger at {urlsplit(self.address).hostname or 'the local socket'}"
             if state in _NO_LEDGER:
                 raise self._no_ledger() from error
             if state == "42501":
-                raise StoreError(f"{where} refuses: {said}.", fix=fix) from error
+                raise StoreError(f"{where} refused the request: {detail}.", fix=fix) from error
             if state == "42704":
-                raise _NoRole(f"{where} refuses: {said}.") from error
-            kind, what, fix = StoreError, "failed", ""
-            if "password" in said or state.startswith("28"):
-                what = "does not let you in"
-                fix = "Give the right one in PGPASSWORD, in ~/.pgpass (HOST:PORT:DATABASE:PERSON:PASSWORD), or with "
+                raise _NoRole(f"{where} refused the request: {detail}.") from error
+            kind, problem, fix = StoreError, "failed", ""
+            if "password" in detail or state.startswith("28"):
+                problem = "rejected the login"
+                fix = "Set the password in PGPASSWORD, in ~/.pgpass (HOST:PORT:DATABASE:PERSON:PASSWORD), or with "
                 fix += f"`keyring set {_SERVICE} {self.address}`."
-            elif "does not exist" in said and not state:
-                what, fix = "cannot be opened", "Correct [budget] ledger."
+            elif "does not exist" in detail and not state:
+                problem, fix = "cannot be opened", "Correct [budget] ledger."
             elif isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-                kind, what = ServerAway, "cannot be reached"
-                fix = "Try again when the server is there, or correct [budget] ledger; a local model costs nothing."
-            raise kind(f"{where} {what}: {said}.", fix=fix) from error
+                kind, problem = ServerAway, "cannot be reached"
+                fix = "Try again when the server is reachable, correct [budget] ledger, or use a free local model."
+            raise kind(f"{where} {problem}: {detail}.", fix=fix) from error
 
 
 class ServerAway(StoreError):
-    """The server of the team's ledger cannot be reached."""
+    """The server of the team ledger cannot be reached."""
 
 
 class _NoRole(StoreError):
-    """The database knows nobody of a name."""
-
-
-def require_address(text: str) -> str:
-    """The address of a team's ledger, if it can be one; raises UsageError."""
-    example = "Give one such as postgresql://ann@db.example.org/ledger."
-    try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        raise UsageError("The address of the team's ledger cannot be read.", fix=example) from None
-    if parts.password or "password=" in parts.query:
-        fix = "Put the password into PGPASSWORD, ~/.pgpass or the system's keyring."
-        raise UsageError("The address of the team's ledger must not carry a password.", fix=fix)
-    names_it = "://" in text and (parts.netloc or parts.query or parts.path.strip("/"))
-    if parts.scheme not in ("postgresql", "postgres") or not names_it:
-        raise UsageError("The address of the team's ledger must be one of PostgreSQL.", fix=example)
-    return text
+    """The database has no role of this name."""
 
 
 def _in_keyring(address: str) -> str | None:
-    """The password that the system's keyring has for this very address; may block while the keyring is unlocked."""
+    """Return the keyring password of this address; may block while the keyring is unlocked."""
     try:
-        import keyring  # looks for backends, which is slow
+        import keyring  # The import searches for backends, which is slow.
 
         password = keyring.get_password(_SERVICE, address)
-    except Exception:  # noqa: BLE001 - backends are third-party code found by entry points; a broken one is no keyring
+    except Exception:  # noqa: BLE001 - a broken third-party backend counts as no keyring
         return None
     if password:
         secrecy.add_secret(password)
@@ -331,19 +314,19 @@ def _in_keyring(address: str) -> str | None:
 
 
 def _version(cursor: Any) -> int | None:
-    """The version of the tables, None without any; raises StoreError for one that this program does not know."""
-    found = cursor.execute("SELECT to_regnamespace('ecoshell') IS NOT NULL AS there").fetchone()
-    if not found["there"]:
+    """Return the schema version, None without a schema; raises StoreError for a newer one."""
+    row = cursor.execute("SELECT to_regnamespace('ecoshell') IS NOT NULL AS present").fetchone()
+    if not row["present"]:
         return None
     version = int(cursor.execute("SELECT ecoshell.schema_version() AS version").fetchone()["version"])
     if version > VERSION:
-        raise StoreError("The team's ledger was made by a newer ecoshell.", fix="Upgrade ecoshell to use it.")
+        raise StoreError("The team ledger was created by a newer ecoshell.", fix="Upgrade ecoshell to use it.")
     return version
 
 
-def _shares(found: Iterable[Mapping[str, Any]]) -> tuple[Share, ...]:
+def _shares(rows: Iterable[Mapping[str, Any]]) -> tuple[Share, ...]:
     names = ("scope", "period", "nano", "spent", "held", "leased")
-    return tuple(Share(*(row[name] for name in names), own=row.get("own")) for row in found)
+    return tuple(Share(*(row[name] for name in names), own=row.get("own")) for row in rows)
 
 
 def _json(calls: Sequence[Any]) -> Any:
@@ -353,6 +336,6 @@ def _json(calls: Sequence[Any]) -> Any:
 
 
 def _cut(descriptor: int) -> None:
-    """End a connection over which no answer comes; whoever waits for one is told at once."""
+    """Shut down a connection without a reply, so that the waiting thread fails at once."""
     with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as other:
         other.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,1 @@
+"""A ledger in PostgreSQL whose caps a team shares."""
