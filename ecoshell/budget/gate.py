@@ -102,7 +102,7 @@ class Gate:
             raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
 
     async def hold(self, ask: Ask) -> Hold:
-        """Reserve the worst case of a call; raises LimitReached, PriceUnknown, ModelBarred or StoreError."""
+        """Reserve the worst case of a call; raises LimitReached, PriceUnknown, ModelDisabled or StoreError."""
         reserve, uncut = partial(self._reserve, self.ledger.hold), replace(ask, min_tokens=ask.max_tokens)
         return await shared().fit(partial(reserve, uncut), partial(reserve, ask))
 
