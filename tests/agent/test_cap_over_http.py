@@ -219,7 +219,7 @@ async def test_an_overbilling_model_is_named_barred_and_asked_again_only_once_it
     assert any("openai/overbilling billed $" in notice.text for notice in of(played.events, Notice))
 
     again = await play("overbilling", new=False)
-    assert (again.error.kind, again.end.spent_nano, again.entries) == ("ModelBarred", 0, [])
+    assert (again.error.kind, again.end.spent_nano, again.entries) == ("ModelDisabled", 0, [])
     assert len(server.asked) == 1
 
     assert await asyncio.to_thread(main, ["models", "--unbar", "openai/overbilling"]) == 0
@@ -251,7 +251,7 @@ async def test_endless_output_is_cut_off_counts_in_full_and_bars_the_model(play,
     assert await asyncio.to_thread(server.client_left.wait, BUSY_SECONDS)
 
     again = await play("endless", new=False)
-    assert (again.error.kind, again.entries) == ("ModelBarred", [])
+    assert (again.error.kind, again.entries) == ("ModelDisabled", [])
     assert len(server.asked) == 1
 
 

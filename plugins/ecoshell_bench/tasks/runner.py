@@ -48,7 +48,7 @@ PLAIN_SYSTEM = "You are a helpful assistant with tools that work in the user's f
 LIMIT_REACHED = "LimitReached"
 """Marks a result ended by a team's cap; tasks have no caps."""
 FATAL_ERRORS = (
-    *("ModelMissing", "ModelUnavailable", "ModelUnreachable", "ModelBarred", "PriceUnknown"),
+    *("ModelMissing", "ModelUnavailable", "ModelUnreachable", "ModelDisabled", "PriceUnknown"),
     *("StoreError", "ServerAway"),
 )
 """Kinds of errors that would fail every task, and therefore end the run instead of counting as results."""
