@@ -34,6 +34,7 @@ check: $(VENV)/.dev
 # Generated pictures, reference and event schema, then the site in site/.
 docs: $(VENV)/.docs
 	$(BIN)/python docs/screen.py docs
+	$(BIN)/python docs/readme.py README.md
 	$(BIN)/python docs/reference.py docs/reference
 	$(BIN)/ecoshell events --schema > docs/events.schema.json
 	$(BIN)/mkdocs build --strict

@@ -1,6 +1,5 @@
 """README and docs show what the program accepts and prints."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -83,49 +82,14 @@ def test_the_example_program_runs(tmp_path: Path):
     assert (tmp_path / "state/data/ledger.sqlite").is_file()
 
 
-def readme_block(command: str) -> list[str]:
-    """Lines of the README's console block that begins with this command."""
-    for block in blocks(README, "console"):
-        if block.startswith(f"$ {command}"):
-            return block.splitlines()
-    raise AssertionError(f"README.md has no block with {command}")
-
-
-def run_readme(line: str, home: Path, text: str = "") -> list[str]:
-    """Run a command line of the README in the checkout and return the lines of both its outputs."""
-    command = line.removeprefix("$ ").replace("ecoshell ", f"{shlex.quote(sys.executable)} -m ecoshell ", 1)
-    environment = {**os.environ, "ECOSHELL_HOME": str(home), "NO_COLOR": "1", "PYTHONUTF8": "1"}
-    result = subprocess.run(
-        command,
-        shell=True,
-        cwd=ROOT,
-        env=environment,
-        input=text,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    return result.stdout.splitlines()
-
-
-def test_the_cap_in_the_readme_ends_with_status_3(tmp_path: Path):
-    command, *documented = readme_block("ecoshell ask")
-    printed = run_readme(command, tmp_path)
-    assert printed[-1] == documented[-1] == "3"
-    output = [words(line) for line in printed]
-    assert [line for line in documented if words(line) not in output] == []
-
-
-def test_the_session_in_the_readme_prints_what_it_shows(tmp_path: Path):
-    command, *transcript = readme_block("ecoshell line")
-    (plan,) = [block.splitlines() for block in blocks(README, "console") if block.startswith("> /plan")]
-    documented = [*transcript, *plan]
-    typed = [line.removeprefix("> ") for line in documented if line.startswith("> ")]
-    printed = [words(line) for line in run_readme(command, tmp_path, "".join(f"{line}\n" for line in typed))]
-    missing = [line for line in documented if not line.startswith("> ") and words(line) not in printed]
-    assert missing == []
+def test_the_readme_quotes_current_output(tmp_path: Path):
+    file = tmp_path / "README.md"
+    subprocess.run([sys.executable, ROOT / "docs" / "readme.py", file], check=True, timeout=300)
+    current = file.read_text(encoding="utf-8")
+    assert "--budget 0.015; echo $?\n!! limit: " in current
+    assert re.search(r"^3$", current, re.MULTILINE), "the cap does not end with status 3"
+    quoted = README.read_text(encoding="utf-8").splitlines()
+    assert [words(line) for line in quoted] == [words(line) for line in current.splitlines()], "run `make docs`"
 
 
 def test_the_readme_is_short():
