@@ -130,7 +130,7 @@ class Catalog:
         return tuple(dict.fromkeys([*alike, *inside]))[:limit]
 
 
-By = Literal["agent", "user", "upfront"]
+By = Literal["agent", "first_call", "user", "upfront"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +219,8 @@ class Presentation:
     """Whether everything is registered from the start: no names, no registering."""
     deferred: bool = False
     """Whether the provider's own search loads tools that are known by name."""
+    opens_by_call: bool = False
+    """Whether calling a tool that is known by name registers it."""
     declared: frozenset[str] = frozenset()
     """Names of the tools whose documents stand in an array that never changes."""
 
@@ -300,8 +302,8 @@ class Presentation:
         return "\n".join(filter(None, parts))
 
 
-GROW = Presentation("grow", as_text=False)
-DEFERRED = Presentation("deferred", as_text=False, registers=False, deferred=True)
+GROW = Presentation("grow", as_text=False, opens_by_call=True)
+DEFERRED = Presentation("deferred", as_text=False, registers=False, deferred=True, opens_by_call=True)
 STABLE = Presentation("stable", as_text=True, carried=True)
 PLAIN = Presentation("plain", as_text=False, registers=False, whole=True)
 TEXT = Presentation("text", as_text=True, carried=True, registers=False, whole=True)
@@ -363,6 +365,8 @@ SAFE_MARGIN = Decimal("0.03")
 """A plan that leaves names must save that much also where it has bad luck, so many standard deviations of registrations
 more than are expected: it may not lose single tasks for the sake of the mean. Chosen with the 36 successful runs of
 LiveMCPBench in pools of 10 and 20 in view."""
+LIKELY = Decimal("0.3")
+"""Chance of use from which a model with native calls has a tool's schema loaded beside the core set."""
 WORDS_HELP = Decimal("0.5")
 """The part of what is forgotten that a few words beside each name are taken to prevent; nobody has measured it."""
 
@@ -468,6 +472,8 @@ class Decision:
         if forecast is None or one is None:
             return self.summary
         chance = f"{name}, needed with a chance of {one.chance:.0%}:"
+        if not self.plan.waiting:
+            return f"{chance} {'loaded' if name in self.plan.upfront else 'known by name'}. {self.summary}"
         # the document by itself pays where waiting is expected to cost more than carrying is expected to waste
         pays = one.chance * self.plan.waiting > (1 - one.chance) * forecast.carry(one.tokens, forecast.work.calls)
         if name not in self.plan.upfront:
@@ -519,6 +525,8 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
         return Decision(everything, "Every tool is registered, as asked.")
     automatic = (GROW,) if policy.array_only else (GROW, STABLE)
     shown = {"grow": (GROW,), "deferred": (DEFERRED,), "stable": (STABLE,), "auto": automatic}[policy.presentation]
+    if policy.core and policy.registration == "auto" and policy.presentation != "stable":
+        return _core_and_likely(candidates, rates, work, policy, everything)
     needed = sum([one.tokens for one in under(whole, candidates)])
     possible = policy.whole and (policy.room is None or needed <= policy.room)
     again = everything.cost * policy.forgotten
@@ -541,6 +549,37 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
     ]
     best = min(safe, key=attrgetter("cost"), default=everything)
     return Decision(best, _summary(best, everything, possible))
+
+
+def _core_and_likely(
+    candidates: Sequence[Candidate], rates: Rates, work: Workload, policy: Policy, everything: Plan
+) -> Decision:
+    """The core set, and the likely tools that have room, are loaded; all others are known by name.
+
+    Names that would save less than the schema of `tool_register` are not worth having.
+    """
+    room, loaded, hidden = policy.room, list[str](), list[Candidate]()
+    for one in sorted(candidates, key=lambda one: (one.name not in policy.core, -one.chance)):
+        is_wanted = one.name in policy.core or one.chance >= LIKELY
+        if is_wanted and (one.name in policy.core or room is None or one.tokens <= room):
+            room = None if room is None else room - one.tokens
+            loaded.append(one.name)
+        else:
+            hidden.append(one)
+    saved = sum([one.tokens - one.name_tokens for one in hidden])
+    has_room = policy.room is None or sum([one.tokens for one in candidates]) <= policy.room
+    presentation = DEFERRED if policy.presentation == "deferred" else GROW
+    if policy.whole and has_room and not policy.grows and saved <= _meta_tokens(GROW):
+        return Decision(everything, "Every tool is loaded: names would save less than they cost.")
+    names = frozenset(loaded)
+    kept = [one for one in candidates if one.name in names]
+    cost = Forecast(rates, work, kept).everything(presentation).cost
+    upfront = tuple([one.name for one in kept])
+    likely = len(names - policy.core)
+    return Decision(
+        Plan(presentation, upfront, cost, dearest=cost, forecast=Forecast(rates, work, candidates)),
+        f"The core set{f' and {likely} likely tools' if likely else ''} loaded; the others are known by name.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
