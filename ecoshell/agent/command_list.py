@@ -169,7 +169,7 @@ async def _tools(shell: Shell, argument: str) -> Printed:
         (
             f"+ {tool.name}" if tool.registered else f"  {tool.name}",
             str(tool.tokens),
-            tool.by.replace("upfront", "up front"),
+            tool.by.replace("upfront", "up front").replace("_", " "),
             tool.description,
         )
         for tool in standing.tools

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from ecoshell.agent.approval import ApprovalRequest, Guess
 from ecoshell.agent.dependencies import Dependencies, now
@@ -163,12 +163,14 @@ class Registrar:
     measure: Callable[[ToolDocument], tuple[int, bool]]
     """Counts the tokens of a tool schema and says whether the count is exact."""
 
-    def register(self, name: str, call: Call, context: CallContext, *, loaded: bool = False) -> ToolDocument:
-        """Register the tool for this call, which may be its first one after the provider `loaded` it."""
+    def register(
+        self, name: str, call: Call, context: CallContext, *, by: Literal["agent", "first_call"] = "agent"
+    ) -> ToolDocument:
+        """Register the tool for this call, which asks for that or is the tool's own first one."""
         document, tool = self.catalog.document(name), self.catalog.tool(name)
         tokens, exact = self.measure(document)
         step = len(context.path.steps) + 1
-        context.emit(ToolRegistered(name, tokens, exact, step, "agent", call.id, call.group, loaded))
+        context.emit(ToolRegistered(name, tokens, exact, step, by, call.id, call.group))
         if isinstance(tool, Warming):
             tool.warm()
         return document
@@ -194,8 +196,8 @@ class Checked(Guard):
             return repeated
         if refusal := await self.refusal(call.name, context):
             return refuse("forbidden", refusal)
-        if call.name not in context.registered and self.registrar.presentation.deferred:
-            self.registrar.register(call.name, call, context, loaded=True)
+        if call.name not in context.registered and self.registrar.presentation.opens_by_call:
+            self.registrar.register(call.name, call, context, by="first_call")
         elif call.name not in context.registered:
             why = f"{call.name} is not registered, so it was not run."
             return refuse("unregistered", f"{why} Register it first: tool_register(tool_name={call.name}).")

@@ -357,11 +357,11 @@ class Memory:
             case ToolRegistered() if event.name in self._catalog:
                 skill = Skill(event.name, event.tokens, event.by)
                 self.library = self.library.including([skill])
-                if (turn := self._open) is not None and event.by == "agent":
+                if (turn := self._open) is not None and event.by in ("agent", "first_call"):
                     call = event.id or event.name  # sessions of old versions did not keep the id
                     turn.skills[call] = skill
                     self.shown = replace(self.shown, documents=self.shown.documents | {event.name})
-                    if event.loaded:
+                    if event.by == "first_call":
                         return
                     result = self.presentation.registration_result(self._catalog.document(event.name))
                     made = Call(TOOL_REGISTER, {"tool_name": event.name}, call, event.group)

@@ -115,9 +115,9 @@ class TurnContext:
         return tuple([document.name for document in self._documents(path)])
 
     def _documents(self, path: Path) -> tuple[ToolDocument, ...]:
-        """The tools registered before this turn and on this path; a tool that a provider loaded is, once called."""
-        loaded = path.called if self.beginning.presentation.deferred else ()
-        return self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered, *loaded)))
+        """The tools registered before this turn and on this path, by name or by a first call."""
+        called = path.called if self.beginning.presentation.opens_by_call else ()
+        return self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered, *called)))
 
     def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
         """What a mode sees on this path, and beside siblings that were tried."""

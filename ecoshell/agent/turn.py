@@ -242,7 +242,7 @@ class Turn:
             if not only_read or any(same(member, call) for member in group):
                 break
             if call.name not in registered and any(member.name == call.name for member in group):
-                break  # the first call of a loaded tool registers it
+                break  # the first call registers it
             group.append(call)
         return group
 

@@ -64,7 +64,7 @@ class TurnUsage:
             case ToolsOffered():
                 self._loaded, self._everything = event.context_tokens, event.everything_tokens
             case ToolRegistered():
-                self._sizes[event.name] = event.tokens if event.by == "agent" else 0
+                self._sizes[event.name] = event.tokens if event.by in ("agent", "first_call") else 0
                 self._loaded += self._sizes[event.name]
                 self.registered.append(event.name)
             case BranchLeft():

@@ -17,13 +17,12 @@ class ToolRegistered(Event):
     tokens: int
     exact: bool
     step: int
-    by: Literal["agent", "user", "upfront"]
+    by: Literal["agent", "first_call", "user", "upfront"]
+    """A first call registers a tool that was known by name, or that the provider's tool search loaded."""
     id: str = ""
     """The agent's call that registered it."""
     group: str = ""
     """The reply that made the call."""
-    loaded: bool = False
-    """Whether the provider's tool search loaded it, so that `id` is the tool's own first call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,12 @@ from ecoshell.sessions.plans import branchings
 Timed = tuple[float, Event]
 """When an event was written (seconds since 1970), and the event."""
 
-_BY = {"agent": "registered", "user": "registered by hand", "upfront": "registered up front"}
+_BY = {
+    "agent": "registered",
+    "first_call": "registered by its first call",
+    "user": "registered by hand",
+    "upfront": "registered up front",
+}
 _LONGEST_HEADLINE = 80
 
 

@@ -75,7 +75,7 @@ class Path:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """Names of the tools it called, but for calls that were refused before it was known whether they may run."""
+        """Names of the tools it called, without calls that were refused before the tool was registered."""
         names = (step.call.name for step in self.steps if step.observation.refused not in _NOT_REGISTERING)
         return tuple(dict.fromkeys(names))
 

@@ -108,7 +108,7 @@ async def test_a_tool_that_the_provider_loads_is_registered_at_its_first_call_an
     [offered] = of(first, ToolsOffered)
     assert offered.presentation == "deferred"
     [registered] = of(first, ToolRegistered)
-    assert (registered.name, registered.by, registered.loaded) == ("read_file", "agent", True)
+    assert (registered.name, registered.by) == ("read_file", "first_call")
     assert [(one.name, one.ok) for one in of(first, CallFinished)] == [("read_file", True)]
     assert [one.name for one in of(second, ToolRegistered)] == ["count_text"]
     assert {name for name, row in tools.items() if row.registered} == {"read_file", "count_text"}

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell, ToolDetails
 
 _QUIET = "$foreground-muted"
-_BY = {"agent": "by the agent", "user": "by you", "upfront": "from the start of a turn"}
+_BY = {
+    "agent": "by the agent",
+    "first_call": "by its first call",
+    "user": "by you",
+    "upfront": "from the start of a turn",
+}
 
 _MAY: Mapping[Effect, str] = {
     "read": "read files",

@@ -12,7 +12,7 @@ from ecoshell.tui.side.panel_state import ToolState
 from ecoshell.tui.text import fit, fit_middle, left, right, tokens
 
 _SIZE = 6
-_BY = {"user": "by you", "upfront": "up front", "agent": "agent"}
+_BY = {"user": "by you", "upfront": "up front", "agent": "agent", "first_call": "first call"}
 _LONG_WHEN_FROM = 56
 """Columns from which on a row says in full when a tool was registered, and by whom."""
 _AROUND = 5
@@ -28,7 +28,7 @@ def when_words(tool: ToolState, *, long: bool) -> str:
     if long:
         step = f" step {tool.step}" if tool.step else ""
         return " · ".join(part for part in (by, f"{turn}{step}") if part)
-    return turn if tool.by == "agent" and turn else by
+    return turn if tool.by in ("agent", "first_call") and turn else by
 
 
 class ToolsPanel(ListPanel[ToolState]):

@@ -199,7 +199,9 @@ class EventPresenter:
                 self._close(event_blocks.footer(event, self._answer.role if self._answer else ""))
                 self._names.clear()
                 self._answer = None
-            case ToolsOffered() | ToolRegistered(by="agent" | "upfront") | Rationale() if self._account(event):
+            case ToolsOffered() | ToolRegistered(by="agent" | "first_call" | "upfront") | Rationale() if self._account(
+                event
+            ):
                 pass
             case PlanChanged():  # a turn's first plan is told and, of later ones, only what they have come to forbid
                 block = event_blocks.planned(event, self._plan)
