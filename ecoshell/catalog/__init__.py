@@ -367,6 +367,11 @@ more than are expected: it may not lose single tasks for the sake of the mean. C
 LiveMCPBench in pools of 10 and 20 in view."""
 LIKELY = Decimal("0.3")
 """Chance of use from which a model with native calls has a tool's schema loaded beside the core set."""
+SMALL_ARRAY = 2_000
+"""Tokens of schemas that a model with native calls has loaded whole."""
+CONSTANT_ARRAY = 900
+"""Tokens of schemas that are the same in every session, so that providers cache the beginning of the prompt: with the
+system prompt they pass the usual minimum of 1,024 tokens."""
 WORDS_HELP = Decimal("0.5")
 """The part of what is forgotten that a few words beside each name are taken to prevent; nobody has measured it."""
 
@@ -554,31 +559,39 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
 def _core_and_likely(
     candidates: Sequence[Candidate], rates: Rates, work: Workload, policy: Policy, everything: Plan
 ) -> Decision:
-    """The core set, and the likely tools that have room, are loaded; all others are known by name.
+    """The core set, some constant tools and the likely ones that have room are loaded; the others are known by name.
 
-    Names that would save less than the schema of `tool_register` are not worth having.
+    A small catalog is loaded whole. Both that and the constant tools keep the beginning of the prompt long enough for
+    prompt caches: below a provider's minimum, fewer schemas cost more than they save.
     """
-    room, loaded, hidden = policy.room, list[str](), list[Candidate]()
-    for one in sorted(candidates, key=lambda one: (one.name not in policy.core, -one.chance)):
-        is_wanted = one.name in policy.core or one.chance >= LIKELY
-        if is_wanted and (one.name in policy.core or room is None or one.tokens <= room):
+    is_first = any(one.name in policy.core for one in candidates)
+    total = sum([one.tokens for one in candidates])
+    is_small = is_first and policy.whole and total <= SMALL_ARRAY and (policy.room is None or total <= policy.room)
+    is_small = is_small and policy.presentation != "grow"  # which the user asked for
+    if is_small and not policy.grows:
+        return Decision(everything, "Every tool is loaded: names would save too little.")
+    core = [one for one in candidates if one.name in policy.core]
+    constant = 0 if not is_first else total if is_small else CONSTANT_ARRAY - sum([one.tokens for one in core])
+    room, loaded = policy.room, {one.name for one in core}
+    for one in candidates:
+        if one.name in loaded or (room is not None and one.tokens > room):
+            continue
+        if constant > 0 or one.chance >= LIKELY:
+            constant -= one.tokens
             room = None if room is None else room - one.tokens
-            loaded.append(one.name)
-        else:
-            hidden.append(one)
-    saved = sum([one.tokens - one.name_tokens for one in hidden])
-    has_room = policy.room is None or sum([one.tokens for one in candidates]) <= policy.room
+            loaded.add(one.name)
     presentation = DEFERRED if policy.presentation == "deferred" else GROW
-    if policy.whole and has_room and not policy.grows and saved <= _meta_tokens(GROW):
-        return Decision(everything, "Every tool is loaded: names would save less than they cost.")
-    names = frozenset(loaded)
-    kept = [one for one in candidates if one.name in names]
+    kept = [one for one in candidates if one.name in loaded]
     cost = Forecast(rates, work, kept).everything(presentation).cost
-    upfront = tuple([one.name for one in kept])
-    likely = len(names - policy.core)
     return Decision(
-        Plan(presentation, upfront, cost, dearest=cost, forecast=Forecast(rates, work, candidates)),
-        f"The core set{f' and {likely} likely tools' if likely else ''} loaded; the others are known by name.",
+        Plan(
+            presentation,
+            tuple([one.name for one in kept]),
+            cost,
+            dearest=cost,
+            forecast=Forecast(rates, work, candidates),
+        ),
+        f"{len(loaded)} tools are loaded: the core set and likely ones. The others are known by name.",
     )
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -273,3 +274,32 @@ def test_candidates_carry_the_tokens_of_document_and_name() -> None:
     entry, text = len(document.entry), len(document.as_text())
     assert candidate == Candidate("read_file", entry, len(", read_file"), Decimal("0.25"), text, len(" (Read)"))
     assert tuple(under(way, [candidate])[0].tokens for way in (GROW, STABLE)) == (entry, text)
+
+
+CORE_NAMES = ("tool0", "tool1")
+NATIVE = Policy(array_only=True, core=frozenset(CORE_NAMES))
+
+
+def test_a_model_with_native_calls_has_a_small_catalog_loaded_whole() -> None:
+    plan = decide(pool(10), CACHED, Workload(), NATIVE).plan
+    assert plan.presentation is PLAIN
+    assert len(plan.upfront) == 10
+
+
+def test_of_many_tools_the_core_set_a_constant_beginning_and_likely_ones_are_loaded() -> None:
+    likely = Candidate("tool29", 200, 5, Decimal("0.9"))
+    plan = decide((*pool(29), likely), CACHED, Workload(), NATIVE).plan
+    assert plan.presentation is GROW
+    assert plan.upfront == (*CORE_NAMES, "tool2", "tool3", "tool4", "tool29")
+    other = decide(pool(30), CACHED, Workload(), NATIVE).plan
+    assert plan.upfront[:5] == other.upfront
+
+
+def test_later_turns_load_what_they_are_likely_to_need_and_no_more() -> None:
+    core_is_loaded = (*pool(10)[2:], Candidate("tool10", 200, 5, Decimal("0.9")))
+    assert decide(core_is_loaded, CACHED, Workload(), NATIVE).plan.upfront == ("tool10",)
+
+
+def test_loaded_tools_of_a_native_model_keep_to_the_room_there_is() -> None:
+    plan = decide(pool(30, chance="0.9"), CACHED, Workload(), replace(NATIVE, room=1000)).plan
+    assert len(plan.upfront) == 7  # the core set always, and five more of 200 tokens
