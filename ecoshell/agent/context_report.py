@@ -10,7 +10,8 @@ from ecoshell.agent.memory import PastTurn, summary_messages
 from ecoshell.agent.mode import CallForecast
 from ecoshell.budget import counted
 from ecoshell.events import ContextTold
-from ecoshell.messages import visible_line
+from ecoshell.images import image_tokens
+from ecoshell.messages import Image, visible_line
 
 Kind = Literal["system", "tools", "files", "turns", "results", "images"]
 KINDS: dict[Kind, tuple[str, str]] = {
@@ -33,8 +34,7 @@ class ContextUse:
 
     kind: Kind
     name: str
-    tokens: int | None
-    """None when unknown."""
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ContextReport:
 
     def tokens_of(self, kind: Kind) -> int:
         """What is counted of a kind."""
-        return sum(use.tokens or 0 for use in self.uses if use.kind == kind)
+        return sum(use.tokens for use in self.uses if use.kind == kind)
 
 
 def report_of(
@@ -75,23 +75,24 @@ def report_of(
     ]
     if summary:
         uses.append(ContextUse("turns", "summary", sum(count(one.text) for one in summary_messages(summary))))
-    listings, results, images = 0, Counter[str](), 0
+    listings, results, images = 0, Counter[str](), list[Image]()
     for turn in turns:
         listings += count(turn.listing) if turn.listing else 0
         uses += _files_of(turn, told, count)
         for message in turn.messages:
-            images += len(message.images)
+            images += message.images
             if message.speaker == "tool":
                 results[message.call.subject if message.call else "tool"] += count(message.text)
     if listings:
         uses.append(ContextUse("tools", "names and schemas in the text", listings))
     uses += [ContextUse("results", name, tokens) for name, tokens in results.most_common()]
     if images:
-        uses.append(ContextUse("images", counted(images, "image"), None))
-    rest = size.count - sum(use.tokens or 0 for use in uses)
+        tokens = sum(map(image_tokens, images)) if model.traits.vision is not False else 0
+        uses.append(ContextUse("images", counted(len(images), "image"), tokens))
+    rest = size.count - sum(use.tokens for use in uses)
     uses.append(ContextUse("turns", "questions, replies and calls", max(0, rest)))
     kinds = [*KINDS]
-    uses.sort(key=lambda use: (kinds.index(use.kind), -(use.tokens or 0)))
+    uses.sort(key=lambda use: (kinds.index(use.kind), -use.tokens))
     return ContextReport(model.traits.name, model.traits.context, size.count, size.exact, compact_at, tuple(uses))
 
 
@@ -144,8 +145,8 @@ def report_rows(report: ContextReport) -> list[tuple[str, str, str, str]]:
         (
             f"{KINDS[use.kind][0]} {use.kind}",
             visible_line(use.name, 40),
-            "not counted" if use.tokens is None else f"{use.tokens:,}",
-            "" if use.tokens is None else f"{100 * use.tokens / whole:.1f} %",
+            f"{use.tokens:,}",
+            f"{100 * use.tokens / whole:.1f} %",
         )
         for use in report.uses
     ]
