@@ -32,7 +32,7 @@ from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.agent.turn_usage import TurnUsage
 from ecoshell.budget import CapState
 from ecoshell.budget.gate import finished
-from ecoshell.catalog import Decision
+from ecoshell.catalog import GROW, Decision
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,
@@ -544,7 +544,9 @@ class Conversation:
         deps = self._deps
         runner = Runner(deps.catalog, caller_of=self._caller_of)
         row = Approved(Logged(runner, deps), deps, deps.strategy.searches)
-        registrar = Registrar(deps.catalog, offer.presentation, self._measure)
+        presentation = offer.presentation
+        by_call = presentation.deferred or (presentation is GROW and deps.settings.registration == "auto")
+        registrar = Registrar(deps.catalog, presentation, self._measure, by_call)
         checked = Checked(
             row, deps, plan, lambda short, emit: self._spending.for_tool(short, self.ahead, emit), registrar
         )

@@ -162,6 +162,8 @@ class Registrar:
     presentation: Presentation
     measure: Callable[[ToolDocument], tuple[int, bool]]
     """Counts the tokens of a tool schema and says whether the count is exact."""
+    by_call: bool
+    """Whether the first call of a tool that is known by name registers it."""
 
     def register(
         self, name: str, call: Call, context: CallContext, *, by: Literal["agent", "first_call"] = "agent"
@@ -196,7 +198,7 @@ class Checked(Guard):
             return repeated
         if refusal := await self.refusal(call.name, context):
             return refuse("forbidden", refusal)
-        if call.name not in context.registered and self.registrar.presentation.opens_by_call:
+        if call.name not in context.registered and self.registrar.by_call:
             self.registrar.register(call.name, call, context, by="first_call")
         elif call.name not in context.registered:
             why = f"{call.name} is not registered, so it was not run."

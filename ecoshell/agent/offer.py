@@ -116,8 +116,7 @@ class TurnContext:
 
     def _documents(self, path: Path) -> tuple[ToolDocument, ...]:
         """The tools registered before this turn and on this path, by name or by a first call."""
-        called = path.called if self.beginning.presentation.opens_by_call else ()
-        return self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered, *called)))
+        return self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered, *path.called)))
 
     def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
         """What a mode sees on this path, and beside siblings that were tried."""

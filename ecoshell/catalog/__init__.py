@@ -219,8 +219,6 @@ class Presentation:
     """Whether everything is registered from the start: no names, no registering."""
     deferred: bool = False
     """Whether the provider's own search loads tools that are known by name."""
-    opens_by_call: bool = False
-    """Whether calling a tool that is known by name registers it."""
     declared: frozenset[str] = frozenset()
     """Names of the tools whose documents stand in an array that never changes."""
 
@@ -302,8 +300,8 @@ class Presentation:
         return "\n".join(filter(None, parts))
 
 
-GROW = Presentation("grow", as_text=False, opens_by_call=True)
-DEFERRED = Presentation("deferred", as_text=False, registers=False, deferred=True, opens_by_call=True)
+GROW = Presentation("grow", as_text=False)
+DEFERRED = Presentation("deferred", as_text=False, registers=False, deferred=True)
 STABLE = Presentation("stable", as_text=True, carried=True)
 PLAIN = Presentation("plain", as_text=False, registers=False, whole=True)
 TEXT = Presentation("text", as_text=True, carried=True, registers=False, whole=True)
@@ -568,15 +566,17 @@ def _core_and_likely(
     total = sum([one.tokens for one in candidates])
     is_small = is_first and policy.whole and total <= SMALL_ARRAY and (policy.room is None or total <= policy.room)
     is_small = is_small and policy.presentation != "grow"  # which the user asked for
-    if is_small and not policy.grows:
+    if not candidates or (is_small and not policy.grows):
         return Decision(everything, "Every tool is loaded: names would save too little.")
     core = [one for one in candidates if one.name in policy.core]
     constant = 0 if not is_first else total if is_small else CONSTANT_ARRAY - sum([one.tokens for one in core])
-    room, loaded = policy.room, {one.name for one in core}
+    room, loaded, has_room = policy.room, {one.name for one in core}, True
     for one in candidates:
-        if one.name in loaded or (room is not None and one.tokens > room):
+        if one.name in loaded or (constant <= 0 and one.chance < LIKELY):
             continue
-        if constant > 0 or one.chance >= LIKELY:
+        if room is not None and one.tokens > room:
+            has_room = False
+        else:
             constant -= one.tokens
             room = None if room is None else room - one.tokens
             loaded.add(one.name)
@@ -591,7 +591,8 @@ def _core_and_likely(
             dearest=cost,
             forecast=Forecast(rates, work, candidates),
         ),
-        f"{len(loaded)} tools are loaded: the core set and likely ones. The others are known by name.",
+        f"{len(loaded)} tools are loaded: the core set and likely ones. "
+        f"The others are known by name{'' if has_room else ', as there is no room for more'}.",
     )
 
 

@@ -65,6 +65,23 @@ async def test_a_call_to_an_unregistered_tool_is_not_executed(play):
     assert "tool_register" in refused.observation
 
 
+async def test_the_first_call_of_a_tool_known_by_name_registers_it(play):
+    lines = [say("", "convert_units", value=3, from_unit="mile", to_unit="km"), finish("ok")]
+    async with play(lines, presentation="grow") as shell:
+        events = await turn(shell)
+        before, after = ([tool.name for tool in request.tools] for request in shell.requests)
+        skills = shell.conversation.memory.library
+        messages = shell.conversation.memory.messages
+        await shell.open(shell.session)
+        assert (shell.conversation.memory.library, shell.conversation.memory.messages) == (skills, messages)
+    assert "convert_units" not in before
+    assert after == [*before, "convert_units"]
+    (called,) = of(events, CallFinished)
+    assert called.ok
+    (registered,) = [event for event in of(events, ToolRegistered) if event.by == "first_call"]
+    assert (registered.name, registered.id) == ("convert_units", called.id)
+
+
 async def test_an_unknown_name_is_answered_with_the_closest_ones(play):
     async with play([register("count_txt"), finish("ok")], registration="names") as shell:
         events = await turn(shell)
