@@ -14,7 +14,7 @@ from ecoshell.errors import ToolError
 from ecoshell.messages import Attachment, Image, Message
 
 MAX_IMAGES = 20
-"""Images of one request; the newest count."""
+"""Images of one request; the newest are sent."""
 MAX_BYTES = 5_000_000
 """Bytes of one image; providers refuse larger ones."""
 MAX_SIDE = 8_000
@@ -22,7 +22,7 @@ MAX_SIDE = 8_000
 _MAX_REQUEST = 24_000_000
 """Base64 characters of all images of one request."""
 _HEAD = 16
-"""Bytes that show what kind of image a file is."""
+"""Bytes needed to detect the media type."""
 _ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _LONGEST_PATH = 4_096
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -90,7 +90,7 @@ def image_of_base64(text: str, name: str) -> Image:
 
 
 def media_type(head: bytes) -> str:
-    """What kind of image begins so; empty for anything else."""
+    """The media type of an image that starts with these bytes; empty for other content."""
     if head.startswith(_PNG):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):
@@ -147,7 +147,7 @@ def _jpeg_pixels(data: bytes) -> tuple[int, int] | None:
     at = 2
     while data[at] == 0xFF:
         marker = data[at + 1]
-        if marker == 0xFF:  # filling
+        if marker == 0xFF:  # padding
             at += 1
             continue
         if marker in _FRAME_MARKERS:
@@ -177,7 +177,7 @@ def pasted_paths(text: str) -> list[Path]:
 
 
 def only_paths(text: str) -> list[Path]:
-    """The same if the text holds nothing else; otherwise none."""
+    """The image files a text names, if it contains nothing else; otherwise none."""
     paths = pasted_paths(text)
     return paths if paths and len(paths) == len(shlex.split(text)) else []
 
@@ -193,7 +193,7 @@ def _image_path(word: str) -> Path | None:
         return None
 
 
-# -- telling
+# -- in messages
 
 
 def label(image: Image) -> str:
@@ -233,10 +233,10 @@ _PIXELS_PER_TOKEN = 750
 _LEAST, _MOST = 85, 4_784
 """Tokens of one image: of the smallest (OpenAI) and of the largest after providers have reduced it (Anthropic)."""
 _PATCH, _TILE, _TILE_TOKENS = 28, 256, 258
-"""Pixels of a side of what Qwen and Anthropic count as a token, and of Gemini's smallest tile with its tokens."""
+"""Side in pixels of a Qwen or Anthropic token, and of Gemini's smallest tile, with the tile's tokens."""
 _LEAST_BOUND, _MOST_BOUND = 2_400, 16_384
 _DEAREST_BOUND = 48_500
-"""GPT-4o mini counts an image 33 times over: 2,833 tokens and 5,667 for each of up to eight tiles."""
+"""GPT-4o mini multiplies image tokens by 33: 2,833 tokens and 5,667 for each of up to eight tiles."""
 
 
 def image_tokens(image: Image) -> int:
@@ -245,7 +245,7 @@ def image_tokens(image: Image) -> int:
 
 
 def image_bound(image: Image, model: str = "") -> int:
-    """The most tokens an image can be, whichever provider counts it."""
+    """The maximum tokens of an image, for any provider."""
     if "4o-mini" in model:
         return _DEAREST_BOUND
     patches = 2 * -(-image.width // _PATCH) * -(-image.height // _PATCH)

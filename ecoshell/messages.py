@@ -1,4 +1,4 @@
-"""The nouns that models, tools and strategies exchange, and how a terminal shows what they say: as data alone."""
+"""Data that models, tools and strategies exchange, and its safe display in a terminal."""
 
 import json
 import re
@@ -12,7 +12,7 @@ Speaker = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "write", "execute", "network"]
 
 OPAQUE: Mapping[str, bool] = MappingProxyType({"opaque": True})
-"""Marks a field that holds no text: keys are not looked for in it."""
+"""Field metadata: the field holds no text, so no API keys are searched for in it."""
 TOOL_REGISTER = "tool_register"
 TOOL_SEARCH = "tool_search"
 TOOL_CALL = "tool_call"
@@ -28,9 +28,9 @@ class Call:
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     id: str = ""
     group: str = field(default="", compare=False)
-    """Identifies the reply that made the call; equal for all calls of one reply."""
+    """ID of the reply that made the call."""
     fault: str = field(default="", compare=False)
-    """Why the call cannot run (broken JSON, arguments that do not fit the schema), worded for the model."""
+    """Why the call cannot run (broken JSON, arguments that violate the schema), worded for the model."""
 
     @property
     def subject(self) -> str:
@@ -39,7 +39,7 @@ class Call:
         return inside if isinstance(inside, str) else self.name
 
     def signature(self) -> str:
-        """The call as a person reads it: `name(key=value, …)`."""
+        """The call as users read it: `name(key=value, …)`."""
         inside = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in self.arguments.items())
         return f"{self.name}({inside})"
 
@@ -59,22 +59,23 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """What goes along with a question: a file that was mentioned, a large paste, or an image."""
+    """Part of a question: a mentioned file, a large paste, or an image."""
 
     name: str
     text: str
     image: Image | None = None
-    """Where it is an image; `text` is its label then."""
+    """If set, `text` is its label."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderState:
-    """What a provider sent with a reply and expects back unchanged: its message, with thinking blocks, signatures,
-    reasoning items, and tool calls under their own IDs.
+    """The reply as its provider sent it, with thinking blocks, signatures, reasoning items and the IDs of tool calls.
+
+    The provider expects it back unchanged.
     """
 
     family: str
-    """Only a model of this provider family receives it again."""
+    """Only models of this provider family receive it."""
     message: Mapping[str, Any]
     """The assistant message in litellm's form, without its role."""
 
@@ -86,136 +87,136 @@ class Message:
     speaker: Speaker
     text: str = ""
     calls: tuple[Call, ...] = ()
-    """The calls an assistant message makes; of a tool message, the one call it answers."""
+    """The calls of an assistant message, or the one call that a tool message answers."""
     images: tuple[Image, ...] = ()
     state: ProviderState | None = None
 
     @property
     def call(self) -> Call | None:
-        """The first of the calls."""
+        """The first call."""
         return self.calls[0] if self.calls else None
 
 
 @dataclass(frozen=True)
 class ToolDocument:
-    """What registering a tool tells the model: description and parameters (a JSON schema)."""
+    """A tool schema: name, description, and parameters as a JSON schema."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
     server: str = ""
-    """Where the tool comes from; empty for built-in tools."""
+    """The MCP server that has the tool; empty for others."""
     brief: bool = False
-    """Whether a tool array shows it in the short form, for models that take any JSON there."""
+    """Whether tool arrays hold the short form, for chat templates that print any JSON."""
     deferred: bool = False
     """Whether the provider keeps it out of the prompt until its own search loads it."""
 
     @property
     def summary(self) -> str:
-        """How the description begins, for a line of a table: its first sentence, or the beginning of that."""
-        begun = " ".join(_SENTENCE_END.split(self.description.strip(), maxsplit=1)[0].split())
-        return begun if len(begun) <= _LONGEST_SUMMARY else f"{begun[: _LONGEST_SUMMARY - 1]}…"
+        """The first sentence of the description, shortened for a table."""
+        sentence = " ".join(_SENTENCE_END.split(self.description.strip(), maxsplit=1)[0].split())
+        return sentence if len(sentence) <= _MAX_SUMMARY else f"{sentence[: _MAX_SUMMARY - 1]}…"
 
     def as_function(self) -> dict[str, Any]:
-        """The document in the shape providers take in their tool array, or in the short form of it.
+        """The schema as an entry of a provider's tool array, or the short form of that.
 
-        That has the arguments as a signature: little more than half of the tokens. What an argument is for stands in
-        brackets, and not where a value would: small models copy what stands there. Numbers and switches that may be
-        left out are not named, though a call may hold them: such models fill in whatever they see.
+        The short form gives the arguments as a signature, in little more than half of the tokens. Descriptions of
+        arguments are in brackets, because small models copy any text in the place of a value. Optional numbers and
+        booleans are left out, because small models fill in every argument they see; calls may still have them.
         """
         if not self.brief:
-            whole = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
-            return {"type": "function", "function": whole}
+            function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+            return {"type": "function", "function": function}
         signature: list[str] = []
-        for name, kind, about, rest, optional in self._arguments():
+        for name, kind, about, keywords, optional in self._arguments():
             if optional and kind in ("integer", "number", "boolean"):
                 continue
-            rest.pop("default", None)
-            written = f"{kind} {json.dumps(rest, ensure_ascii=False)}" if rest else kind
+            keywords.pop("default", None)
+            written = f"{kind} {json.dumps(keywords, ensure_ascii=False)}" if keywords else kind
             first = _CLAUSE_END.split(about, maxsplit=1)[0]
             signature.append(f"{name}{'?' if optional else ''}: {written}{f' ({first})' if first else ''}")
-        beyond = self._beyond()
-        more = {"schema": beyond} if beyond else {}
+        keywords = self._schema_keywords()
+        more = {"schema": keywords} if keywords else {}
         return {"name": self.name, "description": self.description, "parameters": ", ".join(signature), **more}
 
     @cached_property
     def entry(self) -> str:
-        """The document as chat templates print an entry of the tool array: what it weighs there."""
+        """The array entry as chat templates print it, for counting tokens."""
         return json.dumps(self.as_function(), ensure_ascii=False)
 
     def as_text(self) -> str:
-        """The whole document as it stands in a prompt or in the result of a registration.
+        """The schema as text for prompts and registration results: one line for the tool and one for each argument.
 
-        One line for the tool and one for each argument says what the JSON schema says, in two thirds of its tokens.
+        It takes two thirds of the tokens of the JSON schema.
         """
         lines = [f"{self.name}: {self.description}"]
-        for name, kind, about, rest, optional in self._arguments():
-            schema = [json.dumps(rest, ensure_ascii=False)] if rest else []
+        for name, kind, about, keywords, optional in self._arguments():
+            schema = [json.dumps(keywords, ensure_ascii=False)] if keywords else []
             marks = ", ".join([kind, *(["optional"] if optional else []), *schema])
             lines.append(f"- {name} ({marks}): {about}" if about else f"- {name} ({marks})")
-        if beyond := self._beyond():
-            lines.append(f"Schema: {json.dumps(beyond, ensure_ascii=False)}")
+        if keywords := self._schema_keywords():
+            lines.append(f"Schema: {json.dumps(keywords, ensure_ascii=False)}")
         return "\n".join(lines)
 
     def _arguments(self) -> Iterator[tuple[str, str, str, dict[str, Any], bool]]:
-        """Each argument: name, type, what it is for, the rest of its schema, and whether it may be left out."""
+        """Each argument: name, type, description, further keywords of its schema, and whether it is optional."""
         required: Sequence[str] = self.parameters.get("required") or ()
         properties: Mapping[str, Any] = self.parameters.get("properties") or {}
         for name, schema in properties.items():
-            rest: dict[str, Any] = dict(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else {}
-            about, kind = rest.pop("description", None), "any"
-            rest.pop("title", None)
-            if isinstance(rest.get("type"), str):
-                kind = str(rest.pop("type"))
-            yield name, kind, str(about or ""), rest, name not in required
+            keywords: dict[str, Any] = dict(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else {}
+            about, kind = keywords.pop("description", None), "any"
+            keywords.pop("title", None)
+            if isinstance(keywords.get("type"), str):
+                kind = str(keywords.pop("type"))
+            yield name, kind, str(about or ""), keywords, name not in required
 
-    def _beyond(self) -> dict[str, Any]:
-        """What the schema says beside its arguments."""
-        return {key: value for key, value in self.parameters.items() if key not in _SAID_OTHERWISE}
+    def _schema_keywords(self) -> dict[str, Any]:
+        """Keywords of the schema that do not belong to an argument."""
+        return {key: value for key, value in self.parameters.items() if key not in _EXPRESSED_KEYWORDS}
 
 
-_SAID_OTHERWISE = frozenset({"type", "properties", "required", "title", "$schema", "additionalProperties"})
-"""Parts of an arguments' schema that the lines of `ToolDocument.as_text` say, or that say nothing to a model."""
+_EXPRESSED_KEYWORDS = frozenset({"type", "properties", "required", "title", "$schema", "additionalProperties"})
+"""Keywords that `ToolDocument.as_text` expresses in its lines, or that mean nothing to a model."""
 _CLAUSE_END = re.compile(r"[;.](?:\s|$)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?![a-z])|(?<=[\u3002\uff01\uff1f])|\n")
-_LONGEST_SUMMARY = 160
+_MAX_SUMMARY = 160
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Memory that one run of a tool took, in MB of 2^20 bytes; unknown is None (CATP-LLM B.3)."""
+    """Memory used by one run of a tool, in MB of 2^20 bytes; unknown is None (CATP-LLM B.3)."""
 
     cpu_mb: float | None = None
-    """Constant: what the process that ran it held already as it began, and so all the time."""
+    """Constant part: memory of the process before the run."""
     cpu_instant_mb: float | None = None
-    """Instant: how far the peak of the run lay above that."""
+    """Instant part: peak of the run above the constant part."""
     gpu_mb: float | None = None
     gpu_instant_mb: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a call came to, as the model reads it."""
+    """The result of a call, as the model reads it."""
 
     text: str
     ok: bool = True
     truncated: bool = False
     seconds: float = 0.0
     refused: str = ""
-    """Which guard kept the tool from running (unknown, repeated, unregistered, forbidden, unaffordable, unapproved);
-    empty when it ran."""
+    """The guard that refused the call (unknown, repeated, unregistered, forbidden, unaffordable, unapproved); empty if
+    the tool ran."""
     changes: str = ""
-    """What changed in files, as a unified diff: for the person, not for the model."""
+    """Changes to files as a unified diff, for the user; the model does not read it."""
     note: str = ""
-    """What the model reads after the text: what may not be used any more, and what is left of the budget."""
+    """Added after the text: tools that are no longer allowed, and the remaining budget."""
     footprint: Footprint | None = None
-    """Memory the run took; None where it was not measured."""
+    """None if not measured."""
     images: tuple[Image, ...] = ()
-    """What models with vision see beside the text, which names each of them."""
+    """For models with vision; the text has the label of each."""
 
     @property
-    def told(self) -> str:
-        """All that the model reads."""
+    def full_text(self) -> str:
+        """The text and the note."""
         return f"{self.text}\n\n{self.note}" if self.note else self.text
 
 
@@ -240,39 +241,36 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """Input and output together: what a cap in tokens counts."""
+        """Input and output tokens, which caps in tokens count."""
         return self.input + self.output
 
 
 def visible(text: str) -> str:
-    """The text with every character that could steer a terminal or mislead the eye made readable.
+    """The text with control and misleading characters replaced by visible escapes.
 
     ESC becomes `␛`; other control characters `\\x9b`; bidirectional overrides, invisible tags, line separators and lone
-    surrogates `\\u202e`. Newlines and tabs stay, and a carriage return before a newline is dropped.
+    surrogates `\\u202e`. Newlines and tabs stay; a carriage return before a newline is removed.
     """
     if text.isascii() and text.isprintable():
         return text
-    return text.replace("\r\n", "\n").translate(_shown())
+    return text.replace("\r\n", "\n").translate(_escapes())
 
 
-def visible_line(text: str, most: int | None = None) -> str:
-    """The text on one line: as `visible` shows it, with every run of white space as one space.
-
-    Of one with more than `most` characters the end is left out, and an ellipsis says so.
-    """
+def visible_line(text: str, max_length: int | None = None) -> str:
+    """The text as `visible` shows it, on one line and cut to `max_length` characters with an ellipsis."""
     line = " ".join(visible(text).split())
-    return line if most is None or len(line) <= most else f"{line[: most - 1].rstrip()}…"
+    return line if max_length is None or len(line) <= max_length else f"{line[: max_length - 1].rstrip()}…"
 
 
 def fenced(text: str, language: str = "") -> str:
-    """The text as a code block of Markdown, whose fence is longer than any in it."""
+    """The text as a Markdown code block, with a fence longer than any in the text."""
     marks = "```"
     while marks in text:
         marks += "`"
     return "\n".join((marks + language, text.removesuffix("\n"), marks))
 
 
-_KEPT = frozenset(b"\n\t")
+_ALLOWED_CONTROLS = frozenset(b"\n\t")
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
 _MISLEADING = (
     0x061C,  # Arabic letter mark
@@ -286,8 +284,8 @@ _MISLEADING = (
 
 
 @cache
-def _shown() -> Mapping[int, str]:
-    """What each of these characters is shown as; made when the first of them turns up, which is seldom."""
-    codes = [code for code in (*_CONTROLS, *_MISLEADING) if code not in _KEPT]
-    shown = {code: f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" for code in codes if code <= 0xFFFF}
-    return shown | {code: f"\\U{code:08x}" for code in codes if code > 0xFFFF} | {0x1B: "␛"}
+def _escapes() -> Mapping[int, str]:
+    """The escape of each such character; built on first use, because most texts have none."""
+    codes = [code for code in (*_CONTROLS, *_MISLEADING) if code not in _ALLOWED_CONTROLS]
+    escapes = {code: f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" for code in codes if code <= 0xFFFF}
+    return escapes | {code: f"\\U{code:08x}" for code in codes if code > 0xFFFF} | {0x1B: "␛"}

@@ -67,7 +67,7 @@ def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
         calls = tuple(step.call for step in steps)
         messages.append(Message("assistant", steps[0].rationale, calls, state=steps[0].state))
         seen = ((step.observation, step.call) for step in steps)
-        messages += [Message("tool", one.told, (call,), images=one.images) for one, call in seen]
+        messages += [Message("tool", one.full_text, (call,), images=one.images) for one, call in seen]
     return tuple(messages)
 
 

@@ -1,7 +1,7 @@
-"""Chat templates from a GGUF's own metadata: messages and tools become tokens, and what they hold stays data.
+"""Renders messages and tools to tokens with the chat template in a GGUF file's metadata.
 
-Only the template's own text may contain control tokens. What a person, a tool or a model wrote, and what a tool says of
-itself, is cut by the tokenizer as plain text, so that `<|im_end|>` in a web page or a schema ends nothing.
+Only the template's own text may produce control tokens. All messages and tool schemas are tokenized as plain text, so
+that `<|im_end|>` in a web page or a schema ends nothing.
 """
 
 import json
@@ -29,10 +29,10 @@ CHATML = (
 )
 _MARK = re.compile("\ue000([0-9]{1,9})(\ue002?)\ue001")
 _HARMLESS = re.compile(r"[\w\s.,:;()'\"/+*=%&!?@#$^~`{}\\-]*", re.ASCII)
-"""Texts in tools and calls that no control token is in; templates may look at these (`type == "string"`)."""
+"""Texts in tools and calls that contain no control token; templates may read them (`type == "string"`)."""
 _SEGMENTS_KEPT = 256
 _SECONDS = 10.0
-"""For rendering once, which takes milliseconds."""
+"""Limit for one rendering, which takes milliseconds."""
 _FIX = "Use another GGUF of this model."
 
 Render = Callable[[list[dict[str, Any]] | None, list[Any] | None, bool], str]
@@ -42,37 +42,37 @@ class ChatTemplate:
     """The chat template of one model."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        """The format of calls is found in the template; raises ModelBroken."""
+        """Detects the call format of the template; raises ModelBroken."""
         self._vocabulary = vocabulary
         start, end = vocabulary.start_and_end()
         self._start = start
         plain = vocabulary.metadata("tokenizer.chat_template")
         text = vocabulary.metadata("tokenizer.chat_template.tool_use") or plain
         self._render = _compile(text or CHATML, start, end)
-        """Where the file has two templates, the one for tools."""
+        """The template for tools, if the file has two."""
         self._render_plain = _compile(plain, start, end) if plain and plain != text else self._render
         self._controls: dict[str, tuple[int | str, ...]] = {}
         self._folded = self._calls_as_text = False
-        """Whether the system text stands at the head of the first question, and calls in the assistant's text, in the
-        family's own form: how the template takes what it knows of, found out by trying."""
+        """Whether the system text moves into the first user message, and calls into the assistant's text; both are
+        determined by trial renderings."""
         self._brief = False
-        """Whether the template prints documents as they are, so that they may be in their short form."""
-        self.form = self._fitting(detect(text or ""))
-        """How calls are told and written; `GENERIC` where the template does not render tools, calls and results."""
+        """Whether the template prints tool schemas unchanged, so that the short form works."""
+        self.form = self._fitting_format(detect(text or ""))
+        """The call format; `GENERIC` if the template does not render tools, calls and results."""
         self.reasoning_tags = next((tags for tags in REASONING_TAGS if tags[1] in (text or "")), None)
-        """What stands around reasoning, where the family reasons."""
-        self._brief = self.form is not GENERIC and self._takes_brief_documents()
+        """The tags around reasoning; None if the family does not reason."""
+        self._brief = self.form is not GENERIC and self._renders_brief_schemas()
         self.opens_reasoning = False
         """Whether every prompt ends inside reasoning."""
         if self.reasoning_tags is not None:
             with suppress(ModelBroken):
-                asked = self.text([Message("user", "Hello.")]).rstrip()
-                self.opens_reasoning = asked.endswith(self.reasoning_tags[0])
+                prompt = self.text([Message("user", "Hello.")]).rstrip()
+                self.opens_reasoning = prompt.endswith(self.reasoning_tags[0])
 
     def tokens(self, messages: Sequence[Message], tools: Sequence[ToolDocument] = ()) -> list[int]:
-        """The prompt's tokens, ready for the assistant's next words.
+        """The tokens of the prompt, up to where the assistant's reply begins.
 
-        With tools the messages may hold calls and their results; without, they are system, user and assistant texts.
+        Messages may have calls and results only if there are tools.
         """
         segments = self._segments(messages, tools)
         starts_itself = bool(self._start) and bool(segments) and segments[0][0].startswith(self._start)
@@ -97,18 +97,18 @@ class ChatTemplate:
     def _segments(
         self, messages: Sequence[Message], tools: Sequence[ToolDocument], *, asks: bool = True
     ) -> list[tuple[str, bool]]:
-        """The prompt in pieces, each with whether it is data."""
+        """The prompt in pieces, each with a flag that marks data."""
         plain = [as_plain(message) for message in one_call_each(messages)]
         in_turn = alternating(plain)
-        told = [self._function(tool) for tool in tools]
+        functions = [self._function(tool) for tool in tools]
         attempts = [(messages, tools), (in_turn, tools)] if tools else [(plain, ()), (in_turn, ()), (plain, None)]
-        for shaped, shown in attempts:
+        for shaped, listed_tools in attempts:
             marks = _Marks()
             try:
                 chat = self._chat(shaped, tools, marks)
-                listed = None if shown == () else marks.deep(told)
-                rendered = (self._render if listed else self._render_plain)(chat, listed, asks)
-            except ValueError:  # the template refuses this order of speakers, or no tools at all; the next follows
+                listing = None if listed_tools == () else marks.deep(functions)
+                rendered = (self._render if listing else self._render_plain)(chat, listing, asks)
+            except ValueError:  # the template rejects this order of roles, or the lack of tools
                 continue
             return marks.segments(rendered)
         raise ModelBroken("The model's chat template refuses the conversation.", fix=_FIX)
@@ -116,7 +116,7 @@ class ChatTemplate:
     def _chat(
         self, messages: Sequence[Message], tools: Sequence[ToolDocument], marks: "_Marks"
     ) -> list[dict[str, Any]]:
-        """The messages as a template takes them; a call or a result on its own is text."""
+        """The messages in the template's form; a call without a result, or the reverse, becomes text."""
         chat: list[dict[str, Any]] = []
         speakers = [message.speaker for message in messages[:2]]
         if tools and self._folded and speakers == ["system", "user"]:
@@ -134,13 +134,13 @@ class ChatTemplate:
                 chat.append({"role": "assistant", "content": f"{text}\n{written}" if text else written})
             else:
                 arguments: dict[str, Any] = dict(call.arguments)
-                if self.form.elements:  # templates differ in how they print other values, and not all print JSON
+                if self.form.elements:  # templates print other values differently, not always as JSON
                     arguments = {**argument_texts(arguments, schema or {})}
                 function = {"name": marks.deep(call.name), "arguments": marks.deep(arguments)}
                 calls = [{"id": identity, "type": "function", "function": function}]
                 chat.append({"role": "assistant", "content": text, "tool_calls": calls})
-            told = {"role": self.form.result_role, "content": marks.mark(result.text)}
-            chat.append(told | {"name": marks.deep(call.name), "tool_call_id": identity})
+            answer = {"role": self.form.result_role, "content": marks.mark(result.text)}
+            chat.append(answer | {"name": marks.deep(call.name), "tool_call_id": identity})
         if tools and self.form.told_in_system:
             functions = [replace(tool, brief=False).as_function()["function"] for tool in tools]
             if not chat or chat[0]["role"] != "system":
@@ -148,18 +148,18 @@ class ChatTemplate:
             chat[0]["tools"] = marks.mark(json.dumps(functions, ensure_ascii=False))
         return chat
 
-    # -- what the template can do
+    # -- capabilities of the template
 
-    def _fitting(self, form: CallFormat) -> CallFormat:
-        """The format if some shape of the conversation brings everything into the prompt, else the generic one.
+    def _fitting_format(self, form: CallFormat) -> CallFormat:
+        """The format if some shape of the conversation renders completely, else the generic one.
 
-        A shape whose prompts only grow as a turn goes on, so that what was evaluated stays valid, is preferred.
+        Shapes whose prompts are append-only during a turn are preferred, because the cache stays valid.
         """
         self.form = form
         fitting: list[tuple[bool, bool]] = []
         for shape in product((False, True), (False, True)) if form is not GENERIC else ():
             self._calls_as_text, self._folded = shape
-            verdict = self._tried()
+            verdict = self._trial_rendering()
             if verdict == "grows":
                 return form
             if verdict:
@@ -167,41 +167,43 @@ class ChatTemplate:
         self._calls_as_text, self._folded = fitting[0] if fitting else (False, False)
         return form if fitting else GENERIC
 
-    def _tried(self) -> str:
-        """Whether a conversation comes through whole: not, `whole`, or whole and `grows`."""
+    def _trial_rendering(self) -> str:
+        """How a sample conversation renders: `grows` (complete and append-only), `whole`, or empty for incomplete."""
         call = Call("probe_tool", {"probe_key": "probe value"})
         parameters = {"type": "object", "properties": {"probe_key": {"type": "string"}}}
         tools = (ToolDocument("probe_tool", "Probe purpose.", parameters),)
-        asked = (Message("system", "Probe system."), Message("user", "Probe question."))
-        made = (Message("assistant", "Probe thought.", (call,)), Message("tool", "Probe result.", (call,)))
+        question = (Message("system", "Probe system."), Message("user", "Probe question."))
+        step = (Message("assistant", "Probe thought.", (call,)), Message("tool", "Probe result.", (call,)))
         try:
-            early, late = self._native(asked, tools), self._native((*asked, *made), tools)
-            again = (Message("assistant", "", (call,)), Message("tool", "Again.", (call,)))
-            last = self._native((*asked, *made, *again), tools)
+            first_prompt, second_prompt = self._native(question, tools), self._native((*question, *step), tools)
+            second_step = (Message("assistant", "", (call,)), Message("tool", "Again.", (call,)))
+            third_prompt = self._native((*question, *step, *second_step), tools)
         except ValueError:
             return ""
-        if not all(text in late for text in ("Probe system.", "Probe question.", "Probe purpose.", "Probe result.")):
+        if not all(
+            text in second_prompt for text in ("Probe system.", "Probe question.", "Probe purpose.", "Probe result.")
+        ):
             return ""
-        if "probe value" not in late or late.count("probe_tool") < 2:
+        if "probe value" not in second_prompt or second_prompt.count("probe_tool") < 2:
             return ""
-        return "grows" if late.startswith(early) and last.startswith(late) else "whole"
+        return "grows" if second_prompt.startswith(first_prompt) and third_prompt.startswith(second_prompt) else "whole"
 
     def _native(self, messages: Sequence[Message], tools: Sequence[ToolDocument]) -> str:
         marks = _Marks()
-        told = marks.deep([self._function(tool) for tool in tools])
-        rendered = self._render(self._chat(messages, tools, marks), told, False)
+        functions = marks.deep([self._function(tool) for tool in tools])
+        rendered = self._render(self._chat(messages, tools, marks), functions, False)
         return "".join(text for text, _ in marks.segments(rendered))
 
-    def _takes_brief_documents(self) -> bool:
-        """Whether documents in the short form come through whole, as in templates that print them as they are."""
+    def _renders_brief_schemas(self) -> bool:
+        """Whether tool schemas in the short form render completely."""
         self._brief = True
         parameters = {"type": "object", "properties": {"probe_key": {"type": "string", "description": "Probe value"}}}
         document = ToolDocument("probe_tool", "Probe purpose.", parameters, brief=True)
         try:
-            told = self._native((Message("system", "Probe system."), Message("user", "Probe question.")), (document,))
+            prompt = self._native((Message("system", "Probe system."), Message("user", "Probe question.")), (document,))
         except ValueError:
             return False
-        return all(text in told for text in ("probe_tool", "Probe purpose.", "probe_key", "Probe value"))
+        return all(text in prompt for text in ("probe_tool", "Probe purpose.", "probe_key", "Probe value"))
 
     def _function(self, tool: ToolDocument) -> dict[str, Any]:
         return (tool if self._brief else replace(tool, brief=False)).as_function()
@@ -209,7 +211,7 @@ class ChatTemplate:
     # -- tokens
 
     def _split(self, text: str) -> tuple[int | str, ...]:
-        """The template's own text as control tokens and the texts between them."""
+        """Split the template's own text into control tokens and the texts between them."""
         if text not in self._controls:
             if len(self._controls) >= _SEGMENTS_KEPT:
                 self._controls.clear()
@@ -232,19 +234,19 @@ class ChatTemplate:
 
 @dataclass(eq=False)
 class _Marks:
-    """Texts that a template is not to see: marks stand for them while it renders."""
+    """Replaces texts by marks while a template renders, so that the template cannot read them."""
 
     _texts: list[str] = field(default_factory=list[str])
 
     def mark(self, text: str) -> str:
-        """A mark for a text; nothing for none, as templates ask whether there is any."""
+        """A mark for a text; an empty text stays empty, because templates test for that."""
         if not text:
             return ""
         self._texts.append(text)
         return f"\ue000{len(self._texts) - 1}\ue001"
 
     def deep(self, value: Any) -> Any:
-        """A JSON value with marks for the texts in it that might hold control tokens."""
+        """A JSON value with marks in place of texts that might contain control tokens."""
         if isinstance(value, str):
             return value if _HARMLESS.fullmatch(value) else self.mark(value)
         if isinstance(value, Mapping):
@@ -255,12 +257,12 @@ class _Marks:
         return value
 
     def segments(self, rendered: str) -> list[tuple[str, bool]]:
-        """What a template rendered, the texts in their places, each piece with whether it is data."""
+        """A rendered prompt with the texts put back, in pieces with a flag that marks data."""
         pieces: list[tuple[str, bool]] = []
         place = 0
         for mark in _MARK.finditer(rendered):
             if int(mark[1]) >= len(self._texts):
-                continue  # the template's own
+                continue  # a character of the template itself
             text = self._texts[int(mark[1])]
             pieces.append((rendered[place : mark.start()], False))
             pieces.append((json.dumps(text, ensure_ascii=False)[1:-1] if mark[2] else text, True))
@@ -270,7 +272,7 @@ class _Marks:
 
 
 def alternating(messages: Sequence[Message]) -> list[Message]:
-    """The messages as user and assistant strictly in turn, the system text at the head of the first."""
+    """The messages as strictly alternating user and assistant messages, the system text at the start of the first."""
     shaped: list[Message] = []
     for message in messages:
         speaker = "assistant" if message.speaker == "assistant" else "user"
@@ -282,12 +284,12 @@ def alternating(messages: Sequence[Message]) -> list[Message]:
 
 
 def _compile(template: str, start: str, end: str) -> Render:
-    """A template as a function; it raises ValueError where the template refuses a conversation or fails on it.
+    """Compile a template to a function, which raises ValueError if the template rejects or fails on a conversation.
 
-    A template is a program from elsewhere: it runs in the worker process, within limits. Raises ModelBroken at once for
-    one that is none, and later for one that takes too long or too much memory.
+    Templates are untrusted programs: they run in the worker process, within limits. Raises ModelBroken for a template
+    that does not compile; the function raises it for one that takes too much time or memory.
     """
-    began = datetime.now()  # one date for as long as the model is loaded: a new one would make every prompt new
+    began = datetime.now()  # a fixed date while the model is loaded, because another date would change every prompt
     program = (template, start, end, began)
 
     def render(messages: list[dict[str, Any]] | None, tools: list[Any] | None, asks: bool) -> str:
@@ -314,7 +316,7 @@ _Program = tuple[str, str, str, datetime]
 def _rendered(
     program: _Program, messages: list[dict[str, Any]] | None, tools: list[Any] | None, asks: bool
 ) -> tuple[str, str]:
-    """The prompt, or why the template refuses the conversation; without one, what is wrong with the template."""
+    """The prompt, and why the template rejects the conversation; without messages only the template is compiled."""
     try:
         template = _program(program)
         if messages is None:
@@ -322,7 +324,7 @@ def _rendered(
         return str(template.render(messages=messages, tools=tools, add_generation_prompt=asks)), ""
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a template raises, it refuses
+    except Exception as error:  # noqa: BLE001 - templates may raise anything
         return "", str(error) or type(error).__name__
 
 
@@ -332,7 +334,7 @@ def _program(program: _Program) -> Any:
     sandbox: Any = import_module("jinja2.sandbox").ImmutableSandboxedEnvironment
     extension: Any = import_module("jinja2.ext").Extension
 
-    class Ignoring(extension):  # reads `{% generation %}` and does nothing about it
+    class Ignoring(extension):  # parses `{% generation %}` without any effect
         tags: ClassVar[set[str]] = {"generation"}
 
         def parse(self, parser: Any) -> Any:
@@ -355,6 +357,6 @@ def _program(program: _Program) -> Any:
 
 
 def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
-    """JSON as templates print it; marks in it stand for texts that are to be escaped."""
+    """JSON as templates print it, with the marks of texts that need escaping."""
     printed = json.dumps(value, ensure_ascii=False, indent=indent, **options)
     return _MARK.sub("\ue000\\1\ue002\ue001", printed)

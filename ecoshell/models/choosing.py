@@ -1,7 +1,7 @@
-"""Choosing the next token from logits, under a grammar where there is one.
+"""Samples the next token from logits, optionally under a grammar.
 
-llama.cpp's own chain puts all of the vocabulary through the grammar at every token, which takes longer than a small
-model takes to think; here the grammar sees the likeliest tokens, and the rest only when it refuses all of those.
+llama.cpp's own sampler checks the whole vocabulary against the grammar at every token, which takes longer than a small
+model takes to evaluate it. Here the grammar checks the likeliest tokens, and the rest only if it rejects all of those.
 """
 
 import ctypes
@@ -13,24 +13,23 @@ from ecoshell.errors import ModelBroken
 from ecoshell.models.llama import Vocabulary, llama_library
 
 FIRST_LOOK = 64
-"""Likeliest tokens that are looked at first."""
+"""Number of likeliest tokens that are checked first."""
 SECOND_LOOK = 4096
-"""Likeliest tokens that are looked at when the grammar refuses those; the whole vocabulary takes the best part of a
-second."""
+"""Number of likeliest tokens that are checked next; the whole vocabulary takes almost a second."""
 MIN_SHARE = 0.05
 REMEMBERED = 64
-"""Tokens back to which repetition is penalised."""
+"""Number of recent tokens whose repetition is penalised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are chosen; temperature 0 takes the likeliest, `repeat_penalty` 1 leaves repetition alone."""
+    """Sampling parameters; temperature 0 takes the likeliest token, `repeat_penalty` 1 is no penalty."""
 
     temperature: float = 0.0
     top_k: int = FIRST_LOOK
     top_p: float = 1.0
     min_p: float = MIN_SHARE
-    """Tokens less likely than this share of the likeliest are never drawn."""
+    """Minimum probability relative to the likeliest token."""
     repeat_penalty: float = 1.0
     seed: int = 0
 
@@ -43,32 +42,32 @@ _FAMILIES: tuple[tuple[str, Sampling], ...] = (
     ("mistral", Sampling(0.15)),
     ("llama", Sampling(0.6, top_p=0.9)),
 )
-"""What the makers of a family recommend (their `generation_config.json`), by the beginning of the architecture."""
+"""Recommendations of the publishers (`generation_config.json`), by the start of the architecture's name."""
 _USUAL = Sampling(0.7, top_p=0.95)
 
 
 def recommended(vocabulary: Vocabulary) -> Sampling:
-    """What a file's metadata (`general.sampling.*`) says of sampling; what it leaves open is as its family has it."""
+    """The sampling parameters in a file's metadata (`general.sampling.*`), completed by those of its family."""
     family = vocabulary.metadata("general.architecture") or ""
     sampling = next((usual for name, usual in _FAMILIES if family.startswith(name)), _USUAL)
 
-    def said(key: str, otherwise: float) -> float:
+    def parameter(key: str, default: float) -> float:
         try:
-            return float(vocabulary.metadata(f"general.sampling.{key}") or otherwise)
+            return float(vocabulary.metadata(f"general.sampling.{key}") or default)
         except ValueError:
-            return otherwise
+            return default
 
     return Sampling(
-        temperature=said("temp", sampling.temperature),
-        top_k=int(said("top_k", sampling.top_k)) or FIRST_LOOK,
-        top_p=said("top_p", sampling.top_p),
-        min_p=said("min_p", sampling.min_p),
-        repeat_penalty=said("penalty_repeat", sampling.repeat_penalty),
+        temperature=parameter("temp", sampling.temperature),
+        top_k=int(parameter("top_k", sampling.top_k)) or FIRST_LOOK,
+        top_p=parameter("top_p", sampling.top_p),
+        min_p=parameter("min_p", sampling.min_p),
+        repeat_penalty=parameter("penalty_repeat", sampling.repeat_penalty),
     )
 
 
 class Chooser:
-    """Chooses the tokens of one generation; to be closed at its end."""
+    """Samples the tokens of one generation. Call `close` at its end."""
 
     def __init__(self, vocabulary: Vocabulary, sampling: Sampling, grammar: str = "") -> None:
         """Raises ModelBroken when the grammar does not compile."""
@@ -80,10 +79,10 @@ class Chooser:
         self._random = np.random.default_rng(sampling.seed)
         self._recent: list[int] = []
         self.forced: deque[int] = deque()
-        """What is said next, whatever the model would."""
+        """Tokens to output next, regardless of the model."""
         self.never: list[int] = []
         self.never_first: list[int] = []
-        """What is never chosen, or not as the first token of the generation."""
+        """Tokens that are excluded, always or as the first token of the generation."""
         self._grammar = Grammar(vocabulary, grammar) if grammar else None
 
     def close(self) -> None:
@@ -92,10 +91,10 @@ class Chooser:
             self._grammar.close()
             self._grammar = None
 
-    def hold_to(self, grammar: str, said: str = "") -> None:
-        """Hold what comes to a grammar of which `said` is already the beginning; if it is not, nothing changes."""
+    def constrain(self, grammar: str, start: str = "") -> None:
+        """Constrain further tokens to a grammar whose text starts with `start`; otherwise change nothing."""
         following = Grammar(self._vocabulary, grammar)
-        for token in self._vocabulary.tokens(said, special=True) if said else ():
+        for token in self._vocabulary.tokens(start, special=True) if start else ():
             if not following.allows([token])[0]:
                 following.close()
                 return
@@ -115,15 +114,15 @@ class Chooser:
         penalty = self._sampling.repeat_penalty
         if penalty != 1.0 and self._recent and self._grammar is None:
             recent = list(set(self._recent[-REMEMBERED:]))
-            held = scores[recent]
+            penalised = scores[recent]
             scores = logits.copy() if scores is logits else scores
-            scores[recent] = np.where(held > 0, held / penalty, held * penalty)
+            scores[recent] = np.where(penalised > 0, penalised / penalty, penalised * penalty)
         token = self._pick(scores, scores.argmax(keepdims=True)) if self._sampling.temperature <= 0 else None
         for count in (FIRST_LOOK, SECOND_LOOK, len(scores)):
             if token is not None:
                 break
-            looked = np.argpartition(scores, -count)[-count:] if count < len(scores) else np.arange(len(scores))
-            token = self._pick(scores, looked)
+            candidates = np.argpartition(scores, -count)[-count:] if count < len(scores) else np.arange(len(scores))
+            token = self._pick(scores, candidates)
         if token is None:
             raise ModelBroken("The grammar allows no further token.", fix="Ask again.")
         self._recent.append(token)
@@ -151,10 +150,10 @@ class Chooser:
 
 
 class Grammar:
-    """A compiled grammar that follows the tokens of one text."""
+    """A compiled grammar and its state after some tokens."""
 
     def __init__(self, vocabulary: Vocabulary, text: str) -> None:
-        """Raises ModelBroken when the text is no grammar."""
+        """Raises ModelBroken if the text is not a valid grammar."""
         self._library = llama_library()
         data = text.encode("utf-8", "replace")
         self._sampler: Any = self._library.llama_sampler_init_grammar(vocabulary.handle, data, b"root")
@@ -178,5 +177,5 @@ class Grammar:
         return [data[i].logit == 0.0 for i in range(len(tokens))]
 
     def accept(self, token: int) -> None:
-        """Go one allowed token further."""
+        """Advance by an allowed token."""
         self._library.llama_sampler_accept(self._sampler, token)

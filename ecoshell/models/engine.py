@@ -1,9 +1,8 @@
-"""One loaded llama.cpp model, used from one thread by all roles it serves: generate under a grammar, and score.
+"""One loaded llama.cpp model, used from one thread by all of its roles.
 
-Each owner, a role under an adapter, has a cache of its own over the same weights. They are sequences of one llama.cpp
-context, so that its compute buffers, and what prompts begin with alike, are there once. Owners do not disturb one
-another: a prompt replaces one of its own, or of an owner that has several, before it takes the last one of another.
-What two prompts under the same adapter begin with alike is evaluated once and stored once.
+Each owner (a role with an adapter) has its own cache over the same weights. Caches are sequences of one llama.cpp
+context, which share compute buffers. A new prompt replaces a cache of its owner, or of an owner that has several,
+before it takes another owner's last one. A prefix common to prompts under the same adapter is evaluated and stored once.
 """
 
 import ctypes
@@ -23,35 +22,35 @@ from ecoshell.models.choosing import Chooser
 from ecoshell.models.llama import Vocabulary, llama_library, load_adapter, load_model
 
 SLOTS = 8
-"""Prompts whose prefixes are kept at the same time."""
+"""Number of prompts that are cached at the same time."""
 BATCH = 512
-"""Tokens evaluated at once."""
-BITE_SECONDS = 0.2
-"""A long prompt is evaluated in bites of about this time, so that it can be cancelled."""
+"""Maximum tokens evaluated at once."""
+CHUNK_SECONDS = 0.2
+"""Target time of one chunk of a long prompt; cancellation is possible between chunks."""
 
 
-class Cancelled(Exception):  # a signal inside this room, not an error
-    """The caller does not want the rest; what was done so far is in the `Progress`."""
+class Cancelled(Exception):  # a signal inside this package, not an error
+    """The caller cancelled the call; `Progress` has the usage so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How a model is loaded; None leaves the choice to ecoshell."""
+    """How a model is loaded; None means automatic."""
 
     gpu_layers: int | Literal["auto"] = "auto"
     threads: int | None = None
     context: int | None = None
     idle: bool = False
-    """Whether others that want the processor go before it, as far as the system knows how."""
+    """Whether to run at low priority, if the system supports that."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What a call has used so far, exact at every moment, and the wish to stop it."""
+    """The exact usage of a running call, and its cancellation flag."""
 
     stop: Event = field(default_factory=Event)
     moved: Callable[[], None] = lambda: None
-    """Called when a bite of the prompt is done, from the engine's thread."""
+    """Called after each chunk of the prompt, from the engine's thread."""
     input: int = 0
     cached: int = 0
     output: int = 0
@@ -60,18 +59,18 @@ class Progress:
     """Whether `max_tokens` or the context ended the generation."""
 
     def usage(self) -> Usage:
-        """The usage as it stands."""
+        """The usage so far."""
         return Usage(input=self.input, cached=self.cached, output=self.output, reasoning=self.reasoning)
 
     def check(self) -> None:
-        """Raise Cancelled if the caller no longer wants the call."""
+        """Raise Cancelled if the caller cancelled the call."""
         if self.stop.is_set():
             raise Cancelled
 
 
 @dataclass(frozen=True, slots=True)
 class CacheOwner:
-    """Whose cache: keys and values computed under one adapter are of no use under another."""
+    """Owner of a cache; keys and values computed with one adapter are useless with another."""
 
     role: str = ""
     adapter: Path | None = None
@@ -79,48 +78,50 @@ class CacheOwner:
 
 @dataclass(eq=False, slots=True)
 class CacheSlot:
-    """A sequence of llama.cpp's cache, and the tokens it holds."""
+    """A sequence of llama.cpp's cache and its tokens."""
 
     number: int
     owner: CacheOwner | None = None
-    """None while it is empty."""
+    """None if empty."""
     tokens: list[int] = field(default_factory=list[int])
     cells: list[int] = field(default_factory=list[int])
-    """A number for each token's cell; slots that share a cell share its number."""
+    """The cell number of each token; slots may share cells."""
     used: int = 0
-    """When it was last taken, counted in takings."""
+    """Sequence number of its last use."""
 
 
 class KVCache:
-    """The slots of one llama.cpp context; not for use from two threads."""
+    """The slots of one llama.cpp context; not thread-safe."""
 
     def __init__(self, library: ModuleType, memory: Any, cells: int, *, rewinds: bool) -> None:
-        """`rewinds` says whether part of a sequence can be dropped; recurrent states cannot go back."""
+        """`rewinds` says whether sequences can be truncated; recurrent states cannot."""
         self._library = library
         self._memory = memory
         self._cells = cells
         self._rewinds = rewinds
         self._slots = [CacheSlot(number) for number in range(SLOTS)]
         self._holders: Counter[int] = Counter()
-        """How many slots hold each cell that is in use."""
+        """Number of slots for each used cell."""
         self._last_cell = 0
         self._takings = 0
 
     def take(self, owner: CacheOwner, prompt: Sequence[int]) -> CacheSlot:
-        """A slot that holds as much of the prompt's beginning as is known under this adapter, but not all of it."""
-        known = [slot for slot in self._slots if slot.owner is not None and slot.owner.adapter == owner.adapter]
-        alike = {slot.number: min(_alike(slot.tokens, prompt), len(prompt) - 1) for slot in known}
-        own = max((slot for slot in known if slot.owner == owner), key=lambda slot: alike[slot.number], default=None)
-        goes_on = own is not None and alike[own.number] * 2 >= len(own.tokens)
+        """A slot with the longest cached prefix of the prompt under this adapter, but not all of the prompt."""
+        candidates = [slot for slot in self._slots if slot.owner is not None and slot.owner.adapter == owner.adapter]
+        prefixes = {slot.number: min(_common_prefix(slot.tokens, prompt), len(prompt) - 1) for slot in candidates}
+        own = max(
+            (slot for slot in candidates if slot.owner == owner), key=lambda slot: prefixes[slot.number], default=None
+        )
+        goes_on = own is not None and prefixes[own.number] * 2 >= len(own.tokens)
         if own is not None and goes_on:
             slot = own
-        else:  # an empty one, else the longest unused of the owner that holds most, with the prompt that is new
-            held = Counter([owner, *(slot.owner for slot in self._slots)])
+        else:  # an empty slot, else the least recently used one of the owner with the most slots
+            slot_counts = Counter([owner, *(slot.owner for slot in self._slots)])
             empty = next((slot for slot in self._slots if slot.owner is None), None)
-            slot = empty or max(self._slots, key=lambda slot: (held[slot.owner], -slot.used))
-        sources = known if self._rewinds else []  # part of a recurrent state cannot be copied
-        source = max(sources, key=lambda one: (alike[one.number], one is slot), default=slot)
-        keep = alike.get(source.number, 0)
+            slot = empty or max(self._slots, key=lambda slot: (slot_counts[slot.owner], -slot.used))
+        sources = candidates if self._rewinds else []  # part of a recurrent state cannot be copied
+        source = max(sources, key=lambda candidate: (prefixes[candidate.number], candidate is slot), default=slot)
+        keep = prefixes.get(source.number, 0)
         if source is slot:
             self._cut(slot, keep)
         else:
@@ -134,7 +135,7 @@ class KVCache:
         return slot
 
     def extend(self, slot: CacheSlot, tokens: Sequence[int]) -> None:
-        """Note that these tokens were evaluated at the slot's end."""
+        """Record tokens that were evaluated at the slot's end."""
         cells = range(self._last_cell + 1, self._last_cell + 1 + len(tokens))
         self._last_cell += len(tokens)
         slot.tokens += tokens
@@ -142,17 +143,17 @@ class KVCache:
         self._holders.update(cells)
 
     def make_room(self, slot: CacheSlot, tokens: int) -> None:
-        """Forget what is needed least, this slot never, until so many cells are free."""
+        """Clear other slots, least recently used first, until this many cells are free."""
         if len(self._holders) + tokens <= self._cells:
             return
-        for other in sorted(self._slots, key=lambda one: (self._is_latest(one), one.used)):
+        for other in sorted(self._slots, key=lambda candidate: (self._is_latest(candidate), candidate.used)):
             if other is not slot:
                 self._clear(other)
             if len(self._holders) + tokens <= self._cells:
                 return
 
     def clear(self, adapter: Path | None = None) -> None:
-        """Clear all slots, or those that were computed under an adapter."""
+        """Clear all slots, or those of an adapter."""
         for slot in self._slots:
             if adapter is None or (slot.owner is not None and slot.owner.adapter == adapter):
                 self._clear(slot)
@@ -161,7 +162,7 @@ class KVCache:
         return all(other.used <= slot.used for other in self._slots if other.owner == slot.owner)
 
     def _cut(self, slot: CacheSlot, length: int) -> None:
-        """Cut a slot back; to nothing where the model cannot go back in part."""
+        """Truncate a slot, or clear it if the model cannot truncate."""
         if length == len(slot.tokens):
             return
         if not self._rewinds or not self._library.llama_memory_seq_rm(self._memory, slot.number, length, -1):
@@ -184,10 +185,10 @@ class KVCache:
                 del self._holders[cell]
 
 
-def _alike(held: Sequence[int], prompt: Sequence[int]) -> int:
-    """How many tokens two sequences begin with alike."""
-    pairs = zip(held, prompt, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(held), len(prompt)))
+def _common_prefix(cached: Sequence[int], prompt: Sequence[int]) -> int:
+    """Length of the common prefix of two sequences."""
+    pairs = zip(cached, prompt, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(cached), len(prompt)))
 
 
 class Engine:
@@ -204,14 +205,14 @@ class Engine:
             layers = 999 if self._library.llama_supports_gpu_offload() else 0
         self._model: Any = load_model(path, gpu_layers=999 if layers < 0 else layers)
         self._adapters: dict[Path, Any] = {}
-        """Those that are loaded, by their files."""
+        """Loaded adapters by file."""
         self.context = options.context or min(vocabulary.tokens_in("context_length") or 4096, 8192)
         self._batch = self._library.llama_batch_init(BATCH, 0, 1)
         self._context: Any = None
         self._cache: KVCache
         self._adapter: Path | None = None
-        """What the context applies now."""
-        self._bite = 64
+        """The active adapter."""
+        self._chunk = 64
         try:
             self._open()
         except ModelBroken:
@@ -219,7 +220,7 @@ class Engine:
             raise
 
     def close(self) -> None:
-        """Free everything; the engine is of no use afterwards."""
+        """Free all memory; the engine is unusable afterwards."""
         if self._context:
             self._library.llama_free(self._context)
             self._context = None
@@ -230,7 +231,7 @@ class Engine:
             self._adapters.clear()
 
     def drop_adapter(self, path: Path) -> None:
-        """Free an adapter and what was cached under it."""
+        """Free an adapter and its caches."""
         self._cache.clear(path)
         if self._adapter == path:
             self._apply(None)
@@ -240,10 +241,10 @@ class Engine:
     def generate(
         self, prompt: Sequence[int], chooser: Chooser, max_tokens: int, progress: Progress, owner: CacheOwner
     ) -> Iterator[int]:
-        """Tokens that continue the prompt, until the model ends, `max_tokens` or the context is full.
+        """Yield tokens until the model ends its reply or `max_tokens` or the context is reached.
 
-        The chooser may be told otherwise between tokens. Raises Cancelled between tokens and between bites of the
-        prompt, ModelBroken when the prompt does not fit.
+        The chooser may be changed between tokens. Raises Cancelled between tokens and between chunks of the prompt, and
+        ModelBroken if the prompt does not fit.
         """
         self._check_fits(len(prompt) + 1)
         room = min(max_tokens, self.context - len(prompt))
@@ -256,17 +257,17 @@ class Engine:
                 return
             yield token
             self._cache.make_room(slot, 1)
-            self._decode(slot, [token], wanted=True)
+            self._decode(slot, [token], has_logits=True)
             self._cache.extend(slot, [token])
         progress.cut = True
 
     def read(self, prompt: Sequence[int], progress: Progress, owner: CacheOwner) -> None:
-        """Have a prompt read by the time it is wanted; what was read when it is cancelled stays. See `generate`."""
+        """Evaluate a prompt ahead of time; the part evaluated before a cancellation stays cached. See `generate`."""
         self._check_fits(len(prompt) + 1)
         self._evaluate(prompt, progress, owner)
 
     def _logits(self) -> Any:
-        """A view of the logits that were wanted last: float32, one for each token of the vocabulary."""
+        """The last computed logits as a float32 view, one for each token of the vocabulary."""
         import numpy as np
 
         pointer = self._library.llama_get_logits_ith(self._context, -1)
@@ -275,27 +276,27 @@ class Engine:
     # -- the cache
 
     def _evaluate(self, prompt: Sequence[int], progress: Progress, owner: CacheOwner) -> CacheSlot:
-        """Bring a slot of the owner to hold exactly the prompt, its last logits fresh."""
+        """Evaluate the prompt in a slot of the owner, with logits after its last token."""
         self._apply(owner.adapter)
         slot = self._cache.take(owner, prompt)
         place = progress.cached = len(slot.tokens)
         progress.input += place
         while place < len(prompt):
             progress.check()
-            bite = list(prompt[place : place + self._bite])
-            self._cache.make_room(slot, len(bite))
+            chunk = list(prompt[place : place + self._chunk])
+            self._cache.make_room(slot, len(chunk))
             began = time.perf_counter()
-            self._decode(slot, bite, wanted=place + len(bite) == len(prompt))
+            self._decode(slot, chunk, has_logits=place + len(chunk) == len(prompt))
             seconds = time.perf_counter() - began
-            self._cache.extend(slot, bite)
-            progress.input += len(bite)
-            place += len(bite)
+            self._cache.extend(slot, chunk)
+            progress.input += len(chunk)
+            place += len(chunk)
             progress.moved()
-            self._bite = max(16, min(BATCH, int(len(bite) / seconds * BITE_SECONDS)))
+            self._chunk = max(16, min(BATCH, int(len(chunk) / seconds * CHUNK_SECONDS)))
         return slot
 
     def _apply(self, adapter: Path | None) -> None:
-        """Switch the context to an adapter, or to the base alone."""
+        """Switch the context to an adapter, or to the base model."""
         if adapter == self._adapter:
             return
         library = self._library
@@ -303,8 +304,11 @@ class Engine:
             self._adapters[adapter] = load_adapter(self._model, adapter, self._path)
         handles = [self._adapters[adapter]] if adapter else []
         count = len(handles)
-        held, scales = (library.llama_adapter_lora_p_ctypes * count)(*handles), (ctypes.c_float * count)(*[1.0] * count)
-        if library.llama_set_adapters_lora(self._context, held, count, scales) != 0:
+        pointers, scales = (
+            (library.llama_adapter_lora_p_ctypes * count)(*handles),
+            (ctypes.c_float * count)(*[1.0] * count),
+        )
+        if library.llama_set_adapters_lora(self._context, pointers, count, scales) != 0:
             raise ModelBroken(f"llama.cpp could not switch to {adapter}.", fix="Ask without the adapter.")
         self._adapter = adapter
 
@@ -327,12 +331,12 @@ class Engine:
                 f"llama.cpp could not set up a context of {self.context} tokens for {self._path}.",
                 fix="Set a smaller `context` under [local] in the settings.",
             )
-        whole = library.llama_model_is_recurrent(self._model) or library.llama_model_is_hybrid(self._model)
+        is_recurrent = library.llama_model_is_recurrent(self._model) or library.llama_model_is_hybrid(self._model)
         memory = library.llama_get_memory(self._context)
-        self._cache = KVCache(library, memory, self.context, rewinds=not whole)
+        self._cache = KVCache(library, memory, self.context, rewinds=not is_recurrent)
 
-    def _decode(self, slot: CacheSlot, tokens: Sequence[int], *, wanted: bool) -> None:
-        """Evaluate the tokens that come after those of the slot, one batch at most, and the logits after the last."""
+    def _decode(self, slot: CacheSlot, tokens: Sequence[int], *, has_logits: bool) -> None:
+        """Evaluate tokens after those of the slot (at most one batch), and the logits after the last if wanted."""
         batch = self._batch
         batch.n_tokens = len(tokens)
         for i, token in enumerate(tokens):
@@ -340,7 +344,7 @@ class Engine:
             batch.pos[i] = len(slot.tokens) + i
             batch.n_seq_id[i] = 1
             batch.seq_id[i][0] = slot.number
-            batch.logits[i] = wanted and i == len(tokens) - 1
+            batch.logits[i] = has_logits and i == len(tokens) - 1
         status = self._library.llama_decode(self._context, batch)
         if status != 0:
             self._cache.clear()
@@ -355,6 +359,6 @@ class Engine:
 
 
 def default_threads() -> int:
-    """Threads for inference: all cores of a small machine, half of a large one (the rest are mostly hyper-threads)."""
+    """Threads for inference: all cores of a small machine, half of a large one (the others are mostly hyper-threads)."""
     cores = os.cpu_count() or 1
     return cores if cores <= 4 else cores // 2

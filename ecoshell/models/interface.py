@@ -16,63 +16,62 @@ CAPABLE_PARAMETERS = 7_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of a model before it is asked anything; unknown is None."""
+    """Facts about a model that are known before its first call; unknown is None."""
 
     name: str
     price: Price | None
-    """None when unknown; a model that costs nothing has a price of zero."""
+    """A free model has a price of zero."""
     context: int | None
     max_output: int | None
     native_tools: bool
-    """Takes a tool array and answers with tool calls of its own; otherwise calls are JSON in the text."""
+    """Whether it takes a tool array and returns tool calls; otherwise calls are JSON in the text."""
     local: bool
     calls_undeclared: bool = False
-    """Whether a call may name a tool that the array does not hold: its calls are read from what it writes."""
+    """Whether it can call tools outside the array, because its calls are parsed from its text."""
     small: bool = False
-    """Of the smallest: it writes no summary, and words nothing that is done."""
+    """Whether it is too small to write summaries and approval texts."""
     trained: str = ""
-    """The role in which it was trained on what the shell asks (`ecoshell train umi`), and needs no reminders."""
+    """The role it was trained for with `ecoshell train umi`; such a model needs no reminders."""
     parameters: int | None = None
-    """How many weights it has."""
+    """Number of parameters."""
     vision: bool | None = None
-    """Whether it accepts images; None is unknown, and they are sent."""
+    """Whether it accepts images; if unknown, images are sent."""
     reasons: bool | None = None
-    """Whether it can reason before it answers; None is unknown."""
+    """Whether it can reason before it answers."""
     defers_tools: bool = False
     """Whether its provider loads deferred tools by a search of its own."""
 
     @property
     def capable(self) -> bool:
-        """Whether the model is neither known nor named to be small: it gets no small-model aids."""
+        """Whether it gets no small-model aids: neither its facts nor its name say that it is small."""
         return not self.small and (self.parameters is None or self.parameters >= CAPABLE_PARAMETERS)
 
     @property
     def forgetful(self) -> bool:
-        """Whether it is told nothing of earlier turns: it was trained on single ones, and would quote their results."""
+        """Whether it gets no earlier turns: it was trained on single turns and would quote their results."""
         return self.small and bool(self.trained)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSize:
-    """Tokens of a prompt: the best count, whether it is exact, and a bound no provider's tokenizer passes."""
+    """Tokens of a prompt: the best count, whether that is exact, and an upper bound for any tokenizer."""
 
     count: int
     bound: int
     exact: bool
     cache_writes: bool = True
-    """Whether the provider may write a part of the prompt to its cache, at a rate of its own."""
+    """Whether the provider may bill cache writes for the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One ask of a model.
+    """One model call.
 
-    `tools` is the array the model sees; `callable_now` are the documents a call may name at this moment (a grammar is
-    built from them, a native answer is validated against them). `want` says whether a call must, may or must not come.
-    A wanted text may have to end with one of `endings`, or be of a `grammar` (GBNF): a local model is held to that,
-    others are told so in `messages`. `role` is who asks; the metered model fills it in, and a local model keeps a cache
-    for each. `task` is what a message at the end is, or ends with, that this ask alone is told: what stands before it
-    is sent again, so that is what a provider should keep in its cache.
+    `tools` is the tool array. `callable_now` are the tools that may be called: grammars are built from them, and native
+    calls are validated against them. `want` says whether a call is required, allowed or excluded. A text may have to
+    end with one of `endings` or match a `grammar` (GBNF): decoding of local models is constrained to that, other models
+    are instructed in `messages`. `role` is filled in by the metered model; local models keep one cache per role. `task`
+    is the end of the last message, if only this call has it; caches should keep the prompt before it.
     """
 
     messages: tuple[Message, ...]
@@ -80,42 +79,41 @@ class Request:
     callable_now: tuple[ToolDocument, ...] = ()
     want: Literal["call", "either", "text"] = "either"
     several: bool = False
-    """Whether several calls may come although `want` is `call`; with `either` they always may."""
+    """Whether several calls are allowed if `want` is `call`; with `either` they always are."""
     max_tokens: int = 1024
     min_tokens: int = 16
-    """With room for less output than this the call is of no use."""
+    """Smallest useful output limit."""
     temperature: float | None = 0.0
-    """0 takes the likeliest token; None is what the model's file, its family or its provider recommends."""
+    """0 takes the likeliest token; None is the recommendation of the model's file, family or provider."""
     purpose: Purpose = "step"
     endings: tuple[str, ...] = ()
     grammar: str = ""
     role: str = ""
     task: str = ""
     effort: Effort = "auto"
-    """How much the model reasons; filled in by the metered model."""
+    """Filled in by the metered model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of streamed text; `usage` is what the call took so far, where the model itself counts it exactly."""
+    """A piece of streamed text, with the call's usage so far if the model counts it exactly."""
 
     text: str
     usage: Usage | None = None
     reasoning: bool = False
-    """Whether the text is thinking before the answer, which is shown folded and never sent back."""
+    """Whether the text is reasoning."""
     answer: bool = False
-    """Whether the text is the answer in a call of `finish`, which is there whole in the reply's call."""
+    """Whether the text is part of the answer in a call of `finish`, which the reply repeats."""
     unseen: int = 0
-    """Bytes of a call that came meanwhile and are told with the reply."""
+    """Bytes of calls received with this piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A finished answer of a model: text, calls in the order they are to be made, and the usage if it was reported.
+    """A complete reply: text, calls in their order, and the usage if it was reported.
 
-    `fault` is set when the first call attempted cannot be used (broken JSON, arguments against the schema); it says
-    what is wrong in words the model can act on. Calls after one that cannot be used are left out, as they may rest on
-    it.
+    `fault` is set if the first call is unusable (broken JSON, arguments against the schema) and explains the error to
+    the model. Calls after an unusable one are left out, because they may depend on it.
     """
 
     text: str
@@ -123,32 +121,32 @@ class Reply:
     usage: Usage | None = None
     fault: str = ""
     cut: bool = False
-    """Whether `max_tokens` ended it."""
+    """Whether the output limit ended it."""
     attempt: Call | None = None
-    """The call that was attempted, where it can be read and not be used."""
+    """The unusable call, if it is readable."""
     reasoning: str = ""
-    """Reasoning text before the answer; never part of `text`."""
+    """Never part of `text`."""
     finish: str = field(default="", compare=False)
     """Why the model stopped: `stop`, `tool_calls`, `length`, `content_filter`, `refusal` or `malformed_call` (Gemini
     could not read its own call); empty if unknown."""
     state: ProviderState | None = field(default=None, compare=False, repr=False)
-    """What the provider expects back with the next request."""
+    """For the next request to the provider."""
     group: str = field(default="", compare=False)
-    """Identifies the reply within a session."""
+    """ID of the reply within a session."""
 
     @property
     def call(self) -> Call | None:
-        """The first of the calls."""
+        """The first call."""
         return self.calls[0] if self.calls else None
 
 
 @runtime_checkable
 class Model(Protocol):
-    """A model. `stream` yields deltas and, last, the reply; closing the iterator cancels the call between tokens.
+    """A model. `stream` yields deltas and finally the reply; closing the iterator cancels the call between tokens.
 
-    One that is slow to load may also have `async warm(ahead)`, which begins to and returns at once, and `loaded`,
-    whether counting is quick by now; `ahead` is a request that may come, or None. One that shares what others use may
-    have `discard()`, which lets go of that without waiting.
+    Models that load slowly may have `async warm(ahead)`, which starts loading for a likely request (or None) and
+    returns at once, and `loaded`, which says whether counting is fast. Models that share resources may have
+    `discard()`, which releases them without waiting.
 
     Raises ModelMissing, ModelUnavailable or ModelBroken.
     """
@@ -157,7 +155,7 @@ class Model(Protocol):
     def traits(self) -> Traits: ...
 
     def size(self, request: Request) -> PromptSize:
-        """Tokens of the prompt this request becomes, protocol and tool array included."""
+        """Tokens of the request's prompt, tool array included."""
         ...
 
     def count(self, text: str) -> int:

@@ -11,7 +11,7 @@ HERE = "this machine"
 
 
 def size_text(count: int | None) -> str:
-    """A number of bytes, as files are told of; empty where it is not known."""
+    """A number of bytes with a unit; empty if unknown."""
     for unit, bytes_of in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count is not None and count >= bytes_of:
             return f"{count / bytes_of:.{1 if count < 100 * bytes_of else 0}f} {unit}"
@@ -19,42 +19,42 @@ def size_text(count: int | None) -> str:
 
 
 Kind = Literal["embedded", "file", "server", "remote", "hub"]
-"""What runs it: this process, from the package or a file; a server here or elsewhere; nothing until it is pulled."""
+"""What runs the model: this process, with the packaged file or another; a local server; a provider; nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """One model that could be talked with; unknown is None, sizes are tokens."""
+    """One available model; unknown is None, sizes are in tokens."""
 
     name: str
     provider: str
     ready: bool | None
-    """Whether it could be asked now: installed, or with a key; None for a provider that signs in otherwise."""
+    """Whether it is installed or has a key; None for providers without API keys."""
     context: int | None
     max_output: int | None
     price: Price | None
     blocked: str = ""
-    """Why no call goes to it under a cap; empty when it may be called."""
+    """Why it is not called under a cap; empty if it is allowed."""
     missing: str = ""
-    """What to do so that it is ready; empty when nothing is known to be missing."""
+    """How to make it ready; empty if nothing is known to be missing."""
     address: str = ""
-    """The user's own server it is asked at, which needs no key; empty for the provider's."""
+    """Address of the user's own server, which needs no key; empty for a provider's."""
     at_hand: bool = True
-    """Whether it is on this machine, recommended, in the settings, blocked, or of a provider with a key."""
+    """Whether it is local, recommended, in the settings, blocked, or from a provider with a key."""
     kind: Kind = "remote"
     path: Path | None = None
     size_bytes: int | None = None
     place: str = ""
-    """Whose it is where that is not said by the provider: `LM Studio`, `Ollama: qwen3:4b`."""
+    """The program that has it, if that is not the provider: `LM Studio`, `Ollama: qwen3:4b`."""
 
     @property
     def local(self) -> bool:
-        """Whether it runs on this machine."""
+        """Whether it runs in this process."""
         return self.provider == HERE
 
     @property
     def state(self) -> str:
-        """How it stands, in a word or two."""
+        """Availability in one or two words."""
         if self.blocked:
             return "blocked"
         if self.kind == "hub":

@@ -20,44 +20,42 @@ _ESCAPE_GROWTH = len("\\u003c") - 1
 
 
 def estimate(text: str) -> int:
-    """Tokens of a text without a tokenizer: a quarter of its bytes, rounded up."""
+    """Estimated tokens of a text: a quarter of its bytes, rounded up."""
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
 def text_bound(text: str) -> int:
-    """The most tokens a plain text can be."""
+    """The maximum tokens of a plain text."""
     if text.isascii():
         return len(text)
     return max(len(form.encode("utf-8", "replace")) for form in (text, unicodedata.normalize("NFKC", text)))
 
 
 def json_bound(value: Mapping[str, Any]) -> int:
-    """The most tokens a JSON value can be, however a template prints it."""
+    """The maximum tokens of a JSON value, for any chat template."""
     printed = json.dumps(value, indent=4)
     return len(printed) + _ESCAPE_GROWTH * sum(printed.count(sign) for sign in _ESCAPED)
 
 
 def request_bound(request: Request, *, native_tools: bool, model: str = "") -> int:
-    """The most tokens the prompt of this request can be, with tool calls of the model's own or as plain text.
+    """The maximum tokens of a request's prompt, with native tool calls or as plain text.
 
-    The budget gate reserves them, whatever tokenizer the provider uses:
+    It holds for any tokenizer:
 
     - Text: its length in UTF-8 bytes. A byte-level BPE (OpenAI, Llama 3, Qwen, Claude) makes at most one token of a
-      byte, and so do SentencePiece models with byte fallback (Llama 2, Mistral, Gemma). Some normalise first
-      (NFKC), which lengthens a few characters: the longer of the two forms counts.
-    - JSON (tool documents, arguments): chat templates print it anew, indented, with `\\uXXXX` for what is not ASCII
-      and for `<`, `>`, `&` and `'`; the length of that longest form counts.
-    - What a provider expects back with its reply (thinking, signatures, reasoning items): the bytes of its texts.
-    - Deferred tools: in full, whether they are loaded or not, as the provider may load them while it answers; and
-      once more for each search in the history that loaded them.
-    - Images: `image_bound`, for the `model` of this name.
+      byte, and so do SentencePiece models with byte fallback (Llama 2, Mistral, Gemma). Some tokenizers apply NFKC
+      first, which lengthens a few characters; the longer form counts.
+    - JSON (tool schemas, arguments): chat templates may indent it and escape `<`, `>`, `&`, `'` and all non-ASCII
+      characters as `\\uXXXX`; the length of that form counts.
+    - Opaque fields of replies (thinking, signatures, reasoning items): the bytes of their texts.
+    - Deferred tools: in full, because the provider may load them during the call, and once more for each search in the
+      history that loaded them.
+    - Images: `image_bound` of the named model.
     - `PER_MESSAGE` for the role and its delimiters: OpenAI counts 3 or 4 tokens, ChatML and Llama 3 templates 5 to
       7.
-    - `PER_PROMPT` for what opens and closes a prompt, and for system texts that templates add by themselves (dates,
-      names).
-    - `PER_TOOL_ARRAY` for a native tool array: Anthropic adds a system prompt of 264 to about 800 tokens, as the
-      model and the tool choice demand; Llama and Qwen templates add 100 to 200. `PER_TOOL` for the frame of each
-      document.
+    - `PER_PROMPT` for the start and end of a prompt, and for system texts that templates add (dates, names).
+    - `PER_TOOL_ARRAY` for a native tool array: Anthropic adds a system prompt of 264 to about 800 tokens, depending on
+      model and tool choice; Llama and Qwen templates add 100 to 200. `PER_TOOL` for the frame of each schema.
     """
     messages, tools = request.messages, request.tools
     if not native_tools or not tools:
@@ -77,14 +75,14 @@ def request_bound(request: Request, *, native_tools: bool, model: str = "") -> i
 
 
 def shown_id(call: Call) -> str:
-    """The call's ID as the model reads it: litellm appends Gemini's thought signature, and takes it off again."""
+    """The call's ID without Gemini's thought signature, which litellm appends and removes."""
     return call.id.partition("__thought__")[0]
 
 
 def state_bound(state: ProviderState, tools: Sequence[ToolDocument] = ()) -> int:
-    """The most tokens the opaque fields of a reply (thinking, signatures, reasoning items) can be when sent back.
+    """The maximum tokens of a reply's opaque fields (thinking, signatures, reasoning items) when sent back.
 
-    Where they refer to some of the tools, the provider puts the schemas in their place.
+    Tool references in them count as the schemas that the provider puts in their place.
     """
     from ecoshell.models.protocol import safe_name
     from ecoshell.models.tool_search import is_server_call, loaded_names, search_items
@@ -102,7 +100,7 @@ def state_bound(state: ProviderState, tools: Sequence[ToolDocument] = ()) -> int
 
 
 def _leaves_bound(value: Any) -> int:
-    """The bound of all texts in a JSON value."""
+    """The sum of the bounds of all texts in a JSON value."""
     if isinstance(value, str):
         return text_bound(value)
     if isinstance(value, Mapping):

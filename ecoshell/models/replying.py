@@ -198,7 +198,7 @@ class ReplyReader:
         shown = [Delta(text[self._shown :], reasoning=True)]
         self._reasoning, self._text, self._shown, self._state, self._tags = text, "", 0, "begins", None
         if self.held and chooser is not None:
-            chooser.hold_to(self.held)
+            chooser.constrain(self.held)
         rest = rest.lstrip()
         return shown + (self.feed(rest, chooser) if rest else [])
 
@@ -220,9 +220,9 @@ class ReplyReader:
             elif not head.tool:
                 documents = self._request.callable_now
                 grammar = calls_grammar(documents, self._calls, marked=True, once=False)
-                chooser.hold_to(grammar, self._text[head.end :])
+                chooser.constrain(grammar, self._text[head.end :])
             elif document is not None:
-                chooser.hold_to(self._calls.rest(document, head), self._text[head.end :])
+                chooser.constrain(self._calls.rest(document, head), self._text[head.end :])
             else:  # there is no such tool, and the rest is not waited for
                 self._unknown, self.over = head.tool, True
             shown += self._finishing(self._text[head.end :])

@@ -23,7 +23,7 @@ _GPT = re.compile(r"gpt-5\.(?:[4-9]|\d\d)(?!\d)(?!.*(?:nano|chat|codex|cyber))")
 def search_tool(provider: str, name: str, *, own_server: bool, wanted: bool | None = None) -> Fields | None:
     """The search tool of a model whose provider can load deferred tools; None for every other model.
 
-    `wanted` is the user's word. Without it, only models known to search at their provider's own address qualify.
+    `wanted` is the user's setting. Without it, only known models at their provider's own address qualify.
     """
     if wanted is False or (wanted is None and own_server):
         return None
@@ -41,12 +41,12 @@ def is_server_call(call: Fields) -> bool:
 
 
 def client_calls(message: Fields) -> list[Any]:
-    """The tool calls of a provider's message that are this program's to run."""
+    """The tool calls of a provider's message that ecoshell runs."""
     return [call for call in message.get("tool_calls") or () if not is_server_call(call)]
 
 
 def loaded_names(message: Fields) -> Iterator[str]:
-    """Names of the tools that the searches of a provider's message loaded, as often as they did."""
+    """Names of the tools loaded by the searches in a provider's message, repeated for each search."""
     for result in _results(message):
         for reference in _references(result):
             yield str(reference.get("tool_name"))
@@ -55,7 +55,7 @@ def loaded_names(message: Fields) -> Iterator[str]:
 
 
 def with_known_tools(message: Fields, names: frozenset[str]) -> dict[str, Any]:
-    """A provider's message without the searches that loaded tools outside `names`, which Anthropic would refuse."""
+    """A provider's message without searches that loaded tools outside `names`, because Anthropic rejects those."""
     results = _results(message)
     known = [one for one in results if all(reference.get("tool_name") in names for reference in _references(one))]
     if not names:
@@ -73,7 +73,7 @@ def with_known_tools(message: Fields, names: frozenset[str]) -> dict[str, Any]:
 
 
 def search_items(state: ProviderState) -> Sequence[Fields]:
-    """OpenAI's search items, which repeat the schemas they loaded."""
+    """OpenAI's search items, which contain the loaded schemas."""
     return _items(state.message)
 
 
