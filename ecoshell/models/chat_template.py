@@ -141,7 +141,7 @@ class ChatTemplate:
                 chat.append({"role": "assistant", "content": text, "tool_calls": calls})
             answer = {"role": self.form.result_role, "content": marks.mark(result.text)}
             chat.append(answer | {"name": marks.deep(call.name), "tool_call_id": identity})
-        if tools and self.form.told_in_system:
+        if tools and self.form.tools_in_system:
             functions = [replace(tool, brief=False).as_function()["function"] for tool in tools]
             if not chat or chat[0]["role"] != "system":
                 chat.insert(0, {"role": "system", "content": ""})

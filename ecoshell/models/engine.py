@@ -2,7 +2,8 @@
 
 Each owner (a role with an adapter) has its own cache over the same weights. Caches are sequences of one llama.cpp
 context, which share compute buffers. A new prompt replaces a cache of its owner, or of an owner that has several,
-before it takes another owner's last one. A prefix common to prompts under the same adapter is evaluated and stored once.
+before it takes another owner's last one. Prompts under the same adapter share the evaluation and storage of a common
+prefix.
 """
 
 import ctypes
@@ -359,6 +360,6 @@ class Engine:
 
 
 def default_threads() -> int:
-    """Threads for inference: all cores of a small machine, half of a large one (the others are mostly hyper-threads)."""
+    """Threads for inference: all cores of a small machine, half of a large one (the rest are hyper-threads)."""
     cores = os.cpu_count() or 1
     return cores if cores <= 4 else cores // 2

@@ -1,8 +1,8 @@
-"""How families of local models write calls: one table, with a grammar, a writer and a forgiving reader for each.
+"""Call formats of local model families: one table, with a grammar, a writer and a tolerant reader for each.
 
-A call begins with a marker (`opens`), or is recognised by its head: `{"name": "read_file", "arguments": ` of a tool.
-Until then a reply is free text. What stands after the marker or the head is held to `CallFormat.grammar`; the same
-text is read by `CallFormat.read`, which also takes what a model wrote without being held to anything.
+A call starts with a marker (`opens`), or with a head such as `{"name": "read_file", "arguments": `; text before that is
+free. Decoding after the marker or the head is constrained to `CallFormat.grammar`. `CallFormat.read` parses the same
+text, and also calls that were written without constraints.
 """
 
 import ast
@@ -21,27 +21,27 @@ Syntax = Literal["json", "named", "python", "braces", "elements"]
 """`{"name": "f", "arguments": {…}}`, `f[ARGS]{…}`, `f(a=1)`, `call:f{a:1}`, or XML elements."""
 
 REASONING_TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
-"""What families that reason put around it."""
+"""Tags around the reasoning of model families."""
 
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*"?)|,(?=\s*[}\]])', re.DOTALL)
-"""A comma too many outside of texts, or a text."""
+"""A JSON string, or a trailing comma outside of strings."""
 _OLDER_HEAD = re.compile(r'\{\s*"(?:call|thought)"')
 _FENCE = re.compile(r"```[a-zA-Z_]*")
 _MAX_STARTS = 40
-"""Opening braces tried before a text counts as having no JSON object: keeps garbage from costing quadratic time."""
+"""Opening braces that are tried, so that garbage does not take quadratic time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A call as it was written: a name and arguments, either of which may be of a wrong kind."""
+    """A call as written: name and arguments may have wrong types."""
 
     name: Any
     arguments: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a reply holds: the text before the first call, the calls, and whether a last one could not be read."""
+class ParsedText:
+    """Contents of a reply: the text before the first call, the calls, and whether a call was unreadable."""
 
     text: str
     attempts: tuple[Attempt, ...] = ()
@@ -50,9 +50,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a call begins in a text, or may: `sure` when it does, then with what it is of and where its values begin.
+    """The position where a call starts (`sure`) or may start, and then its tool and the start of its arguments.
 
-    `tool` is empty where a marker begins the call. `json` says whether the head is one in JSON.
+    `tool` is empty if a marker starts the call. `json` says whether the head is JSON.
     """
 
     start: int
@@ -68,12 +68,12 @@ class CallFormat:
 
     name: str
     signs: tuple[str, ...] = ()
-    """What only chat templates of the family have in them."""
+    """Texts that occur only in chat templates of the family."""
     opens: str = ""
-    """The marker; empty where the call itself begins it."""
+    """The opening marker; empty if calls have none."""
     start: str = ""
     between: str = ""
-    """What stands between two calls of one reply; empty where one reply has one call."""
+    """Text between two calls of one reply; empty if a reply has only one call."""
     end: str = ""
     syntax: Syntax = "json"
     notation: Notation = LOOSE
@@ -81,12 +81,12 @@ class CallFormat:
     """The tags, if the syntax is XML elements."""
     argument_key: str = "arguments"
     result_role: str = "tool"
-    told_in_system: bool = False
-    """Whether the template takes the tools as a text in the system message's `tools`."""
+    tools_in_system: bool = False
+    """Whether the template takes the tools as text in the system message's `tools`."""
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """Texts that may be control tokens of the model and have to be read as text in its replies."""
+        """Texts that may be control tokens, and must be kept as text in replies."""
         texts = (self.opens, self.start, self.between, self.end, self.notation.quote)
         texts += self.elements.markers if self.elements else ()
         parts = {part for text in texts for part in _MARKER.findall(text)}
@@ -95,24 +95,24 @@ class CallFormat:
     # -- writing
 
     def write(self, name: str, arguments: str, data: Callable[[str], str] = str, parameters: Node | None = None) -> str:
-        """A call as a model of the family writes it, its arguments given as JSON; `data` marks what is not syntax.
+        """A call in this format, from its arguments as JSON; `data` marks everything that is not syntax.
 
-        `parameters` is the tool's schema, which decides whether an XML element holds text or JSON.
+        `parameters` is the tool's schema, which decides whether an XML element contains text or JSON.
         """
         if self.elements:
             written = self.elements.write(name, json.loads(arguments), parameters or {}, data)
             return f"{self.opens}{self.start}{written}{self.end}"
         match self.syntax:
             case "json":
-                one = f'{{"name": "{name}", "{self.argument_key}": {arguments}}}'
+                written_call = f'{{"name": "{name}", "{self.argument_key}": {arguments}}}'
             case "named":
-                one = f"{name}[ARGS]{arguments}"
+                written_call = f"{name}[ARGS]{arguments}"
             case _:
                 values: dict[str, Any] = json.loads(arguments)
                 opening, closing = self.notation.brackets
                 pieces = (self.notation.argument.format(key) + self._value(value) for key, value in values.items())
-                one = f"{name}{opening}{self.notation.comma.join(pieces)}{closing}"
-        return f"{self.opens}{self.start}{data(one)}{self.end}"
+                written_call = f"{name}{opening}{self.notation.comma.join(pieces)}{closing}"
+        return f"{self.opens}{self.start}{data(written_call)}{self.end}"
 
     def _value(self, value: Any) -> str:
         if self.syntax == "python":
@@ -129,7 +129,7 @@ class CallFormat:
     # -- grammars
 
     def grammar(self, documents: Sequence[ToolDocument], *, marked: bool, once: bool) -> str:
-        """The grammar of calls to any of the documents, from the end of the marker on if that is `marked` already."""
+        """The grammar of calls to these tools; `marked` says that the opening marker is already written."""
         notation, calls = self.notation, list[str]()
         if self.elements:
             return self._elements_grammar(self.elements, documents, marked=marked, once=once)
@@ -142,7 +142,7 @@ class CallFormat:
                 calls.append(f"{literal(document.name)} {arguments}")
             else:
                 head = ("{", '"name":', f"{name},", f'"{self.argument_key}":')
-                closing = notation.sign("}", before=True, after=False)
+                closing = notation.sign("}", space_before=True, space_after=False)
                 calls.append(f"{' '.join(map(notation.sign, head))} {arguments} {closing}")
         root = [] if marked or not self.opens else [literal(self.opens)]
         if self.start:
@@ -165,47 +165,49 @@ class CallFormat:
         return f"{root}\ncall ::= {calls}\n{elements.text_rules()}{rules(LOOSE)}"
 
     def rest(self, document: ToolDocument, head: Head) -> str:
-        """The grammar of what follows the head of a call of this tool that no marker began."""
+        """The grammar of the text after the head of a call of this tool without a marker."""
         if self.elements and not head.json:
             body = self.elements.body_rule(document.parameters)
             newline = literal("\n") if self.elements.name[1].endswith("\n") else '""'
             return f"root ::= {newline} {body}\n{self.elements.text_rules()}{rules(LOOSE)}"
         if self.syntax == "python" and not head.json:
             arguments = arguments_rule(document.parameters, self.notation)
-            arguments = '")"' if arguments == '"()"' else arguments.replace('("("', "(", 1)  # the head has the bracket
+            arguments = (
+                '")"' if arguments == '"()"' else arguments.replace('("("', "(", 1)
+            )  # the head includes the bracket
             return f'root ::= {arguments} "]"{rules(self.notation)}'
-        closing = LOOSE.sign("}", before=True, after=False)
+        closing = LOOSE.sign("}", space_before=True, space_after=False)
         return f"root ::= {arguments_rule(document.parameters, LOOSE)} {closing}{rules(LOOSE)}"
 
     # -- reading
 
-    def head(self, text: str, names: frozenset[str], *, whole: bool = False) -> Head | None:
-        """Where the first call of a text begins or, unless this is the `whole` of it, may be about to."""
+    def head(self, text: str, names: frozenset[str], *, complete: bool = False) -> Head | None:
+        """The start of the first call in a text, or of what may become one if the text is not yet `complete`."""
         tags = _head_tags(self)
-        named = names if tags else _NO_NAMES
-        found = _beginnings(self.opens, named, tags).search(text, partial=not whole)
-        if found is None or found.partial:
-            return found and Head(found.start())
-        tool = found["json"] or found["named"] or ""
-        return Head(found.start(), sure=True, end=found.end(), tool=tool, json=found["json"] is not None)
+        tool_names = names if tags else _NO_NAMES
+        match = _beginnings(self.opens, tool_names, tags).search(text, partial=not complete)
+        if match is None or match.partial:
+            return match and Head(match.start())
+        tool = match["json"] or match["named"] or ""
+        return Head(match.start(), sure=True, end=match.end(), tool=tool, json=match["json"] is not None)
 
     def called(self, text: str) -> Head | None:
-        """The tool that a text after the marker calls, and the place where its arguments begin.
+        """The tool called by a text after the marker, and the start of its arguments.
 
-        None while that is unknown, and in formats whose values are neither JSON nor XML elements.
+        None while unknown, and in formats whose values are neither JSON nor XML elements.
         """
         if self.syntax == "named":
-            named = _NAMED.match(text)
-            return named and Head(0, sure=True, end=named.end(), tool=named[1])
+            match = _NAMED.match(text)
+            return match and Head(0, sure=True, end=match.end(), tool=match[1])
         if self.elements:
-            called = self.elements.called(text)
-            return called and Head(0, sure=True, end=called[1], tool=called[0])
-        return GENERIC.head(text, frozenset(), whole=True) if self.syntax == "json" else None
+            element = self.elements.called(text)
+            return element and Head(0, sure=True, end=element[1], tool=element[0])
+        return GENERIC.head(text, frozenset(), complete=True) if self.syntax == "json" else None
 
-    def read(self, text: str, documents: Sequence[ToolDocument] = ()) -> Found:
-        """The calls in a text; what cannot be read is left out, and said to be broken if it was to be a call.
+    def read(self, text: str, documents: Sequence[ToolDocument] = ()) -> ParsedText:
+        """Parse the calls in a text; unreadable ones are left out and reported as broken.
 
-        `documents` are the tools that may be called; their schemas give the types of values in XML elements.
+        `documents` are the callable tools; their schemas give the types of values in XML elements.
         """
         place = text.find(self.opens) if self.opens else -1
         if self.elements:
@@ -217,28 +219,30 @@ class CallFormat:
         if self.syntax == "named":
             attempts, broken = _named_calls(inside)
         elif self.syntax == "python":
-            before, attempts, broken = _python_calls(inside)
+            text_before, attempts, broken = _python_calls(inside)
             if not attempts and not broken:
                 return _json_calls(text, place, len(self.opens))
-            lead = lead or before
+            lead = lead or text_before
         else:
             attempts, broken = _brace_calls(inside, self.notation.quote)
-        return Found(lead.strip(), attempts, broken or (place >= 0 and not attempts))
+        return ParsedText(lead.strip(), attempts, broken or (place >= 0 and not attempts))
 
-    def _read_elements(self, elements: Elements, text: str, place: int, documents: Sequence[ToolDocument]) -> Found:
+    def _read_elements(
+        self, elements: Elements, text: str, place: int, documents: Sequence[ToolDocument]
+    ) -> ParsedText:
         head = elements.head_pattern(self.opens).search(text)
         if head is None:
             return _json_calls(text, place, len(self.opens))
         lead = text[: head.start() if place < 0 else min(place, head.start())]
         schemas = {document.name: document.parameters for document in documents}
         calls, broken = elements.read(text[head.start() :], self.opens, self.end, schemas)
-        return Found(lead.strip(), tuple(Attempt(name, arguments) for name, arguments in calls), broken)
+        return ParsedText(lead.strip(), tuple(Attempt(name, arguments) for name, arguments in calls), broken)
 
 
 _MARKER = re.compile(r"<[^<>\s]*>|\[[A-Z_]+\]")
 
 GENERIC = CallFormat("generic", signs=("<function=", "]<]minimax[>["), between="\n")
-"""For models whose template knows no tools or uses tags of an unsupported format (Functionary 3.1, MiniMax-M3)."""
+"""For templates without tools, or with tags of an unsupported format (Functionary 3.1, MiniMax-M3)."""
 HERMES = CallFormat(
     "hermes",
     signs=("<tool_call>",),
@@ -347,7 +351,7 @@ _FORMATS = (
         between=", ",
         end="]<|/tool_call|>",
         result_role="tool_response",
-        told_in_system=True,
+        tools_in_system=True,
     ),
     CallFormat(
         "llama-pythonic",
@@ -360,33 +364,33 @@ _FORMATS = (
     ),
     CallFormat("llama-json", signs=("<|start_header_id|>ipython",), argument_key="parameters"),
 )
-"""Those with the more telling signs first."""
+"""Formats with more specific signs first."""
 FORMATS = {form.name: form for form in _FORMATS}
 
 
 def _sign(text: str, notation: Notation, *, last: bool = False) -> str:
-    """What stands around calls, with the white space that may stand beside it, if any may."""
+    """The expression for text around calls, with optional white space if the notation allows it."""
     if not notation.space:
         return literal(text)
-    pieces = [notation.sign(piece, before=True) for piece in text.split()]
+    pieces = [notation.sign(piece, space_before=True) for piece in text.split()]
     if last and pieces:
-        pieces[-1] = notation.sign(text.rsplit(maxsplit=1)[-1], before=True, after=False)
+        pieces[-1] = notation.sign(text.rsplit(maxsplit=1)[-1], space_before=True, space_after=False)
     return " ".join(pieces) or notation.space
 
 
 def detect(template: str) -> CallFormat:
-    """The format that a chat template speaks of."""
+    """The format of a chat template."""
     return next((form for form in _FORMATS if any(sign in template for sign in form.signs)), GENERIC)
 
 
-def spoken(text: str) -> CallFormat:
-    """The format whose marker stands in a text, for servers that pass on unread what their model wrote."""
-    return next((form for form in FORMATS.values() if form.opens and _speaks(form, text)), GENERIC)
+def format_of_text(text: str) -> CallFormat:
+    """The format whose marker occurs in a text, for servers that do not parse calls."""
+    return next((form for form in FORMATS.values() if form.opens and _occurs(form, text)), GENERIC)
 
 
-def _speaks(form: CallFormat, text: str) -> bool:
+def _occurs(form: CallFormat, text: str) -> bool:
     if form.elements and form.elements.head_pattern(form.opens).search(text) is None:
-        return False  # the marker alone does not tell, as several formats share it
+        return False  # several formats share the marker
     return form.opens in text
 
 
@@ -395,7 +399,7 @@ def call_json(call: Call) -> str:
     return json.dumps(dict(call.arguments), ensure_ascii=False)
 
 
-# -- where calls begin
+# -- starts of calls
 
 _NO_NAMES = frozenset[str]()
 
@@ -409,22 +413,22 @@ def _head_tags(form: CallFormat) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=64)
 def _beginnings(marker: str, names: frozenset[str], tags: tuple[str, str] | None) -> Any:
-    """What a call begins with: a marker, the head of one in JSON, or the name of one of these tools between tags."""
-    import regex  # which tells what a text may yet become; no start waits for it
+    """Matches the start of a call: a marker, a JSON head, or the name of one of these tools between tags."""
+    import regex  # for partial matches; imported here to keep start-up fast
 
     key = r"(?:arguments|parameters)"
     json_head = rf'(?:```[a-zA-Z_]*\s*)?\{{\{{?\s*"name"\s*:\s*"(?P<json>[^"\\\n]{{1,120}})"\s*,\s*"{key}"\s*:\s*'
     tools = "|".join(map(regex.escape, sorted(names))) or r"(?!)"
-    begins = [regex.escape(marker)] if marker else []
-    before, after = map(regex.escape, tags or ("", ""))
-    return regex.compile("|".join([*begins, json_head, rf"{before}\s*(?P<named>{tools}){after}"]))
+    alternatives = [regex.escape(marker)] if marker else []
+    opening, closing = map(regex.escape, tags or ("", ""))
+    return regex.compile("|".join([*alternatives, json_head, rf"{opening}\s*(?P<named>{tools}){closing}"]))
 
 
 # -- JSON
 
 
-def _json_calls(text: str, place: int, marker: int) -> Found:
-    """The outermost JSON objects of a text that are calls, from a marker on if there is one."""
+def _json_calls(text: str, place: int, marker: int) -> ParsedText:
+    """The calls among the outermost JSON objects of a text, after the marker if there is one."""
     attempts: list[Attempt] = []
     lead = text[:place] if place >= 0 else ""
     begin = place + marker if place >= 0 else 0
@@ -444,19 +448,21 @@ def _json_calls(text: str, place: int, marker: int) -> Found:
             continue
         if not attempts:
             thought = record.get("thought")
-            before = _FENCE.sub("", text[:start] if place < 0 else lead).strip().removesuffix("{").strip()
-            lead = thought if isinstance(thought, str) else before
+            text_before = _FENCE.sub("", text[:start] if place < 0 else lead).strip().removesuffix("{").strip()
+            lead = thought if isinstance(thought, str) else text_before
         attempts.append(Attempt(inner.get("name"), inner.get("arguments", inner.get("parameters", {}))))
     if not attempts and place < 0:
         older = _OLDER_HEAD.match(_FENCE.sub("", text, count=1).lstrip())
-        return Found(text.strip(), broken=bool(older) or GENERIC.head(text, frozenset(), whole=True) is not None)
-    return Found(lead.strip(), tuple(attempts), broken=not attempts)
+        return ParsedText(
+            text.strip(), broken=bool(older) or GENERIC.head(text, frozenset(), complete=True) is not None
+        )
+    return ParsedText(lead.strip(), tuple(attempts), broken=not attempts)
 
 
 def _decode_from(text: str, place: int) -> tuple[Mapping[str, Any], int] | None:
     decoder = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
     plain = text[place:]
-    for candidate in (plain, _TRAILING_COMMA.sub(lambda found: found[1] or " ", plain)):  # of the same length
+    for candidate in (plain, _TRAILING_COMMA.sub(lambda match: match[1] or " ", plain)):  # both have the same length
         try:
             value, length = decoder.raw_decode(candidate)
         except (ValueError, RecursionError):  # ValueError covers bad JSON and integers past Python's digit limit
@@ -467,7 +473,7 @@ def _decode_from(text: str, place: int) -> tuple[Mapping[str, Any], int] | None:
 
 
 def decoded(text: str) -> Any:
-    """A JSON value; None for what is none."""
+    """A JSON value; None if the text is not JSON."""
     try:
         return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
@@ -475,7 +481,7 @@ def decoded(text: str) -> Any:
 
 
 def refuse_constant(name: str) -> NoReturn:
-    """For `json.loads`, which takes NaN and Infinity by itself."""
+    """For `json.loads`, which accepts NaN and Infinity by default."""
     raise ValueError(f"{name} is not JSON")
 
 
@@ -487,15 +493,15 @@ _NAMED = re.compile(r"\s*(?:\[TOOL_CALLS\])?\s*([^\s\[{]+)\s*(?:\[CALL_ID\][^\[{
 def _named_calls(text: str) -> tuple[tuple[Attempt, ...], bool]:
     attempts, place, broken = _calls_before_objects(_NAMED.match, text)
     if not attempts and not broken and "{" in text:  # the older form, a list of objects
-        found = _json_calls(text, 0, 0)
-        return found.attempts, found.broken
+        parsed = _json_calls(text, 0, 0)
+        return parsed.attempts, parsed.broken
     return attempts, broken or (bool(text[place:].strip(" \n]")) and not attempts)
 
 
 def _calls_before_objects(
     find: Callable[[str, int], re.Match[str] | None], text: str
 ) -> tuple[tuple[Attempt, ...], int, bool]:
-    """The calls whose names are found, each with an object behind it, where they end, and whether one is broken."""
+    """Calls of a name followed by an object, the end of the last one, and whether one is broken."""
     attempts: list[Attempt] = []
     place = 0
     while match := find(text, place):
@@ -511,7 +517,7 @@ _PYTHON_CALL = re.compile(r"\[?\s*[A-Za-z_][\w.\-]*\(")
 
 
 def _python_calls(text: str) -> tuple[str, tuple[Attempt, ...], bool]:
-    """The text before the first call, the calls of a list or a line of them, and whether one is broken."""
+    """The text before the first call, the calls in a list or a line, and whether one is broken."""
     match = re.search(r"\[\s*[A-Za-z_][\w.\-]*\(", text) or _PYTHON_CALL.match(text)
     if match is None:
         return text, (), False
@@ -528,7 +534,7 @@ def _python_calls(text: str) -> tuple[str, tuple[Attempt, ...], bool]:
 
 
 def _closing(text: str, place: int) -> int | None:
-    """Where the bracket that opens at a place is closed again."""
+    """The position after the bracket that closes the one at `place`."""
     depth, quote, skip = 0, "", False
     for index in range(place, len(text)):
         sign = text[index]
@@ -556,7 +562,7 @@ def _python_arguments(text: str) -> dict[str, Any] | None:
 
 
 class _JsonWords(ast.NodeTransformer):
-    """Puts Python's constants in the place of JSON's."""
+    """Replaces JSON's constants by Python's."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(_JSON_WORDS[node.id]) if node.id in _JSON_WORDS else node
@@ -571,17 +577,17 @@ _BRACE_WORD = re.compile(r"(?<=[:\[,])\s*([^\s{}\[\],:\"][^{}\[\],]*)(?=[,}\]])"
 
 
 def _brace_calls(text: str, quote: str) -> tuple[tuple[Attempt, ...], bool]:
-    """Calls whose keys have no quotes and whose texts have `quote` round them: written anew, they are JSON."""
+    """Calls with unquoted keys and strings between `quote` marks, converted to JSON first."""
 
-    def worded(word: re.Match[str]) -> str:
+    def quoted(word: re.Match[str]) -> str:
         value = word[1].strip()
         return value if value == "null" or decoded(value) is not None else json.dumps(value)
 
     written = ""
-    for at, piece in enumerate(text.split(quote)):
-        if at % 2:
+    for index, piece in enumerate(text.split(quote)):
+        if index % 2:
             written += json.dumps(piece)
-        else:  # what stands between texts gets quotes round its keys and its words
-            written += _BRACE_WORD.sub(worded, _BRACE_KEY.sub(lambda key: json.dumps(key[1]), piece))
+        else:  # quote the keys and words between strings
+            written += _BRACE_WORD.sub(quoted, _BRACE_KEY.sub(lambda key: json.dumps(key[1]), piece))
     attempts, _, broken = _calls_before_objects(_BRACE_CALL.search, written)
     return attempts, broken or not attempts

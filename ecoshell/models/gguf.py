@@ -1,8 +1,8 @@
-"""GGUF files: what they are called on a hub, and what stands before their weights, read without llama.cpp.
+"""GGUF files: their names on a hub, and their metadata, read without llama.cpp.
 
-Names are `hf:OWNER/REPO:QUANT`. The layout is that of `ggml/docs/gguf.md`, versions 2 and 3, little-endian. The package
-`gguf` is no help here: its reader makes an array of every token before it gives the first value (8 s and 160 MB for the
-embedded model, where this takes a millisecond), and counts in a damaged file as far as that says.
+Names are `hf:OWNER/REPO:QUANT`. The layout follows `ggml/docs/gguf.md`, versions 2 and 3, little-endian. The package
+`gguf` is unsuitable: its reader builds an array of all tokens before it returns the first value (8 s and 160 MB for the
+embedded model, against a millisecond here), and it trusts the counts in damaged files.
 """
 
 import math
@@ -28,9 +28,9 @@ _QUANT = re.compile(
     re.IGNORECASE,
 )
 _NO_MODEL = re.compile(r"(?:^|[-_.])(?:mmproj|imatrix)(?:[-_.]|$)", re.IGNORECASE)
-"""Files beside a model: the eyes of one that sees, and what a quantisation was made with."""
+"""Files that are not models: vision projectors and importance matrices."""
 _USUAL = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q6_K", "Q8_0")
-"""What is taken where no quantisation is named, the first that is there: small, and hardly worse than the original."""
+"""Default quantisations in order of preference: small, with little loss of quality."""
 _EXAMPLE = "OWNER/REPO or OWNER/REPO:QUANT, such as bartowski/Llama-3.2-3B-Instruct-GGUF:Q4_K_M"
 
 _STRING, _ARRAY = 8, 9
@@ -38,20 +38,20 @@ _WHOLE = (4, 5, 10, 11)
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of a value by its type."""
 _MAX_ENTRIES = 64
-"""What says what a file is stands before its tokenizer, among the first entries."""
+"""Number of metadata entries that are read; the relevant ones precede the tokenizer."""
 _MAX_TEXT = 1 << 16
 _MAX_STRINGS = 1 << 22
 _MAX_TENSORS = _MAX_METADATA = 1 << 18
 _MAX_DIMENSIONS = 4
 _MAX_BYTES = 1 << 40
-"""Bounds beyond which no file goes that is what it says it is."""
+"""Limits that no valid file exceeds."""
 _SIZE_LABEL = re.compile(r"(?:(?P<experts>\d{1,6})x)?(?P<count>\d{1,6}(?:\.\d+)?)(?P<scale>[KMBT])(?:-.*)?")
 _SCALES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 TRAINED_FOR = "ecoshell.trained_for"
-"""The entry in which an adapter that `ecoshell train` made says for which role."""
+"""Metadata entry with the role an adapter was trained for by `ecoshell train`."""
 _LORA_A, _LORA_B = ".lora_a", ".lora_b"
 _FLIPPED = "token_embd.weight"
-"""The end of the name of a matrix whose two factors change places (llama.cpp, `llama-adapter.cpp`)."""
+"""Suffix of a matrix whose two factors are swapped (llama.cpp, `llama-adapter.cpp`)."""
 
 Shape = tuple[int, ...]
 """Lengths of a tensor's dimensions, the fastest one first."""
@@ -62,7 +62,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class HubName:
-    """A repository and, where it is named, a quantisation or a file of it; written out it is a model's name."""
+    """A repository and optionally one of its quantisations or files; `str` gives the model's name."""
 
     repo: str
     """OWNER/REPO."""
@@ -73,88 +73,88 @@ class HubName:
 
     @property
     def short(self) -> str:
-        """The name as `ecoshell models pull` takes it."""
+        """The name for `ecoshell models pull`."""
         return f"{self.repo}:{self.quant}" if self.quant else self.repo
 
 
 def hub_name(text: str) -> HubName:
-    """What a name or a pasted address of a repository means; raises UsageError."""
-    rest = _PREFIX.sub("", text.strip(), count=1)
-    parts = _NAME.fullmatch(rest)
+    """Parse a name or the pasted URL of a repository; raises UsageError."""
+    name = _PREFIX.sub("", text.strip(), count=1)
+    parts = _NAME.fullmatch(name)
     if parts is None or {parts[1], parts[2]} & {".", ".."}:
         raise UsageError(f"{text!r} names no repository.", fix=f"Give {_EXAMPLE}.")
     return HubName(f"{parts[1]}/{parts[2]}", (parts[3] or "").strip())
 
 
 def quant_of(file: str) -> str:
-    """The quantisation in a file's name, in capitals; empty where there is none."""
-    found = _QUANT.search(file)
-    return found[1].upper() if found else ""
+    """The quantisation in a file's name, in capitals; empty if there is none."""
+    match = _QUANT.search(file)
+    return match[1].upper() if match else ""
 
 
 def parts_of(file: str) -> tuple[str, ...]:
-    """The files that a model in several parts has, by the name of one of them; of a whole model the file alone."""
-    found = _PART.search(file)
-    if found is None:
+    """The names of all parts of a split model, from the name of one part; for other models the name itself."""
+    match = _PART.search(file)
+    if match is None:
         return (file,)
-    count = int(found[2])
-    return tuple(f"{file[: found.start()]}-{number:05d}-of-{found[2]}.gguf" for number in range(1, count + 1))
+    count = int(match[2])
+    return tuple(f"{file[: match.start()]}-{number:05d}-of-{match[2]}.gguf" for number in range(1, count + 1))
 
 
 def is_later_part(file: str) -> bool:
-    """Whether the file goes on where another one ends."""
-    found = _PART.search(file)
-    return found is not None and int(found[1]) != 1
+    """Whether the file is a part of a split model other than the first."""
+    match = _PART.search(file)
+    return match is not None and int(match[1]) != 1
 
 
 def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
-    """The file, or the parts of the model, that a name means among a repository's files.
+    """The model's file or parts that a name selects among a repository's files.
 
-    Raises ModelMissing where there is none, UsageError where it could be several, both with the names there are.
+    Raises ModelMissing if there is none and UsageError if the name is ambiguous; both list the available names.
     """
-    there = sorted({file for file in files if file.lower().endswith(".gguf")})
-    models = [file for file in there if not is_later_part(file) and not _NO_MODEL.search(PurePosixPath(file).name)]
-    whole = [file for file in models if set(parts_of(file)) <= set(there)]
+    gguf_files = sorted({file for file in files if file.lower().endswith(".gguf")})
+    models = [file for file in gguf_files if not is_later_part(file) and not _NO_MODEL.search(PurePosixPath(file).name)]
+    complete = [file for file in models if set(parts_of(file)) <= set(gguf_files)]
     if not models:
         raise ModelMissing(
             f"{name.repo} has no GGUF file.",
-            fix="Look for a repository of the same model whose name ends in -GGUF; others cannot be run here.",
+            fix="Look for a repository of the same model whose name ends in -GGUF.",
         )
-    if not whole:
+    if not complete:
         raise ModelMissing(f"{name.repo} has only some parts of its model.", fix="Choose another repository.")
-    wanted = name.quant.lower()
-    if wanted:
-        named = [file for file in whole if wanted in (file.lower(), PurePosixPath(file).name.lower())]
-        fitting = named or [file for file in whole if quant_of(file).lower() == wanted]
-        if not fitting:
-            there = sorted({quant_of(file) or PurePosixPath(file).name for file in whole})
-            first = next((quant for quant in _USUAL if quant in there), there[0])
+    quant = name.quant.lower()
+    if quant:
+        by_file = [file for file in complete if quant in (file.lower(), PurePosixPath(file).name.lower())]
+        matching = by_file or [file for file in complete if quant_of(file).lower() == quant]
+        if not matching:
+            gguf_files = sorted({quant_of(file) or PurePosixPath(file).name for file in complete})
+            first = next((quant for quant in _USUAL if quant in gguf_files), gguf_files[0])
             raise ModelMissing(
-                f"{name.repo} has no {name.quant}; there is {_some(there)}.",
-                fix=f"Take {HubName(name.repo, first).short}",
+                f"{name.repo} has no {name.quant}. Available: {_some(gguf_files)}.",
+                fix=f"Use {HubName(name.repo, first).short}",
             )
     else:
-        usual = ([file for file in whole if quant_of(file) == quant] for quant in _USUAL)
-        fitting = next(filter(None, usual), whole)
-    kinds = {_PART.sub("", PurePosixPath(file).name).lower() for file in fitting}  # all parts are of one, as the whole
+        usual = ([file for file in complete if quant_of(file) == quant] for quant in _USUAL)
+        matching = next(filter(None, usual), complete)
+    kinds = {_PART.sub("", PurePosixPath(file).name).lower() for file in matching}  # parts count as one file
     if len(kinds) > 1:
         raise UsageError(
-            f"{name.short} could be any of {len(kinds)} files: {_some(sorted(fitting))}.",
-            fix=f"Name the file: {name.repo}:{PurePosixPath(fitting[0]).name}",
+            f"{name.short} could be any of {len(kinds)} files: {_some(sorted(matching))}.",
+            fix=f"Name the file: {name.repo}:{PurePosixPath(matching[0]).name}",
         )
-    return min(map(parts_of, fitting), key=len)
+    return min(map(parts_of, matching), key=len)
 
 
 def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:12])
-    return f"{shown} and {len(names) - 12} more" if len(names) > 12 else shown
+    listing = ", ".join(names[:12])
+    return f"{listing} and {len(names) - 12} more" if len(names) > 12 else listing
 
 
-# -- what a file is
+# -- metadata
 
 
 def check_file(path: Path) -> None:
-    """Raise ModelMissing or ModelBroken unless the path is a readable file that starts as a GGUF file does."""
+    """Raise ModelMissing or ModelBroken unless the path is a readable file with a GGUF header."""
     if is_special(path):
         raise ModelMissing(f"{path} is not a regular file.", fix="Give the path of a GGUF file: local:PATH.gguf")
     try:
@@ -171,9 +171,9 @@ def check_file(path: Path) -> None:
 
 
 def header(path: Path) -> dict[str, str]:
-    """The texts and whole numbers among the first entries of a file's metadata, as texts; reads some kilobytes.
+    """The strings and integers among the first metadata entries, as texts; reads a few kilobytes.
 
-    What cannot be read is left out, and nothing raised.
+    Unreadable entries are left out without an error.
     """
     texts: dict[str, str] = {}
     try:
@@ -190,12 +190,12 @@ def header(path: Path) -> dict[str, str]:
                 else:
                     reader.skip(kind)
     except (OSError, EOFError, ValueError):
-        pass  # llama.cpp says what is wrong with such a file, if anybody loads it
+        pass  # llama.cpp reports what is wrong when the file is loaded
     return texts
 
 
 def parameters(path: Path) -> int | None:
-    """How many weights a model has: as its size label says, else counted (0.3 s); None where neither can be told."""
+    """Number of parameters, from the size label or else counted (0.3 s); None if unknown."""
     label = _SIZE_LABEL.fullmatch(header(path).get("general.size_label", ""))
     if label is None:
         return sum(map(math.prod, tensor_shapes(path).values())) or None
@@ -203,23 +203,23 @@ def parameters(path: Path) -> int | None:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a model: of all its parts that are there, where it is split."""
+    """Bytes of a model, including all present parts."""
     parts = (path.with_name(name) for name in parts_of(path.name))
     return sum(part.stat().st_size for part in parts if part.is_file())
 
 
 def missing_parts(path: Path) -> list[Path]:
-    """The files that a model in several parts lacks, by its first; llama.cpp finds them beside it by their names."""
+    """Missing parts of a split model, given its first part; llama.cpp expects them in the same folder."""
     return [part for name in parts_of(path.name) if not (part := path.with_name(name)).is_file()]
 
 
 def check_base(path: Path) -> None:
-    """Raise ModelMissing or ModelBroken when the file is none of GGUF, an adapter, or a part that lacks others."""
+    """Raise ModelMissing or ModelBroken if the file is not a complete base model in GGUF format."""
     check_file(path)
     if absent := missing_parts(path):
         raise ModelMissing(
-            f"{path} is one part of a model of {len(parts_of(path.name))}, and {absent[0].name} is not beside it.",
-            fix="Pull the model again, which goes on where it stopped: ecoshell models pull OWNER/REPO:QUANT",
+            f"{path} is one of {len(parts_of(path.name))} parts of a model; {absent[0].name} is missing.",
+            fix="Resume the download with: ecoshell models pull OWNER/REPO:QUANT",
         )
     if is_later_part(path.name):
         raise ModelMissing(f"{path} is not the first part of its model.", fix=f"Name {parts_of(path.name)[0]}.")
@@ -231,40 +231,40 @@ def check_base(path: Path) -> None:
 
 
 def check_adapter(path: Path, base: Path) -> None:
-    """Raise ModelMissing or ModelBroken when the file is no LoRA adapter, or one for another model than this base.
+    """Raise ModelMissing or ModelBroken if the file is not a LoRA adapter for this base.
 
-    Reads what stands before the weights of both, so may block (0.1 s where the base has a large vocabulary).
+    Reads the metadata of both files, so it may block (0.1 s for a large vocabulary).
     """
     check_file(path)
-    own, wanted = header(path), header(base).get("general.architecture")
-    kind = own.get("adapter.type", "lora") if own.get("general.type") == "adapter" else ""
+    adapter_header, expected = header(path), header(base).get("general.architecture")
+    kind = adapter_header.get("adapter.type", "lora") if adapter_header.get("general.type") == "adapter" else ""
     if kind != "lora":
         raise ModelBroken(
             f"{path} is not a LoRA adapter{f' but one of type {kind}' if kind else ''}.",
             fix="Name a LoRA adapter in GGUF form after the +.",
         )
-    given = own.get("general.architecture")
-    if given != wanted and given and wanted:
+    architecture = adapter_header.get("general.architecture")
+    if architecture != expected and architecture and expected:
         raise ModelBroken(
-            f"The adapter {path} is for models of architecture {given}; {base} is of architecture {wanted}.",
+            f"The adapter {path} is for models of architecture {architecture}; {base} is of architecture {expected}.",
             fix=FITTING_ADAPTER,
         )
-    adapted, known = tensor_shapes(path), tensor_shapes(base)
-    firsts = [(name.removesuffix(_LORA_A), shape) for name, shape in adapted.items() if name.endswith(_LORA_A)]
-    for name, a in firsts if known else []:
-        b = adapted.get(name + _LORA_B, ())
+    adapter_shapes, base_shapes = tensor_shapes(path), tensor_shapes(base)
+    firsts = [(name.removesuffix(_LORA_A), shape) for name, shape in adapter_shapes.items() if name.endswith(_LORA_A)]
+    for name, a in firsts if base_shapes else []:
+        b = adapter_shapes.get(name + _LORA_B, ())
         if len(a) < 2 or len(b) < 2:
             continue
-        if name not in known:
-            raise unfit_adapter(path, base, f"it changes {name}, which is not there")
-        made, there = (b[1], a[1]) if name.endswith(_FLIPPED) else (a[0], b[1]), known[name]
-        if made != there[:2]:
-            sizes = [" × ".join(map(str, shape)) for shape in (made, there)]
-            raise unfit_adapter(path, base, f"it changes {name} as if that were {sizes[0]}, and it is {sizes[1]}")
+        if name not in base_shapes:
+            raise unfit_adapter(path, base, f"it changes {name}, which the base lacks")
+        adapted_shape, base_shape = (b[1], a[1]) if name.endswith(_FLIPPED) else (a[0], b[1]), base_shapes[name]
+        if adapted_shape != base_shape[:2]:
+            sizes = [" × ".join(map(str, shape)) for shape in (adapted_shape, base_shape)]
+            raise unfit_adapter(path, base, f"it expects {name} to be {sizes[0]}, not {sizes[1]}")
 
 
 def tensor_shapes(path: Path) -> dict[str, Shape]:
-    """The shapes of a file's tensors by their names; empty where it cannot be read or is one part of several."""
+    """The shapes of a file's tensors by name; empty if the file is unreadable or one of several parts."""
     shapes: dict[str, Shape] = {}
     try:
         with path.open("rb") as file:
@@ -280,9 +280,9 @@ def tensor_shapes(path: Path) -> dict[str, Shape]:
                 if dimensions > _MAX_DIMENSIONS:
                     raise ValueError(f"a tensor of {dimensions} dimensions")
                 shapes[name] = struct.unpack(f"<{dimensions}Q", reader.take(8 * dimensions))
-                reader.take(12)  # its type and place
+                reader.take(12)  # type and offset
     except (OSError, EOFError, ValueError):
-        return {}  # llama.cpp says what is wrong with such a file, if anybody loads it
+        return {}  # llama.cpp reports what is wrong when the file is loaded
     return shapes
 
 
@@ -292,7 +292,7 @@ def unfit_adapter(path: Path, base: Path, reason: str) -> ModelBroken:
 
 
 class _Reader:
-    """Reads a file from its beginning; raises EOFError where it ends, and ValueError for what no file has."""
+    """Reads a file sequentially; raises EOFError at its end, and ValueError for implausible values."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -310,7 +310,7 @@ class _Reader:
         return self.take(length).decode("utf-8", "replace")
 
     def skip(self, kind: int) -> None:
-        """Go past one value; nothing is made of a vocabulary's texts."""
+        """Skip one value without building objects from a vocabulary's texts."""
         count = 1
         if kind == _ARRAY:
             kind, count = self.number(4), self.number(8)

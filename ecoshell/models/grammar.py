@@ -1,8 +1,8 @@
-"""GBNF grammars for values and decisions: decoding under one makes every one of a local model well formed.
+"""GBNF grammars for arguments and decisions, so that local models always write them correctly.
 
-llama-cpp-python has a converter from JSON schemas, but it does not escape backslashes in constants, knows no bounds for
-texts (a small model rambles), and its white space is open; this one writes exactly what `json.dumps` would, or allows
-some white space where a model writes JSON over several lines.
+llama-cpp-python can convert JSON schemas, but it does not escape backslashes in constants, does not bound texts (small
+models ramble), and allows any white space. These grammars match exactly what `json.dumps` writes, or allow limited
+white space for models that write JSON over several lines.
 """
 
 import json
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 MAX_ANSWER = 4000
-"""Characters of a plain-text reply where a plan may come instead."""
+"""Maximum characters of a plain-text reply in place of a plan."""
 MAX_LEAD = 320
-"""Characters of a text before the ending it must have: a sentence or two."""
+"""Maximum characters of a text before its required ending."""
 MAX_ITEMS = 24
 MAX_DEPTH = 8
 
@@ -22,7 +22,7 @@ Node = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """How a family of models writes values; `argument` and `key` are what stands before a value, `{}` the name."""
+    """How a model family writes values; `argument` and `key` are the text before a value, with `{}` for the name."""
 
     argument: str = '"{}": '
     key: str = '"{}": '
@@ -30,19 +30,19 @@ class Notation:
     quote: str = '"'
     constants: tuple[str, str, str] = ("true", "false", "null")
     brackets: tuple[str, str] = ("{", "}")
-    """What stands around the arguments."""
+    """Brackets around the arguments."""
     space: str = ""
-    """The rule of white space that may stand beside signs; empty where none may but what is written in them."""
+    """The rule for optional white space around signs; empty for none."""
 
-    def sign(self, text: str, *, before: bool = False, after: bool = True) -> str:
-        """The expression for a sign and the white space that may stand beside it."""
-        parts = [self.space if before else "", literal(text), self.space if after else ""]
+    def sign(self, text: str, *, space_before: bool = False, space_after: bool = True) -> str:
+        """The expression for a sign and the optional white space around it."""
+        parts = [self.space if space_before else "", literal(text), self.space if space_after else ""]
         return " ".join(part for part in parts if part)
 
 
 JSON = Notation()
 LOOSE = Notation(argument='"{}":', key='"{}":', comma=",", space="ws")
-"""JSON as most models write it: on one line or over several."""
+"""JSON on one line or over several."""
 PYTHON = Notation(argument="{}=", constants=("True", "False", "None"), brackets=("(", ")"))
 
 _KINDS = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -56,11 +56,11 @@ def rules(notation: Notation = JSON) -> str:
     if notation.quote != '"':
         first, second = notation.quote[:2]
         char = rf"[^{first}\x00] | {literal(first)} [^{second}\x00]"
-    before, _, after = notation.key.partition("{}")
-    colon = notation.sign(after.removeprefix(before))
-    entry = f"string {colon} value" if before else f"[a-zA-Z0-9_]+ {colon} value"
-    opened, closed = notation.sign("{"), notation.sign("}", before=True, after=False)
-    listed, ended = notation.sign("["), notation.sign("]", before=True, after=False)
+    prefix, _, suffix = notation.key.partition("{}")
+    colon = notation.sign(suffix.removeprefix(prefix))
+    entry = f"string {colon} value" if prefix else f"[a-zA-Z0-9_]+ {colon} value"
+    opening, closing = notation.sign("{"), notation.sign("}", space_before=True, space_after=False)
+    list_start, list_end = notation.sign("["), notation.sign("]", space_before=True, space_after=False)
     space = '\nws ::= (" " | "\\n" [ ]{0,16})?' if notation.space else ""
     return rf"""
 char ::= {char}
@@ -69,14 +69,14 @@ integer ::= "-"? ("0" | [1-9] [0-9]{{0,15}})
 number ::= integer ("." [0-9]{{1,8}})? ([eE] [-+]? [0-9]{{1,2}})?
 boolean ::= {true} | {false}
 null ::= {null}
-array ::= {listed} (value ({comma} value)*)? {ended}
-object ::= {opened} ({entry} ({comma} {entry})*)? {closed}
+array ::= {list_start} (value ({comma} value)*)? {list_end}
+object ::= {opening} ({entry} ({comma} {entry})*)? {closing}
 value ::= string | number | boolean | null | array | object{space}
 """
 
 
 def arguments_rule(schema: Node, notation: Notation = JSON) -> str:
-    """The expression for a tool's arguments: the required ones, then any of the optional ones, in their order."""
+    """The expression for a tool's arguments: the required ones, then any of the optional ones, in schema order."""
     target = followed(schema, schema)
     if target.get("type", "object") != "object" and not alternatives(target):
         return "object"
@@ -84,18 +84,18 @@ def arguments_rule(schema: Node, notation: Notation = JSON) -> str:
 
 
 def value_rule(schema: Any, root: Node, notation: Notation = LOOSE) -> str:
-    """The expression for one value of a tool schema; `root` is the whole schema, which references point into."""
+    """The expression for one value of a tool schema; `root` is the whole schema, which references refer to."""
     return _Writer(root, notation).value(schema, MAX_DEPTH)
 
 
 def ending_grammar(endings: Sequence[str], max_tokens: int) -> str:
-    """The grammar of a line of plain text and then one of these endings.
+    """The grammar of a line of plain text followed by one of these endings.
 
-    The line is short enough for the ending to come within `max_tokens`, as a token is at least one character of it.
+    The line is short enough for the ending to fit into `max_tokens`, because a token has at least one character.
     """
     longest = max(map(len, endings))
-    most = max(0, min(MAX_LEAD, max_tokens - longest) - 2)
-    lead = rf"(([^{{`\x00-\x20\x7f] [^\x00-\x1f\x7f]{{0,{most}}})? [ \n])?" if most else ""
+    max_lead = max(0, min(MAX_LEAD, max_tokens - longest) - 2)
+    lead = rf"(([^{{`\x00-\x20\x7f] [^\x00-\x1f\x7f]{{0,{max_lead}}})? [ \n])?" if max_lead else ""
     return f"root ::= {lead} ({' | '.join(map(literal, endings))})"
 
 
@@ -113,7 +113,7 @@ class _Writer:
     _notation: Notation
 
     def arguments(self, node: Node) -> str:
-        """The expression for the arguments themselves, which some notations write otherwise than objects in them."""
+        """The expression for the arguments, which some notations write differently from nested objects."""
         if alternatives(node) or not isinstance(node.get("properties") or {}, Mapping):
             return self.value({"type": "object", **node}, MAX_DEPTH)
         notation = self._notation
@@ -130,7 +130,7 @@ class _Writer:
         return literal(json.dumps(value, ensure_ascii=False))
 
     def value(self, schema: Any, depth: int) -> str:
-        """The expression for a value of this schema; what is not understood becomes any value."""
+        """The expression for a value of this schema; unsupported schemas allow any value."""
         node = followed(schema, self._root)
         constants = [node["const"]] if "const" in node else node.get("enum")
         if depth == 0:
@@ -145,13 +145,13 @@ class _Writer:
         if kind == "array":
             item = self.value(node["items"], depth - 1) if "items" in node else "value"
             comma = self._notation.sign(self._notation.comma)
-            opened, closed = self._notation.sign("["), self._notation.sign("]", before=True, after=False)
-            least = min(int(node.get("minItems") or 0), MAX_ITEMS)
-            most = max(least, min(int(node.get("maxItems") or MAX_ITEMS), MAX_ITEMS))
-            # Bounded repetitions inside one another multiply into more rules than llama.cpp takes.
-            upper = str(max(0, most - 1)) if item in _KINDS or "maxItems" in node else ""
-            some = f"{item} ({comma} {item}){{{max(0, least - 1)},{upper}}}"
-            return f"({opened} {some} {closed})" if least else f"({opened} ({some})? {closed})"
+            opening, closing = self._notation.sign("["), self._notation.sign("]", space_before=True, space_after=False)
+            min_items = min(int(node.get("minItems") or 0), MAX_ITEMS)
+            max_items = max(min_items, min(int(node.get("maxItems") or MAX_ITEMS), MAX_ITEMS))
+            # Nested bounded repetitions multiply into more rules than llama.cpp accepts.
+            upper = str(max(0, max_items - 1)) if item in _KINDS or "maxItems" in node else ""
+            items = f"{item} ({comma} {item}){{{max(0, min_items - 1)},{upper}}}"
+            return f"({opening} {items} {closing})" if min_items else f"({opening} ({items})? {closing})"
         return str(kind) if kind in _KINDS else "value"
 
     def _object(self, node: Node, depth: int, key: str, brackets: tuple[str, str]) -> str:
@@ -164,27 +164,28 @@ class _Writer:
         for name, value in properties.items():
             written = key.replace("{}", json.dumps(name, ensure_ascii=False)[1:-1] if '"' in key else name)
             entries[name] = f"{self._notation.sign(written)} {self.value(value, depth - 1)}"
-        needed = [entry for name, entry in entries.items() if name in (node.get("required") or ())]
-        others = [entry for name, entry in entries.items() if name not in (node.get("required") or ())]
+        required = [entry for name, entry in entries.items() if name in (node.get("required") or ())]
+        optional = [entry for name, entry in entries.items() if name not in (node.get("required") or ())]
         comma = self._notation.sign(self._notation.comma)
-        may = [f" ({comma} {entry})?" for entry in others]
-        if needed:
-            body = f" {comma} ".join(needed) + "".join(may)
-        else:  # any of them may be the first
-            body = f"({' | '.join(one + ''.join(may[at:]) for at, one in enumerate(others, 1))})?"
-        return f"({self._notation.sign(opening)} {body} {self._notation.sign(closing, before=True, after=False)})"
+        further = [f" ({comma} {entry})?" for entry in optional]
+        if required:
+            body = f" {comma} ".join(required) + "".join(further)
+        else:  # any argument may be the first
+            body = f"({' | '.join(entry + ''.join(further[index:]) for index, entry in enumerate(optional, 1))})?"
+        end = self._notation.sign(closing, space_before=True, space_after=False)
+        return f"({self._notation.sign(opening)} {body} {end})"
 
 
 def alternatives(node: Node) -> list[Any]:
-    """The alternatives a schema names, by `anyOf`, `oneOf` or a list of types."""
+    """The alternatives of a schema with `anyOf`, `oneOf` or a list of types."""
     kind = node.get("type")
     if isinstance(kind, list):
-        return [{**node, "type": one} for one in cast("list[Any]", kind)]
+        return [{**node, "type": option} for option in cast("list[Any]", kind)]
     return list(node.get("anyOf") or node.get("oneOf") or ())
 
 
 def followed(schema: Any, root: Node) -> Node:
-    """The schema, or what its reference points to; empty (anything) when that is elsewhere, nowhere or circular."""
+    """The schema, or the target of its reference; empty (any value) if that is external, missing or circular."""
     for _ in range(MAX_DEPTH):
         if not isinstance(schema, Mapping):
             return {}

@@ -1,4 +1,4 @@
-"""API keys: where they come from (the environment, then the OS keyring), and how they are kept out of every text."""
+"""API keys: found in the environment or the OS keyring, and removed from all texts."""
 
 import re
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from ecoshell.errors import StoreError, UsageError
 from ecoshell.secrecy import MARK, MIN_KEY_CHARACTERS, SECRET_NAME, add_secret, environ
 
 KEYRING_SERVICE = "ecoshell"
-"""The name under which keys stand in the OS keyring; the user name there is the environment variable's."""
+"""Service name of keys in the OS keyring; the user name is the environment variable."""
 
 _ONE_VARIABLE = """
 ai21 anthropic anyscale cerebras codestral cohere deepinfra deepseek featherless_ai groq mistral moonshot nebius novita
 nvidia_nim openai openrouter replicate vercel_ai_gateway xai
 """
-"""Providers whose key stands in a variable of their own name, such as MISTRAL_API_KEY."""
+"""Providers whose variable has their name, such as MISTRAL_API_KEY."""
 _VARIABLES: dict[str, tuple[str, ...]] = {
     **{provider: (f"{provider.upper()}_API_KEY",) for provider in _ONE_VARIABLE.split()},
     "ai21_chat": ("AI21_API_KEY",),
@@ -25,7 +25,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "text-completion-openai": ("OPENAI_API_KEY",),
     "together_ai": ("TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHER_API_KEY"),
 }
-"""Providers that take one key and nothing else; those with other ways to sign in (AWS, Azure) are left to litellm."""
+"""Variables of providers that need only a key; other ways to sign in (AWS, Azure) are left to litellm."""
 
 
 _SHAPES = re.compile(
@@ -40,56 +40,53 @@ _SHAPES = re.compile(
 
 
 def key_prefixes() -> tuple[str, ...]:
-    """How the names of these providers' variables begin, such as `OPENAI_`; a provider's other settings share them."""
+    """Prefixes of these providers' variables, such as `OPENAI_`, which their other settings share."""
     names = {variable for variables in _VARIABLES.values() for variable in variables}
     return tuple(sorted({f"{re.sub('_(?:API_KEY|TOKEN)$', '', name)}_" for name in names}))
 
 
 class Keys:
-    """Finds API keys and blanks them out of texts; a key found in the keyring is remembered for the latter.
+    """Finds API keys and removes them from texts. `vault` replaces the `keyring` module."""
 
-    The `vault` stands in for the `keyring` module.
-    """
-
-    def __init__(self, given: Mapping[str, str] = environ, vault: Any = None) -> None:
-        self._environ = given
+    def __init__(self, environment: Mapping[str, str] = environ, vault: Any = None) -> None:
+        self._environ = environment
         self._vault = vault
-        self._seen: set[str] = set()
-        self._unlocked: set[str] = set()
-        """Variables whose value the keyring gave."""
+        self._known_keys: set[str] = set()
+        self._in_keyring: set[str] = set()
+        """Variables whose keys came from the keyring."""
         self._typed: dict[str, str] = {}
-        """Keys that a person typed, by their variable."""
+        """Keys the user typed, by variable."""
 
     @staticmethod
     def variables(provider: str) -> tuple[str, ...]:
-        """The environment variables that may hold this provider's key; none if it needs no key, or more."""
+        """The variables that may hold this provider's key; empty if it needs none, or more than a key."""
         return _VARIABLES.get(provider, ())
 
     def find(self, provider: str) -> str | None:
-        """The provider's key, from the environment or else the OS keyring; may block while the keyring is unlocked."""
+        """The provider's key from the environment or the OS keyring; may block while the keyring is unlocked."""
         for variable in self.variables(provider):
-            found = self._typed.get(variable) or self._environ.get(variable, "").strip()
-            if not found:
+            key = self._typed.get(variable) or self._environ.get(variable, "").strip()
+            if not key:
                 try:
-                    found = (self._ring().get_password(KEYRING_SERVICE, variable) or "").strip()
+                    key = (self._ring().get_password(KEYRING_SERVICE, variable) or "").strip()
                 except Exception:  # noqa: BLE001 - backends are third-party code found by entry points; a broken one is no keyring
                     continue
-                if found:
-                    self._unlocked.add(variable)
-            if found:
-                self._know(found)
-                return found
+                if key:
+                    self._in_keyring.add(variable)
+            if key:
+                self._remember(key)
+                return key
         return None
 
     def keep(self, provider: str, key: str) -> None:
-        """Use a key from now on, and store it in the OS keyring; may block.
+        """Use a key from now on and store it in the OS keyring; may block.
 
-        Raises UsageError where it is none, and StoreError where the keyring fails: then it is for this run alone.
+        Raises UsageError for an invalid key, and StoreError if the keyring fails; the key is then used for this run.
         """
         key, variable = key.strip(), self.variables(provider)[0]
         if not key or not key.isascii() or not key.isprintable() or " " in key:
-            raise UsageError("That is no API key.", fix="Paste it as the provider shows it.")
-        self._know(key)
+            raise UsageError("That is not an API key.", fix="Paste it exactly as the provider shows it.")
+        self._remember(key)
         self._typed[variable] = key
         try:
             self._ring().set_password(KEYRING_SERVICE, variable, key)
@@ -97,42 +94,42 @@ class Keys:
             raise StoreError(
                 f"The key could not be stored in the system's keyring: {self.redact(str(error))}",
                 kept="It is used until ecoshell ends.",
-                fix=f"Set {variable} to have it the next time.",
+                fix=f"Set {variable} to keep it.",
             ) from error
 
     def _ring(self) -> Any:
         if self._vault is None:
-            import keyring  # looks for backends: slow, and needed only when the environment has no key
+            import keyring  # slow, and needed only if the environment has no key
 
             self._vault = keyring
         return self._vault
 
-    def _know(self, key: str) -> None:
-        """Blank the key out of every text from now on."""
-        self._seen.add(key)
+    def _remember(self, key: str) -> None:
+        """Remove the key from all texts from now on."""
+        self._known_keys.add(key)
         if self._environ is environ:
             add_secret(key)
 
     def at_hand(self) -> tuple[str, ...]:
-        """Providers whose key is in the environment, or was found in the keyring already; the keyring is not asked."""
+        """Providers whose key is known without asking the keyring."""
         return tuple(
             provider
             for provider, variables in sorted(_VARIABLES.items())
             if any(
-                self._environ.get(variable, "").strip() or variable in self._unlocked or variable in self._typed
+                self._environ.get(variable, "").strip() or variable in self._in_keyring or variable in self._typed
                 for variable in variables
             )
         )
 
     def how_to_give(self, provider: str) -> str:
-        """What to do when the key is missing."""
+        """Instructions for a missing key."""
         variable = self.variables(provider)[0]
         return f"Set {variable}, or store the key with: keyring set {KEYRING_SERVICE} {variable}"
 
     def redact(self, text: str) -> str:
-        """The text without any key: those known by value, and whatever has the shape of one."""
-        named = {value.strip() for name, value in self._environ.items() if SECRET_NAME.search(name)}
-        secrets = {secret for secret in named | self._seen if len(secret) >= MIN_KEY_CHARACTERS}
+        """The text without known keys and without anything shaped like a key."""
+        values = {value.strip() for name, value in self._environ.items() if SECRET_NAME.search(name)}
+        secrets = {secret for secret in values | self._known_keys if len(secret) >= MIN_KEY_CHARACTERS}
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, MARK)
         return _SHAPES.sub(MARK, text)

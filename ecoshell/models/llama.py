@@ -1,8 +1,8 @@
-"""llama.cpp: its library, loading a file with it, and how the file's tokenizer cuts text.
+"""llama.cpp: the library, loading files, and their tokenizers.
 
-Built on llama-cpp-python's low-level functions: its `Llama` class points the whole process's standard output at
-/dev/null while it loads, which would blank a running screen. A file is tried in a process of its own first: on some
-damaged ones llama.cpp ends the process.
+Uses llama-cpp-python's low-level functions, because its `Llama` class redirects the process's standard output to
+/dev/null while it loads, which would blank the screen. Each file is first loaded in a separate process, because some
+damaged files crash llama.cpp.
 """
 
 import ctypes
@@ -30,29 +30,29 @@ LLAMA = "llama_cpp"
 GET_LLAMA = 'Install it with: pip install "ecoshell[local]"'
 OPENMP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 _AMX = b"AMX_INT8 = 1"
-"""How a llama.cpp built for Intel's matrix unit says so. GCC leaves out half of the unit's configuration, and the first
-prompt would end the process (llama.cpp pull request 26954); without the extra buffers the unit is not used."""
+"""Reported by a llama.cpp built for Intel's matrix unit. GCC omits half of the unit's configuration, so the first
+prompt would crash the process (llama.cpp pull request 26954); without the extra buffers the unit is not used."""
 _ERROR_LEVEL = 4
 _complaints: deque[str] = deque(maxlen=8)
-"""The last errors llama.cpp logged, for the message when a load fails."""
+"""Last errors logged by llama.cpp, for messages about failed loads."""
 _loading = threading.Lock()
 _log_callbacks: list[Any] = []
-"""Keeps the C callback alive: llama.cpp holds a bare pointer to it."""
+"""Keeps the C callback alive, because llama.cpp has only a pointer to it."""
 
 
 @cache
 def llama_library() -> ModuleType:
-    """llama.cpp's functions, initialised and silent; raises ModelMissing when the extra is not installed."""
+    """llama.cpp's functions, initialised and silent; raises ModelMissing if the extra is not installed."""
 
     def keep_complaint(level: int, text: bytes, _user_data: object) -> None:
         if level == _ERROR_LEVEL:
             _complaints.append(text.decode("utf-8", "replace").strip().rstrip("."))
 
     with _loading:
-        # Threads wait for one another some 400 times a token of a small model. Unless the user decided otherwise they
-        # spin for ten microseconds, then sleep: only sleeping writes half as fast on a free machine, and spinning on,
-        # as is usual, takes cores from other programs. OpenMP reads this once, as it is loaded; afterwards it is taken
-        # back, so that commands run by tools do not inherit it.
+        # Threads synchronise about 400 times per token of a small model. By default here they spin for ten
+        # microseconds and then sleep: sleeping at once halves the speed on an idle machine, and OpenMP's default of
+        # longer spinning takes cores from other programs. OpenMP reads these variables once; they are removed
+        # afterwards so that commands run by tools do not inherit them.
         settings = {} if OPENMP.keys() & os.environ.keys() else OPENMP
         os.environ.update(settings)
         try:
@@ -70,7 +70,7 @@ def llama_library() -> ModuleType:
 
 
 def load_model(path: Path, *, vocab_only: bool = False, gpu_layers: int = 0) -> Any:
-    """A llama.cpp model handle, to be freed by the caller; raises ModelMissing, or ModelBroken with the reason."""
+    """A llama.cpp model handle that the caller must free; raises ModelMissing, or ModelBroken with the reason."""
     check_file(path)
     try_file(path)
     library = llama_library()
@@ -82,13 +82,13 @@ def load_model(path: Path, *, vocab_only: bool = False, gpu_layers: int = 0) -> 
     if not model:
         raise ModelBroken(
             f"{path} cannot be loaded: {reason}.",
-            fix="It may be cut short, or too new for this llama.cpp: download it again or update llama-cpp-python.",
+            fix="It may be truncated, or too new for this llama.cpp. Download it again or update llama-cpp-python.",
         )
     return model
 
 
 def load_adapter(model: Any, path: Path, base: Path) -> Any:
-    """A LoRA adapter's handle for a loaded model, freed with it at the latest; raises ModelMissing or ModelBroken."""
+    """A LoRA adapter's handle, freed together with the model; raises ModelMissing or ModelBroken."""
     check_file(path)
     library = llama_library()
     adapter, reason = _with_reason(lambda: library.llama_adapter_lora_init(model, os.fsencode(path)))
@@ -99,25 +99,25 @@ def load_adapter(model: Any, path: Path, base: Path) -> Any:
 
 
 def _with_reason(load: Callable[[], Any]) -> tuple[Any, str]:
-    """What llama.cpp loads, and the first thing it complained of meanwhile."""
+    """The loaded object and the first error that llama.cpp logged meanwhile."""
     with _loading:
         _complaints.clear()
         return load(), _complaints[0] if _complaints else "llama.cpp gives no reason"
 
 
 class Vocabulary:
-    """The tokenizer and metadata of a GGUF file, loaded without its weights (0.2 s); safe to use from any thread."""
+    """The tokenizer and metadata of a GGUF file, loaded without its weights (0.2 s); thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._library = llama_library()
         self._model = load_model(path, vocab_only=True)
         self.handle = self._library.llama_model_get_vocab(self._model)
         if not self.handle:
-            raise ModelBroken(f"{path} holds no tokenizer.", fix="Use a GGUF file of a text model.")
+            raise ModelBroken(f"{path} contains no tokenizer.", fix="Use a GGUF file of a text model.")
         self.size: int = self._library.llama_vocab_n_tokens(self.handle)
 
     def close(self) -> None:
-        """Free the memory; nothing may be asked afterwards."""
+        """Free the memory; the object is unusable afterwards."""
         if self._model:
             self._library.llama_model_free(self._model)
             self._model = None
@@ -125,15 +125,15 @@ class Vocabulary:
     def tokens(self, text: str, *, special: bool = False, start: bool = False) -> list[int]:
         """The tokens of a text.
 
-        `special` reads control tokens written in the text as such (only for text ecoshell wrote itself); `start` adds
-        the begin token where the model wants one.
+        `special` parses control tokens in the text (only for text written by ecoshell); `start` adds the begin token if
+        the model uses one.
         """
         data = text.encode("utf-8", "replace")
-        room = len(data) + 2  # a token is at least a byte, and start and end tokens may be added
+        room = len(data) + 2  # a token has at least one byte; start and end tokens may be added
         buffer = (self._library.llama_token * room)()
         count = self._library.llama_tokenize(self.handle, data, len(data), buffer, room, start, special)
         if count < 0:
-            raise ModelBroken(f"The tokenizer refused a text of {len(data)} bytes.")
+            raise ModelBroken(f"The tokenizer rejected a text of {len(data)} bytes.")
         return buffer[:count]
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
@@ -151,7 +151,7 @@ class Vocabulary:
         return bool(self._library.llama_vocab_is_eog(self.handle, token))
 
     def controls(self, token: int) -> bool:
-        """Whether this is a control token, which only a template may write."""
+        """Whether this is a control token."""
         return bool(self._library.llama_vocab_is_control(self.handle, token))
 
     def strips_after(self, token: int) -> bool:
@@ -160,10 +160,10 @@ class Vocabulary:
         return bool(attributes & self._library.LLAMA_TOKEN_ATTR_RSTRIP)
 
     def start_and_end(self) -> tuple[str, str]:
-        """The begin and end tokens as templates write them; empty where there is none."""
+        """The texts of the begin and end tokens; empty if there is none."""
         library = self._library
-        found = (library.llama_vocab_bos(self.handle), library.llama_vocab_eos(self.handle))
-        first, last = (self.piece(token, special=True).decode() if token >= 0 else "" for token in found)
+        tokens = (library.llama_vocab_bos(self.handle), library.llama_vocab_eos(self.handle))
+        first, last = (self.piece(token, special=True).decode() if token >= 0 else "" for token in tokens)
         return first, last
 
     def metadata(self, key: str) -> str | None:
@@ -176,7 +176,7 @@ class Vocabulary:
         return buffer.value.decode("utf-8", "replace")
 
     def tokens_in(self, key: str) -> int | None:
-        """A number of tokens in what the metadata say of the architecture."""
+        """A token count among the architecture's metadata."""
         value = self.metadata(f"{self.metadata('general.architecture')}.{key}")
         return int(value) if value and value.isdigit() else None
 
@@ -201,18 +201,17 @@ if model:
 os._exit(0)
 """
 _TRY_SECONDS = 600
-"""For a file of many gigabytes on a slow disk."""
-_TRIED_KEPT = 200
-"""Files that are remembered."""
+"""Enough for many gigabytes on a slow disk."""
+_MAX_REMEMBERED = 200
 _trying = threading.Lock()
 _sound: set[str] = set()
 
 
 def try_file(path: Path) -> None:
-    """Raise ModelBroken when llama.cpp does not survive the file; one that it did is remembered by size and time.
+    """Raise ModelBroken if the file crashes llama.cpp. Blocks while it is loaded, once for each file.
 
-    The embedded model is taken as sound: its package was checked when it was installed. Blocks, once for each file, for
-    as long as loading it takes.
+    Files that loaded are remembered by size and time. The embedded model is not tried, because its package was verified
+    during installation.
     """
     with _trying:
         mark = _mark(path)
@@ -222,11 +221,11 @@ def try_file(path: Path) -> None:
             if path.resolve() == embedded_path().resolve():
                 return
         memory = user_paths().cache / "tried.json"
-        known: list[Any] = []
+        sound_files: list[Any] = []
         with suppress(OSError, ValueError, RecursionError):
             read = json.loads(memory.read_text(encoding="utf-8"))
-            known = cast("list[Any]", read) if isinstance(read, list) else []
-        if mark not in known:
+            sound_files = cast("list[Any]", read) if isinstance(read, list) else []
+        if mark not in sound_files:
             try:
                 done = subprocess.run(
                     [sys.executable, "-c", _TRY, str(path)],
@@ -236,24 +235,24 @@ def try_file(path: Path) -> None:
                     timeout=_TRY_SECONDS,
                     check=False,
                 )
-                how = f"signal {-done.returncode}" if done.returncode < 0 else ""
+                failure = f"signal {-done.returncode}" if done.returncode < 0 else ""
             except subprocess.TimeoutExpired:
-                how = f"no end after {_TRY_SECONDS} s"
-            if how:
-                raise ModelBroken(f"{path} is damaged: llama.cpp fails on it ({how}).", fix="Download it again.")
-            known = [*known[1 - _TRIED_KEPT :], mark]
-            with suppress(OSError):  # it is tried again the next time
+                failure = f"no end after {_TRY_SECONDS} s"
+            if failure:
+                raise ModelBroken(f"{path} is damaged: llama.cpp fails on it ({failure}).", fix="Download it again.")
+            sound_files = [*sound_files[1 - _MAX_REMEMBERED :], mark]
+            with suppress(OSError):  # without a record the file is tried again
                 make_private(memory.parent)
                 with replacement(memory) as file:
-                    file.write(json.dumps(known).encode())
+                    file.write(json.dumps(sound_files).encode())
         _sound.add(mark)
 
 
 def _mark(path: Path) -> str:
-    """The file as it is now, and the llama.cpp it is for."""
+    """Identifies this version of the file and of llama.cpp."""
     try:
-        found = path.resolve().stat()
+        info = path.resolve().stat()
         library = version("llama-cpp-python")
     except (OSError, PackageNotFoundError):
         return str(path)
-    return f"{path.resolve()} {found.st_size} {found.st_mtime_ns} {library}"
+    return f"{path.resolve()} {info.st_size} {info.st_mtime_ns} {library}"

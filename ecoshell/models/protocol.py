@@ -1,8 +1,8 @@
 """Renders requests for models and parses the calls in their replies: natively, or as text.
 
-Providers with native tool calls take chat messages and a tool array, with marks for their prompt cache. Tool names with
-characters that providers reject (all but letters, digits, `_` and `-`) are replaced by safe names, which `resolved_name`
-maps back. All other models read the tools in the system message; calls and results are text.
+Providers with native tool calls take chat messages and a tool array, with marks for their prompt cache. They reject
+tool names with characters other than letters, digits, `_` and `-`; such names are replaced by safe ones, which
+`resolved_name` maps back. All other models read the tools in the system message; calls and results are text.
 
 Rendering is append-only: further messages never change the bytes of earlier ones, so a cached prefix stays valid.
 Parsing never raises: an unusable call becomes a `Reply.fault`, worded for the model.

@@ -18,7 +18,7 @@ from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_b
 from ecoshell.models.context_limits import stated_limit
 from ecoshell.models.effort import add_effort
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, spoken
+from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, format_of_text
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import (
     CUT,
@@ -239,7 +239,7 @@ class RemoteModel:
         if key := await asyncio.to_thread(self.check):
             body["api_key"] = key
         named = request if request.want != "text" else replace(request, callable_now=())
-        reader = ReplyReader(named, ReplyForm(HERMES, REASONING_TAGS[0], elsewhere=True))
+        reader = ReplyReader(named, ReplyForm(HERMES, REASONING_TAGS[0], is_remote=True))
         most = min(_BYTES_PER_TOKEN * request.max_tokens + _SPARE_BYTES, _MOST_BYTES)
         seconds = self._deadline or 2 * self._silence + _SECONDS_PER_TOKEN * request.max_tokens
         async with aclosing(self._process.ask(body, most=most, seconds=seconds, shared=self._shared)) as lines:
@@ -283,7 +283,7 @@ class RemoteModel:
         own = [at for at, call in enumerate(message.get("tool_calls", ())) if not is_server_call(call)]
         if not (native and own):
             reasoning, text = without_reasoning(text)
-            reply = parse_reply(text, request, usage, cut, spoken(text))
+            reply = parse_reply(text, request, usage, cut, format_of_text(text))
             if reply.attempt and native and reply.attempt.name not in names and not text.rstrip().endswith(_CALLS_END):
                 reply = Reply(text, usage=usage, cut=cut)  # it tells what a call looks like, and goes on
             calls = reply.calls or reply.fault  # calls written as text are not the provider's

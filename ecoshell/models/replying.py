@@ -1,6 +1,7 @@
-"""One reply as it comes, piece by piece: reasoning, then free text, then calls, of a local model under a grammar.
+"""Parses a streamed reply piece by piece: reasoning, then free text, then calls.
 
-Text is given out as it is spoken, except what is, or may yet turn out to be, a call; of a call of `finish` the answer.
+Text is passed on as it arrives, except what is or may become a call; of a call of `finish`, the answer is passed on.
+Local models are constrained to a grammar where a call starts.
 """
 
 import re
@@ -20,46 +21,46 @@ if TYPE_CHECKING:
     from ecoshell.models.choosing import Chooser
 
 _LONGEST_HEAD = 400
-"""Characters of a call among which its name and the beginning of its values are looked for."""
+"""Maximum characters of a call before its arguments."""
 LEAST_AFTER_REASONING = 64
-"""Tokens that reasoning must leave for the answer, or a quarter of `max_tokens` if that is more."""
+"""Tokens that reasoning leaves for the answer, or a quarter of `max_tokens` if that is more."""
 QUOTE = "[result]"
-"""What a model that was trained for the shell says in the place of the last result, which it need not spell again."""
+"""Placeholder with which models trained for ecoshell quote the last result."""
 
 
 class Quoting:
-    """A text as it comes, the last result of a request in the place of the first `QUOTE`, of several lines as code.
+    """Replaces the first `QUOTE` in a streamed text by the last result of a request.
 
-    An answer is shown as Markdown, which would make a paragraph of a table or a program.
+    A result of several lines becomes a code block, because Markdown would join the lines of a table or a program.
     """
 
     def __init__(self, request: Request) -> None:
         results = (message.text.strip() for message in reversed(request.messages) if message.speaker == "tool")
         self._result = next(results, "")
         self._block = fenced(self._result) if "\n" in self._result else ""
-        self._waiting, self._told = "", ""
+        self._waiting, self._last_output = "", ""
         self._open = bool(self._result)
 
     def feed(self, piece: str) -> str:
-        """What can be told by now: what may become the mark waits for what follows."""
-        told = self._fed(piece) if self._open else self._after(piece)
-        self._told = told or self._told
-        return told
+        """Add a piece; returns the text up to what may become the placeholder."""
+        output = self._replaced(piece) if self._open else self._after(piece)
+        self._last_output = output or self._last_output
+        return output
 
-    def _fed(self, piece: str) -> str:
+    def _replaced(self, piece: str) -> str:
         text, self._waiting = self._waiting + piece, ""
-        before, found, after = text.partition(QUOTE)
-        if found:
+        prefix, placeholder, suffix = text.partition(QUOTE)
+        if placeholder:
             self._open = False
-            told = before + self._block_after(before or self._told)
-            self._told = told
-            return told + self._after(after)
-        begun = next((size for size in range(len(QUOTE) - 1, 0, -1) if text.endswith(QUOTE[:size])), 0)
-        told, self._waiting = text[: len(text) - begun], text[len(text) - begun :]
-        return told
+            output = prefix + self._block_after(prefix or self._last_output)
+            self._last_output = output
+            return output + self._after(suffix)
+        overlap = next((size for size in range(len(QUOTE) - 1, 0, -1) if text.endswith(QUOTE[:size])), 0)
+        output, self._waiting = text[: len(text) - overlap], text[len(text) - overlap :]
+        return output
 
     def end(self) -> str:
-        """What still waited, once nothing follows."""
+        """The text that was held back."""
         text, self._waiting = self._waiting, ""
         return text
 
@@ -69,69 +70,69 @@ class Quoting:
         return f"\n{self._block}" if before and not before.endswith("\n") else self._block
 
     def _after(self, piece: str) -> str:
-        """What follows; after a code block on a line of its own."""
-        below = self._block and self._told.endswith(self._block) and piece and not piece.startswith("\n")
-        return f"\n{piece}" if below else piece
+        """The piece, on a new line if it follows a code block."""
+        is_below = self._block and self._last_output.endswith(self._block) and piece and not piece.startswith("\n")
+        return f"\n{piece}" if is_below else piece
 
     def shortened(self, text: str) -> str:
-        """What is to be said so that this text is told: the mark in the place where it has the last result."""
-        before, found, after = text.rpartition(self._result) if self._result else ("", "", text)
-        return f"{before}{QUOTE}{after}" if found else text
+        """The text with the last result in it replaced by the placeholder."""
+        prefix, result, suffix = text.rpartition(self._result) if self._result else ("", "", text)
+        return f"{prefix}{QUOTE}{suffix}" if result else text
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyForm:
-    """What a model's replies are made of."""
+    """The form of a model's replies."""
 
     calls: CallFormat
     tags: tuple[str, str] | None = None
-    """What stands around reasoning; None where the family does not reason."""
+    """The tags around reasoning; None if the family does not reason."""
     inside: bool = False
-    """Whether the prompt ends inside reasoning already."""
-    elsewhere: bool = False
-    """Whether the model runs elsewhere, where nothing can hold it."""
+    """Whether the prompt ends inside reasoning."""
+    is_remote: bool = False
+    """Whether the model is remote, so that no grammar applies."""
 
 
 class ReplyReader:
-    """Reads one reply, and holds the chooser to what may come."""
+    """Parses one reply, and constrains the chooser of a local model."""
 
     def __init__(self, request: Request, form: ReplyForm) -> None:
         self._request = request
         self._calls = form.calls
-        self._tags = form.tags if request.want != "call" or form.inside or form.elsewhere else None
-        self._elsewhere = form.elsewhere
+        self._tags = form.tags if request.want != "call" or form.inside or form.is_remote else None
+        self._is_remote = form.is_remote
         self._names = frozenset(document.name for document in request.callable_now)
         self._text = self._reasoning = ""
         self._shown = 0
-        """Characters of the text that were given out."""
+        """Characters of the text that were passed on."""
         self._state = "reasoning" if form.inside and self._tags else "begins"
         self._unknown = ""
-        """The name of a tool that there is none of, once a call of it has begun."""
+        """The name of an unknown tool, once a call of it has started."""
         self._place = 0
-        """Where the first call begins, its marker left out."""
+        """Start of the first call, after its marker."""
         self._called: Head | None = None
-        """What that is of, and where its values begin, once that is known."""
+        """The first call's tool and the start of its arguments, once known."""
         self._answer = ElementAnswer(form.calls.elements) if form.calls.elements else AnswerText()
         self.over = False
-        """Whether nothing that follows is wanted."""
+        """Whether the rest of the reply is not needed."""
         self.most_reasoning = request.max_tokens - max(LEAST_AFTER_REASONING, request.max_tokens // 4)
-        """Tokens after which reasoning is to be closed."""
+        """Tokens after which reasoning is closed."""
 
     @property
     def reasons(self) -> bool:
-        """Whether what comes now is reasoning."""
+        """Whether the reply is inside reasoning."""
         return self._state == "reasoning"
 
     @property
     def refused(self) -> bool:
-        """Whether nothing was said before what is not wanted."""
+        """Whether the reply starts with an unwanted call."""
         return self.over and not self._unknown and not self._text[: self._shown].strip()
 
     @property
     def held(self) -> str:
-        """The grammar the answer is held to from its beginning; empty where it begins free."""
+        """The grammar of the whole answer; empty if it starts with free text."""
         request = self._request
-        if self._elsewhere:
+        if self._is_remote:
             return ""
         if request.grammar:
             return request.grammar
@@ -142,46 +143,46 @@ class ReplyReader:
         return ""
 
     def feed(self, piece: str, chooser: "Chooser | None" = None) -> list[Delta]:
-        """Take in what was said; returns what is to be shown of it."""
-        shown: list[Delta] = []
+        """Add a piece of the reply; returns the text to show."""
+        deltas: list[Delta] = []
         if self._state == "reasoning":
             self._reasoning += piece
             return self._reason(chooser)
         self._text += piece
         if self._state == "begins" and self._tags:
-            begun = self._text.lstrip()
-            if begun.startswith(self._tags[0]):
+            start = self._text.lstrip()
+            if start.startswith(self._tags[0]):
                 self._text, self._state = "", "reasoning"
-                self._reasoning = begun[len(self._tags[0]) :]
+                self._reasoning = start[len(self._tags[0]) :]
                 return self._reason(chooser)
-            if self._tags[0].startswith(begun):
+            if self._tags[0].startswith(start):
                 return []
         if self._state == "begins":
             self._state = "held" if self.held else "speaking"
         if self._state == "held":
             if self._request.want != "call":
-                shown.append(Delta(self._text[self._shown :]))
+                deltas.append(Delta(self._text[self._shown :]))
             self._shown = len(self._text)
         elif self._state == "speaking":
-            shown += self._speak(chooser)
+            deltas += self._speak(chooser)
         elif self._state == "calling":
-            shown += self._finishing(piece)
-        return shown
+            deltas += self._finishing(piece)
+        return deltas
 
     def finish(self) -> list[Delta]:
-        """What is left to be shown when nothing more comes."""
+        """The remaining text to show at the end of the reply."""
         if self._state == "reasoning":
             return [Delta(self._reasoning[self._shown :], reasoning=True)]
-        if self._state == "begins" or (self._state == "speaking" and self._head(whole=True) is None):
+        if self._state == "begins" or (self._state == "speaking" and self._head(complete=True) is None):
             return [Delta(self._text[self._shown :])]
         return []
 
     def reply(self, usage: Usage, *, cut: bool) -> Reply:
-        """What the reply came to."""
+        """The parsed reply."""
         if self._unknown:
-            said, call = self._text[: self._shown].strip(), Call(self._unknown)
+            text, call = self._text[: self._shown].strip(), Call(self._unknown)
             fault = call_fault(call, self._request.callable_now)
-            return Reply(said, usage=usage, fault=fault, attempt=call, reasoning=self._reasoning.strip())
+            return Reply(text, usage=usage, fault=fault, attempt=call, reasoning=self._reasoning.strip())
         reply = parse_reply(self._text, self._request, usage, cut, self._calls)
         if self._request.want == "text" and self.over:
             reply = replace(reply, text=self._text[: self._shown].strip())
@@ -189,32 +190,32 @@ class ReplyReader:
 
     def _reason(self, chooser: "Chooser | None") -> list[Delta]:
         closing = self._tags[1] if self._tags else ""
-        text, closed, rest = self._reasoning.partition(closing)
-        if not closed:
-            held_back = next((n for n in range(len(closing) - 1, 0, -1) if text.endswith(closing[:n])), 0)
-            shown = text[self._shown : max(self._shown, len(text) - held_back)]
-            self._shown += len(shown)
-            return [Delta(shown, reasoning=True)]
-        shown = [Delta(text[self._shown :], reasoning=True)]
+        text, end_tag, answer = self._reasoning.partition(closing)
+        if not end_tag:
+            overlap = next((n for n in range(len(closing) - 1, 0, -1) if text.endswith(closing[:n])), 0)
+            piece = text[self._shown : max(self._shown, len(text) - overlap)]
+            self._shown += len(piece)
+            return [Delta(piece, reasoning=True)]
+        deltas = [Delta(text[self._shown :], reasoning=True)]
         self._reasoning, self._text, self._shown, self._state, self._tags = text, "", 0, "begins", None
         if self.held and chooser is not None:
             chooser.constrain(self.held)
-        rest = rest.lstrip()
-        return shown + (self.feed(rest, chooser) if rest else [])
+        answer = answer.lstrip()
+        return deltas + (self.feed(answer, chooser) if answer else [])
 
     def _speak(self, chooser: "Chooser | None") -> list[Delta]:
-        """What is certainly no call is shown; where one begins, the grammar takes over."""
+        """Show text that is certainly not part of a call; constrain the chooser where a call starts."""
         head = self._head()
-        upto = len(self._text) if head is None else max(self._shown, head.start)
-        shown, self._shown = [Delta(self._text[self._shown : upto])], upto
+        end = len(self._text) if head is None else max(self._shown, head.start)
+        deltas, self._shown = [Delta(self._text[self._shown : end])], end
         if head is not None and head.sure:
             self._state, self._place = "calling", head.end
             self._called = head if head.tool else None
             self._answer = AnswerText() if head.json else self._answer
             if self._request.want == "text":
                 self.over = True
-                return shown
-            document = next((one for one in self._request.callable_now if one.name == head.tool), None)
+                return deltas
+            document = next((tool for tool in self._request.callable_now if tool.name == head.tool), None)
             if chooser is None:
                 pass
             elif not head.tool:
@@ -223,33 +224,33 @@ class ReplyReader:
                 chooser.constrain(grammar, self._text[head.end :])
             elif document is not None:
                 chooser.constrain(self._calls.rest(document, head), self._text[head.end :])
-            else:  # there is no such tool, and the rest is not waited for
+            else:  # an unknown tool
                 self._unknown, self.over = head.tool, True
-            shown += self._finishing(self._text[head.end :])
-        return shown
+            deltas += self._finishing(self._text[head.end :])
+        return deltas
 
     def _finishing(self, piece: str) -> list[Delta]:
-        """What a piece of a call adds to the answer, if the call is one of `finish`."""
+        """What a piece of a call adds to the answer, if the call is `finish`."""
         if FINISH not in self._names:
             return []
         if self._called is None:
-            called = self._calls.called(self._text[self._place : self._place + _LONGEST_HEAD])
-            if called is None:
+            head = self._calls.called(self._text[self._place : self._place + _LONGEST_HEAD])
+            if head is None:
                 return []
-            self._called, piece = called, self._text[self._place + called.end :]
-        said = self._answer.feed(piece) if self._called.tool == FINISH else ""
-        return [Delta(said, answer=True)] if said else []
+            self._called, piece = head, self._text[self._place + head.end :]
+        answer = self._answer.feed(piece) if self._called.tool == FINISH else ""
+        return [Delta(answer, answer=True)] if answer else []
 
-    def _head(self, *, whole: bool = False) -> Head | None:
+    def _head(self, *, complete: bool = False) -> Head | None:
         if not self._names:
             return None
-        place = self._shown  # what was shown is no part of a call
-        head = self._calls.head(self._text[place:], self._names, whole=whole)
+        place = self._shown  # text that was shown is not part of a call
+        head = self._calls.head(self._text[place:], self._names, complete=complete)
         return head and replace(head, start=head.start + place, end=head.end + place)
 
 
 def load_readers() -> None:
-    """Load the libraries that replies are read with (30 ms each), in a thread, so that no screen waits for them."""
+    """Load the libraries for parsing replies (30 ms each) ahead of time."""
     import_module("regex")
     import_module("pydantic_core")
 
@@ -259,7 +260,7 @@ _GRAMMARS_KEPT = 64
 
 
 def calls_grammar(documents: Sequence[ToolDocument], form: CallFormat, *, marked: bool, once: bool) -> str:
-    """The grammar of calls to these documents, kept, as it is asked for at every step."""
+    """The grammar of calls to these tools, cached because every step needs it."""
     key = (form.name, marked, once, *(document.as_text() for document in documents))
     if key not in _grammars:
         if len(_grammars) >= _GRAMMARS_KEPT:
@@ -268,49 +269,45 @@ def calls_grammar(documents: Sequence[ToolDocument], form: CallFormat, *, marked
     return _grammars[key]
 
 
-_HALF = re.compile("[\\ud800-\\udfff]")
-"""Half of a pair of surrogates, which only together are a character."""
+_SURROGATE = re.compile("[\\ud800-\\udfff]")
 
 
 @dataclass(eq=False)
 class AnswerText:
-    """The answer in a call of `finish`, given out while its arguments, an object of JSON, are still being written.
-
-    What is no JSON ends it.
-    """
+    """Extracts the answer from the partial JSON arguments of a call of `finish`."""
 
     _written: str = ""
-    _said: str = ""
+    _answer: str = ""
 
     def feed(self, piece: str) -> str:
-        """Take in a piece of the arguments; returns what it adds to the answer."""
-        from pydantic_core import from_json  # reads 20 kB in 3 µs, so that all is read again with each piece
+        """Add a piece of the arguments; returns what it adds to the answer."""
+        from pydantic_core import from_json  # parses 20 kB in 3 µs, fast enough to parse everything again
 
         self._written += piece
-        if _HALF.search(piece):  # which may have come in two pieces
+        if _SURROGATE.search(piece):  # surrogate pairs may be split between pieces
             self._written = self._written.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         try:
             arguments = from_json(self._written, allow_partial="trailing-strings")
-        except (ValueError, TypeError):  # no JSON, or half of a pair at its end
+        except (ValueError, TypeError):  # not JSON, or half of a surrogate pair at the end
             return ""
         answer = cast("dict[str, Any]", arguments).get("answer") if isinstance(arguments, dict) else None
-        if not isinstance(answer, str) or not answer.startswith(self._said):
+        if not isinstance(answer, str) or not answer.startswith(self._answer):
             return ""
-        said, self._said = answer[len(self._said) :], answer
-        return said
+        addition, self._answer = answer[len(self._answer) :], answer
+        return addition
 
 
 @dataclass(eq=False)
 class ElementAnswer:
-    """The same for a call written as XML elements."""
+    """Extracts the answer from a partial call of `finish` written as XML elements."""
 
     _elements: Elements
     _written: str = ""
-    _told: int = 0
+    _length: int = 0
 
     def feed(self, piece: str) -> str:
-        """Take in a piece of the elements; returns what it adds to the answer."""
+        """Add a piece of the elements; returns what it adds to the answer."""
         self._written += piece
         answer = self._elements.text_so_far(self._written, "answer")
-        addition, self._told = answer[self._told :], max(self._told, len(answer))
+        addition, self._length = answer[self._length :], max(self._length, len(answer))
         return addition

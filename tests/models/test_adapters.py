@@ -165,7 +165,7 @@ def test_a_file_that_can_be_no_adapter_of_the_base_is_refused_at_once(tmp_path: 
 
 @pytest.mark.parametrize(
     ("broken", "told"),
-    [("width", "attn_q.weight as if that were 512 × 576, and it is 576 × 576"), ("layers", "blk.30.attn_q.weight")],
+    [("width", "attn_q.weight to be 512 × 576, not 576 × 576"), ("layers", "blk.30.attn_q.weight")],
 )
 def test_an_adapter_of_another_shape_is_refused_as_it_is_named_beside_its_base(tmp_path: Path, broken: str, told: str):
     path = tmp_path / "adapter.gguf"

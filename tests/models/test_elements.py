@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models import Reply, Request
 from ecoshell.models.elements import ANY, STRING, read_value, value_kinds, value_text
-from ecoshell.models.formats import FORMATS, HERMES, CallFormat, spoken
+from ecoshell.models.formats import FORMATS, HERMES, CallFormat, format_of_text
 from ecoshell.models.protocol import parse_reply
 
 FORMS = [form for form in FORMATS.values() if form.elements]
@@ -234,7 +234,7 @@ def test_a_call_that_was_cut_is_a_fault_and_never_half_a_call(form, text):
 def test_missing_newlines_and_outer_tags_are_forgiven(form, text):
     assert read(text, form).calls == (SCANNED,)
     if not text.startswith("<function"):
-        assert spoken(text) in (form, FORMATS["glm-4.7"], HERMES)
+        assert format_of_text(text) in (form, FORMATS["glm-4.7"], HERMES)
 
 
 def test_an_unknown_tool_and_arguments_that_do_not_fit_are_faults():

@@ -150,7 +150,7 @@ def test_a_file_that_two_programs_share_is_listed_once(found, home, tmp_path):
 
 def test_a_part_that_lacks_others_is_refused_with_the_name_of_the_missing_one(tmp_path):
     first = make_gguf(tmp_path / "big-00001-of-00002.gguf")
-    with pytest.raises(ModelMissing, match=r"big-00002-of-00002\.gguf is not beside it"):
+    with pytest.raises(ModelMissing, match=r"big-00002-of-00002\.gguf is missing"):
         check_base(first)
     second = make_gguf(tmp_path / "big-00002-of-00002.gguf")
     check_base(first)

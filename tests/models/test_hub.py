@@ -302,9 +302,9 @@ def test_without_room_nothing_is_begun(
 ) -> None:
     usage = shutil.disk_usage(folder.parent)
     monkeypatch.setattr(hub_module.shutil, "disk_usage", lambda _: usage._replace(free=1_000_000))
-    with pytest.raises(ModelMissing, match="no room") as failed:
+    with pytest.raises(ModelMissing, match="Not enough space") as failed:
         pull(NAME)
-    assert "2.1 MB are to come" in failed.value.message
+    assert "2.1 MB to download" in failed.value.message
     assert server.ranges == []
 
 

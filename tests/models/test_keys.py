@@ -57,7 +57,7 @@ def test_a_key_that_was_typed_is_used_stored_and_never_shown():
 @pytest.mark.parametrize("typed", ["", "  ", "two words", "schlüssel"])
 def test_what_is_no_key_is_not_stored(typed):
     ring = Ring()
-    with pytest.raises(UsageError, match="no API key"):
+    with pytest.raises(UsageError, match="not an API key"):
         Keys({}, ring).keep("openai", typed)
     assert ring == {}
 

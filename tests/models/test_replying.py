@@ -324,7 +324,7 @@ def test_of_another_call_nothing_is_shown_also_where_it_has_an_argument_answer(s
 
 def answered(text: str, asked: Request, form: CallFormat, size: int) -> tuple[tuple[str, str], Reply]:
     """What is shown before a call, and as the answer in it, of a model that runs elsewhere; and the reply."""
-    reader, text = ReplyReader(asked, ReplyForm(form, TAGS, elsewhere=True)), f"I have it.\n{text}"
+    reader, text = ReplyReader(asked, ReplyForm(form, TAGS, is_remote=True)), f"I have it.\n{text}"
     shown = [piece for at in range(0, len(text), size) for piece in reader.feed(text[at : at + size])]
     shown += reader.finish()
     thought, answer = ("".join(one.text for one in shown if one.answer is about) for about in (False, True))
@@ -355,7 +355,7 @@ PARTS = [
     form=st.sampled_from([HERMES, GENERIC, FORMATS["llama-pythonic"], *ELEMENT_FORMATS]),
 )
 def test_in_whatever_pieces_a_reply_comes_the_same_is_shown(parts, sizes, form):
-    text, shape = "".join(parts), ReplyForm(form, TAGS, elsewhere=True)
+    text, shape = "".join(parts), ReplyForm(form, TAGS, is_remote=True)
     assume("````" not in text)  # of more than three such signs it depends on the pieces which of them are the fence
     whole, pieces = ReplyReader(request(), shape), ReplyReader(request(), shape)
     shown = [*whole.feed(text), *whole.finish()]
