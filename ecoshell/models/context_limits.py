@@ -1,4 +1,4 @@
-"""The context a provider names when it refuses a prompt as too long."""
+"""The context size in a provider's error about a prompt that is too long."""
 
 import re
 
@@ -23,14 +23,14 @@ _STATED = tuple(
     )
 )
 _SMALLEST = 256
-"""Tokens; a smaller number in such a message counts something else."""
+"""Tokens; smaller numbers in such messages have another meaning."""
 
 
 def stated_limit(message: str) -> int | None:
-    """The context in tokens that an error message names; None if it names none."""
+    """The context in tokens stated by an error message; None if it states none."""
     for pattern in _STATED:
-        for found in pattern.finditer(message):
-            limit = int(re.sub(r"[,_]", "", found[1]))
+        for match in pattern.finditer(message):
+            limit = int(re.sub(r"[,_]", "", match[1]))
             if limit >= _SMALLEST:
                 return limit
     return None

@@ -1,8 +1,8 @@
-"""Bringing a model from a hub: found out about, downloaded, checked, and only then put where models are looked for.
+"""Downloads models from a hub and verifies them before they become visible.
 
-huggingface_hub asks the hub and sends the token; `HF_ENDPOINT` names a mirror. Its own downloads begin anew each time
-and check no more than the size, so the bytes are fetched here: into `FILE.part`, which the next pull goes on with, and
-which gets its name once it has the SHA-256 that the hub says.
+huggingface_hub queries the hub and sends the token; `HF_ENDPOINT` sets a mirror. Its own downloads restart from the
+beginning and verify only the size, so files are downloaded here: to `FILE.part`, which the next pull resumes, and which
+is renamed once its SHA-256 matches the hub's.
 """
 
 import hashlib
@@ -28,21 +28,22 @@ if TYPE_CHECKING:
     import httpx
 
 UNFINISHED = ".part"
-"""Ends the name of a file that is not whole; no list and no name of a model ever means one."""
+"""Suffix of incomplete files, which are never listed as models."""
 _CHUNK = 1 << 18
 _SPARE = 64 << 20
-"""Bytes of the disk that are left to others."""
+"""Bytes of disk space that stay free."""
 _PATIENCE = 15.0
-"""Seconds in which the hub must say something."""
-_MOST_SAID, _LONGEST_SAID = 1 << 23, 60.0
-"""Bytes and seconds of an answer that is no file."""
-_WHOLE = "whole"
-"""Marks the request for a file."""
+"""Seconds without data from the hub before a request fails."""
+_MAX_ANSWER_BYTES = 1 << 23
+_MAX_ANSWER_SECONDS = 60.0
+"""Limits of answers that are not files."""
+_IS_FILE = "is_file"
+"""Marks requests for files."""
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
-_SIGNS = frozenset("\\:")
-"""What no name of a file has."""
+_FORBIDDEN_CHARACTERS = frozenset("\\:")
+"""Characters that file names may not contain."""
 _TRIES = 4
-"""Times in a row that a download may break without having brought anything."""
+"""Consecutive failures without progress after which a download fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class BfclScore:
     version: int
     percent: float
     source: str
-    """Address of the page that publishes the figure."""
+    """URL of the page that publishes the figure."""
 
     def __str__(self) -> str:
         return f"{self.percent:g} (v{self.version})"
@@ -65,7 +66,7 @@ class Recommended:
     name: HubName
     download: float
     memory: int
-    """Memory of the machine's class that the file and a context of 8,192 tokens fit into."""
+    """Memory that suffices for the file and a context of 8,192 tokens."""
     licence: str
     bfcl: BfclScore | None
 
@@ -111,7 +112,7 @@ RECOMMENDED = (
 )
 """Models with their own format for tool calls, ordered by size."""
 SUGGESTED = RECOMMENDED[2]
-"""The one that a first run suggests: it answers without reasoning first, and its cache can be cut back."""
+"""Suggested on the first run: it answers without reasoning, and its cache can be truncated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,65 +126,69 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """What a pull would bring."""
+    """The files of a download."""
 
     name: HubName
     revision: str
     files: tuple[HubFile, ...]
-    """One, or the parts in their order."""
+    """One file, or the parts in order."""
     licence: str
-    """As the repository names it; empty where it names none."""
+    """As stated by the repository; empty if it states none."""
 
     @property
     def size_bytes(self) -> int:
-        """Of all files together."""
+        """Total size."""
         return sum(file.size_bytes for file in self.files)
 
 
 Progress = Callable[[HubFile, int], None]
-"""Told which file is at how many bytes."""
+"""Called with a file and its downloaded bytes."""
 
 
 class Hub:
-    """The hub, or a mirror of it; its methods block, and raise ModelMissing, ModelUnavailable and ModelBroken."""
+    """A hub or mirror; methods block, and raise ModelMissing, ModelUnavailable and ModelBroken."""
 
     def __init__(self, folder: Path, *, endpoint: str | None = None, pause: float = 1.0) -> None:
-        """`folder` is the user's own for models; `pause` are the seconds before a broken download is taken up again."""
+        """`folder` is the user's models folder, `pause` the seconds before a broken download is resumed."""
         self._folder = folder
         self._endpoint = (endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         self._pause = pause
 
     def find(self, name: HubName) -> Pull:
-        """What the hub has under this name; nothing is downloaded."""
-        from huggingface_hub import HfApi, constants  # httpx and more come with it
+        """Look a name up without downloading anything."""
+        from huggingface_hub import HfApi, constants  # imports httpx and more
 
-        constants.HF_HUB_DISABLE_TELEMETRY = True  # else it looks who runs it, by a list that it asks its hub for
-        with self._told(name):
+        constants.HF_HUB_DISABLE_TELEMETRY = True  # otherwise it downloads a list to detect the calling program
+        with self._translated_errors(name):
             api = HfApi(endpoint=self._endpoint, token=environ.get("HF_TOKEN"))
             info: Any = api.model_info(name.repo, files_metadata=True, timeout=_PATIENCE)
             described: dict[str, Any] = {file.rfilename: file for file in info.siblings or ()}
             files: list[HubFile] = []
             for chosen in model_of(name, described):
-                one, path = described[chosen], PurePosixPath(chosen)
-                if one.lfs is None or not one.lfs.sha256 or not one.size:
+                described_file, path = described[chosen], PurePosixPath(chosen)
+                if described_file.lfs is None or not described_file.lfs.sha256 or not described_file.size:
                     raise ModelBroken(
-                        f"The hub names no SHA-256 for {chosen} of {name.repo}, so it could not be checked.",
-                        fix="Choose another repository, or ask without HF_ENDPOINT, should a mirror leave it out.",
+                        f"The hub states no SHA-256 for {chosen} of {name.repo}, so it could not be verified.",
+                        fix="Choose another repository, or unset HF_ENDPOINT in case the mirror omits it.",
                     )
-                if type(one.size) is not int or one.size < 0 or not _SHA256.fullmatch(one.lfs.sha256):
+                if (
+                    type(described_file.size) is not int
+                    or described_file.size < 0
+                    or not _SHA256.fullmatch(described_file.lfs.sha256)
+                ):
                     raise ValueError("no size, or no SHA-256")
                 outside = path.is_absolute() or ".." in path.parts
-                if outside or not chosen.isprintable() or not _SIGNS.isdisjoint(chosen):
+                if outside or not chosen.isprintable() or not _FORBIDDEN_CHARACTERS.isdisjoint(chosen):
                     message = f"{name.repo} has a file with the name {chosen!r}."
                     raise ModelBroken(message, fix="Choose another repository.")
-                files.append(HubFile(chosen, one.size, one.lfs.sha256.lower()))
+                files.append(HubFile(chosen, described_file.size, described_file.lfs.sha256.lower()))
             licence: object = info.card_data.get("license") if info.card_data else None
             return Pull(name, info.sha or "main", tuple(files), licence if isinstance(licence, str) else "")
 
     def pull(self, pull: Pull, progress: Progress) -> Path:
-        """Download what is not there yet, check it, and give the model's file, the first of its parts.
+        """Download and verify missing files; returns the model's file or first part.
 
-        What is there of a file is kept when a download breaks or is interrupted, and gone on with the next time.
+        Partial files of failed or interrupted downloads are kept and resumed the next time.
         """
         from huggingface_hub.utils import WeakFileLock
 
@@ -193,8 +198,8 @@ class Hub:
                 make_private((folder / file.name).parent)
             need = 0
             for file in pull.files:
-                there = max(_size(folder / file.name), _size(folder / f"{file.name}{UNFINISHED}"))
-                need += max(0, file.size_bytes - there)
+                present = max(_size(folder / file.name), _size(folder / f"{file.name}{UNFINISHED}"))
+                need += max(0, file.size_bytes - present)
             free = shutil.disk_usage(folder).free
         except OSError as error:
             fix = remedy(error, "Check the folder and its permissions.")
@@ -208,8 +213,8 @@ class Hub:
         for file in pull.files:
             target = folder / file.name
             part = target.with_name(target.name + UNFINISHED)
-            lock = WeakFileLock(target.with_name(f".{target.name}.lock"), timeout=0.5)  # keeps other pulls of it out
-            with self._told(pull.name, part), lock:
+            lock = WeakFileLock(target.with_name(f".{target.name}.lock"), timeout=0.5)  # excludes other pulls
+            with self._translated_errors(pull.name, part), lock:
                 if _size(target) != file.size_bytes or _sha256(target) != file.sha256:
                     self._fetch(pull, file, part, progress)
                     part.replace(target)
@@ -217,40 +222,40 @@ class Hub:
         return folder / pull.files[0].name
 
     def _fetch(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
-        """Download one file; a line that breaks is taken up again as long as that brings something.
+        """Download one file; broken connections are retried while there is progress.
 
-        Raises ModelBroken, and keeps nothing, unless the file is what the hub says it is, and a GGUF file.
+        Raises ModelBroken, and deletes the file, if it does not match the hub's SHA-256 or is not a GGUF file.
         """
         from httpx import TransportError
 
         try:
-            begun = _note(part).read_text()
+            part_sha256 = _note(part).read_text()
         except (OSError, ValueError):
-            begun = ""
-        if begun != file.sha256 or _size(part) > file.size_bytes:  # it is of another version of the file
+            part_sha256 = ""
+        if part_sha256 != file.sha256 or _size(part) > file.size_bytes:  # a part of another version
             part.unlink(missing_ok=True)
             _note(part).write_text(file.sha256)
-        failed, most = 0, _size(part)
-        while (before := _size(part)) < file.size_bytes:
+        failures, largest = 0, _size(part)
+        while (size := _size(part)) < file.size_bytes:
             try:
                 self._stream(pull, file, part, progress)
             except TransportError:
-                failed = 0 if _size(part) > most else failed + 1  # without ranges it begins anew each time
-                most = max(most, _size(part))
-                if failed >= _TRIES:
+                failures = 0 if _size(part) > largest else failures + 1  # without ranges every try starts at 0
+                largest = max(largest, _size(part))
+                if failures >= _TRIES:
                     raise
-                time.sleep(self._pause * 2**failed)
+                time.sleep(self._pause * 2**failures)
             else:
-                if _size(part) <= before:
-                    raise TransportError("the hub ends the file before its end")
+                if _size(part) <= size:
+                    raise TransportError("the hub ended the file too early")
         with part.open("rb") as opened:
             magic = opened.read(len(MAGIC))
-            os.fsync(opened.fileno())  # a machine that stops now must not leave a name without its bytes
+            os.fsync(opened.fileno())  # a power failure must not leave an empty file under the final name
         error = None
         if _sha256(part) != file.sha256:
             error = self._wrong(file)
         elif magic != MAGIC:
-            message = f"{file.name} is no GGUF file."
+            message = f"{file.name} is not a GGUF file."
             error = ModelBroken(message, kept="Nothing was kept.", fix="Choose another repository.")
         if error is not None:
             part.unlink()
@@ -258,27 +263,27 @@ class Hub:
             raise error
 
     def _stream(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
-        """One request, which begins where the file ends; a server that takes no ranges sends all of it again."""
+        """Request the rest of a file; servers without ranges send all of it again."""
         from httpx import TransportError
         from huggingface_hub import hf_hub_url
 
-        tools: Any = import_module("huggingface_hub.utils")  # which has types in part
+        tools: Any = import_module("huggingface_hub.utils")  # partially typed
         url = hf_hub_url(pull.name.repo, file.name, revision=pull.revision, endpoint=self._endpoint)
         headers = {**tools.build_hf_headers(token=environ.get("HF_TOKEN")), "Accept-Encoding": "identity"}
-        if there := _size(part):
-            headers["Range"] = f"bytes={there}-"
-        ask = tools.http_stream_backoff(
+        if downloaded := _size(part):
+            headers["Range"] = f"bytes={downloaded}-"
+        stream = tools.http_stream_backoff(
             *("GET", url),
-            **{"headers": headers, "timeout": _PATIENCE, "extensions": {_WHOLE: True}},
+            **{"headers": headers, "timeout": _PATIENCE, "extensions": {_IS_FILE: True}},
             **{"retry_on_exceptions": (), "base_wait_time": self._pause},
         )
         response: httpx.Response
-        with ask as response:
+        with stream as response:
             tools.hf_raise_for_status(response)
-            mode = "ab" if there and response.status_code == 206 else "wb"
-            whole = str(file.size_bytes)
-            if there and mode == "wb" and response.headers.get("Content-Length", whole) != whole:
-                raise TransportError("the hub answers with something else than the file")
+            mode = "ab" if downloaded and response.status_code == 206 else "wb"
+            length = str(file.size_bytes)
+            if downloaded and mode == "wb" and response.headers.get("Content-Length", length) != length:
+                raise TransportError("the hub sent other content than the file")
             with part.open(mode) as out:
                 for chunk in response.iter_bytes(_CHUNK):
                     if out.tell() + len(chunk) > file.size_bytes:
@@ -289,14 +294,14 @@ class Hub:
 
     def _wrong(self, file: HubFile) -> ModelBroken:
         return ModelBroken(
-            f"{file.name} is not the file that {self._endpoint} describes: its SHA-256 is another one.",
-            kept="Nothing of it was kept.",
-            fix="Pull it again; if that does not help, the mirror changes files: try another one (HF_ENDPOINT).",
+            f"{file.name} does not match the SHA-256 stated by {self._endpoint}.",
+            kept="The file was deleted.",
+            fix="Pull it again. If that fails, the mirror changes files: try another one (HF_ENDPOINT).",
         )
 
     @contextmanager
-    def _told(self, name: HubName, part: Path | None = None) -> Generator[None]:
-        """What goes wrong with the hub, the line and the disk, in words that say what to do."""
+    def _translated_errors(self, name: HubName, part: Path | None = None) -> Generator[None]:
+        """Translate errors of the hub, the connection and the disk to errors that say what to do."""
         import httpx
         from filelock import Timeout  # comes with huggingface_hub
         from huggingface_hub import errors
@@ -311,31 +316,37 @@ class Hub:
                 f"{name.short} is being pulled already.", fix="Wait for the other pull, or stop it.", billed=False
             ) from error
         except errors.HfHubHTTPError as error:
-            raise self._refused(name, error, _kept(part)) from error
+            raise self._refused(name, error, _partial_text(part)) from error
         except (errors.OfflineModeIsEnabled, httpx.HTTPError) as error:
             offline = isinstance(error, errors.OfflineModeIsEnabled)
             reason = "HF_HUB_OFFLINE is set" if offline else str(error).strip().rstrip(".") or type(error).__name__
-            kept = _kept(part)
+            partial = _partial_text(part)
             raise ModelUnavailable(
-                f"The download broke off: {reason}." if kept else f"{self._endpoint} cannot be reached: {reason}.",
-                kept=kept,
-                fix="Pull it again, which goes on from there." if kept else "Check the network, and HF_ENDPOINT.",
+                f"The download failed: {reason}." if partial else f"{self._endpoint} cannot be reached: {reason}.",
+                kept=partial,
+                fix="Pull it again to resume." if partial else "Check the network and HF_ENDPOINT.",
                 billed=False,
             ) from error
         except OSError as error:
             full = error.errno in NO_ROOM
             raise ModelMissing(
                 f"{name.short} could not be written: {error.strerror or error}.",
-                kept=_kept(part),
+                kept=_partial_text(part),
                 fix=f"{'Free some space' if full else f'Check the permissions of {self._folder}'} and pull it again.",
             ) from error
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:  # of huggingface_hub, too
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as error:  # also raised by huggingface_hub
             raise ModelUnavailable(
-                f"{self._endpoint} does not answer as a hub does.", fix="Check HF_ENDPOINT.", billed=False
+                f"{self._endpoint} does not answer like a hub.", fix="Check HF_ENDPOINT.", billed=False
             ) from error
 
-    def _refused(self, name: HubName, error: Any, kept: str) -> EcoshellError:
-        """What a status that is no success means."""
+    def _refused(self, name: HubName, error: Any, partial: str) -> EcoshellError:
+        """The error for an HTTP status."""
         from huggingface_hub import errors
 
         status: int = error.response.status_code
@@ -343,25 +354,28 @@ class Hub:
         if isinstance(error, errors.RepositoryNotFoundError) and not gated:
             return ModelMissing(
                 f"There is no repository {name.repo} at {self._endpoint}, or it is private.",
-                fix="Check the name; for a private one give a token: export HF_TOKEN=…",
+                fix="Check the name; for a private repository set a token: export HF_TOKEN=…",
                 billed=False,
             )
         if gated or status in (401, 403):
             return ModelMissing(
                 f"The hub refuses {name.repo} (status {status}): it {'is' if gated else 'may be'} gated.",
-                fix=f"Accept its terms at {self._endpoint}/{name.repo}, then give a token of your account:"
+                fix=f"Accept its terms at {self._endpoint}/{name.repo}, then set a token of your account:"
                 " export HF_TOKEN=…, or hf auth login.",
                 billed=False,
             )
         if status == 404:
             return ModelMissing(f"{name.short} is not at {self._endpoint}.", fix="Check the name.", billed=False)
         return ModelUnavailable(
-            f"{self._endpoint} answered with status {status}.", kept=kept, fix="Pull it again later.", billed=False
+            f"{self._endpoint} answered with status {status}.",
+            kept=partial,
+            fix="Pull it again later.",
+            billed=False,
         )
 
 
 def _bound_answers() -> None:
-    """Have whatever the hub says end, in bytes and in time; of a file, `_stream` knows where that is."""
+    """Limit the bytes and seconds of the hub's answers, except files, whose size `_stream` checks."""
     import httpx
 
     class Bounded(httpx.SyncByteStream):
@@ -369,20 +383,20 @@ def _bound_answers() -> None:
             self._stream = stream
 
         def __iter__(self) -> Iterator[bytes]:
-            left, until = _MOST_SAID, time.monotonic() + _LONGEST_SAID
+            remaining, deadline = _MAX_ANSWER_BYTES, time.monotonic() + _MAX_ANSWER_SECONDS
             for piece in self._stream:
-                left -= len(piece)
-                if left < 0 or time.monotonic() > until:
-                    raise httpx.DecodingError("what it says does not end")
+                remaining -= len(piece)
+                if remaining < 0 or time.monotonic() > deadline:
+                    raise httpx.DecodingError("the answer does not end")
                 yield piece
 
         def close(self) -> None:
             self._stream.close()
 
     def bound(response: httpx.Response) -> None:
-        if not (response.is_success and _WHOLE in response.request.extensions):
-            if response.headers.get("Content-Encoding", "identity") != "identity":  # which may unpack to anything
-                raise httpx.DecodingError("it packs what it says, which it was not asked to")
+        if not (response.is_success and _IS_FILE in response.request.extensions):
+            if response.headers.get("Content-Encoding", "identity") != "identity":  # may unpack to any size
+                raise httpx.DecodingError("the answer is compressed although that was not requested")
             response.stream = Bounded(response.stream)
 
     session: httpx.Client = import_module("huggingface_hub.utils").get_session()
@@ -390,9 +404,9 @@ def _bound_answers() -> None:
     session.event_hooks = {**session.event_hooks, "response": [bound]}
 
 
-def _kept(part: Path | None) -> str:
-    """What is there of a file that is not whole, in words; empty where nothing is."""
-    return f"What came so far is kept ({size_text(_size(part))})." if part and _size(part) else ""
+def _partial_text(part: Path | None) -> str:
+    """A sentence about a partial file; empty if there is none."""
+    return f"The part downloaded so far is kept ({size_text(_size(part))})." if part and _size(part) else ""
 
 
 def _size(path: Path) -> int:
@@ -403,7 +417,7 @@ def _size(path: Path) -> int:
 
 
 def _note(part: Path) -> Path:
-    """Where it stands which version of a file a part is of: one of another is not gone on with."""
+    """The file with the SHA-256 of the version that a part belongs to; parts of other versions are not resumed."""
     return part.with_name(f"{part.name}.sha256")
 
 

@@ -1,7 +1,7 @@
-"""A GGUF model in this process: loaded when first needed, run in a thread of its own, cancellable between tokens.
+"""A GGUF model in this process: loaded on first use, run in its own thread, cancellable between tokens.
 
-It may wear a LoRA adapter. Models that name the same file share it, whatever their adapters: three roles on one base
-load it once.
+It may have a LoRA adapter. Models of the same file share it, whatever their adapters: three roles on one base load it
+once.
 """
 
 import asyncio
@@ -30,21 +30,21 @@ from ecoshell.models.protocol import as_plain_messages
 from ecoshell.models.replying import Quoting, ReplyForm, ReplyReader
 
 SMALL_BYTES = 300_000_000
-"""Files below this size, all their parts together, hold models too small to follow a protocol not trained on."""
+"""Models with smaller files cannot follow a protocol that they were not trained on."""
 SMALL_REPEAT_PENALTY = 1.1
-"""Small models fall into loops when they always take the likeliest token, unless they were taught what to say."""
+"""Small untrained models fall into loops when they always take the likeliest token."""
 USUAL_CONTEXT = 8192
 REFUSED_BEGINNINGS = 4
-"""Beginnings of calls that are refused, one token each, where only text is wanted."""
+"""Number of first tokens that are excluded in turn because they start calls where only text is wanted."""
 
 
 class LocalModel:
-    """A GGUF model as a `Model`; requests run one after another, and cost nothing but time."""
+    """A GGUF model as a `Model`; requests run one after another and are free."""
 
     def __init__(
         self, path: Path, *, name: str = "", adapter: Path | None = None, options: EngineOptions | None = None
     ) -> None:
-        """Nothing is loaded yet; raises ModelMissing or ModelBroken when the files cannot be what they are named as."""
+        """Checks the files without loading them; raises ModelMissing or ModelBroken."""
         check_base(path)
         if adapter is not None:
             check_adapter(adapter, path)
@@ -56,7 +56,7 @@ class LocalModel:
         self._small = size_of(path) < SMALL_BYTES
         self._parameters = parameters(path)
         stat = path.stat()
-        key = (stat.st_dev, stat.st_ino, stat.st_mtime_ns, self._options)  # a file that was replaced is another
+        key = (stat.st_dev, stat.st_ino, stat.st_mtime_ns, self._options)  # detects replaced files
         with _sharing:
             runtime = _running.get(key)
             if runtime is None:
@@ -67,7 +67,7 @@ class LocalModel:
 
     @property
     def traits(self) -> Traits:
-        """What is known of the model without loading it; the context may shrink to what the file allows."""
+        """Facts without loading the model; its context may turn out smaller."""
         engine = self._runtime.loaded_engine
         context = engine.context if engine else self._options.context or USUAL_CONTEXT
         return Traits(
@@ -86,13 +86,13 @@ class LocalModel:
 
     @property
     def loaded(self) -> bool:
-        """Whether the tokenizer is at hand."""
+        """Whether the tokenizer is loaded."""
         return self._runtime.loaded_vocabulary is not None
 
     async def warm(self, ahead: Request | None = None) -> None:
-        """Begin to load tokenizer and weights on the model's thread; a file that cannot be used says so when asked.
+        """Start loading tokenizer and weights on the model's thread; errors are reported by the first call.
 
-        What is expected to be asked is read then, until a model of the same file is asked anything.
+        Then evaluate the prompt of the expected request, until any model of the file gets a call.
         """
         progress = self._runtime.ahead
 
@@ -105,7 +105,7 @@ class LocalModel:
         loading.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def size(self, request: Request) -> PromptSize:
-        """Exact, by the file's own tokenizer; the first count loads it (0.7 s), so make that one in a thread."""
+        """Exact; the first count loads the tokenizer (0.7 s), so call it in a thread."""
         count = len(self._prompt(request))
         return PromptSize(count, count, exact=True)
 
@@ -113,30 +113,30 @@ class LocalModel:
         """Exact; the first count loads the tokenizer, as in `size`."""
         return len(self._runtime.vocabulary().tokens(text))
 
-    def exchange(self, request: Request, said: str, call: Call | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The tokens of a prompt, and of a reply to it with its end: what a model is trained on."""
+    def exchange(self, request: Request, text: str, call: Call | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The tokens of a prompt and of a reply with its end token, for training."""
         vocabulary = self._runtime.vocabulary()
         if call is not None:
             form = self._runtime.template().form if request.tools else GENERIC
             schema = next((tool.parameters for tool in request.tools if tool.name == call.name), None)
             written = form.write(call.name, call_json(call), parameters=schema)
-            said = f"{said}\n{written}" if said else written
+            text = f"{text}\n{written}" if text else written
         end = vocabulary.tokens(vocabulary.start_and_end()[1], special=True)
-        return tuple(self._prompt(request)), (*vocabulary.tokens(said), *end)
+        return tuple(self._prompt(request)), (*vocabulary.tokens(text), *end)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Spoken text as it comes, with the usage so far, then the reply; of a call only the answer of `finish`."""
+        """Stream text with the usage so far, then the reply; of calls, only the answer of `finish` is streamed."""
         quoting = Quoting(request) if self._trained else None
         loop = asyncio.get_running_loop()
         feed: asyncio.Queue[Delta | None] = asyncio.Queue()
         progress = Progress()
 
-        def say(piece: Delta) -> None:
+        def emit(piece: Delta) -> None:
             loop.call_soon_threadsafe(feed.put_nowait, replace(piece, usage=progress.usage()))
 
-        progress.moved = lambda: say(Delta(""))
+        progress.moved = lambda: emit(Delta(""))
         self._runtime.read_no_further()
-        work = loop.run_in_executor(self._runtime.worker, self._generate, request, progress, say)
+        work = loop.run_in_executor(self._runtime.worker, self._generate, request, progress, emit)
         work.add_done_callback(lambda _: feed.put_nowait(None))
         try:
             while (delta := await feed.get()) is not None:
@@ -144,19 +144,19 @@ class LocalModel:
             reply = await work
             if quoting is not None:
                 yield Delta(quoting.end())
-                whole = Quoting(request)
-                reply = replace(reply, text=whole.feed(reply.text) + whole.end())
+                quoting_reply = Quoting(request)
+                reply = replace(reply, text=quoting_reply.feed(reply.text) + quoting_reply.end())
             yield reply
         finally:
             await _stopped(work, progress)
 
     async def aclose(self) -> None:
-        """Free what no other model uses; a call in progress ends first."""
+        """Free what no other model uses, after the running call."""
         if (leaving := self.discard()) is not None:
             await asyncio.wrap_future(leaving)
 
     def discard(self) -> Future[None] | None:
-        """The same without waiting for it; None where that was done before."""
+        """Like `aclose` without waiting; None if it was closed before."""
         if self._closed:
             return None
         self._closed = True
@@ -165,18 +165,18 @@ class LocalModel:
 
     # -- on the model's thread
 
-    def _generate(self, request: Request, progress: Progress, say: Callable[[Delta], None]) -> Reply:
+    def _generate(self, request: Request, progress: Progress, emit: Callable[[Delta], None]) -> Reply:
         prompt, template = self._prompt(request), self._runtime.template()
-        calls = template.form if request.tools else GENERIC  # the template was told of no others
-        # before an answer that has a grammar of its own, a few words, nothing is reasoned
+        calls = template.form if request.tools else GENERIC
+        # short answers with their own grammar need no reasoning
         closed = request.grammar or request.endings or request.effort == "off"
         tags = None if closed else template.reasoning_tags
         form = ReplyForm(calls, tags, inside=template.opens_reasoning and tags is not None)
         progress.check()
-        reader, begun = self._read(prompt, request, form, progress, say, ())
-        while reader.refused and len(begun) < REFUSED_BEGINNINGS:
-            progress.input = 0  # the prompt is the same one, and evaluated
-            reader, begun = self._read(prompt, request, form, progress, say, begun)
+        reader, first_tokens = self._read(prompt, request, form, progress, emit, ())
+        while reader.refused and len(first_tokens) < REFUSED_BEGINNINGS:
+            progress.input = 0  # the same prompt is already evaluated
+            reader, first_tokens = self._read(prompt, request, form, progress, emit, first_tokens)
         reply = reader.reply(progress.usage(), cut=progress.cut)
         return replace(reply, finish="length") if progress.cut else reply
 
@@ -186,41 +186,45 @@ class LocalModel:
         request: Request,
         form: ReplyForm,
         progress: Progress,
-        say: Callable[[Delta], None],
+        emit: Callable[[Delta], None],
         never: tuple[int, ...],
     ) -> tuple[ReplyReader, tuple[int, ...]]:
-        """Read a reply that begins with none of some tokens; returns these and what it did begin with."""
+        """Generate a reply without the `never` tokens at its start; returns them and its actual first token."""
         engine, vocabulary = self._runtime.engine(), self._runtime.vocabulary()
         reader = ReplyReader(request, form)
-        cut = (vocabulary.tokens(marker, special=True) for marker in (*form.calls.markers, *(form.tags or ())))
-        markers = {tokens[0] for tokens in cut if len(tokens) == 1}  # control tokens that are part of a reply's text
+        marker_tokens = (
+            vocabulary.tokens(marker, special=True) for marker in (*form.calls.markers, *(form.tags or ()))
+        )
+        markers = {
+            tokens[0] for tokens in marker_tokens if len(tokens) == 1
+        }  # control tokens that belong to a reply's text
         text = getincrementaldecoder("utf-8")("replace")  # a character may span tokens
         sampling = recommended(vocabulary) if request.temperature is None else Sampling(request.temperature)
         if self.traits.small and not self._trained:
             sampling = replace(sampling, repeat_penalty=SMALL_REPEAT_PENALTY)
         chooser = Chooser(vocabulary, sampling, "" if reader.reasons else reader.held)
         chooser.never_first += never
-        room, owner, begun = request.max_tokens - progress.output, CacheOwner(request.role, self._adapter), never
+        room, owner, first_tokens = request.max_tokens - progress.output, CacheOwner(request.role, self._adapter), never
         try:
             if request.want == "text" and request.tools and form.calls.opens:
                 marker = vocabulary.tokens(form.calls.opens, special=True)
-                chooser.never += marker if len(marker) == 1 else ()  # no call is begun, as far as one token begins it
+                chooser.never += marker if len(marker) == 1 else ()  # excludes calls
             for token in engine.generate(prompt, chooser, room, progress, owner):
-                begun = (*never, token) if begun == never else begun
+                first_tokens = (*never, token) if first_tokens == never else first_tokens
                 progress.reasoning += reader.reasons
-                shown = reader.feed(text.decode(vocabulary.piece(token, special=token in markers)), chooser)
-                for piece in shown or [Delta("")]:
-                    say(piece)
+                deltas = reader.feed(text.decode(vocabulary.piece(token, special=token in markers)), chooser)
+                for piece in deltas or [Delta("")]:
+                    emit(piece)
                 if reader.over:
                     break
                 if reader.reasons and progress.reasoning == reader.most_reasoning and form.tags:
                     chooser.forced.extend(vocabulary.tokens(f"\n{form.tags[1]}\n\n", special=True))
-            shown = reader.feed(text.decode(b"", final=True), chooser)
+            deltas = reader.feed(text.decode(b"", final=True), chooser)
         finally:
             chooser.close()
-        for piece in (*shown, *reader.finish()):
-            say(piece)
-        return reader, begun
+        for piece in (*deltas, *reader.finish()):
+            emit(piece)
+        return reader, first_tokens
 
     # -- on any thread
 
@@ -235,76 +239,74 @@ class LocalModel:
         begin, end = template.reasoning_tags
         if template.opens_reasoning and (request.grammar or request.endings or request.effort == "off"):
             tokens += self._runtime.vocabulary().tokens(f"\n{end}\n\n", special=True)
-        elif request.effort == "off":  # as templates write it that have a switch for this
+        elif request.effort == "off":  # as templates with a switch write it
             tokens += self._runtime.vocabulary().tokens(f"{begin}\n\n{end}\n\n", special=True)
         return tokens
 
 
 async def _stopped(work: asyncio.Future[Any], progress: Progress) -> None:
-    """Tell the model's thread to stop and wait until it has, which takes a token at most."""
+    """Stop the generation and wait for its end, at most one token later."""
     progress.stop.set()
     await asyncio.wait([work])
     if not work.cancelled() and isinstance(work.exception(), Cancelled):
-        return  # read here, so that nobody reports it as never retrieved
+        return  # reading the exception marks it as retrieved
 
 
-# -- what models of one file share
+# -- shared by models of one file
 
 
 class _Runtime:
-    """A GGUF file as this process runs it; tokenizer and template serve any thread, the engine only `worker`'s."""
+    """A GGUF file in this process; tokenizer and template are thread-safe, the engine belongs to the worker thread."""
 
     def __init__(self, path: Path, options: EngineOptions) -> None:
-        """Nothing is loaded yet."""
-        idle = options.idle and sys.platform == "linux"  # only Linux has a priority for each thread
+        idle = options.idle and sys.platform == "linux"  # only Linux has priorities of threads
         self.worker = ThreadPoolExecutor(
             1,
             thread_name_prefix=f"model {path.stem}",
-            # at 19 it could not even be stopped on a busy machine
+            # with 19 it could not even be stopped on a busy machine
             initializer=(lambda: os.setpriority(os.PRIO_PROCESS, get_native_id(), 10)) if idle else None,
         )
         self._path = path
         self._options = options
         self._opening = Lock()
         self.users: Counter[Path | None] = Counter()
-        """Models that use this, by their adapter."""
+        """Number of models by adapter."""
         self.loaded_vocabulary: Vocabulary | None = None
         self.loaded_engine: Engine | None = None
         self._template: ChatTemplate | None = None
         self.ahead = Progress()
-        """Of what is read before it is asked for."""
+        """Progress of the prompt that is evaluated ahead."""
 
     def read_no_further(self) -> None:
-        """Let what is asked go before what is read ahead."""
+        """Cancel evaluation ahead, in favour of calls."""
         self.ahead.stop.set()
         self.ahead = Progress()
 
     def vocabulary(self) -> Vocabulary:
-        """The tokenizer, loaded when first needed."""
+        """The tokenizer, loaded on first use."""
         with self._opening:
             if self.loaded_vocabulary is None:
                 self.loaded_vocabulary = Vocabulary(self._path)
             return self.loaded_vocabulary
 
     def template(self) -> ChatTemplate:
-        """The chat template."""
         if self._template is None:
             self._template = ChatTemplate(self.vocabulary())
         return self._template
 
     def engine(self) -> Engine:
-        """The weights with their caches, loaded when first needed; on the worker's thread alone."""
+        """The weights with their caches, loaded on first use; only on the worker thread."""
         if self.loaded_engine is None:
             self.loaded_engine = Engine(self._path, self.vocabulary(), self._options)
         return self.loaded_engine
 
     def leave(self, adapter: Path | None) -> None:
-        """One user less, which frees an adapter, and all where it was the last; on the worker's thread alone."""
+        """Remove a user; frees unused adapters, and everything after the last user. Only on the worker thread."""
         with _sharing:
             self.users[adapter] -= 1
             last = self.users.total() == 0
             for key in [key for key, running in _running.items() if last and running is self]:
-                del _running[key]  # from here on nobody joins it
+                del _running[key]  # no further model can join
         if not last:
             if self.loaded_engine is not None and adapter is not None and not self.users[adapter]:
                 self.loaded_engine.drop_adapter(adapter)
@@ -319,5 +321,5 @@ class _Runtime:
 
 _Key = tuple[int, int, int, EngineOptions]
 _running: "WeakValueDictionary[_Key, _Runtime]" = WeakValueDictionary()
-"""Those of this process, shared by the models that use them now."""
+"""Loaded files of this process."""
 _sharing = Lock()

@@ -1,9 +1,8 @@
-"""Local models: what their names stand for, and the GGUF files on this machine.
+"""Names of local models, and the GGUF files on this machine.
 
 Names are `embedded`, `embedded-base`, `local:BASE.gguf`, the first or the last with `+ADAPTER.gguf`, and `hf:…`. Files
-are the user's own, and those that other programs keep: Hugging Face's hub cache (`HF_HUB_CACHE`, `HF_HOME`), LM
-Studio's folders, llama.cpp's cache (`LLAMA_CACHE`), and Ollama's blobs, which its manifests name (`OLLAMA_MODELS`).
-Nothing is written there.
+are looked for in the user's models folder and, read-only, in those of other programs: Hugging Face's hub cache
+(`HF_HUB_CACHE`, `HF_HOME`), LM Studio, llama.cpp's cache (`LLAMA_CACHE`), and Ollama's blobs (`OLLAMA_MODELS`).
 """
 
 import json
@@ -37,12 +36,12 @@ _ADAPTED = re.compile(rf"({EMBEDDED}|{LOCAL}.*?\.(?i:gguf))\+(.*)", re.DOTALL)
 
 OWN = "models folder"
 _OLLAMA_MODEL = "application/vnd.ollama.image.model"
-"""The kind of a manifest's layer that is a GGUF file."""
+"""Media type of a manifest's layer with the GGUF file."""
 _OLLAMA_LIBRARY = ("registry.ollama.ai", "library")
-"""Where the manifests of models stand whose names begin with no host and no owner."""
+"""Default host and owner in manifest paths, which names omit."""
 _LARGEST_MANIFEST = 1 << 20
 _NO_CHAT = frozenset({"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "t5encoder", "clip", "wavtokenizer-dec"})
-"""Architectures of files that stand beside models one can talk with: embeddings, and the eyes of one that sees."""
+"""Architectures that cannot chat: embeddings and vision projectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +51,14 @@ class ModelFile:
     path: Path
     """The file, or the first of its parts."""
     place: str
-    """Whose it is, and what it is called there: `hub cache`, `Ollama: qwen3:4b`."""
+    """The program that has it, and its name there: `hub cache`, `Ollama: qwen3:4b`."""
     hub: HubName | None = None
-    """What it is called on a hub, where its place says so."""
+    """Its name on a hub, if known."""
     size_bytes: int | None = None
     context: int | None = None
-    """The context it was trained with, in tokens."""
+    """Tokens of the context it was trained with."""
     missing: tuple[Path, ...] = ()
-    """Parts that are not there."""
+    """Missing parts."""
 
 
 # -- names
@@ -67,38 +66,38 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles:
-    """The files of a local model; whether they exist is not said."""
+    """The files of a local model, which may not exist."""
 
     base: Path
     adapter: Path | None = None
 
 
 def is_local(name: str) -> bool:
-    """Whether the name is of a model that runs in this process."""
+    """Whether this names a model that runs in this process."""
     return is_embedded(name) or name.startswith((LOCAL, HUB))
 
 
 def local_name(file: ModelFile) -> str:
-    """What a model is called that is in a file."""
+    """The name of the model in a file."""
     return str(file.hub) if file.hub and not file.missing else f"{LOCAL}{file.path}"
 
 
 def is_embedded(name: str) -> bool:
-    """Whether the name is of the embedded model, with an adapter or without."""
+    """Whether this names the embedded model, with or without an adapter."""
     return name in (EMBEDDED, BASE) or name.startswith(EMBEDDED + _PLUS)
 
 
 def name_parts(name: str) -> tuple[str, str]:
-    """A model's name and the file of its adapter, as the name reads; empty where it has none. No file is looked for."""
+    """Split a name into the model and its adapter file, which may be empty; no files are accessed."""
     parts = _ADAPTED.fullmatch(name)
     return (parts[1], parts[2]) if parts and parts[2] else (name, "")
 
 
 def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
-    """The files a name stands for, None where it is no local model's; raises ModelMissing and UsageError.
+    """The files of a local model, or None for other names; raises ModelMissing and UsageError.
 
-    What `hf:OWNER/REPO:QUANT` stands for is looked for in the folder that it is pulled to (None is the user's), and in
-    the hub's cache. The base ends at the first `.gguf+`; a `+` elsewhere belongs to a file's name.
+    `hf:OWNER/REPO:QUANT` is looked for in the models folder (None is the user's) and in the hub cache. The base ends at
+    the first `.gguf+`; a `+` elsewhere belongs to a file's name.
     """
     if name in (EMBEDDED, BASE):
         return LocalFiles(embedded_path(), embedded_adapter() if name == EMBEDDED else None)
@@ -107,7 +106,7 @@ def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
     if not is_local(name):
         return None
     if name.endswith(_PLUS) and _ADAPTED.fullmatch(name):
-        raise UsageError(f"{name} names no adapter after the +.", fix=f"Write {name}ADAPTER.gguf, or leave the + out.")
+        raise UsageError(f"{name} names no adapter after the +.", fix=f"Write {name}ADAPTER.gguf, or omit the +.")
     model, adapter = name_parts(name)
     base = embedded_path() if model == EMBEDDED else expanded(model.removeprefix(LOCAL))
     return LocalFiles(base, expanded(adapter) if adapter else None)
@@ -117,21 +116,21 @@ def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
 
 
 def model_files(folder: Path, environ: Mapping[str, str] | None = None) -> list[ModelFile]:
-    """The models there are, each once, those below the user's own folder first; reads some kilobytes of each file."""
+    """All models, each once, those in the user's folder first; reads a few kilobytes of each file."""
     environ = os.environ if environ is None else environ
-    found: dict[Path, ModelFile] = {}
+    models: dict[Path, ModelFile] = {}
     for place in (_own(folder), _hub_cache(environ), _other_caches(environ), _ollama(environ)):
         for path, name, hub in place:
             real = path.resolve()
-            if real not in found and (model := _model(path, name, hub)):
-                found[real] = model
-    return list(found.values())
+            if real not in models and (model := _model(path, name, hub)):
+                models[real] = model
+    return list(models.values())
 
 
 def hub_file(name: HubName, folder: Path, environ: Mapping[str, str] | None = None) -> Path:
-    """The file of a model that was pulled, here or by a program that uses the hub's cache.
+    """The file of a pulled model, in the models folder or the hub cache.
 
-    Raises ModelMissing, which says how to pull it, and UsageError where the name could mean several files.
+    Raises ModelMissing, which says how to pull it, and UsageError for an ambiguous name.
     """
     environ = os.environ if environ is None else environ
     cached = _hub_folder(environ) / f"models--{name.repo.replace('/', '--')}"
@@ -141,20 +140,20 @@ def hub_file(name: HubName, folder: Path, environ: Mapping[str, str] | None = No
         except ModelMissing:
             continue
     raise ModelMissing(
-        f"{name} is not on this machine.", fix=f"Bring it here with: ecoshell models pull {name.short}", billed=False
+        f"{name} is not on this machine.", fix=f"Download it with: ecoshell models pull {name.short}", billed=False
     )
 
 
 def pulled_folder(name: HubName, folder: Path) -> Path:
-    """Where the files of a repository are put, below the user's own folder."""
+    """The folder of a repository's files below the models folder."""
     return folder.joinpath(*name.repo.split("/"))
 
 
-_Found = Iterator[tuple[Path, str, HubName | None]]
+_Candidates = Iterator[tuple[Path, str, HubName | None]]
 
 
 def _model(path: Path, place: str, hub: HubName | None) -> ModelFile | None:
-    """What is known of a file; None where it is no model that one can talk with."""
+    """The model in a file; None if it is not a chat model."""
     try:
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
@@ -170,25 +169,25 @@ def _model(path: Path, place: str, hub: HubName | None) -> ModelFile | None:
     return ModelFile(path, place, hub, size, int(context) if context else None, tuple(missing_parts(path)))
 
 
-def _own(folder: Path) -> _Found:
+def _own(folder: Path) -> _Candidates:
     for file in _gguf_below(folder):
         inside = file.relative_to(folder).parts
         root = folder.joinpath(*inside[:2])
         yield file, OWN, _hub_name("/".join(inside[:2]), file, root) if len(inside) > 2 else None
 
 
-def _hub_cache(environ: Mapping[str, str]) -> _Found:
+def _hub_cache(environ: Mapping[str, str]) -> _Candidates:
     for repo in _listed(_hub_folder(environ)):
-        kind, _, rest = repo.name.partition("--")
-        owner, _, name = rest.partition("--")
+        kind, _, repository = repo.name.partition("--")
+        owner, _, name = repository.partition("--")
         if kind == "models" and name:
-            for at, snapshot in enumerate(_snapshots(repo)):
+            for index, snapshot in enumerate(_snapshots(repo)):
                 for file in _gguf_below(snapshot):
-                    yield file, "hub cache", _hub_name(f"{owner}/{name}", file, snapshot) if at == 0 else None
+                    yield file, "hub cache", _hub_name(f"{owner}/{name}", file, snapshot) if index == 0 else None
 
 
 def _hub_name(repo: str, file: Path, root: Path) -> HubName | None:
-    """What a file below a repository's folder is called on the hub; None where the name would mean another one."""
+    """The hub name of a file in a repository's folder; None if that name selects another file."""
     name = HubName(repo, quant_of(file.name) or file.name)
     try:
         return name if root / _first(name, root) == file else None
@@ -200,26 +199,30 @@ def _first(name: HubName, root: Path) -> str:
     return model_of(name, (file.relative_to(root).as_posix() for file in _files_below(root)))[0]
 
 
-def _other_caches(environ: Mapping[str, str]) -> _Found:
-    """Of LM Studio, and then of llama.cpp."""
+def _other_caches(environ: Mapping[str, str]) -> _Candidates:
+    """Files of LM Studio and llama.cpp."""
     home = _home(environ)
     homes = [home / ".lmstudio", home / ".cache" / "lm-studio"]
-    if told := _text(home / ".lmstudio-home-pointer").strip():  # where the person moved it to
-        homes.insert(0, Path(told))
-    if told := environ.get("LLAMA_CACHE"):
-        cache = Path(told)
+    if configured := _text(home / ".lmstudio-home-pointer").strip():  # a moved folder
+        homes.insert(0, Path(configured))
+    if configured := environ.get("LLAMA_CACHE"):
+        cache = Path(configured)
     elif sys.platform == "darwin":
         cache = home / "Library" / "Caches" / "llama.cpp"
     else:
         cache = _cache_home(environ) / "llama.cpp"
-    for folder, place in (*((one / "models", "LM Studio") for one in homes), (cache, "llama.cpp")):
+    for folder, place in (*((base / "models", "LM Studio") for base in homes), (cache, "llama.cpp")):
         for file in _gguf_below(folder):
             yield file, place, None
 
 
-def _ollama(environ: Mapping[str, str]) -> _Found:
-    own = Path(told) if (told := environ.get("OLLAMA_MODELS")) else _home(environ) / ".ollama" / "models"
-    for folder in dict.fromkeys((own, Path("/usr/share/ollama/.ollama/models"))):  # the service has a home of its own
+def _ollama(environ: Mapping[str, str]) -> _Candidates:
+    user_folder = (
+        Path(configured) if (configured := environ.get("OLLAMA_MODELS")) else _home(environ) / ".ollama" / "models"
+    )
+    for folder in dict.fromkeys(
+        (user_folder, Path("/usr/share/ollama/.ollama/models"))
+    ):  # the second is the system service's
         manifests = folder / "manifests"
         for manifest in _files_below(manifests):
             try:
@@ -232,35 +235,39 @@ def _ollama(environ: Mapping[str, str]) -> _Found:
                 continue
             if not digest.removeprefix("sha256:").isalnum():
                 continue
-            *before, name, tag = manifest.relative_to(manifests).parts  # as Ollama says it: without its own library
-            for usual in _OLLAMA_LIBRARY:
-                if before and before[0] == usual:
-                    before = before[1:]
-            yield folder / "blobs" / digest.replace(":", "-"), f"Ollama: {'/'.join((*before, f'{name}:{tag}'))}", None
+            *owner_path, name, tag = manifest.relative_to(manifests).parts  # Ollama omits the default host and owner
+            for default in _OLLAMA_LIBRARY:
+                if owner_path and owner_path[0] == default:
+                    owner_path = owner_path[1:]
+            yield (
+                folder / "blobs" / digest.replace(":", "-"),
+                f"Ollama: {'/'.join((*owner_path, f'{name}:{tag}'))}",
+                None,
+            )
 
 
 def _hub_folder(environ: Mapping[str, str]) -> Path:
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if told := environ.get(variable):
-            return expanded(told)
+        if configured := environ.get(variable):
+            return expanded(configured)
     home = environ.get("HF_HOME")
     return (expanded(home) if home else _cache_home(environ) / "huggingface") / "hub"
 
 
 def _snapshots(repo: Path) -> list[Path]:
-    """The revisions of a cached repository, the one that `main` was last seen at first."""
+    """The revisions of a cached repository, the last known `main` first."""
     main = _text(repo / "refs" / "main").strip()
     return sorted(_listed(repo / "snapshots"), key=lambda folder: (folder.name != main, folder.name))
 
 
 def _cache_home(environ: Mapping[str, str]) -> Path:
-    told = environ.get("XDG_CACHE_HOME")
-    return Path(told) if told else _home(environ) / ".cache"
+    configured = environ.get("XDG_CACHE_HOME")
+    return Path(configured) if configured else _home(environ) / ".cache"
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    told = environ.get("HOME") or environ.get("USERPROFILE")
-    return Path(told) if told else Path.home()
+    configured = environ.get("HOME") or environ.get("USERPROFILE")
+    return Path(configured) if configured else Path.home()
 
 
 def _gguf_below(folder: Path) -> Iterator[Path]:
@@ -268,22 +275,22 @@ def _gguf_below(folder: Path) -> Iterator[Path]:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """The files below a folder in the order of their names; none where it cannot be read."""
-    for at, folders, files in os.walk(folder):
+    """The files below a folder, sorted by name; none if it is unreadable."""
+    for parent, folders, files in os.walk(folder):
         folders.sort()
-        paths = (Path(at, name) for name in sorted(files))
-        yield from (path for path in paths if os.path.isfile(path))  # noqa: PTH113 - pathlib raises where it may not look
+        paths = (Path(parent, name) for name in sorted(files))
+        yield from (path for path in paths if os.path.isfile(path))  # noqa: PTH113 - pathlib raises without permission
 
 
 def _listed(folder: Path) -> list[Path]:
     try:
-        return sorted(one for one in folder.iterdir() if one.is_dir())
+        return sorted(child for child in folder.iterdir() if child.is_dir())
     except OSError:
         return []
 
 
 def _text(file: Path) -> str:
-    """The beginning of a small text file; empty where there is none."""
+    """The text of a small file; empty if it is unreadable."""
     try:
         with file.open("rb") as opened:
             return opened.read(_LARGEST_MANIFEST).decode("utf-8", "replace")

@@ -124,7 +124,7 @@ async def test_a_file_in_the_hub_cache_is_listed_by_its_name_on_the_hub_and_can_
 async def test_a_model_of_the_hub_that_is_not_here_says_how_to_bring_it(script):
     with pytest.raises(ModelMissing, match="is not on this machine") as failed:
         await assemble(Options(model="hf:maker/tiny-GGUF:Q8_0"))
-    assert failed.value.fix == "Bring it here with: ecoshell models pull maker/tiny-GGUF:Q8_0"
+    assert failed.value.fix == "Download it with: ecoshell models pull maker/tiny-GGUF:Q8_0"
 
 
 async def test_the_introduction_says_which_model_answers_and_how_to_get_a_better_one(servers):

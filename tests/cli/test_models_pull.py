@@ -147,7 +147,7 @@ def test_a_setting_keeps_servers_from_being_asked(listed):
 
 def test_where_nobody_can_be_asked_a_model_that_is_not_here_says_how_to_pull_it(run):
     done = run("ask", "hi", "--model", f"hf:{NAME}", status=1)
-    assert f"Bring it here with: ecoshell models pull {NAME}" in done.stderr
+    assert f"Download it with: ecoshell models pull {NAME}" in done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send")

@@ -93,8 +93,8 @@ class Held(Chooser):
         super().__init__(vocabulary, Sampling())
         self.after: list[str] = []
 
-    def hold_to(self, grammar: str, said: str = "") -> None:
-        super().hold_to(grammar, said)
+    def constrain(self, grammar: str, said: str = "") -> None:
+        super().constrain(grammar, said)
         self.after.append(said)
 
     @property
