@@ -1,6 +1,6 @@
-"""The one way to call a model: reserve, stream, settle, and say so.
+"""Calls models within the caps: reserve, stream, settle.
 
-What streams in is told as events; a usage that cannot be believed counts as none, and a stream without end is cut off.
+Streams model output as events, discards implausible usage figures, and cuts off endless streams.
 """
 
 import asyncio
@@ -32,23 +32,23 @@ from ecoshell.secrecy import MaskedStream, mask_secrets
 
 T = TypeVar("T")
 AccountOf = Callable[[], Account]
-"""Whose session and turn it is now; role, model and purpose are filled in for each call."""
+"""Returns the current session and turn; role, model and purpose are filled in for each call."""
 
 _SHOWN: frozenset[Purpose] = frozenset({"step", "answer", "repair"})
-"""Purposes whose text belongs to the conversation; titles, rankings, judgments and summaries do not."""
+"""Purposes whose text is part of the conversation, unlike rankings, judgments and summaries."""
 
 _MOST_TOKENS = 100_000_000
-"""No call has more, so a report of more is no report."""
+"""Usage reports above this are discarded."""
 
-# How far past `max_tokens` a stream may seem to run before it is cut off. A provider sends a token in one piece as a
-# rule, now and then in two; pieces without text come as signs of life and while a call's arguments are written.
+# Limits after which a stream is cut off. Providers usually send one token per piece, sometimes half of one; pieces
+# without text are keep-alives, or parts of a call's arguments.
 _PIECES_PER_TOKEN, _EMPTY_PIECES_PER_TOKEN, _BYTES_PER_TOKEN, _SPARE = 2, 16, 64, 512
 _BYTES_A_TOKEN = 4
-"""What a token of a call is taken to be that nobody can count."""
+"""For estimating tokens of calls."""
 
 
 class MeteredModel:
-    """A model behind the gate: no call is sent that is not reserved, and every reservation is ended."""
+    """A model behind the budget gate: every call is reserved before it is sent, and settled or released afterwards."""
 
     def __init__(self, model: Model, gate: Gate, account_of: AccountOf, *, retry: RetryPolicy | None = None) -> None:
         self._model = model
@@ -63,17 +63,17 @@ class MeteredModel:
 
     @property
     def traits(self) -> Traits:
-        """What is known of the model, its context as its provider has shown it to be."""
+        """Facts about the model, with the context learned from its provider's errors."""
         traits = self._model.traits
         return traits if self._context is None else replace(traits, context=self._context)
 
     @property
     def loaded(self) -> bool:
-        """Whether tokens can be counted without loading anything large."""
+        """Whether counting tokens loads nothing large."""
         return bool(getattr(self._model, "loaded", True))
 
     def size(self, request: Request) -> PromptSize:
-        """Tokens of the prompt this request becomes, bounded by what the provider has counted of it before."""
+        """Tokens of the request's prompt, bounded by the provider's counts of earlier prompts."""
         request = self._with_effort(request)
         size = self._model.size(request)
         reported = self._reported.bound(request, self._model.size)
@@ -82,7 +82,7 @@ class MeteredModel:
         return replace(size, bound=reported, count=min(size.count, reported))
 
     def bound(self, request: Request) -> int:
-        """The bound of `size`, without a tokenizer that would have to be loaded."""
+        """The bound of `size` without loading a tokenizer."""
         traits = self.traits
 
         def size_of(part: Request) -> PromptSize:
@@ -102,35 +102,35 @@ class MeteredModel:
         return self._model.count(text)
 
     async def warm(self, ahead: Request | None = None) -> None:
-        """Have a model that is slow to load begin to, and one of this machine read what may be asked; returns at once.
+        """Start loading the model, and let a local one evaluate the expected prompt; returns at once.
 
-        Nothing is reserved: a model of this machine costs nothing, and counts what it has read when it is asked.
+        Nothing is reserved, because local models are free.
         """
         if warm := getattr(self._model, "warm", None):
             await warm(ahead and replace(ahead, messages=mask_secrets(ahead.messages)))
 
     async def aclose(self) -> None:
-        """Let the model go."""
+        """Close the model."""
         await self._model.aclose()
 
     def discard(self) -> None:
-        """Let a model go that was never asked anything; returns at once."""
+        """Close a model that was never called; returns at once."""
         if discard := getattr(self._model, "discard", None):
             discard()
 
     async def set_aside(self, request: Request, *, role: str = "single", slack: int = 0) -> Hold:
-        """Reserve the price of a later call whose prompt may grow by `slack`, in place of the turn's earlier aside."""
+        """Reserve a later call whose prompt may grow by `slack` tokens, replacing the turn's earlier reservation."""
         return await self._gate.set_aside(await asyncio.to_thread(self.reservation, request, role, slack))
 
     async def release(self, hold: Hold) -> None:
-        """Give back what was set aside and not used."""
+        """Release an unused reservation."""
         await self._gate.release(hold)
 
     async def ask(self, request: Request, emit: Emit, *, role: str = "single", aside: Hold | None = None) -> Reply:
-        """Call the model within the caps, streaming its text as events; `aside` pays for the call when it is given.
+        """Call the model within the caps and stream its text as events; `aside` is a reservation to use for the call.
 
-        A transient failure before any part of a reply is retried: in the same reservation where it was not billed, in
-        one of its own where it may have been. Raises BudgetError and ModelError.
+        A transient failure before any part of a reply is retried, in the same reservation if it was not billed and
+        otherwise in a new one. Raises BudgetError and ModelError.
         """
         request = self._with_effort(replace(request, messages=mask_secrets(request.messages)))
         ask, place = await asyncio.to_thread(self.reservation, request, role), aside
@@ -139,7 +139,7 @@ class MeteredModel:
             try:
                 hold = await (self._gate.hold(ask) if place is None else self._gate.hold_final(place, ask))
             except (BudgetError, StoreError) as refusal:
-                if place is not None and place is not aside:  # whoever set the aside gives it back
+                if place is not None and place is not aside:  # `aside` is released by its owner
                     await self._gate.release(place)
                 if failure is None or not isinstance(refusal, BudgetError):
                     raise
@@ -168,30 +168,30 @@ class MeteredModel:
                     raise
 
     def _learn_context(self, refused: Request, limit: int | None) -> None:
-        """Remember the context of a model that refused a request as too long; may block.
+        """Remember the context of a model that rejected a request as too long; may block.
 
-        It is in tokens as `size` counts them, which may count fewer than the provider does.
+        It is in tokens as counted by `size`, which may count fewer than the provider.
         """
         sent = self.size(refused).count + refused.max_tokens
-        self._context = min(known for known in (self.traits.context, limit, sent) if known is not None)
+        self._context = min(tokens for tokens in (self.traits.context, limit, sent) if tokens is not None)
 
     def reservation(self, request: Request, role: str = "single", slack: int = 0) -> Ask:
-        """What the gate would be asked for, the prompt `slack` longer; counts the prompt, so may block."""
+        """The reservation for a request whose prompt may grow by `slack`; counts the prompt, so it may block."""
         traits = self.traits
         account = replace(self._account_of(), role=role, model=traits.name, purpose=request.purpose)
-        most = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
+        max_tokens = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
         size, price = self.size(request), traits.price
         if price is not None and not size.cache_writes:
             price = replace(price, cache_writes=False)
-        return Ask(price, size.bound + slack, most, account, request.min_tokens)
+        return Ask(price, size.bound + slack, max_tokens, account, request.min_tokens)
 
     async def _stream(self, request: Request, call: "_Call") -> Reply:
-        """Listen to the model's stream and cut it off when it does not end where it must."""
+        """Consume the model's stream, and cut it off if it exceeds the output limit."""
         listener = _Listener(request, call.hold.account.role, self.traits, call.emit)
         call.estimate = lambda: Usage(self.size(request).count, listener.tokens(self.count))
         async with aclosing(self._model.stream(request)) as pieces:
             async for piece in pieces:
-                reply = listener.hear(piece)
+                reply = listener.take(piece)
                 call.usage, call.shown = listener.usage, listener.began
                 if reply is not None:
                     call.tool = reply.calls[0].subject if reply.calls else ""
@@ -202,22 +202,22 @@ class MeteredModel:
                     call.emit(_replied(reply, call.hold.account, shown=request.purpose in _SHOWN))
                     return reply
                 if listener.endless:
-                    # A model that ignores `max_tokens` cannot be kept within a cap, and the whole reservation counts.
+                    # A model that ignores `max_tokens` cannot be kept within a cap; the whole reservation counts.
                     call.usage = None
                     name, reason = self.traits.name, "went on past max_tokens and was cut off"
                     await finished(asyncio.to_thread(self._gate.ledger.bar, name, f"it {reason}"))
                     call.emit(Notice(f"{name} {reason}; it is not called under a cap any more."))
-                    return Reply("".join(listener.said), cut=True)
+                    return Reply("".join(listener.texts), cut=True)
         raise ModelBroken(f"{self.traits.name} ended its stream without an answer.", fix="Ask again.")
 
 
 def _grouped(reply: Reply, group: str) -> Reply:
-    """The reply and its calls marked with the group they form."""
+    """The reply and its calls with their group ID."""
     return replace(reply, group=group, calls=tuple(replace(call, group=group) for call in reply.calls))
 
 
 def _replied(reply: Reply, account: Account, *, shown: bool) -> ModelReplied:
-    """The event of a complete reply; only replies of the conversation keep what their provider expects back."""
+    """The event of a complete reply; only replies of the conversation keep their provider state."""
     state = reply.state if shown else None
     return ModelReplied(
         group=reply.group,
@@ -232,18 +232,18 @@ def _replied(reply: Reply, account: Account, *, shown: bool) -> ModelReplied:
 
 
 class _Call:
-    """One reserved call from its hold to its end, whatever ends it."""
+    """One reserved call, from its hold until it is settled or released."""
 
     def __init__(self, gate: Gate, hold: Hold, emit: Emit, retries: Retries, *, local: bool) -> None:
-        """The hold of an unbilled attempt that is retried stays, for the next attempt to take.
+        """The hold of an unbilled attempt is kept for the next attempt.
 
-        A call that leaves this machine or costs begins only when its reservation is in the session, on disk.
+        Calls that leave this machine or cost money start only after their reservation is on disk in the session.
         """
         self.hold = hold
         self.emit = emit
         self.usage: Usage | None = None
         self.estimate: Callable[[], Usage] | None = None
-        """What was sent and received, by a tokenizer; may block."""
+        """Counts what was sent and received; may block."""
         self.tool = ""
         self.pause: float | None = None
         """Seconds until the next attempt; None when there is none."""
@@ -256,7 +256,7 @@ class _Call:
         self._started = time.monotonic()
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work and end the hold: settled once anything was sent, else given back."""
+        """Do the work and end the hold: settled once anything was sent, otherwise released."""
         ending: Literal["settle", "release", "keep"] = "release"
         try:
             hold = self.hold
@@ -297,7 +297,7 @@ class _Call:
             estimate = await asyncio.to_thread(self.estimate)
         try:
             settlement = await self._gate.settle(hold, self.usage, tool=self.tool, seconds=seconds, estimate=estimate)
-        except StoreError as error:  # the answer is there and stays; the hold counts in full
+        except StoreError as error:  # the answer is kept, and the hold counts in full
             self.emit(Notice(f"The call could not be settled. {error}"))
             worst = Usage(hold.prompt_tokens, hold.max_tokens)
             settlement = Settlement(hold.entry, hold.nano, worst, reported=False, estimate=estimate)
@@ -324,19 +324,19 @@ class _Call:
 
 
 class _Listener:
-    """Hears the pieces of one reply."""
+    """Collects the pieces of one reply and emits them as events."""
 
     def __init__(self, request: Request, role: str, traits: Traits, emit: Emit) -> None:
         self.usage: Usage | None = None
-        """What the call has used as far as anybody credible has said."""
-        self.said: list[str] = []
-        """What was said so far."""
+        """The last plausible usage report."""
+        self.texts: list[str] = []
+        """Texts received so far, without reasoning and answers in calls."""
         self._received: dict[bool, list[str]] = {False: [], True: []}
-        """All text that came; apart from it, by True, the answers in calls."""
+        """All received texts (False), and the answers in calls (True)."""
         self._unseen = 0
         self._reply: Reply | None = None
         self._masks: dict[tuple[bool, bool], MaskedStream] = {}
-        """What hides keys in each of the texts that arrive."""
+        """Key masks of the streamed texts."""
         self._pieces = self._empty_pieces = self._bytes = 0
         self._request = request
         self._role = role
@@ -344,13 +344,13 @@ class _Listener:
         self._emit = emit
 
     def tokens(self, count: Callable[[str], int]) -> int:
-        """Tokens of what came, by `count`; of a call that had not come whole, a quarter of its bytes."""
+        """Tokens received so far, by `count`; an incomplete call counts a quarter of its bytes."""
         reply = self._reply
         if reply is not None:
             texts = (reply.reasoning, reply.text, *(call.signature() for call in reply.calls))
             return sum(count(text) for text in texts if text)
-        said, answered = (count("".join(texts)) if texts else 0 for texts in self._received.values())
-        return said + max(answered, -(-self._unseen // _BYTES_A_TOKEN))
+        text_tokens, answer_tokens = (count("".join(texts)) if texts else 0 for texts in self._received.values())
+        return text_tokens + max(answer_tokens, -(-self._unseen // _BYTES_A_TOKEN))
 
     @property
     def began(self) -> bool:
@@ -359,22 +359,22 @@ class _Listener:
 
     @property
     def endless(self) -> bool:
-        """Whether more came than `max_tokens` can explain."""
-        most = self._request.max_tokens
+        """Whether the stream is longer than `max_tokens` allows."""
+        max_tokens = self._request.max_tokens
         return (
-            self._pieces > _PIECES_PER_TOKEN * most + _SPARE
-            or self._empty_pieces > _EMPTY_PIECES_PER_TOKEN * (most + _SPARE)
-            or self._bytes > _BYTES_PER_TOKEN * (most + _SPARE)
+            self._pieces > _PIECES_PER_TOKEN * max_tokens + _SPARE
+            or self._empty_pieces > _EMPTY_PIECES_PER_TOKEN * (max_tokens + _SPARE)
+            or self._bytes > _BYTES_PER_TOKEN * (max_tokens + _SPARE)
         )
 
-    def hear(self, piece: Delta | Reply) -> Reply | None:
-        """Take in a piece; the reply when this was it, its usage blanked when it cannot be believed."""
+    def take(self, piece: Delta | Reply) -> Reply | None:
+        """Take the next piece; returns the reply at the end, without its usage if that is implausible."""
         if isinstance(piece, Reply):
             self._reply = piece
             for (reasoning, answer), mask in self._masks.items():
-                self._tell(mask.end(), reasoning=reasoning, answer=answer)
+                self._emit_text(mask.end(), reasoning=reasoning, answer=answer)
             state, piece = piece.state, mask_secrets(piece)
-            if piece.state is not state:  # a masked message is not what the provider signed
+            if piece.state is not state:  # a masked message no longer matches its signature
                 piece = replace(piece, state=None)
             usage = piece.usage
             self.usage = usage if usage is not None and self._credible(usage, piece) else self.usage
@@ -394,26 +394,26 @@ class _Listener:
         self._received[piece.answer].append(text)
         self._bytes += len(text.encode("utf-8", "surrogatepass"))
         mask = self._masks.setdefault((piece.reasoning, piece.answer), MaskedStream())
-        self._tell(mask.feed(text), reasoning=piece.reasoning, answer=piece.answer)
+        self._emit_text(mask.feed(text), reasoning=piece.reasoning, answer=piece.answer)
         return None
 
-    def _tell(self, text: str, *, reasoning: bool, answer: bool) -> None:
+    def _emit_text(self, text: str, *, reasoning: bool, answer: bool) -> None:
         """Emit a piece of text with secrets masked."""
         if not text:
             return
         if not reasoning and not answer:
-            self.said.append(text)
+            self.texts.append(text)
         if self._request.purpose in _SHOWN:
             answers = answer or self._request.purpose == "answer"
             channel = "reasoning" if reasoning else "answer" if answers else "thought"
             self._emit(TextArrived(text=text, channel=channel, role=self._role))
 
     def _credible(self, usage: Usage, reply: Reply) -> bool:
-        """Whether a report can be true: whole numbers, no part above its whole, and not nothing for something."""
+        """Whether a usage report is plausible: integers, no part above its total, and not 0 for a non-empty reply."""
         counts: tuple[object, ...] = (usage.input, usage.output, usage.cached, usage.cache_write, usage.reasoning)
         if not all(type(count) is int and 0 <= count <= _MOST_TOKENS for count in counts):
             return False
         if usage.cached + usage.cache_write > usage.input or usage.reasoning > usage.output:
             return False
-        said_something = bool(reply.text or reply.reasoning or reply.calls)
-        return (usage.input > 0 and usage.output > 0) or not said_something or self._local
+        is_nonempty = bool(reply.text or reply.reasoning or reply.calls)
+        return (usage.input > 0 and usage.output > 0) or not is_nonempty or self._local

@@ -1,4 +1,4 @@
-"""Remote models: any name litellm knows, asked through a process that owns litellm (remote_process)."""
+"""Remote models: any name litellm knows, called through a process that owns litellm (remote_process)."""
 
 import asyncio
 import difflib
@@ -39,18 +39,18 @@ from ecoshell.models.tokens import counter_for
 from ecoshell.models.tool_search import is_server_call, search_tool
 
 SILENCE = 600.0
-"""Seconds a provider may be silent; some send nothing while a model reasons."""
+"""Maximum seconds without data; some providers send nothing while a model reasons."""
 _SECONDS_PER_TOKEN = 2.0
-"""What an answer may take beside the longest silence before it and after it; a person's own machine can be slow."""
+"""Maximum time per output token, for slow local servers; the silence before and after the answer comes on top."""
 _BYTES_PER_TOKEN, _SPARE_BYTES, _MOST_BYTES = 1 << 14, 1 << 23, 1 << 27
-"""What an answer may come to on the network: some providers repeat their sources, or all they said, with each token."""
+"""Limits of an answer on the network; some providers repeat sources or the whole text with each token."""
 
 _NO_KEY = "none"
-"""What a server at an address of the user's own is sent when there is no key; clients insist on sending one."""
+"""Sent to the user's own servers without a key, because clients require one."""
 _PUBLISHED_ENCODINGS = frozenset({"openai", "azure"})
-"""Providers whose models count with the tiktoken encoding that is known by their names."""
+"""Providers whose models' names determine the tiktoken encoding."""
 _CALLS_END = ("}", "]", "```", ">")
-"""How a text ends whose end is a call."""
+"""Endings of texts that end with a call."""
 _FINISH_NOTES = {
     "content_filter": "[The provider's content filter ended this reply.]",
     "refusal": "[The model refused to answer.]",
@@ -68,18 +68,18 @@ _STATUS_MEANINGS = {
     529: " (overloaded)",
 }
 _LONGEST_MESSAGE = 600
-"""Characters of what a provider says that are shown; some answer with whole web pages."""
+"""Characters of a provider's message that are shown; some send whole web pages."""
 _COUNTED_PER_MESSAGE = 3
 _COUNTED_PER_PROMPT = 3
-"""What OpenAI counts besides the texts; other templates differ by a token or two."""
+"""Tokens that OpenAI counts besides the texts; other templates differ slightly."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteOptions:
-    """What the user says of a remote model; where that is None, the price book is asked."""
+    """The user's settings of a remote model; None means the price book decides."""
 
     base_url: str | None = None
-    """Address of an OpenAI-compatible server; None is the provider's own."""
+    """Address of an OpenAI-compatible server; None is the provider's."""
     native_tools: bool | None = None
     context: int | None = None
     vision: bool | None = None
@@ -87,24 +87,27 @@ class RemoteOptions:
     """Whether the provider loads deferred tools; None decides by the model."""
     silence: float = SILENCE
     deadline: float | None = None
-    """Seconds until the whole answer must be there; None is as many as `max_tokens` can explain."""
+    """Maximum seconds of the whole answer; None derives it from `max_tokens`."""
 
 
 _AS_KNOWN = RemoteOptions()
 _NAMED_SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+\.\d+(?=b)|\d+(?=b)|\d{2,}(?=m))([bm])(?![a-z0-9])")
-"""Weights in a name; `1m` would be a context."""
+"""A parameter count in a name; `1m` would be a context."""
 _SENDABLE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _NAMED_SCALES = {"b": 10**9, "m": 10**6}
 
 
 def named_parameters(name: str) -> int | None:
-    """How many weights a model has by its name, such as `ollama/qwen2.5-coder:1.5b`; None where that does not say."""
-    sizes = (int(one[1] or 1) * float(one[2]) * _NAMED_SCALES[one[3]] for one in _NAMED_SIZE.finditer(name.casefold()))
+    """The parameter count in a model's name, such as `ollama/qwen2.5-coder:1.5b`; None if it has none."""
+    sizes = (
+        int(match[1] or 1) * float(match[2]) * _NAMED_SCALES[match[3]]
+        for match in _NAMED_SIZE.finditer(name.casefold())
+    )
     return max(map(round, sizes), default=None)
 
 
 class RemoteModel:
-    """A model of a provider, or of any server that speaks OpenAI's protocol at an address of the user's own."""
+    """A model of a provider, or of the user's own server with OpenAI's protocol."""
 
     def __init__(
         self,
@@ -115,30 +118,30 @@ class RemoteModel:
         process: RemoteProcess,
         options: RemoteOptions = _AS_KNOWN,
     ) -> None:
-        """Nothing is started yet; `check` says whether the model can be had."""
-        known = book.facts(name)
-        # Nearly every current model has tool calls; vLLM refuses them unless it was started with a parser.
-        native_tools = known.native_tools if known is not None else not name.startswith("hosted_vllm/")
+        """Starts nothing; `check` says whether the model is available."""
+        facts = book.facts(name)
+        # Nearly all current models have tool calls; vLLM rejects them unless it was started with a parser.
+        native_tools = facts.native_tools if facts is not None else not name.startswith("hosted_vllm/")
         native_tools = native_tools if options.native_tools is None else options.native_tools
         prefix, slash, _ = name.partition("/")
-        self._provider = prefix if slash else "openai" if options.base_url else known.provider if known else ""
-        """As litellm calls it; empty when it cannot be told."""
+        self._provider = prefix if slash else "openai" if options.base_url else facts.provider if facts else ""
+        """litellm's provider name; empty if unknown."""
         own_server = options.base_url is not None
         search = search_tool(self._provider, name, own_server=own_server, wanted=options.tool_search)
         self._search = search if native_tools else None
         self.traits = Traits(
             name=name,
             price=book.price(name),
-            context=options.context or (known.context if known else None),
-            max_output=known.max_output if known else None,
+            context=options.context or (facts.context if facts else None),
+            max_output=facts.max_output if facts else None,
             native_tools=native_tools,
             local=False,
             parameters=named_parameters(name),
-            vision=options.vision if options.vision is not None or known is None else known.vision,
-            reasons=known.reasons if known else None,
+            vision=options.vision if options.vision is not None or facts is None else facts.vision,
+            reasons=facts.reasons if facts else None,
             defers_tools=self._search is not None,
         )
-        self._facts = known
+        self._facts = facts
         self._book = book
         self._keys = keys
         self._process = process
@@ -147,14 +150,13 @@ class RemoteModel:
         self._deadline = options.deadline
         on_own_server = self._provider in PROVIDERS and options.base_url is not None
         self._shared = bool(keys.variables(self._provider)) or on_own_server
-        """Whether asks need nothing but the key they carry; other providers sign in by what the environment says."""
+        """Whether calls need only a key; other providers sign in with environment variables."""
         self._counter = counter_for(name, hosted=options.base_url is None)
 
     def check(self) -> str | None:
         """The key to send, if any; may block on the keyring.
 
-        Raises ModelMissing, before any process is started, when the name says no provider, or a key that is needed is
-        missing.
+        Raises ModelMissing, before any process is started, if the provider is unknown or a required key is missing.
         """
         if not self._provider:
             raise self._unknown()
@@ -167,25 +169,25 @@ class RemoteModel:
         return key or _NO_KEY
 
     async def warm(self, ahead: Request | None = None) -> None:
-        """Have litellm, the tokenizer and what reads replies loaded by the time they are needed; returns at once."""
+        """Start loading litellm, the tokenizer and the libraries for parsing replies; returns at once."""
         self._counter.start()
         asyncio.get_running_loop().run_in_executor(None, load_readers)
         await self._process.warm(shared=self._shared)
 
     def count(self, text: str) -> int:
-        """Tokens of a plain text; an estimate when `size` says so."""
+        """Tokens of a plain text; an estimate if `size` is inexact."""
         return self._counter.count(text)
 
     def size(self, request: Request) -> PromptSize:
-        """Tokens of the prompt; exact when the tokenizer is the model's own and no native tool array goes along."""
-        request = self._seen(request)
+        """Tokens of the prompt; exact with the model's own tokenizer and without a native tool array."""
+        request = self._visible_request(request)
         native = self.traits.native_tools and bool(request.tools)
         messages = request.messages if native else as_plain_messages(request)
         texts = [message.text for message in messages]
         if native:
             texts += [call.signature() for message in messages for call in message.calls]
-            shown = (tool for tool in request.tools if self._search is None or not tool.deferred)
-            texts += [document.entry for document in shown]
+            tools = (tool for tool in request.tools if self._search is None or not tool.deferred)
+            texts += [document.entry for document in tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
         images = [*images_in(messages)]
         count += sum(map(image_tokens, images))
@@ -195,19 +197,19 @@ class RemoteModel:
         exact = self._counter.exact and not native and not images
         return PromptSize(min(count, bound), bound, exact=exact, cache_writes=self._cache_writes(request))
 
-    def _seen(self, request: Request) -> Request:
-        """The request without images, where the model is known to have no vision."""
+    def _visible_request(self, request: Request) -> Request:
+        """The request, without images if the model is known to have no vision."""
         if self.traits.vision is not False or not any(message.images for message in request.messages):
             return request
         return replace(request, messages=without_images(request.messages))
 
     def _beyond_count(self, text: str) -> int:
-        """By how much the byte bound of a text is above its exact count with a margin; 0 without an exact count."""
+        """The difference between a text's byte bound and its exact count with a margin; 0 without an exact count."""
         counted = self._counter.exact_count(text)
         return 0 if counted is None else max(0, text_bound(text) - counted - counted // MARGIN - 1)
 
     def _cache_writes(self, request: Request) -> bool:
-        """Whether the provider may bill cache writes: those of Anthropic's models only where the request has marks."""
+        """Whether the provider may bill cache writes; for Anthropic's models only if the request has cache marks."""
         return not self._marks_cache or is_cached(request)
 
     @property
@@ -215,8 +217,8 @@ class RemoteModel:
         return "claude" in self.traits.name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai"))
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        """Ask the provider; closing the iterator closes the connection."""
-        request = self._seen(request)
+        """Call the provider; closing the iterator closes the connection."""
+        request = self._visible_request(request)
         native = self.traits.native_tools and bool(request.tools)
         body = chat_body(request, native=native, family=self.family, search=self._search)
         name = self.traits.name
@@ -225,7 +227,7 @@ class RemoteModel:
         if self._marks_cache:
             mark_for_cache(body, request)
         if self._base_url and not name.startswith(f"{self._provider}/"):
-            name = f"{self._provider}/{name}"  # a server of the user's own is taken to speak OpenAI's protocol
+            name = f"{self._provider}/{name}"  # the user's own servers are assumed to use OpenAI's protocol
         body |= {"model": name, "max_tokens": request.max_tokens, "timeout": self._silence}
         if "responses/" in name:  # reasoning comes back encrypted, and the provider stores nothing
             body |= {"store": False, "include": ["reasoning.encrypted_content"]}
@@ -238,43 +240,45 @@ class RemoteModel:
             body["base_url"] = self._base_url
         if key := await asyncio.to_thread(self.check):
             body["api_key"] = key
-        named = request if request.want != "text" else replace(request, callable_now=())
-        reader = ReplyReader(named, ReplyForm(HERMES, REASONING_TAGS[0], is_remote=True))
-        most = min(_BYTES_PER_TOKEN * request.max_tokens + _SPARE_BYTES, _MOST_BYTES)
+        parsed_request = request if request.want != "text" else replace(request, callable_now=())
+        reader = ReplyReader(parsed_request, ReplyForm(HERMES, REASONING_TAGS[0], is_remote=True))
+        max_bytes = min(_BYTES_PER_TOKEN * request.max_tokens + _SPARE_BYTES, _MOST_BYTES)
         seconds = self._deadline or 2 * self._silence + _SECONDS_PER_TOKEN * request.max_tokens
-        async with aclosing(self._process.ask(body, most=most, seconds=seconds, shared=self._shared)) as lines:
+        async with aclosing(
+            self._process.ask(body, max_bytes=max_bytes, seconds=seconds, shared=self._shared)
+        ) as lines:
             async for line in lines:
                 if "delta" in line:
                     if line["reasoning"]:
                         yield Delta(line["reasoning"], reasoning=True)
-                    for piece in reader.feed(line["delta"]) if line["delta"] else ():
-                        yield piece
+                    for delta in reader.feed(line["delta"]) if line["delta"] else ():
+                        yield delta
                     yield Delta("", unseen=line["unseen"])
                     if line["answer"]:
                         yield Delta(line["answer"], answer=True)
                 elif "reply" in line:
-                    for piece in reader.finish():
-                        yield piece
+                    for delta in reader.finish():
+                        yield delta
                     yield self._reply(line["reply"], request)
                 else:
                     raise await self._error(line["error"])
 
     @property
     def family(self) -> str:
-        """Who understands what this provider sends with a reply: the provider, at one address."""
+        """The provider family that accepts this model's opaque fields: a provider at one address."""
         return f"{self._provider} {self._base_url}" if self._base_url else self._provider
 
     async def aclose(self) -> None:
-        """Let the tokenizer go; the helper process serves other models too and is closed by whoever made it."""
+        """Close the tokenizer; the helper process is shared and is closed by its owner."""
         self._counter.close()
 
     def _reply(self, record: Mapping[str, Any], request: Request) -> Reply:
         usage, counts = None, record["usage"]
         if counts and counts["input"] and all(type(count) is int and count >= 0 for count in counts.values()):
-            usage = Usage(**counts)  # what no call can have is no report
+            usage = Usage(**counts)  # implausible usage is discarded
         cut, text = record["finish"] == "length", record["text"]
         note = _FINISH_NOTES.get(record["finish"], "")
-        if note and not (text and record["finish"] == "refusal"):  # what a model says when it refuses is its answer
+        if note and not (text and record["finish"] == "refusal"):  # the text of a refusal is the answer
             text = f"{text}\n\n{note}".strip()
         native = self.traits.native_tools and bool(request.tools)
         names = {document.name for document in (*request.callable_now, *request.tools)}
@@ -285,8 +289,8 @@ class RemoteModel:
             reasoning, text = without_reasoning(text)
             reply = parse_reply(text, request, usage, cut, format_of_text(text))
             if reply.attempt and native and reply.attempt.name not in names and not text.rstrip().endswith(_CALLS_END):
-                reply = Reply(text, usage=usage, cut=cut)  # it tells what a call looks like, and goes on
-            calls = reply.calls or reply.fault  # calls written as text are not the provider's
+                reply = Reply(text, usage=usage, cut=cut)  # an example of a call inside a text
+            calls = reply.calls or reply.fault  # the provider does not know calls written as text
             return replace(
                 reply, reasoning=record["reasoning"] or reasoning, finish=finish, state=None if calls else state
             )
@@ -295,7 +299,7 @@ class RemoteModel:
             [record["calls"][at] for at in own], [message["tool_calls"][at] for at in own], request
         )
         fault = ""
-        if cut and calls[-1].fault:  # the call that was being written when the reply ended
+        if cut and calls[-1].fault:  # the incomplete last call
             fault, calls = ("", calls[:-1]) if len(calls) > 1 else (CUT, ())
             message["tool_calls"] = [call for at, call in enumerate(message["tool_calls"]) if at != own[-1]]
         reasoning = record["reasoning"] or reasoning
@@ -305,9 +309,9 @@ class RemoteModel:
     def _native_calls(
         records: Sequence[Mapping[str, Any]], made: Sequence[dict[str, Any]], request: Request
     ) -> tuple[Call, ...]:
-        """All calls of a reply, those that cannot run with their fault; `made` are the same as they are sent back.
+        """All calls of a reply, with faults if they cannot run; `made` are the same calls as they are sent back.
 
-        Arguments that are no JSON object are sent back as an empty one, because providers refuse a history with them.
+        Arguments that are not a JSON object are sent back as an empty object, because providers reject them.
         """
         documents = (*request.callable_now, *request.tools)
         offered = {document.name for document in documents}
@@ -315,11 +319,11 @@ class RemoteModel:
         ids: set[str] = set()
         for record, sent in zip(records, made, strict=True):
             call = read_call(Attempt(record["name"], record["arguments"] or "{}"), documents)
-            if call.name not in offered:  # whoever runs the call knows which names come near
+            if call.name not in offered:  # the executor suggests similar names
                 call = replace(call, fault="")
             if not call.arguments and not _is_json_object(sent["function"]["arguments"]):
                 sent["function"]["arguments"] = "{}"
-            if not sent["id"] or sent["id"] in ids:  # each result needs an ID of its own
+            if not sent["id"] or sent["id"] in ids:  # each result needs a unique ID
                 sent["id"] = f"{sent['id'] or 'call'}_{len(calls)}"
             ids.add(sent["id"])
             call = replace(call, id=sent["id"])
@@ -329,30 +333,32 @@ class RemoteModel:
         return tuple(calls)
 
     async def _error(self, record: Mapping[str, Any]) -> ModelError:
-        """The failure the worker describes, in the shell's terms and without any key."""
+        """The error for a failure reported by the worker, without keys."""
         name, kind, billed = self.traits.name, record["kind"], bool(record["billed"])
-        said = self._keys.redact(record["message"])
-        said = said if len(said) <= _LONGEST_MESSAGE else f"{said[: _LONGEST_MESSAGE - 1]}…"
+        message = self._keys.redact(record["message"])
+        message = message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"
         if kind == "unknown":
-            return await asyncio.to_thread(self._unknown, said, billed=billed)
+            return await asyncio.to_thread(self._unknown, message, billed=billed)
         if kind == "key":
             variables = self._keys.variables(self._provider)
             fix = self._keys.how_to_give(self._provider) if variables else "Check how you sign in to this provider."
-            return ModelMissing(f"{name} refused the API key: {said}", fix=fix, billed=billed, key=True)
-        if kind == "unreachable":  # on this machine a server is not running, else there may be no network
+            return ModelMissing(f"{name} refused the API key: {message}", fix=fix, billed=billed, key=True)
+        if kind == "unreachable":  # a local server is not running, or there is no network
             address: str = record["address"]
             program, start = program_of(self._provider)
             if not is_loopback(address.rpartition(":")[0].strip("[]")):
                 fix = "Is this machine online? Try again, or choose a model on it with /model."
                 return ModelUnreachable(f"{name} cannot be reached at {address}.", fix=fix, billed=billed)
-            who, begin = program or f"The server of {name}", f"Start it with {start}" if start else "Start it"
-            fix = f"{begin}, or choose another model with /model."
-            return ModelUnreachable(f"{who} does not answer on {address}.", fix=fix, billed=billed)
+            server, start_hint = program or f"The server of {name}", f"Start it with {start}" if start else "Start it"
+            fix = f"{start_hint}, or choose another model with /model."
+            return ModelUnreachable(f"{server} does not answer on {address}.", fix=fix, billed=billed)
         if kind == "busy":
             status: int | None = record["status"]
             meaning = _STATUS_MEANINGS.get(status or 0, "")
             return ModelUnavailable(
-                f"{name} failed with HTTP {status}{meaning}: {said}" if status else f"{name} did not answer: {said}",
+                f"{name} failed with HTTP {status}{meaning}: {message}"
+                if status
+                else f"{name} did not answer: {message}",
                 fix="Ask again later, choose another model with /model, or name one in [models] fallback.",
                 billed=billed,
                 transient=record["transient"],
@@ -360,27 +366,27 @@ class RemoteModel:
             )
         if kind == "context":
             return ContextExceeded(
-                f"The prompt is too long for {name}: {said}",
+                f"The prompt is too long for {name}: {message}",
                 limit=stated_limit(record["message"]),
                 fix="Start a new session, give fewer or shorter texts, or choose a model with a larger context.",
                 billed=billed,
             )
         if kind == "request":
-            return ModelBroken(f"{name} refuses the request: {said}", fix="Choose another model.", billed=billed)
-        return ModelBroken(f"{name} gave an answer that cannot be used: {said}", fix="Ask again.", billed=billed)
+            return ModelBroken(f"{name} refuses the request: {message}", fix="Choose another model.", billed=billed)
+        return ModelBroken(f"{name} gave an answer that cannot be used: {message}", fix="Ask again.", billed=billed)
 
-    def _unknown(self, said: str = "", *, billed: bool = False) -> ModelMissing:
-        """No such model; names that look like it come along, sought among thousands, so this takes a while."""
+    def _unknown(self, reason: str = "", *, billed: bool = False) -> ModelMissing:
+        """The error for an unknown model, with similar names; slow, because it searches thousands of names."""
         name = self.traits.name
         near = difflib.get_close_matches(name, (EMBEDDED, *self._book.names()), n=3)
         hint = f"Did you mean {', '.join(near)}?" if near else _HOW_NAMES_ARE
-        return ModelMissing(f"There is no model {name}." + (f" ({said})" if said else ""), fix=hint, billed=billed)
+        return ModelMissing(f"There is no model {name}." + (f" ({reason})" if reason else ""), fix=hint, billed=billed)
 
 
 def cache_key(body: Mapping[str, Any]) -> str:
-    """The key by which OpenAI finds the cache of a prompt: the same for all that begin with these tools and system."""
-    beginning = [body.get("tools"), [one["content"] for one in body["messages"] if one["role"] == "system"]]
-    return f"ecoshell-{sha1(json.dumps(beginning).encode(), usedforsecurity=False).hexdigest()[:16]}"
+    """OpenAI's prompt cache key, the same for all prompts with these tools and system messages."""
+    prefix = [body.get("tools"), [message["content"] for message in body["messages"] if message["role"] == "system"]]
+    return f"ecoshell-{sha1(json.dumps(prefix).encode(), usedforsecurity=False).hexdigest()[:16]}"
 
 
 def _responses_name(name: str) -> str:
@@ -394,27 +400,27 @@ _RESPONSES_FIELDS = ("openai_responses_replay", "tool_search_items")
 
 
 def sent_back(message: Mapping[str, Any], provider: str, name: str, *, own_server: bool) -> dict[str, Any]:
-    """What of a reply its provider takes back: litellm passes unknown keys on, and some providers refuse them."""
-    kept = {"content", "tool_calls"}
+    """The fields of a reply that its provider accepts back; litellm passes on all keys, and some are rejected."""
+    sent_keys = {"content", "tool_calls"}
     fields: Mapping[str, Any] = message.get("provider_specific_fields") or {}
     if "claude" in name and provider.startswith(_CLAUDE):
-        kept |= {"thinking_blocks"}
+        sent_keys |= {"thinking_blocks"}
         fields = {key: value for key, value in fields.items() if key == "tool_results"}
     elif provider in _GEMINI:
-        # A call carries its signature itself; only a text's own is sent with the message.
+        # Calls have their own signatures; only that of the text is sent with the message.
         made: Sequence[Mapping[str, Mapping[str, Any]]] = message.get("tool_calls") or ()
         signed = [call.get("provider_specific_fields", {}).get("thought_signature") for call in made]
-        own = [one for one in fields.get("thought_signatures") or () if one not in signed]
-        fields = {"thought_signatures": own} if own else {}
+        text_signatures = [signature for signature in fields.get("thought_signatures") or () if signature not in signed]
+        fields = {"thought_signatures": text_signatures} if text_signatures else {}
     elif provider == "openrouter":
-        kept |= {"reasoning", "reasoning_details"}
+        sent_keys |= {"reasoning", "reasoning_details"}
     elif provider in ("openai", "azure") and not own_server:
-        kept |= {"reasoning_items"}
+        sent_keys |= {"reasoning_items"}
         fields = {key: value for key, value in fields.items() if key in (*_RESPONSES_FIELDS, "phase")}
     else:
-        kept |= {"reasoning_content", "reasoning_items"}
+        sent_keys |= {"reasoning_content", "reasoning_items"}
         fields = {key: value for key, value in fields.items() if key in _RESPONSES_FIELDS}
-    sent = {key: value for key, value in message.items() if key in kept}
+    sent = {key: value for key, value in message.items() if key in sent_keys}
     return sent | {"provider_specific_fields": dict(fields)} if fields else sent
 
 

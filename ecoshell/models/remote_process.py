@@ -31,7 +31,7 @@ _LINE_LIMIT = 1 << 26
 _MEMORY = 4 << 30
 """Bytes of address space; litellm with a few asks at once takes less than half."""
 _GRACE = 60.0
-"""Seconds after an ask's deadline by which the process must have said so; it may first have to load litellm."""
+"""Seconds after an ask's deadline within which the process must report it, which includes loading litellm."""
 _LAST_WORDS = 2048
 _START_SECONDS = 60.0
 """Maximum time until a new host listens, also on a busy machine."""
@@ -138,20 +138,20 @@ class RemoteProcess:
                 await starting.wait()
 
     async def ask(
-        self, body: Mapping[str, Any], *, most: int, seconds: float, shared: bool = False
+        self, body: Mapping[str, Any], *, max_bytes: int, seconds: float, shared: bool = False
     ) -> AsyncGenerator[Line, None]:
-        """The worker's lines for one ask, down to its reply or error; closing this early cancels the ask.
+        """The worker's lines for one ask, until its reply or error; closing the iterator early cancels the ask.
 
-        The answer may come to `most` bytes on the network, and take this many seconds from its first to its last. When
-        the process is gone, the last line says so. One that is stuck, so that it does not even say that an ask's time
-        is over, is ended. Only an ask that needs nothing but the key it carries may be `shared` with the host.
+        The answer may have `max_bytes` on the network and take this many seconds. If the process has ended, the last
+        line says so; a process that does not report an expired ask is killed. Only asks that need nothing but their key
+        may be `shared` with the host.
         """
         link = await self.warm(shared=shared)
         number, inbox = next(self._numbers), asyncio.Queue[Line]()
         link.inboxes[number] = inbox
         last = asyncio.get_running_loop().call_later(seconds + self._grace, link.die, "it no longer answered")
         try:
-            link.write({"id": number, "ask": body, "bytes": most, "seconds": seconds})
+            link.write({"id": number, "ask": body, "bytes": max_bytes, "seconds": seconds})
             await link.drain()
             while True:
                 line = await inbox.get()

@@ -12,9 +12,9 @@ from ecoshell.models.tool_search import loaded_names
 
 REMEMBERED_PROMPTS = 8
 MOST_BYTES_PER_TOKEN = 16
-"""A report below this density is not used: the provider may have left out cached tokens."""
+"""Reports with more bytes per token are not used, because the provider may have omitted cached tokens."""
 MARGIN = 16
-"""One token in so many is added to what was reported, for templates that differ between a provider's machines."""
+"""Divisor of the margin added to reports, for templates that differ between a provider's machines."""
 
 Group = tuple[Message, tuple[Message, ...]]
 SizeOf = Callable[[Request], PromptSize]
@@ -22,7 +22,7 @@ SizeOf = Callable[[Request], PromptSize]
 
 @dataclass(frozen=True, slots=True)
 class CountedPrompt:
-    """A request, what its provider counted in its prompt, and in its reply."""
+    """A request and the usage its provider reported for it."""
 
     request: Request
     groups: tuple[Group, ...]
@@ -30,10 +30,10 @@ class CountedPrompt:
 
 
 class ReportedPrompts:
-    """Remembers the last prompts a model's provider counted, to bound those that begin alike.
+    """Remembers the last prompts counted by a model's provider, to bound prompts with a common prefix.
 
-    What was counted bounds every part of it that is sent again, since chat templates separate messages by special
-    tokens, across which no tokenizer merges. Only what follows the common beginning is bounded by its own size.
+    A count bounds every part of its prompt that is sent again, because chat templates separate messages by special
+    tokens, across which no tokenizer merges. Only the rest of a prompt is bounded by its own size.
     """
 
     def __init__(self, *, native_tools: bool, defers_tools: bool = False) -> None:
@@ -50,7 +50,7 @@ class ReportedPrompts:
             self._prompts.append(CountedPrompt(request, self._groups(request), usage))
 
     def bound(self, request: Request, size_of: SizeOf) -> int | None:
-        """The most tokens the request's prompt can have, by the closest report; None without a usable one."""
+        """The maximum tokens of a prompt by the closest report; None without a usable one."""
         groups = self._groups(request)
         with self._lock:
             prompts = tuple(self._prompts)
@@ -84,7 +84,7 @@ class ReportedPrompts:
         bound += size_of(rest).bound - size_of(frame).bound
         bound += size_of(replace(frame, tools=tools)).bound if tools else 0
         if request.want != counted.want and request.tools and not tools:
-            bound += PER_TOOL_ARRAY  # the tool choice changes what providers put before the array
+            bound += PER_TOOL_ARRAY  # the tool choice changes the text before the array
         if any(message.state is not None for message in added):
             bound += prompt.usage.output  # reasoning is counted again, and its text may be shorter than it was
         return bound
@@ -103,7 +103,7 @@ class ReportedPrompts:
 
 
 def _settings(request: Request) -> Request:
-    """What of a request, beside messages and tools, may change how its prompt is counted."""
+    """The part of a request, besides messages and tools, that may change how its prompt is counted."""
     return replace(
         request,
         messages=(),

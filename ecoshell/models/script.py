@@ -1,8 +1,8 @@
-"""Models that answer with fixed replies from a JSON Lines file: for tests and demonstrations, gated like every other.
+"""Models with fixed replies from a JSON Lines file, for tests and demonstrations.
 
 Each line is one reply: `{"text": "…", "call": {"name": "…", "arguments": {…}}, "usage": {"input": …, "cached": …,
-"output": …}}`, with a text or a call or both, or with several `calls`; the usage may be missing and is then counted. A
-token is taken to be four bytes of UTF-8, rounded up; no prompt has more tokens than bytes, plus eight for each message.
+"output": …}}`, with a text, a call or both, or with several `calls`. A missing usage is counted: a token is four bytes
+of UTF-8, rounded up. A prompt's bound is its bytes plus eight for each message.
 """
 
 import asyncio
@@ -26,10 +26,9 @@ _SHAPE = 'Each line is one JSON object such as {"text": "Hello."} or {"call": {"
 
 
 class ScriptModel:
-    """A model that speaks the lines of a file, in order and once each.
+    """A model whose replies are the lines of a file, in order. Without a price it is free.
 
-    Without a price it is free, since nothing leaves this machine. Raises ModelMissing for a file that cannot be read
-    and UsageError, naming file and line, for one that is not a script.
+    Raises ModelMissing for an unreadable file, and UsageError with file and line for an invalid script.
     """
 
     def __init__(self, file: Path, *, name: str = "", price: Price | None = None) -> None:
@@ -55,11 +54,11 @@ class ScriptModel:
         )
 
     def count(self, text: str) -> int:
-        """Tokens of a text, by its bytes."""
+        """Tokens of a text, from its bytes."""
         return -(-_bytes(text) // _BYTES_PER_TOKEN)
 
     def size(self, request: Request) -> PromptSize:
-        """Tokens of the prompt, by the bytes of its messages and tools."""
+        """Tokens of the prompt, from the bytes of its messages and tools."""
         pieces = [message.text for message in request.messages]
         pieces += [call.signature() for message in request.messages for call in message.calls]
         pieces += [tool.entry for tool in request.tools]
@@ -68,16 +67,16 @@ class ScriptModel:
         return PromptSize(count=-(-total // _BYTES_PER_TOKEN), bound=total + framing, exact=False)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Speak the next line, a word at a time, cut at `max_tokens`."""
+        """Stream the next line word by word, cut at `max_tokens`."""
         if self._next == len(self._lines):
             raise ModelBroken(
-                f"{self.traits.name} has {len(self._lines)} replies and a further one was asked for.",
+                f"{self.traits.name} has only {len(self._lines)} replies, and another one was requested.",
                 fix="Add a line to the script.",
                 billed=False,
             )
         line, self._next = self._lines[self._next], self._next + 1
         prompt = self.size(request).count
-        words, size = list[str](), 0  # counted as they come, so that a long line is counted once
+        words, size = list[str](), 0  # incremental, so that a long line is counted once
         for word in re.findall(r"[^ ]* |[^ ]+", line.text):
             size += _bytes(word)
             output = -(-size // _BYTES_PER_TOKEN)
@@ -85,17 +84,17 @@ class ScriptModel:
                 break
             words.append(word)
             yield Delta(word, Usage(input=prompt, output=output))
-            await asyncio.sleep(0)  # a place to be cancelled at
-        said = "".join(words)
-        cut = said != line.text
+            await asyncio.sleep(0)  # allows cancellation
+        text = "".join(words)
+        cut = text != line.text
         calls = "".join(call.signature() for call in line.calls)
-        usage = line.usage or Usage(input=prompt, output=self.count(said + calls))
-        output = min(usage.output, request.max_tokens)  # like any model, a script stops there
+        usage = line.usage or Usage(input=prompt, output=self.count(text + calls))
+        output = min(usage.output, request.max_tokens)  # no model exceeds the limit
         usage = replace(usage, output=output, reasoning=min(usage.reasoning, output))
-        yield Reply(said, () if cut else line.calls, usage, cut=cut, finish="length" if cut else "")
+        yield Reply(text, () if cut else line.calls, usage, cut=cut, finish="length" if cut else "")
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""
 
 
 def _bytes(text: str) -> int:
@@ -103,15 +102,15 @@ def _bytes(text: str) -> int:
 
 
 def _reply(text: str, where: str) -> Reply:
-    """The reply that a line is; raises UsageError, which says where the line is."""
+    """Parse a line as a reply; raises UsageError with the line's position."""
 
-    def checked(value: object, what: str, *known: str) -> dict[str, Any]:
+    def checked(value: object, what: str, *allowed: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise broken(f"has {what} that is not a JSON object")
         record = cast("dict[str, Any]", value)
         for name in record:
-            if known and name not in known:
-                raise broken(f"has {name!r}, which is none of {', '.join(sorted(known))}")
+            if allowed and name not in allowed:
+                raise broken(f"has {name!r}, which is none of {', '.join(sorted(allowed))}")
         return record
 
     def broken(what: str) -> UsageError:
@@ -122,24 +121,24 @@ def _reply(text: str, where: str) -> Reply:
     except (ValueError, RecursionError) as error:
         raise broken(f"is not JSON ({error})") from error
     record = checked(line, "a reply", "text", "call", "calls", "usage")
-    said = record.get("text", "")
-    if not isinstance(said, str):
+    reply_text = record.get("text", "")
+    if not isinstance(reply_text, str):
         raise broken("has a text that is not a string")
     calls = record.get("calls", [record["call"]] if record.get("call") is not None else [])
     if not isinstance(calls, list):
         raise broken("has calls that are not a list")
-    if not said and not calls and "text" not in record:
+    if not reply_text and not calls and "text" not in record:
         raise broken("has neither text nor call")
-    made: list[Call] = []
-    for one in cast("list[object]", calls):
-        call = checked(one, "a call", "name", "arguments")
+    reply_calls: list[Call] = []
+    for entry in cast("list[object]", calls):
+        call = checked(entry, "a call", "name", "arguments")
         if not isinstance(call.get("name"), str) or not call["name"]:
             raise broken("has a call without a name")
-        made.append(Call(call["name"], checked(call.get("arguments", {}), "a call's arguments")))
+        reply_calls.append(Call(call["name"], checked(call.get("arguments", {}), "a call's arguments")))
     if record.get("usage") is None:
-        return Reply(said, tuple(made))
+        return Reply(reply_text, tuple(reply_calls))
     usage = checked(record["usage"], "a usage", "input", "cached", "cache_write", "output", "reasoning")
     for name, count in usage.items():
         if type(count) is not int or count < 0:
             raise broken(f"has a usage whose {name} is not a whole number")
-    return Reply(said, tuple(made), Usage(**usage))
+    return Reply(reply_text, tuple(reply_calls), Usage(**usage))

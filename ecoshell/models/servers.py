@@ -1,7 +1,7 @@
-"""Model servers that run on this machine: Ollama, LM Studio, llama.cpp and vLLM, found by asking on loopback.
+"""Model servers on this machine (Ollama, LM Studio, llama.cpp and vLLM), detected on loopback.
 
-A server's models are called by litellm's names, such as `ollama_chat/qwen3:4b`; the address comes from the program's
-own environment variable, or is its usual one. Nothing beyond loopback is asked.
+Models have litellm's names, such as `ollama_chat/qwen3:4b`. The address comes from the program's own environment
+variable or is its default. Only loopback addresses are contacted.
 """
 
 import json
@@ -16,25 +16,25 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 SECONDS = 0.2
-"""What a server may take to tell all of its models; on loopback a thousandth of it is usual."""
+"""Time limit for listing a server's models, which usually takes a thousandth of it."""
 _LARGEST_ANSWER = 4 << 20
 _MOST_MODELS = 64
 _LONGEST_NAME = 300
 _OLLAMA_CONTEXT = 4096
-"""Tokens with which Ollama loads a model that nobody said more of."""
+"""Tokens of Ollama's default context."""
 _LOOPBACK = re.compile(r"localhost|127(?:\.\d+){3}|::1", re.IGNORECASE)
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})
-"""What a server is told so that it listens on every address; it is asked on loopback."""
+"""Configured hosts that mean all addresses; loopback is used for them."""
 
 Answer = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model that a server on this machine has; unknown is None."""
+    """A model of a server on this machine; unknown is None."""
 
     name: str
-    """As litellm takes it."""
+    """litellm's name."""
     program: str
     base_url: str
     context: int | None = None
@@ -44,36 +44,36 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """One kind of server: what it is called, here and by litellm, where it listens, and how it tells its models."""
+    """One kind of server: its names, addresses, and how it lists its models."""
 
     name: str
     providers: tuple[str, ...]
-    """litellm's names for it; models are listed under the first."""
-    usual: str
+    """litellm's provider names; models are listed under the first."""
+    default_url: str
     variable: str
     start: str
-    """The command that starts it."""
-    tell: "Callable[[Asking], Iterator[Served]]"
+    """Command that starts the server."""
+    list_models: "Callable[[ServerQuery], Iterator[Served]]"
 
     def address(self, environ: Mapping[str, str]) -> str | None:
-        """The base URL on loopback; None where the person's own is elsewhere, or cannot be read."""
-        told = environ.get(self.variable, "").strip().rstrip("/")
-        if not told:
-            return self.usual
+        """The base URL on loopback; None if the configured one is elsewhere or invalid."""
+        configured = environ.get(self.variable, "").strip().rstrip("/")
+        if not configured:
+            return self.default_url
         try:
-            parts = urlsplit(told if "://" in told else f"http://{told}")
+            parts = urlsplit(configured if "://" in configured else f"http://{configured}")
             host, port = parts.hostname or "", parts.port
         except ValueError:
             return None
         if host not in _ANYWHERE and not _LOOPBACK.fullmatch(host):
             return None
-        usual = urlsplit(self.usual)
-        shown = "127.0.0.1" if host in _ANYWHERE else f"[{host}]" if ":" in host else host
-        return f"{parts.scheme}://{shown}:{port or usual.port}{parts.path or usual.path}"
+        default_url = urlsplit(self.default_url)
+        address = "127.0.0.1" if host in _ANYWHERE else f"[{host}]" if ":" in host else host
+        return f"{parts.scheme}://{address}:{port or default_url.port}{parts.path or default_url.path}"
 
 
 class Servers:
-    """The servers of this machine; one that is switched off is not asked again by the same object."""
+    """The servers of this machine; servers that are off are not contacted again by the same object."""
 
     def __init__(self, environ: Mapping[str, str] | None = None, *, seconds: float | None = None) -> None:
         self._seconds = SECONDS if seconds is None else seconds
@@ -83,87 +83,87 @@ class Servers:
         self._asking = threading.Lock()
 
     def models(self) -> list[Served]:
-        """Every model of every server that answers now; all are asked at once, so this takes SECONDS at most."""
-        found = self._ask(_PROGRAMS)
-        return sorted(found, key=lambda model: (model.program, model.name))
+        """All models of all running servers; servers are queried in parallel, for at most SECONDS."""
+        models = self._ask(_PROGRAMS)
+        return sorted(models, key=lambda model: (model.program, model.name))
 
     def served(self, name: str, *, ask: bool = True) -> Served | None:
-        """What stands behind a name that begins with a server's; its server is asked unless it is known already.
+        """The model of a name with a server's prefix; the server is queried unless the model is known.
 
-        None where the name is no server's, or the server is not on loopback.
+        None for other names, or if the server is not on loopback.
         """
         provider, slash, _ = name.partition("/")
-        program = next((one for one in _PROGRAMS if provider in one.providers), None)
+        program = next((candidate for candidate in _PROGRAMS if provider in candidate.providers), None)
         address = program.address(self._environ) if program and slash else None
         if program is None or address is None:
             return None
         listed = f"{program.providers[0]}/{name.partition('/')[2]}"
         if ask and listed not in self._known:
             self._ask([program])
-        known = self._known.get(listed)
-        if known is None or provider != program.providers[0]:
-            return Served(name, program.name, address, known.context if known else None)
-        return known
+        model = self._known.get(listed)
+        if model is None or provider != program.providers[0]:
+            return Served(name, program.name, address, model.context if model else None)
+        return model
 
     def _ask(self, programs: "Sequence[_Program]") -> list[Served]:
         import_module("http.client")  # before the clock starts
         with self._asking:
-            asked = {
-                program.name: Asking(program, address, time.monotonic() + self._seconds)
+            queries = {
+                program.name: ServerQuery(program, address, time.monotonic() + self._seconds)
                 for program in programs
                 if program.name not in self._off and (address := program.address(self._environ))
             }
-            threads = [threading.Thread(target=asking.run, daemon=True) for asking in asked.values()]
+            threads = [threading.Thread(target=query.run, daemon=True) for query in queries.values()]
             for thread in threads:
                 thread.start()
-            for asking, thread in zip(asked.values(), threads, strict=True):
-                thread.join(max(0.0, asking.deadline - time.monotonic()))
-            found: list[Served] = []
-            for name, asking in asked.items():
-                if asking.off:
+            for query, thread in zip(queries.values(), threads, strict=True):
+                thread.join(max(0.0, query.deadline - time.monotonic()))
+            models: list[Served] = []
+            for name, query in queries.items():
+                if query.off:
                     self._off.add(name)
-                found += asking.found[:_MOST_MODELS]
-            self._known.update((model.name, model) for model in found)
-            return found
+                models += query.models[:_MOST_MODELS]
+            self._known.update((model.name, model) for model in models)
+            return models
 
 
 @dataclass(eq=False)
-class Asking:
-    """One server being asked what it has; what it has not told by the deadline stays unknown."""
+class ServerQuery:
+    """A query for a server's models; models not listed by the deadline stay unknown."""
 
     _program: _Program
     base_url: str
     deadline: float
-    found: list[Served] = field(default_factory=list[Served])
+    models: list[Served] = field(default_factory=list[Served])
     off: bool = False
-    """Whether nobody listens there, or somebody else; one that is slow may be asked again."""
+    """Whether no server, or another program, listens there; slow servers may be queried again."""
 
     def run(self) -> None:
-        """Ask; never raises."""
+        """Query the server; never raises."""
         from http.client import HTTPException
 
         try:
-            for model in self._program.tell(self):
-                self.found.append(model)
+            for model in self._program.list_models(self):
+                self.models.append(model)
         except TimeoutError:
             pass
         except (OSError, ValueError, HTTPException, RecursionError):
-            self.off = not self.found
+            self.off = not self.models
 
     def model(
         self, name: Any, *, context: int | None = None, native_tools: bool | None = None, size: int | None = None
     ) -> Iterator[Served]:
-        """A model of this server, by the name it has there; none where that is no name."""
+        """The model of a name on this server, if the name is valid."""
         if isinstance(name, str) and name.strip() == name and name.isprintable() and 0 < len(name) <= _LONGEST_NAME:
             provider = self._program.providers[0]
             yield Served(f"{provider}/{name}", self._program.name, self.base_url, context, native_tools, size)
 
     def get(self, path: str, body: Answer | None = None, *, needed: bool = False) -> Answer:
-        """The JSON object at a path of the server, not of its base URL; empty where it does not tell.
+        """The JSON object at a path of the server (not of its base URL); empty on errors.
 
-        Where the answer is needed it raises OSError, ValueError or HTTPException in that case.
+        If it is needed, errors are raised: OSError, ValueError or HTTPException.
         """
-        from http.client import OK, HTTPConnection, HTTPException, HTTPSConnection  # brings `email`: no start waits
+        from http.client import OK, HTTPConnection, HTTPException, HTTPSConnection  # imports `email`, slowly
 
         parts = urlsplit(self.base_url)
         left = self.deadline - time.monotonic()
@@ -185,58 +185,58 @@ class Asking:
             line.close()
 
 
-def _ollama(ask: Asking) -> Iterator[Served]:
-    """Ollama's own API; the context is the one a loaded model runs with, that its file sets, or else the usual one.
+def _ollama(ask: ServerQuery) -> Iterator[Served]:
+    """Ollama's own API; the context is that of the loaded model, of its file, or else the default.
 
-    Ollama cuts longer prompts without a word, so more than that is not assumed.
+    Ollama silently truncates longer prompts, so no more is assumed.
     """
     listed = _objects(ask.get("/api/tags", needed=True).get("models"))
-    running = {str(one.get("name")): one for one in _objects(ask.get("/api/ps").get("models"))}
-    for one in listed:
-        name = one["name"] if isinstance(one.get("name"), str) else ""
-        shown = ask.get("/api/show", {"model": name})
-        can = shown.get("capabilities")
-        abilities = cast("list[Any]", can) if isinstance(can, list) else None
+    running = {str(model.get("name")): model for model in _objects(ask.get("/api/ps").get("models"))}
+    for model in listed:
+        name = model["name"] if isinstance(model.get("name"), str) else ""
+        details = ask.get("/api/show", {"model": name})
+        capabilities = details.get("capabilities")
+        abilities = cast("list[Any]", capabilities) if isinstance(capabilities, list) else None
         if abilities and "completion" not in abilities:
             continue  # made for embeddings
-        set_in_file = re.search(r"^num_ctx\s+(\d+)\s*$", str(shown.get("parameters", "")), re.MULTILINE)
+        set_in_file = re.search(r"^num_ctx\s+(\d+)\s*$", str(details.get("parameters", "")), re.MULTILINE)
         context = _count(running.get(name, {}).get("context_length")) or (int(set_in_file[1]) if set_in_file else 0)
         yield from ask.model(
             name,
             context=context or _OLLAMA_CONTEXT,
             native_tools=None if abilities is None else "tools" in abilities,
-            size=_count(one.get("size")),
+            size=_count(model.get("size")),
         )
 
 
-def _lm_studio(ask: Asking) -> Iterator[Served]:
-    """LM Studio's own API tells what kind each model is, and with which context it is loaded; older ones do not."""
-    own = _objects(ask.get("/api/v0/models").get("data"))
-    for one in own or _objects(ask.get("/v1/models", needed=True).get("data")):
-        name, kind, abilities = one.get("id"), one.get("type", "llm"), one.get("capabilities")
+def _lm_studio(ask: ServerQuery) -> Iterator[Served]:
+    """LM Studio's own API gives each model's type and context; older versions lack it."""
+    listed = _objects(ask.get("/api/v0/models").get("data"))
+    for model in listed or _objects(ask.get("/v1/models", needed=True).get("data")):
+        name, kind, abilities = model.get("id"), model.get("type", "llm"), model.get("capabilities")
         if kind in ("llm", "vlm"):
             tools = "tool_use" in abilities if isinstance(abilities, list) else None
-            yield from ask.model(name, context=_count(one.get("loaded_context_length")), native_tools=tools)
+            yield from ask.model(name, context=_count(model.get("loaded_context_length")), native_tools=tools)
 
 
-def _llama_cpp(ask: Asking) -> Iterator[Served]:
-    """llama-server; whether it takes tools depends on the model's template, and it says so in its properties."""
+def _llama_cpp(ask: ServerQuery) -> Iterator[Served]:
+    """llama-server, whose properties say whether the model's template supports tools."""
     listed = _objects(ask.get("/v1/models", needed=True).get("data"))
     properties = ask.get("/props")
-    running = properties.get("default_generation_settings")
-    context = _count(cast("Answer", running).get("n_ctx")) if isinstance(running, dict) else None
-    can = properties.get("chat_template_caps")
-    tools = cast("Answer", can).get("supports_tool_calls") if isinstance(can, dict) else None
-    for one in listed:
-        facts = one.get("meta")
+    settings = properties.get("default_generation_settings")
+    context = _count(cast("Answer", settings).get("n_ctx")) if isinstance(settings, dict) else None
+    capabilities = properties.get("chat_template_caps")
+    tools = cast("Answer", capabilities).get("supports_tool_calls") if isinstance(capabilities, dict) else None
+    for model in listed:
+        facts = model.get("meta")
         size = _count(cast("Answer", facts).get("size")) if isinstance(facts, dict) else None
-        yield from ask.model(one.get("id"), context=context, native_tools=True if tools is True else None, size=size)
+        yield from ask.model(model.get("id"), context=context, native_tools=True if tools is True else None, size=size)
 
 
-def _vllm(ask: Asking) -> Iterator[Served]:
-    """vLLM, or whatever else speaks OpenAI's protocol at its address; tools work only where it was started for them."""
-    for one in _objects(ask.get("/v1/models", needed=True).get("data")):
-        yield from ask.model(one.get("id"), context=_count(one.get("max_model_len")))
+def _vllm(ask: ServerQuery) -> Iterator[Served]:
+    """vLLM, or another server with OpenAI's protocol at its address; tools work only if it was started for them."""
+    for model in _objects(ask.get("/v1/models", needed=True).get("data")):
+        yield from ask.model(model.get("id"), context=_count(model.get("max_model_len")))
 
 
 _PROGRAMS = (
@@ -255,24 +255,24 @@ _PROGRAMS = (
     _Program("vLLM", ("hosted_vllm",), "http://127.0.0.1:8000/v1", "HOSTED_VLLM_API_BASE", "vllm serve MODEL", _vllm),
 )
 PROVIDERS = frozenset(provider for program in _PROGRAMS for provider in program.providers)
-"""litellm's names of what runs on a machine of the user's own."""
+"""litellm's names of local model servers."""
 
 
 def program_of(provider: str) -> tuple[str, str]:
-    """The server behind a provider's name and the command that starts it; both empty where it is none of these."""
-    found = next((program for program in _PROGRAMS if provider in program.providers), None)
-    return (found.name, found.start) if found else ("", "")
+    """The name of a provider's local server and the command that starts it; empty for other providers."""
+    program = next((program for program in _PROGRAMS if provider in program.providers), None)
+    return (program.name, program.start) if program else ("", "")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name or address is this machine."""
+    """Whether a host name or address is loopback."""
     return _LOOPBACK.fullmatch(host) is not None
 
 
 def _objects(value: Any) -> list[Answer]:
-    """The objects of a list; none where it is no list."""
-    found = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("Answer", one) for one in found[:_MOST_MODELS] if isinstance(one, dict)]
+    """The objects in a list; none for other values."""
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("Answer", item) for item in items[:_MOST_MODELS] if isinstance(item, dict)]
 
 
 def _count(value: Any) -> int | None:

@@ -1,7 +1,7 @@
-"""Counting tokens offline: exact where a model's own tokenizer is at hand, estimated where not, and it says which.
+"""Counts tokens offline, exactly with the model's own tokenizer or else estimated.
 
-tiktoken takes 0.3 to 0.7 s to load an encoding and holds the interpreter for up to 0.2 s of that, so it runs in a small
-helper process (`main`) and no screen waits for it. Its files are those in litellm's package; nothing is fetched.
+tiktoken takes 0.3 to 0.7 s to load an encoding and blocks the interpreter for up to 0.2 s of that, so it runs in a
+helper process (`main`). It uses the files in litellm's package; nothing is downloaded.
 """
 
 import importlib.util
@@ -21,42 +21,42 @@ _EXACT = {
     "o200k_base": ("gpt-4o", "gpt-4.1", "gpt-4.5", "chatgpt-4o", "gpt-5", "o1", "o3", "o4-mini"),
     "cl100k_base": ("gpt-4", "gpt-3.5-turbo", "gpt-35-turbo"),
 }
-"""Beginnings of the names of the models that use an encoding, the more telling ones first."""
+"""Prefixes of the models of an encoding, more specific ones first."""
 
 _ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
-"""The hash of an encoding's address is its file's name in every tiktoken cache; the address itself is never asked."""
+"""URL of an encoding; its hash is the file name in tiktoken caches. It is never requested."""
 
 _LONGEST = 64_000
-"""Characters; longer texts are estimated, since counting them would take longer than a frame."""
+"""Characters; longer texts are estimated, because counting them takes longer than a frame."""
 _REMEMBERED = 4096
 
 
 class TokenCounter:
-    """Counts with a tiktoken encoding in a helper process; estimates until that is ready, and for very long texts.
+    """Counts with a tiktoken encoding in a helper process; estimates until it is ready, and for very long texts.
 
-    `own` says whether the encoding is the model's own. The process starts at the first count and ends with `close`, or
-    by itself when this one ends. Without an encoding everything is estimated.
+    `own` says whether the encoding is the model's own. The process starts with the first count and ends with `close` or
+    with this process. Without an encoding, all counts are estimates.
     """
 
     def __init__(self, encoding: str = "", folder: Path | None = None, *, own: bool = False) -> None:
         self.name = encoding or "bytes / 4"
-        """What does the counting."""
+        """The encoding, or the way of estimating."""
         self._folder = folder
         self._own = own
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = threading.Event()
         self._broken = folder is None
         self._lock = threading.Lock()
-        self._counted = lru_cache(maxsize=_REMEMBERED)(self._asked)
+        self._cached_count = lru_cache(maxsize=_REMEMBERED)(self._requested)
 
     @property
     def exact(self) -> bool:
-        """Whether counts come, at this moment, from the model's own tokenizer."""
+        """Whether counts come from the model's own tokenizer now."""
         return self._own and self._ready.is_set() and not self._broken
 
     @property
     def pid(self) -> int | None:
-        """The helper process's number, once it was started."""
+        """Process ID of the helper, once started."""
         return self._process.pid if self._process else None
 
     def start(self) -> None:
@@ -81,17 +81,17 @@ class TokenCounter:
         threading.Thread(target=await_ready, daemon=True).start()
 
     def wait(self, seconds: float = 30.0) -> bool:
-        """Start, and wait until counts are exact; False when that cannot be had."""
+        """Start and wait until counts are exact; False if that is not possible."""
         self.start()
         return not self._broken and self._ready.wait(seconds) and not self._broken
 
     def count(self, text: str) -> int:
-        """Tokens of the text; special tokens written out in it count as the plain text they are."""
+        """Tokens of the text; special tokens in it count as plain text."""
         counted = self._encoded(text)
         return estimate(text) if counted is None else counted
 
     def exact_count(self, text: str) -> int | None:
-        """Tokens of the text by the model's own tokenizer; None where that cannot count it now."""
+        """Tokens of the text by the model's own tokenizer; None if it is unavailable now."""
         return self._encoded(text) if self._own else None
 
     def _encoded(self, text: str) -> int | None:
@@ -100,15 +100,15 @@ class TokenCounter:
             return None
         try:
             with self._lock:
-                return self._counted(text)
-        except (OSError, ValueError):  # the process is gone
+                return self._cached_count(text)
+        except (OSError, ValueError):  # the process has ended
             self._broken = True
             return None
 
-    def _asked(self, text: str) -> int:
+    def _requested(self, text: str) -> int:
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
-            raise ValueError("there is no process")
+            raise ValueError("the process is not running")
         process.stdin.write(json.dumps(text).encode() + b"\n")
         process.stdin.flush()
         return int(process.stdout.readline())
@@ -125,35 +125,35 @@ class TokenCounter:
 def counter_for(model: str, *, hosted: bool = True) -> TokenCounter:
     """The best counter for a model's name, with or without a provider's prefix.
 
-    `hosted` is false for a model at an address of the user's own, whose name says nothing about its tokenizer.
-    litellm's package has the file of each encoding that is asked for here.
+    `hosted` is false for the user's own servers, whose model names say nothing about the tokenizer. litellm's package
+    contains the files of these encodings.
     """
-    own = encoding_of(model) if hosted else None
+    encoding_name = encoding_of(model) if hosted else None
     litellm = importlib.util.find_spec("litellm")
     if litellm and litellm.origin:
         folder = Path(litellm.origin).parent / "litellm_core_utils" / "tokenizers"
-        for encoding in dict.fromkeys((own or "cl100k_base", "cl100k_base")):
+        for encoding in dict.fromkeys((encoding_name or "cl100k_base", "cl100k_base")):
             file_name = sha1(_ADDRESS.format(encoding).encode(), usedforsecurity=False).hexdigest()
             if (folder / file_name).is_file():
-                return TokenCounter(encoding, folder, own=encoding == own)
+                return TokenCounter(encoding, folder, own=encoding == encoding_name)
     return TokenCounter()
 
 
 def encoding_of(model: str) -> str | None:
-    """The tiktoken encoding a model is known to use; None when its tokenizer is not one of OpenAI's, or not known."""
+    """The tiktoken encoding of a model; None if unknown."""
     bare = model.rpartition("/")[2].removeprefix("ft:")
     return next((name for name, starts in _EXACT.items() if bare.startswith(starts)), None)
 
 
 def helper_environ() -> dict[str, str]:
-    """This process's environment, with this package on the import path."""
+    """The environment for helper processes, with this package on the import path."""
     root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUTF8": "1"}
 
 
 def main() -> None:
-    """Count until standard input ends; the only argument names the encoding, `TIKTOKEN_CACHE_DIR` its folder."""
+    """Count until standard input ends; the argument is the encoding, `TIKTOKEN_CACHE_DIR` its folder."""
     import tiktoken
     import tiktoken.load
 
@@ -161,8 +161,8 @@ def main() -> None:
     encoding = tiktoken.get_encoding(sys.argv[1])
     encoding.encode_ordinary("")
     counts = (len(encoding.encode_ordinary(json.loads(line))) for line in sys.stdin.buffer)
-    for told in chain(("ready",), counts):
-        sys.stdout.write(f"{told}\n")
+    for line in chain(("ready",), counts):
+        sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 
 

@@ -267,7 +267,7 @@ async def test_a_model_file_that_was_cut_short_is_called_broken(tmp_path: Path, 
     with embedded_path().open("rb") as whole:
         path.write_bytes(whole.read(size))
     broken = LocalModel(path)
-    with pytest.raises(ModelBroken, match="cut short"):
+    with pytest.raises(ModelBroken, match="truncated"):
         await reply_of(broken, asking("Hello"))
     await broken.aclose()
 

@@ -237,7 +237,7 @@ async def test_a_client_that_is_killed_has_its_asks_cancelled_and_the_others_go_
         "    process = RemoteProcess(host=HostOptions(Path(sys.argv[1]), 600))\n"
         "    ask = {'model': 'openai/slow', 'messages': [{'role': 'user', 'content': 'x'}], 'max_tokens': 9}\n"
         "    ask |= {'api_key': 'sk-none', 'base_url': sys.argv[2]}\n"
-        "    async for _ in process.ask(ask, most=1 << 20, seconds=600, shared=True): pass\n"
+        "    async for _ in process.ask(ask, max_bytes=1 << 20, seconds=600, shared=True): pass\n"
         "asyncio.run(main())\n"
     )
     command = (sys.executable, "-c", program, str(warm_host), server.openai)

@@ -74,7 +74,7 @@ def test_the_bound_of_a_prompt_is_its_bytes_and_eight_for_each_message(write: Wr
 async def test_a_reply_past_the_last_line_is_an_error_that_counts_them(write: Write) -> None:
     model = ScriptModel(write({"text": "only"}))
     await listen(model)
-    with pytest.raises(ModelBroken, match="has 1 replies and a further one was asked for") as ended:
+    with pytest.raises(ModelBroken, match="has only 1 replies, and another one was requested") as ended:
         await listen(model)
     assert not ended.value.billed
 
