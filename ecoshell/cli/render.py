@@ -50,7 +50,7 @@ from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, l
 from ecoshell.messages import visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
-from ecoshell.tui.branches import Drawing, headline
+from ecoshell.tui.graph_drawing import Drawing, headline
 
 _DRAWN = 24
 """Lines of a parallel plan that are drawn."""

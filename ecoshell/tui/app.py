@@ -1,4 +1,4 @@
-"""The Textual chat: shows its first frame, then opens the shell, and leaves the terminal as it was."""
+"""The Textual app: it shows its first frame, then opens the shell, and restores the terminal at the end."""
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ from textual.screen import ModalScreen, Screen
 from ecoshell.errors import EcoshellError
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
-from ecoshell.tui.chat import ChatScreen, QuestionSpot
+from ecoshell.tui.chat import ChatScreen, QuestionArea
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.side.layout import SideLayout
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 
 Build = Callable[[Options, "UserInterface"], Awaitable["Shell"]]
 _GARBAGE = (50_000, 20, 50)
-"""When Python looks for garbage: a long session is many small values, all of which stay."""
-_TWICE = 2.0
-"""Seconds within which a second Ctrl-C quits."""
+"""Thresholds of the garbage collector: a long session has many small objects, all of which stay alive."""
+_QUIT_SECONDS = 2.0
+"""Time within which a second ctrl+c quits."""
 
 
-async def build_shell(options: Options, person: "UserInterface") -> "Shell":
-    """The shell these options ask for, its imports made in a thread, beside the screen; raises EcoshellError."""
+async def build_shell(options: Options, user: "UserInterface") -> "Shell":
+    """Assemble the shell, with its imports in a thread; raises EcoshellError."""
     await asyncio.to_thread(import_module, "ecoshell.tui.controller")
     assembly: Any = await asyncio.to_thread(import_module, "ecoshell.assembly.shell")
-    return await assembly.assemble(options, person)
+    return await assembly.assemble(options, user)
 
 
 class ChatApp(ThemedApp[int]):
-    """One chat over one shell; returns the exit status."""
+    """A chat with one shell; returns the exit status."""
 
     TITLE = "ecoshell"
     CSS_PATH = Path(__file__).with_name("chat.tcss")  # of the app: Textual does not read that of a default screen
-    COMMANDS = {lambda: import_module("ecoshell.tui.screens.palette").ChatCommands}  # noqa: RUF012 - declared so by Textual
+    COMMANDS = {lambda: import_module("ecoshell.tui.screens.palette").ChatCommands}  # noqa: RUF012 - as declared by Textual
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+p", "command_palette", "commands", priority=True),
         Binding("ctrl+q", "quit", "quit", priority=True),
@@ -61,14 +61,14 @@ class ChatApp(ThemedApp[int]):
         self.options = options
         self._build = build
         self._failed = 0
-        self._interrupted_at = -_TWICE
+        self._interrupted_at = -_QUIT_SECONDS
         self.shell: Shell | None = None
         self.opened = asyncio.Event()
-        """Set once the shell is there and what was said before is on the screen."""
+        """Set once the shell is open and its past is shown."""
         self.chat = ChatScreen(self.paths, options.model or "the model")
 
     def get_driver_class(self) -> type[Driver]:
-        """The driver that outlives bad bytes and a lost terminal, where there is one."""
+        """The driver that survives invalid input bytes and a lost terminal, except on Windows."""
         if sys.platform == "win32" or "TEXTUAL_DRIVER" in os.environ:
             return super().get_driver_class()
         from ecoshell.tui.terminal import TerminalDriver  # it needs termios
@@ -79,49 +79,49 @@ class ChatApp(ThemedApp[int]):
         return self.chat
 
     def on_mount(self) -> None:
-        """Everything else comes after the first frame."""
+        """Load everything else after the first frame."""
         self.call_after_refresh(self.after_first_frame)
 
     def after_first_frame(self) -> None:
-        """Open the shell; until it is there, what is typed is kept."""
-        gc.freeze()  # what is there by now stays: it need not be looked through for garbage again
+        """Open the shell; input typed until then waits for it."""
+        gc.freeze()  # objects created so far stay alive
         gc.set_threshold(*_GARBAGE)
         gc.enable()
         self.run_worker(self.chat.query_one(SideLayout).mount_panels())
-        self.run_worker(self._tell_of_themes())
+        self.run_worker(self._show_theme_problems())
         self.run_worker(self.open_shell())
 
-    async def _tell_of_themes(self) -> None:
-        if complaints := (await self.learn_themes()).complaints:
-            from ecoshell.tui.transcript import event_blocks  # no first frame waits for it
+    async def _show_theme_problems(self) -> None:
+        if complaints := (await self.reload_themes()).complaints:
+            from ecoshell.tui.transcript import event_blocks  # not needed for the first frame
 
             self.chat.view.column.insert(*map(event_blocks.notice, complaints))
 
     async def open_shell(self) -> None:
-        """Try to open the shell; where that fails, it is said why."""
+        """Open the shell, or show why it cannot be opened."""
         try:
-            self.shell = await self._build(self.options, self.chat.query_one(QuestionSpot))
+            self.shell = await self._build(self.options, self.chat.query_one(QuestionArea))
             await self.chat.opened(self.shell)
             self.opened.set()
         except EcoshellError as error:
             self._failed = error.exit_status
             self.chat.failed(error)
-        except Exception as error:  # noqa: BLE001 - the edge of the worker: a defect must not take the screen and its draft
+        except Exception as error:  # noqa: BLE001 - worker boundary: a defect must not lose the screen and its draft
             self._failed = 1
-            self.chat.failed(error, "What you typed is kept.")
+            self.chat.failed(error, "Your input is kept.")
 
     async def action_transcript(self, action: str) -> None:
-        """Do something of the transcript's own, wherever one is."""
+        """Run an action of the transcript from any screen."""
         await self.chat.query_one(Transcript).run_action(action)
 
     def action_command_palette(self) -> None:
-        from ecoshell.tui.screens.palette import Palette  # no first frame waits for it
+        from ecoshell.tui.screens.palette import Palette  # not needed for the first frame
 
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())
 
     def action_interrupt(self) -> None:
-        """Close what is open over the chat; copy what is selected; stop the turn or clear the prompt; twice, quit."""
+        """Close a modal screen, copy the selection, stop the turn or clear the prompt; the second time, quit."""
         if isinstance(self.screen, ModalScreen):
             self.screen.dismiss(None)
             return
@@ -129,19 +129,19 @@ class ChatApp(ThemedApp[int]):
         if selected:
             self.copy_to_clipboard(selected)
             return
-        again = time.monotonic() - self._interrupted_at < _TWICE
+        is_second = time.monotonic() - self._interrupted_at < _QUIT_SECONDS
         self._interrupted_at = time.monotonic()
         bar, controller = self.chat.query_one(PromptBar), self.chat.controller
-        if again:
+        if is_second:
             self.call_later(self.action_quit)
         elif controller is not None and controller.stoppable:
             bar.queue = ()
             self.chat.run_worker(controller.shell.stop())
         elif not bar.clear():
-            bar.hint("ctrl+c once more quits")
+            bar.hint("Press ctrl+c again to quit.")
 
     async def action_quit(self, status: int | None = None) -> None:
-        """Leave with this exit status; a turn that runs is stopped first, so that what it holds is settled."""
+        """Stop a running turn, so that its reservations are settled, and exit with this status."""
         self.chat.leaving = True
         if self.shell is not None:
             await self.shell.stop()
@@ -149,7 +149,7 @@ class ChatApp(ThemedApp[int]):
 
 
 def run(options: Options) -> int:
-    """Open the chat on this terminal; gives the exit status."""
+    """Run the chat on this terminal; return the exit status."""
     return asyncio.run(_session(ChatApp(options)))
 
 

@@ -1,7 +1,4 @@
-"""The chat: the screen a person lives in, its widgets in their places and the shell behind them.
-
-And the person in front of it, as the core knows them.
-"""
+"""The chat screen: its widgets, keys and commands, and the area where the user answers questions."""
 
 import asyncio
 from shutil import get_terminal_size
@@ -35,39 +32,39 @@ if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.tui.app import ChatApp
     from ecoshell.tui.controller import ChatController, TranscriptController
     from ecoshell.tui.questions import Question
-    from ecoshell.tui.side.panel import ToolWanted
+    from ecoshell.tui.side.panel import ToolRequested
 
 T = TypeVar("T")
 
-_LEAVING = frozenset({"/quit", "/exit"})
+_QUIT_COMMANDS = frozenset({"/quit", "/exit"})
 _WIDE = 100
-"""Columns from which on the panels stand beside the transcript."""
+"""Width from which panels are shown next to the transcript."""
 
 
-def _own() -> "CommandTable[ChatApp]":
-    """The commands of the screen itself."""
+def _screen_commands() -> "CommandTable[ChatApp]":
+    """The commands that the screen handles itself."""
     from ecoshell.tui.commands import CHAT_COMMANDS
 
     return CHAT_COMMANDS
 
 
 _HIDDEN = (
-    ("f5", "run('/sessions')", "sessions", "go on with an earlier session"),
+    ("f5", "run('/sessions')", "sessions", "resume a session"),
     ("f6", "mode", "mode", "one model, or a planner, a caller and a summarizer"),
-    ("f7", "run('/model')", "models", "choose another model"),
-    ("f8", "run('/settings')", "settings", "look at the settings and change them"),
-    ("alt+e", "effort", "effort", "how much the model reasons: the next level"),
-    ("f9", "open", "panels", "hide the panels, or show them"),
+    ("f7", "run('/model')", "models", "change the model"),
+    ("f8", "run('/settings')", "settings", "view and change the settings"),
+    ("alt+e", "effort", "effort", "next level of reasoning effort"),
+    ("f9", "open", "panels", "hide or show the panels"),
     ("ctrl+f", "app.transcript('search')", "search", "search the transcript"),
     ("ctrl+o", "app.transcript('fold(True)')", "open the last fold", "open or fold the newest long output"),
 )
-"""Keys that the palette and the help tell of, and the footer has no room for; they work in the prompt too."""
+"""Keys listed in the palette and the help but not in the footer; they also work in the prompt."""
 
 
 class ChatScreen(Screen[None]):
-    """Where a person asks and watches; what is sent before the shell is ready waits for it."""
+    """The main screen; input sent before the shell is ready waits for it."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012 - declared so by Textual
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012 - as declared by Textual
     AUTO_FOCUS = "Prompt"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop"),
@@ -78,24 +75,24 @@ class ChatScreen(Screen[None]):
         Binding("f4", "open('cost')", "cost"),
         *(Binding(key, act, name, show=False, tooltip=words, priority=True) for key, act, name, words in _HIDDEN),
     ]
-    HELP = "Type below; what happens is told above, and the panels beside it say what it costs."
+    HELP = "Type below. The conversation is shown above, plan and costs in the panels."
     app: "ChatApp"
 
     def __init__(self, paths: Paths, model: str) -> None:
         wide = get_terminal_size().columns >= _WIDE
-        super().__init__(classes="-wide" if wide else "-narrow")  # or Textual would style everything twice to say so
+        super().__init__(classes="-wide" if wide else "-narrow")  # avoids a second styling by Textual
         self._paths = paths
         self._model = model
         self._failed = self._first = False
         self._view: TranscriptController | None = None
         self.controller: ChatController | None = None
         self.leaving = False
-        """Whether the program ends: what is queued is kept then, and not sent any more."""
+        """Whether the app is quitting; queued input is kept and not sent."""
 
     def compose(self) -> ComposeResult:
         yield TitleBar(f"opening {self._model} …")
         yield SideLayout(Transcript())
-        yield QuestionSpot()
+        yield QuestionArea()
         yield PromptBar(History(self._paths.history_file), DraftFile(self._paths.draft_file))
         yield KeyLine(show_command_palette=False, compact=True)
 
@@ -104,11 +101,11 @@ class ChatScreen(Screen[None]):
         self.query_one(Transcript).column.add(welcome_block(__version__, first=self._first))
         prompt = self.query_one(Prompt)
         prompt.send = self._typed
-        self.watch(self.query_one(Transcript), "news", self.query_one(PromptBar).tell_news, init=False)
+        self.watch(self.query_one(Transcript), "has_news", self.query_one(PromptBar).show_news, init=False)
 
     @property
     def view(self) -> "TranscriptController":
-        """What follows the conversation."""
+        """The controller of the widgets."""
         if self._view is None:
             from ecoshell.tui.controller import TranscriptController
 
@@ -121,16 +118,16 @@ class ChatScreen(Screen[None]):
         return self.controller.shell if self.controller is not None else None
 
     async def opened(self, shell: "Shell") -> None:
-        """Take the shell: show where it stands, and ask what has been waiting for it."""
+        """Adopt the shell: show its session, and send the waiting input."""
         from ecoshell.tui.controller import ChatController
 
         await self.query_one(SideLayout).mount_panels()
         self.query_one(Transcript).column.drop()
         controller, prompt = ChatController(shell, self.view), self.query_one(Prompt)
-        await controller.begin()
-        prompt.completer = lambda text: [*shell.complete(text), *_own().complete(self.app, text)]
+        await controller.load()
+        prompt.completer = lambda text: [*shell.complete(text), *_screen_commands().complete(self.app, text)]
         prompt.values, prompt.mentions.files = shell.values, shell.mentionable
-        self.run_worker(controller.watch())
+        self.run_worker(controller.refresh_after_events())
         self.run_worker(controller.introduce(first=self._first))
         self.controller = controller
         self.warm()
@@ -140,8 +137,8 @@ class ChatScreen(Screen[None]):
             self._send(waiting)
 
     def failed(self, error: Exception, kept: str = "") -> None:
-        """Say why there is no shell; what was waiting goes back to the prompt."""
-        self.view.fail(error, kept)
+        """Show why the shell could not be opened, and return waiting input to the prompt."""
+        self.view.show_failure(error, kept)
         self._failed = True
         bar = self.query_one(PromptBar)
         self._put_back(bar.waiting)
@@ -149,12 +146,12 @@ class ChatScreen(Screen[None]):
 
     @on(TextArea.Changed)
     def warm(self) -> None:
-        """Have the model loaded while a question is typed; until then the open chat takes no memory for it."""
+        """Load the model once the user starts typing; an idle chat needs no memory for it."""
         if self.controller is not None and not self.controller.warmed and self.query_one(Prompt).text:
             self.controller.warmed = True
             self.run_worker(self.controller.warm())
 
-    # -- what is typed
+    # -- input
 
     def begin(self, text: str) -> None:
         prompt = self.query_one(Prompt)
@@ -162,35 +159,35 @@ class ChatScreen(Screen[None]):
         prompt.focus()
 
     def _typed(self, draft: Draft) -> None:
-        """Send what was typed, and go to where it shows; or say why it stays in the prompt."""
+        """Send or queue the input, or hint why it stays in the prompt."""
         bar, text = self.query_one(PromptBar), draft.text.strip()
         if text:
             self.query_one(Transcript).action_end()
         if not text:
-            bar.hint("Nothing was typed: ask a question, or type / for commands.")
-        elif text in _LEAVING:
+            bar.hint("Nothing to send: ask a question, or type / for commands.")
+        elif text in _QUIT_COMMANDS:
             bar.prompt.take()
             self.app.call_later(self.app.action_quit)
-        elif text.startswith("/") and _own().knows(text):
+        elif text.startswith("/") and _screen_commands().knows(text):
             self._send(bar.prompt.take())
         elif self.controller is None and bar.waiting is not None:
             bar.queue = (*bar.queue, bar.prompt.take())
-        elif self.controller is None:  # one question is kept until the shell is ready, and seen to wait
+        elif self.controller is None:  # the first question waits visibly for the shell
             bar.waiting = bar.prompt.take()
-            self.view.wait(text, self._model)
+            self.view.show_waiting(text, self._model)
             if self._failed:
                 self._failed = False
-                self.app.run_worker(self.app.open_shell())  # it may be possible now
+                self.app.run_worker(self.app.open_shell())  # try again
         else:
             if self.controller.stoppable and not text.startswith("/"):
                 bar.queue = (*bar.queue, bar.prompt.take())
             else:
                 self._send(bar.prompt.take())
-            for question in self.query_one(QuestionSpot).children:  # what is asked has the keys again
+            for question in self.query_one(QuestionArea).children:  # give the focus back to an open question
                 question.focus()
 
     def _send(self, draft: Draft) -> None:
-        """Hand over what was typed, beside everything else that goes on."""
+        """Send the input in a worker."""
         line = draft.text.strip()
         if line.startswith("/"):
             self.run_worker(self._command(line))
@@ -199,21 +196,21 @@ class ChatScreen(Screen[None]):
             self.run_worker(self._asked(self.controller, draft))
 
     async def _asked(self, controller: "ChatController", draft: Draft) -> None:
-        """Ask, and send what was typed meanwhile, unless another turn has begun or the program ends."""
+        """Ask, then send the next queued input."""
         if not await controller.send(draft):
             self._put_back(draft)
         else:
             self._send_queued()
 
     def _send_queued(self) -> None:
-        """Send the oldest of what waits, unless something is under way or the program ends."""
+        """Send the oldest queued input, unless something is running or the app is quitting."""
         bar = self.query_one(PromptBar)
         if bar.queue and self.controller is not None and not self.controller.stoppable and not self.leaving:
             queued, bar.queue = bar.queue[0], bar.queue[1:]
             self._send(queued)
 
     def _put_back(self, draft: Draft | None) -> None:
-        """Give back what could not be sent, unless something else has been typed meanwhile."""
+        """Return unsent input to the prompt, unless the user has typed something else."""
         prompt = self.query_one(Prompt)
         if draft is not None and not prompt.text:
             prompt.put(draft)
@@ -224,12 +221,12 @@ class ChatScreen(Screen[None]):
         self._send(Draft(line))
 
     async def _command(self, line: str) -> None:
-        """Run a command of the screen's own, or of the shell; or open the screen that finds out which."""
-        if _own().knows(line):
+        """Run a command of the screen or the shell, or open the screen that selects one."""
+        if _screen_commands().knows(line):
             try:
-                self.view.answer(line, (await _own().run(self.app, line)).text)
+                self.view.show_result(line, (await _screen_commands().run(self.app, line)).text)
             except EcoshellError as error:
-                self.view.answer(line, error)
+                self.view.show_result(line, error)
         elif self.controller is not None:
             from ecoshell.tui.commands import screen_for
 
@@ -253,49 +250,49 @@ class ChatScreen(Screen[None]):
 
     @property
     def overview(self) -> list[tuple[str, str]]:
-        """Every slash command as it is typed, and what it does."""
-        return [*(self.shell.overview() if self.shell else ()), *_own().overview()]
+        """All slash commands with their usage and description."""
+        return [*(self.shell.overview() if self.shell else ()), *_screen_commands().overview()]
 
     # -- keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Dim the key that stops while there is nothing to stop."""
+        """Dim the stop key if nothing is running or queued."""
         works = self.controller is not None and self.controller.stoppable
         stoppable = works or any(bar.queue for bar in self.query(PromptBar))
         return None if action == "stop" and not stoppable else True
 
     def action_stop(self) -> None:
-        """Empty the queue or, when nothing waits, stop the turn that runs."""
+        """Empty the queue or, if it is empty, stop the turn."""
         bar = self.query_one(PromptBar)
         if bar.queue:
             bar.queue = ()
-            bar.hint("Nothing is queued any more: up finds what was.")
+            bar.hint("The queue is empty now; up finds its messages in the history.")
         elif self.shell is not None:
             self.run_worker(self.shell.stop())
 
     def action_back(self) -> None:
-        """Go from the prompt to what is asked or, over all panels, to the transcript; elsewhere to the place before."""
-        if self.focused is self.query_one(Prompt) and not self.query_one(QuestionSpot).children:
+        """From the prompt, focus an open question or the transcript; otherwise the previous widget."""
+        if self.focused is self.query_one(Prompt) and not self.query_one(QuestionArea).children:
             self.query_one(Transcript).focus()
         else:
             self.focus_previous()
 
     @work
     async def action_help(self) -> None:
-        from ecoshell.tui.screens.help import HelpScreen, places  # no first frame waits for it
+        from ecoshell.tui.screens.help import HelpScreen, key_groups  # not needed for the first frame
 
-        chosen = await self.app.push_screen_wait(HelpScreen(places(self), self.overview))
+        chosen = await self.app.push_screen_wait(HelpScreen(key_groups(self), self.overview))
         if chosen:
             self.begin(chosen)
 
     @work
-    async def action_document(self, tool: str, *, planned: bool = False) -> None:
-        """Show a tool's document and, above it, the arithmetic of its row in the plan where it is asked for there."""
-        from ecoshell.tui.screens.document import DocumentScreen  # no first frame waits for it
+    async def action_show_tool(self, tool: str, *, planned: bool = False) -> None:
+        """Show a tool's schema and, with `planned`, the arithmetic of its plan row."""
+        from ecoshell.tui.screens.schema import SchemaScreen  # not needed for the first frame
 
         if (controller := self.controller) is None:
             return
-        line = await self.app.push_screen_wait(DocumentScreen(controller.shell, tool, planned=planned))
+        line = await self.app.push_screen_wait(SchemaScreen(controller.shell, tool, planned=planned))
         if line:
             await self._carry_out(controller, line)
 
@@ -303,44 +300,44 @@ class ChatScreen(Screen[None]):
         if self.controller is None:
             return
         if self.controller.busy:
-            self.query_one(PromptBar).hint("A turn is under way: the mode can be changed after it. esc stops it.")
+            self.query_one(PromptBar).hint("A turn is running; change the mode after it, or stop it with esc.")
         else:
             standing = self.controller.standing
             self.action_run("/mode single" if standing is not None and standing.mode == "umi" else "/mode umi")
 
     def action_effort(self) -> None:
-        """Go on to the next effort, and after the last to the first."""
+        """Switch to the next effort level, from the last to the first."""
         if self.controller is not None and (standing := self.controller.standing) is not None:
             levels = list(EFFORTS)
-            at = next((number for number, one in enumerate(levels) if one == standing.effort), 0)
+            at = levels.index(standing.effort) if standing.effort in levels else 0
             self.action_run(f"/effort {levels[(at + 1) % len(levels)]}")
 
     async def action_open(self, tab: str = "") -> None:
-        """Open a tab of the panels; without one hide them all, or show them."""
+        """Focus a tab of the panels; without one, toggle all panels."""
         await self.query_one(SideLayout).open(tab)
 
-    # -- what the widgets want
+    # -- messages from widgets
 
     def on_hint(self, event: Hint) -> None:
         self.query_one(PromptBar).hint(event.text)
 
-    def on_transcript_mark_wanted(self, event: Transcript.MarkWanted) -> None:
+    def on_transcript_mark_requested(self, event: Transcript.MarkRequested) -> None:
         if self.controller is not None:
             self.run_worker(self.controller.mark(event.call, helpful=event.helpful))
 
-    def on_tool_wanted(self, event: "ToolWanted") -> None:
-        """Show a tool's schema, its row in the plan above it where that is asked for; or register the tool, or not."""
-        if event.what in ("schema", "why"):
-            self.action_document(event.tool, planned=event.what == "why")
+    def on_tool_requested(self, event: "ToolRequested") -> None:
+        """Show a tool's schema or plan row, or register or unregister it."""
+        if event.action in ("schema", "why"):
+            self.action_show_tool(event.tool, planned=event.action == "why")
         else:
-            self.action_run(f"/{event.what} {event.tool}")
+            self.action_run(f"/{event.action} {event.tool}")
 
 
-class QuestionSpot(Vertical):
-    """The person in front of the screen: questions are asked here, one at a time; without one it takes no room."""
+class QuestionArea(Vertical):
+    """The user at the screen: questions appear here, one at a time; without one it takes no space."""
 
     DEFAULT_CSS = """
-    QuestionSpot { height: auto; }
+    QuestionArea { height: auto; }
     """
 
     def __init__(self) -> None:
@@ -348,18 +345,18 @@ class QuestionSpot(Vertical):
         self._turn = asyncio.Lock()
 
     async def ask(self, question: "Question[T]") -> T:
-        """The person's answer; a cancelled wait takes the question off the screen.
+        """Return the user's answer; cancelling removes the question.
 
-        While something stands in the prompt, or was typed there a moment ago, the focus stays there, so that no key
-        meant for it answers the question.
+        The prompt keeps the focus if it contains text or was just used, so that no key meant for it answers the
+        question.
         """
         prompt = self.screen.query_one(Prompt)
         async with self._turn:
             try:
                 await self.mount(question)
-                if not question.continues and (prompt.text or prompt.mode == "search" or prompt.typing):
-                    question.border_subtitle = "shift+tab comes here"
-                elif not question.continues:
+                if not question.takes_focus and (prompt.text or prompt.mode == "search" or prompt.typing):
+                    question.border_subtitle = "shift+tab to answer"
+                elif not question.takes_focus:
                     question.focus()
                 return await question.answer
             finally:

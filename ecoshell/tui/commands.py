@@ -1,6 +1,6 @@
-"""The slash commands that belong to the screen, and those of the shell that open a screen when given nothing to act on.
+"""Slash commands of the screen, and screens that replace shell commands without arguments.
 
-The screens are imported only here, when one is opened: no first frame waits for them.
+The screens are imported only when one is opened, so that the first frame does not wait for them.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ecoshell.agent.commands import Command, CommandTable, Printed
 from ecoshell.errors import SettingsError, UsageError
 from ecoshell.tui.themes import VARIABLE as THEME_VARIABLE
-from ecoshell.tui.themes import Look
+from ecoshell.tui.themes import FileTheme
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ecoshell.tui.themes import ThemedApp
 
 
-OPENING = frozenset({"/model", "/sessions", "/resume", "/context"})
+PICKER_COMMANDS = frozenset({"/model", "/sessions", "/resume", "/context"})
 
 
 def screen_for(line: str, shell: "Shell") -> "Screen[str | None] | None":
-    """The screen to show in the place of running this line, which gives back the line to run; None to just run it."""
+    """The screen that selects the command line to run instead of this one; None to run it directly."""
     name = line.strip().lower()
-    if name not in OPENING:
+    if name not in PICKER_COMMANDS:
         return None
     if name == "/context":
         from ecoshell.tui.screens.context import ContextScreen
@@ -39,34 +39,34 @@ def screen_for(line: str, shell: "Shell") -> "Screen[str | None] | None":
 
 
 async def _theme(app: "ThemedApp[int]", argument: str) -> Printed:
-    """`/theme NAME` wears a theme and writes it into the settings; without a name, the picker asks for one."""
+    """Apply a theme and store it in the settings; without a name, open the picker."""
     from ecoshell.tui.screens.pickers import NO_COLOR, ThemePicker
 
     name = argument or await app.push_screen_wait(ThemePicker(app.theme))
     if not name:
         return Printed("")
-    themes = await app.learn_themes()
+    themes = await app.reload_themes()
     names = sorted(theme.name for theme in themes.all)
     if name not in names:
-        raise UsageError(f"There is no theme {name!r}.", fix=f"There are {', '.join(names)}.")
-    app.wear(name)
+        raise UsageError(f"Unknown theme {name!r}.", fix=f"Available: {', '.join(names)}.")
+    app.apply_theme(name)
     try:
         edit: Any = await asyncio.to_thread(import_module, "ecoshell.settings.edit")  # pydantic comes with it
         await asyncio.to_thread(edit.write_settings, app.paths.settings_file, {("tui", "theme"): name})
     except SettingsError as error:
         raise SettingsError(
-            error.message, kept=f"{name} is worn until you leave. {error.kept}", fix=error.fix
+            error.message, kept=f"Theme {name!r} applies until you quit. {error.kept}", fix=error.fix
         ) from error
     if os.environ.get(THEME_VARIABLE, "").strip():
-        return Printed(f"The theme is {name} now. {THEME_VARIABLE} is set and wins when ecoshell starts again.")
-    return Printed(f"The theme is {name}, from now on." + (f" {NO_COLOR}" if app.forced_mono else ""))
+        return Printed(f"The theme is {name} until you quit: {THEME_VARIABLE} overrides the settings.")
+    return Printed(f"The theme is {name} and stored in the settings." + (f" {NO_COLOR}" if app.forced_mono else ""))
 
 
 async def _settings(app: "ChatApp", argument: str) -> Printed:
-    from ecoshell.tui.screens.settings import SettingsScreen, running
+    from ecoshell.tui.screens.settings import SettingsScreen, live_settings
 
-    what_runs = running(app.shell, app.options) if app.shell is not None else None
-    await app.push_screen_wait(SettingsScreen(app.paths, what_runs))
+    live = live_settings(app.shell, app.options) if app.shell is not None else None
+    await app.push_screen_wait(SettingsScreen(app.paths, live))
     return Printed("")
 
 
@@ -78,13 +78,13 @@ async def _search(app: "ChatApp", argument: str) -> Printed:
 THEME: Command[Any] = Command(
     "theme",
     "[NAME]",
-    "change the colours",
+    "change the theme",
     _theme,
-    lambda app: sorted(name for name, theme in app.available_themes.items() if isinstance(theme, Look)),
+    lambda app: sorted(name for name, theme in app.available_themes.items() if isinstance(theme, FileTheme)),
 )
 CHAT_COMMANDS: "CommandTable[ChatApp]" = CommandTable(
     {
-        "settings": Command("settings", "", "look at the settings and change them", _settings),
+        "settings": Command("settings", "", "view and change the settings", _settings),
         "theme": THEME,
         "search": Command("search", "", "search the transcript", _search),
     }

@@ -1,4 +1,4 @@
-"""Keys in the order they were typed, the line that tells of them, and what is said of one that did nothing."""
+"""Keys handled in the order they were typed, text input widgets, and the footer."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from textual.widget import Widget
 from textual.widgets import Footer, Input, TextArea
 from textual.widgets._footer import FooterKey
 
-_GO_FIRST = (("f2", "f3", "f4"), ("ctrl+q",), ("ctrl+p",), ("f1",))
-"""Keys that the line leaves out where it is too short, the first ones first: help and palette tell of them."""
+_DROPPED_FIRST = (("f2", "f3", "f4"), ("ctrl+q",), ("ctrl+p",), ("f1",))
+"""Keys that a narrow footer drops, in this order; help and palette list them all."""
 
 
 @dataclass
 class Hint(Message):
-    """Something to tell the person where hints are shown."""
+    """A message for the user, shown where hints appear."""
 
     text: str
 
 
 async def act_at_once(widget: Widget, key: str) -> bool:
-    """Do now what a key that this widget binds does; says whether it binds it.
+    """Run the action this widget binds to a key now; return whether it binds one.
 
-    Left to bubble to the app, the key would act after all that came in the same packet, as over a slow line: letters
-    typed after a backspace would be taken away by it.
+    Bubbling to the app would run it after all keys of the same packet, as on a slow connection: letters typed after a
+    backspace would be deleted by it.
     """
     bound = widget.screen.active_bindings.get(key)
     if bound is None or bound.node is not widget or not bound.enabled:
@@ -37,41 +37,41 @@ async def act_at_once(widget: Widget, key: str) -> bool:
 
 
 class KeysInOrder:
-    """What comes before a widget among a class's bases, so that its keys act in the order they were typed.
+    """Mixin, placed before the widget class, that handles bound keys in the order they were typed.
 
-    It is no widget itself: Textual takes styles and keys from the first base that is one.
+    It is not a widget itself: Textual takes styles and bindings from the first base that is one.
     """
 
     async def _on_key(self, event: Key) -> None:
         if await act_at_once(cast("Widget", self), event.key):
             event.stop()
-            event.prevent_default()  # else the keys of the other widget follow
+            event.prevent_default()  # otherwise other handlers follow
 
 
-class Field(KeysInOrder, Input):
-    """A line to type in."""
+class LineInput(KeysInOrder, Input):
+    """A single-line input."""
 
 
-class Lines(TextArea):
-    """Lines to type in."""
+class TextInput(TextArea):
+    """A multi-line input."""
 
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
-        """Textual wants it amid an edit as well, when the cursor's line may be gone and the cursor is still there."""
-        gone = self.cursor_location[0] >= self.document.line_count
-        return Offset() if gone else super().scroll_cursor_visible(center, animate)
+        """Do nothing in the middle of an edit, while the cursor is beyond the last line."""
+        is_beyond_end = self.cursor_location[0] >= self.document.line_count
+        return Offset() if is_beyond_end else super().scroll_cursor_visible(center, animate)
 
 
 class KeyLine(Footer):
-    """The keys that do something now; where there is no room for all of them, those of where one is come first."""
+    """The active keys; if they do not all fit, the global ones are dropped first."""
 
     def compose(self) -> Iterable[Widget]:
         keys = [key for key in super().compose() if isinstance(key, FooterKey)]
-        for less in _GO_FIRST:
+        for less in _DROPPED_FIRST:
             if sum(cell_len(f"{key.key_display} {key.description} ") for key in keys) > self.screen.size.width:
                 keys = [key for key in keys if key.key not in less]
         return keys
 
     def on_resize(self) -> None:
-        """Have room for other keys; the first frame comes before any."""
+        """Recompute the keys for the new width, except before the first frame."""
         if self.children:
             self.refresh(recompose=True)

@@ -1,6 +1,6 @@
-"""The terminal: Textual's driver and parser, made to outlive bad bytes and a terminal that goes away.
+"""Textual's driver and parser for Unix terminals, with fast pastes, alt+enter, and robustness.
 
-They are also quick with pastes and not deaf to alt+enter.
+Invalid input bytes and a terminal that disappears do not stop the app.
 """
 
 import io
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 16
 _TICK = 0.1
-"""Seconds after which it is looked whether the app has ended and whether an escape was a key of its own."""
-_EDGE = len(BRACKETED_PASTE_START) - 1
-"""Characters of a bracket that may have come in an earlier piece."""
+"""Seconds between checks for the app's end and for a lone escape key."""
+_BRACKET_OVERLAP = len(BRACKETED_PASTE_START) - 1
+"""Characters of a paste bracket that may be in the previous chunk."""
 
 
 class TerminalDriver(LinuxDriver):
-    """Drops input bytes that are not UTF-8; once the terminal is gone, writes go nowhere and hold nothing up."""
+    """Ignores input bytes that are not UTF-8, and discards output once the terminal is gone."""
 
     def __init__(
         self, app: "App[Any]", *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)  # pyright: ignore[reportUnknownMemberType]
-        self._file = cast("TextIO", _Leaky(self._file))
+        self._file = cast("TextIO", _DiscardingFile(self._file))
 
     def run_input_thread(self) -> None:
-        """Read until the app ends or the terminal does; Textual's loop, with a parser that is quick with pastes."""
+        """Read until the app or the terminal ends; Textual's loop with a faster parser."""
         parser = TerminalParser(self._debug)
         decode = getincrementaldecoder("utf-8")("ignore").decode
         with selectors.SelectSelector() as selector:
@@ -48,7 +48,7 @@ class TerminalDriver(LinuxDriver):
                         read = os.read(self.fileno, _CHUNK)
                     except OSError:
                         read = b""
-                    if not read:  # the terminal is gone, and no hang-up comes from one that was not the controlling one
+                    if not read:  # a terminal that was not the controlling one sends no hang-up
                         signal.raise_signal(signal.SIGHUP)
                         return
                     for message in parser.feed(text) if (text := decode(read)) else ():
@@ -57,12 +57,12 @@ class TerminalDriver(LinuxDriver):
                     self.process_message(message)
 
     def _sigcont_application(self, *_: object) -> None:
-        if self._must_signal_resume:  # a hang-up comes with SIGCONT too, and then there is nothing to go on with
+        if self._must_signal_resume:  # a hang-up also sends SIGCONT, with nothing to resume
             super()._sigcont_application()  # pyright: ignore[reportUnknownMemberType]
 
 
-class _Leaky:
-    """A file whose writes are lost once it is broken: a writer that died of an error would block the app for good."""
+class _DiscardingFile:
+    """Discards writes after an error: an exception in the writer thread would block the app forever."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -88,38 +88,39 @@ class _Leaky:
 
 
 class TerminalParser(XTermParser):
-    """Textual's parser, which is given the brackets of a paste; what stands between them goes round it.
+    """Passes only the brackets of a paste to Textual's parser, and the text around it.
 
-    It reads one character at a time, some two microseconds each, and takes escape sequences in a paste for keys.
+    Textual reads single characters, at about two microseconds each, and takes escape sequences in a paste for keys.
     """
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
-        self._before = ""
-        """The last characters outside of a paste; in one, those of its last piece, which may belong to the bracket."""
+        self._previous = ""
+        """The last characters, which may belong to a paste bracket."""
         self._pasted: list[str] | None = None
-        """The pieces of a paste on its way."""
+        """The pieces of an unfinished paste."""
         self._newlines = io.IncrementalNewlineDecoder(None, translate=True)
 
     def feed(self, data: str) -> Iterable[Message]:
-        """Parse what has come; the text of a paste is taken piece by piece, so that other threads get their turn."""
+        """Parse a chunk; a paste is decoded in pieces, so that other threads can run."""
         if not data:
             yield from super().feed(data)
         while data:
-            seen = self._before + data
+            chunk = self._previous + data
             bracket = BRACKETED_PASTE_START if self._pasted is None else BRACKETED_PASTE_END
-            at = seen.find(bracket)
-            rest = seen[at + len(bracket) :] if at >= 0 else ""
+            at = chunk.find(bracket)
+            remainder = chunk[at + len(bracket) :] if at >= 0 else ""
             if self._pasted is None:
-                # keys with alt+enter as newer terminals send it: the older ones' would be taken for enter
-                yield from super().feed(data[: len(data) - len(rest)].replace("\x1b\r", "\x1b[13;3u"))
-                self._before = "" if at >= 0 else seen[-_EDGE:]
+                # newer terminals' alt+enter; the older sequence would be read as enter
+                yield from super().feed(data[: len(data) - len(remainder)].replace("\x1b\r", "\x1b[13;3u"))
+                self._previous = "" if at >= 0 else chunk[-_BRACKET_OVERLAP:]
                 self._pasted = [] if at >= 0 else None
             else:
-                whole, self._before = (seen[:at], "") if at >= 0 else (seen[:-_EDGE], seen[-_EDGE:])
-                self._pasted.append(self._newlines.decode(whole.replace("\0", ""), final=at >= 0))
+                end = at if at >= 0 else -_BRACKET_OVERLAP
+                pasted, self._previous = chunk[:end], "" if at >= 0 else chunk[end:]
+                self._pasted.append(self._newlines.decode(pasted.replace("\0", ""), final=at >= 0))
                 if at >= 0:
                     text, self._pasted = "".join(self._pasted), None
                     for message in super().feed(BRACKETED_PASTE_END):
                         yield Paste(text) if isinstance(message, Paste) else message
-            data = rest
+            data = remainder

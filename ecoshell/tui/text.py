@@ -1,4 +1,4 @@
-"""Numbers as a person reads them on a screen, and texts set in the cells that a terminal gives them."""
+"""Numbers for display, and texts fitted to a number of terminal cells."""
 
 from rich.cells import cell_len, set_cell_size
 
@@ -6,12 +6,12 @@ from ecoshell.budget import Unit, amount_text
 
 
 def money(nano: int | None) -> str:
-    """Nano-dollars, as everywhere; unknown says so."""
+    """A price in nano-dollars; None is unknown."""
     return "price unknown" if nano is None else amount_text(nano, "usd")
 
 
 def tokens(count: int) -> str:
-    """A count of tokens in few letters: `812`, `1.9k`, `14k`, `2.1M`."""
+    """A short token count: `812`, `1.9k`, `14k`, `2.1M`."""
     for size, letter in ((1_000_000, "M"), (1_000, "k")):
         if count >= size:
             short = f"{count / size:.1f}" if count < 10 * size else f"{count // size}"
@@ -20,24 +20,24 @@ def tokens(count: int) -> str:
 
 
 def amount(value: int, unit: Unit) -> str:
-    """A part of a cap, in the cap's unit."""
+    """A part of a cap, in its unit."""
     return money(value) if unit == "usd" else f"{tokens(value)} tok"
 
 
 def fit(text: str, width: int) -> str:
-    """The text in at most `width` cells; what is cut off is told by an ellipsis."""
+    """The text in at most `width` cells, with an ellipsis if it is cut."""
     if cell_len(text) <= width:
         return text
     return f"{set_cell_size(text, width - 1).rstrip()}…" if width > 0 else ""
 
 
 def fit_end(text: str, width: int) -> str:
-    """The end of a text, as much of it as there is room for in `width` cells."""
+    """The end of the text, in at most `width` cells."""
     return text if cell_len(text) <= width else set_cell_size(text[::-1], max(0, width)).strip()[::-1]
 
 
 def fit_middle(text: str, width: int) -> str:
-    """The text in at most `width` cells, its middle left out: names of tools differ at their ends."""
+    """The text in at most `width` cells, cut in the middle: tool names differ at their ends."""
     if cell_len(text) <= width:
         return text
     tail = max(0, (width - 1) * 2 // 5)
@@ -45,19 +45,19 @@ def fit_middle(text: str, width: int) -> str:
     return f"{start}…{fit_end(text, tail)}" if width > 0 else ""
 
 
-def left(text: str, width: int) -> str:
-    """The text at the left of exactly `width` cells."""
+def align_left(text: str, width: int) -> str:
+    """The text padded or cut to exactly `width` cells."""
     return set_cell_size(fit(text, width), max(0, width))
 
 
-def right(text: str, width: int) -> str:
-    """The text at the right of exactly `width` cells."""
-    shown = fit(text, width)
-    return " " * (width - cell_len(shown)) + shown
+def align_right(text: str, width: int) -> str:
+    """The text padded on the left, or cut, to exactly `width` cells."""
+    fitted = fit(text, width)
+    return " " * (width - cell_len(fitted)) + fitted
 
 
 def model_name(name: str, width: int) -> str:
-    """A model's name in at most `width` cells; of a file's path the end says the most."""
+    """A model's name in at most `width` cells; of a path, its last part."""
     if cell_len(name) <= width or "/" not in name:
         return fit(name, width)
     kind, colon, path = name.partition(":")

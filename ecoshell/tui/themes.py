@@ -1,4 +1,4 @@
-"""Themes: TOML files of colours, what is derived when it is left out, and an app that wears them, or no colour."""
+"""Themes: TOML files of colours, defaults for missing colours, and an app that applies them or none."""
 
 import asyncio
 import difflib
@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,11 +24,10 @@ from ecoshell.paths import Paths
 
 DEFAULT = "dark"
 MONO = "mono"
-"""The theme without colours: worn where none may be sent."""
+"""The theme without colours, for NO_COLOR and monochrome terminals."""
 VARIABLE = "ECOSHELL_TUI_THEME"
 _PACKAGE = Path(__file__).resolve().parents[1]
-_LARGEST = 64 * 1024
-"""Bytes of a theme file, of which a tenth is a long one."""
+_MAX_FILE_BYTES = 64 * 1024
 _NAME = re.compile(r"[\w-]+", re.ASCII)
 _DARK = {
     "background": "#14181c", "foreground": "#d6dbdf", "success": "#93c47d", "warning": "#e2b86b", "error": "#ea8a8a",
@@ -45,40 +44,39 @@ _SECTIONS = {
     "syntax": ("keyword", "name", "string", "number", "comment"),
     "diff": ("added", "removed", "hunk"),
 }
-_FROM = {
+_FALLBACKS = {
     "syntax": ("accent", "primary", "success", "warning", "muted"),
     "diff": ("success", "error", "secondary"),
 }
-"""The colours that stand for those of code and of changes in files where a theme gives none."""
+"""The colours used for code and diffs if a theme defines none."""
 _FLAGS = ("dark", "colorless")
 _MUTED, _SELECTED, _BORDER = 0.3, 0.3, 0.3
-"""How far muted text goes to the background, and a selection and a border from it to their colours."""
-
-_BRIGHT = 0.2
-"""Brightness from which on a background is a selection or a cursor, and no tint of the theme's black."""
-_WITHOUT = frozenset({"dumb", "unknown", "vt52", "vt100", "vt102", "vt220", "vt320"})
+"""Blending of muted text with the background, and of selections and borders from it."""
+_HIGHLIGHT_BRIGHTNESS = 0.2
+"""Brightness from which a background is a selection or cursor, not a tint of the theme's black."""
+_MONOCHROME_TERMS = frozenset({"dumb", "unknown", "vt52", "vt100", "vt102", "vt220", "vt320"})
 
 Palette = dict[str, Color]
 R = TypeVar("R")
 
 
 @dataclass
-class Look(Theme):
-    """A theme from a file; a colorless one is shown with no colour at all."""
+class FileTheme(Theme):
+    """A theme from a file; a colorless one sends no colour at all."""
 
     colorless: bool = False
 
 
-def _known(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
-    for key in given:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise ValueError(f"it knows no {what} {key!r}; {hint}")
+def _check_keys(keys: Iterable[str], allowed: tuple[str, ...], kind: str) -> None:
+    for key in keys:
+        if key not in allowed:
+            near = difflib.get_close_matches(key, allowed, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"available: {', '.join(allowed)}"
+            raise ValueError(f"unknown {kind} {key!r}; {hint}")
 
 
 def _variables(colors: Palette) -> dict[str, str]:
-    """Textual's own variables, where what it derives would be hard to read or to tell apart."""
+    """Textual's variables whose default values would be hard to read or to tell apart."""
     ground, text, muted, primary = (colors[key] for key in ("background", "foreground", "muted", "primary"))
     selected, border = ground.blend(primary, _SELECTED), ground.blend(text, _BORDER)
     variables = {
@@ -100,8 +98,8 @@ def _variables(colors: Palette) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """A theme file that cannot be used, and why."""
+class BrokenTheme:
+    """A theme file with an error."""
 
     file: Path
     reason: str
@@ -109,50 +107,51 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Themes:
-    """What was found: the themes, the one to use, and what was wrong with files and names, for the person."""
+    """All themes, the selected one, and messages about broken files and unknown names."""
 
-    all: tuple[Look, ...]
+    all: tuple[FileTheme, ...]
     chosen: str
-    broken: tuple[Broken, ...] = ()
+    broken: tuple[BrokenTheme, ...] = ()
     complaints: tuple[str, ...] = ()
 
 
 def load_themes(paths: Paths) -> Themes:
-    """All themes, the user's read last so that they win, and the one the settings choose."""
-    found: dict[str, Look] = {}
-    broken: list[Broken] = []
+    """Load all themes, the user's last so that they override others, and the selected name."""
+    themes: dict[str, FileTheme] = {}
+    broken: list[BrokenTheme] = []
     for folder in reversed([*_folders(paths)]):
         for file in sorted(folder.glob("*.toml")):
             try:
-                found[file.stem] = read_theme(file)
-            except (OSError, ValueError) as wrong:
-                reason = wrong.strerror if isinstance(wrong, OSError) else None  # which does not name the file again
-                broken.append(Broken(file, reason or str(wrong)))
-    complaints = [f"The theme {one.file} cannot be used: {one.reason}." for one in broken]
-    wanted = wanted_theme(paths)
-    if wanted not in found:
-        complaints.append(f"There is no theme {wanted!r}; the themes are {', '.join(sorted(found))}.")
-    return Themes(tuple(found.values()), wanted if wanted in found else DEFAULT, tuple(broken), tuple(complaints))
+                themes[file.stem] = read_theme(file)
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else None  # without the file name
+                broken.append(BrokenTheme(file, reason or str(error)))
+    complaints = [f"The theme {theme.file} cannot be used: {theme.reason}." for theme in broken]
+    name = selected_theme(paths)
+    if name not in themes:
+        complaints.append(f"Unknown theme {name!r}; available: {', '.join(sorted(themes))}.")
+        name = DEFAULT
+    return Themes(tuple(themes.values()), name, tuple(broken), tuple(complaints))
 
 
-def load_theme(paths: Paths, name: str) -> Look:
-    """The theme of this name alone, which is quicker than all; the default one where there is none that works.
+def load_theme(paths: Paths, name: str) -> FileTheme:
+    """Load one theme, which is faster than all; the default one if it is missing or broken.
 
-    Nothing is said about what is wrong: `load_themes` does that.
+    Errors are reported by `load_themes`.
     """
-    if name == Path(name).name:  # a path is no name
+    if name == Path(name).name:  # not a path
         for folder in _folders(paths):
             with suppress(OSError, ValueError):
                 return read_theme(folder / f"{name}.toml")
-    return read_theme(_ours() / f"{DEFAULT}.toml")
+    return read_theme(_shipped_folder() / f"{DEFAULT}.toml")
 
 
-def read_theme(file: Path) -> Look:
-    """The theme in a TOML file; raises OSError, and ValueError for what is no theme."""
+def read_theme(file: Path) -> FileTheme:
+    """Read a theme from a TOML file; raises OSError, or ValueError if it is invalid."""
     if not file.is_file():
         raise ValueError("it is not a file")
-    if file.stat().st_size > _LARGEST:
-        raise ValueError(f"it is larger than {_LARGEST // 1024} KiB")
+    if file.stat().st_size > _MAX_FILE_BYTES:
+        raise ValueError(f"it is larger than {_MAX_FILE_BYTES // 1024} KiB")
     try:
         record = tomllib.loads(file.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -161,7 +160,7 @@ def read_theme(file: Path) -> Look:
         raise ValueError("it is nested too deeply") from None
     if not _NAME.fullmatch(file.stem):
         raise ValueError("a theme's name has letters, digits, '-' and '_' only")
-    _known(record, (*_FLAGS, *_SECTIONS), "key")
+    _check_keys(record, (*_FLAGS, *_SECTIONS), "key")
     flags = {flag: record.get(flag, flag == "dark") for flag in _FLAGS}
     for flag, value in flags.items():
         if not isinstance(value, bool):
@@ -170,41 +169,41 @@ def read_theme(file: Path) -> Look:
     for name, palette in palettes.items():
         table = record.get(name, {} if name != "colors" else None)
         if not isinstance(table, dict):
-            raise ValueError("it has no [colors]" if name == "colors" else f"{name} is no table")
-        _known(cast("dict[str, Any]", table), _SECTIONS[name], "color")
+            raise ValueError("it has no [colors]" if name == "colors" else f"{name} is not a table")
+        _check_keys(cast("dict[str, Any]", table), _SECTIONS[name], "color")
         for key, value in cast("dict[str, Any]", table).items():
             with suppress(ColorParseError):
                 palette[key] = Color.parse(str(value))
             color = palette.get(key)
-            if color is None or color.auto or color.ansi is not None or color.a != 1:  # it has to be one, and opaque
+            if color is None or color.auto or color.ansi is not None or color.a != 1:  # missing or not opaque
                 raise ValueError(f"{key} = {value!r} is not a color such as #7fb8c9")
         if name == "colors" and "primary" not in palette:
             raise ValueError("it has no color 'primary'")
-    given: Palette = {key: Color.parse(value) for key, value in (_DARK if flags["dark"] else _LIGHT).items()}
-    given |= palettes["colors"]
-    ground, text, primary = given["background"], given["foreground"], given["primary"]
-    colors = {  # where the file gives none, they come from the others
+    base: Palette = {key: Color.parse(value) for key, value in (_DARK if flags["dark"] else _LIGHT).items()}
+    base |= palettes["colors"]
+    ground, text, primary = base["background"], base["foreground"], base["primary"]
+    colors = {  # defaults derived from other colours
         "secondary": primary,
         "accent": primary,
         "surface": ground.blend(text, 0.03),
         "panel": ground.blend(text, 0.06),
         "muted": text.blend(ground, _MUTED),
-    } | given
+    } | base
     more = {
         f"{section}-{key}": palettes[section].get(key, colors[source])
-        for section, sources in _FROM.items()
+        for section, sources in _FALLBACKS.items()
         for key, source in zip(_SECTIONS[section], sources, strict=True)
     }
     main = {key: color.hex for key, color in colors.items() if key != "muted"}
     variables = _variables(colors) | {key: color.hex for key, color in more.items()}
-    return Look(name=file.stem, **main, **flags, variables=variables)
+    return FileTheme(name=file.stem, **main, **flags, variables=variables)
 
 
-def wanted_theme(paths: Paths) -> str:
-    """The theme the settings choose, read before they are checked; what is wrong with them is told later."""
-    if told := os.environ.get(VARIABLE, "").strip():
-        return told
-    if not paths.settings_file.is_file():  # a pipe would be waited for
+def selected_theme(paths: Paths) -> str:
+    """The theme named by the environment or the settings, read before they are validated."""
+    if name := os.environ.get(VARIABLE, "").strip():
+        return name
+    if not paths.settings_file.is_file():  # reading a pipe would block
         return DEFAULT
     try:
         record = tomllib.loads(paths.settings_file.read_text(encoding="utf-8-sig"))
@@ -215,35 +214,35 @@ def wanted_theme(paths: Paths) -> str:
 
 
 def _folders(paths: Paths) -> Iterator[Path]:
-    """Where themes are, the first that has one of a name wins; plugins are only loaded for one that is not before."""
+    """Theme folders, highest priority first; plugins are loaded only if the others lack a theme."""
     yield paths.config / "themes"
-    yield _ours()
+    yield _shipped_folder()
     from ecoshell.plugin_host import Plugins, find_user_plugins
 
     yield from Plugins(find_user_plugins(paths), lambda _: None).theme_folders()
 
 
-def _ours() -> Path:
+def _shipped_folder() -> Path:
     installed = _PACKAGE / "_themes"
     return installed if installed.is_dir() else _PACKAGE.parent / "themes"
 
 
 def wants_no_color(environ: Mapping[str, str], *, terminal: bool) -> bool:
-    """Whether the person (`NO_COLOR`, see no-color.org) wants none, or the terminal, if there is one, has none."""
+    """Whether the user disables colour (`NO_COLOR`, see no-color.org) or the terminal has none."""
     if environ.get("NO_COLOR"):
         return True
     term = environ.get("TERM", "")
-    return terminal and not environ.get("COLORTERM") and (term in _WITHOUT or term.endswith(("-m", "-mono")))
+    return terminal and not environ.get("COLORTERM") and (term in _MONOCHROME_TERMS or term.endswith(("-m", "-mono")))
 
 
 class Colorless(LineFilter):
-    """Takes all colours away; a background that stood out from the theme's black becomes `reverse`.
+    """Removes all colours; a highlighted background becomes `reverse`.
 
-    Textual's own filter turns colours into shades of grey, which are colours to a terminal.
+    Textual's own filter turns colours into shades of grey, which are still colours to a terminal.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The segments without colours; what a click means is kept."""
+        """The segments without colours; click actions stay."""
         return [Segment(text, style and _plain(style), None) for text, style, _ in segments]
 
 
@@ -251,45 +250,44 @@ class Colorless(LineFilter):
 def _plain(style: Style) -> Style:
     ground, stands_out = style.bgcolor, bool(style.reverse)
     if ground is not None and not ground.is_default:
-        stands_out |= Color(*ground.get_truecolor(foreground=False)).brightness >= _BRIGHT
+        stands_out |= Color(*ground.get_truecolor(foreground=False)).brightness >= _HIGHLIGHT_BRIGHTNESS
     plain = style.without_color + Style(reverse=stands_out)
     return plain + Style.from_meta(style.meta) if style.meta else plain
 
 
 class ThemedApp(App[R]):
-    """Wears the theme of the settings from its first frame on; all others are read when they are wanted."""
+    """Applies the selected theme from the first frame on; the others are loaded later."""
 
     def __init__(self, paths: Paths) -> None:
         super().__init__()
         self.paths = paths
-        """Where the settings and the person's own themes are."""
         self._without_color: Sequence[LineFilter] = [Colorless()]
         self.forced_mono = wants_no_color(os.environ, terminal=sys.__stderr__ is not None and sys.__stderr__.isatty())
-        """Whether no theme's colours are sent, because the person or the terminal wants none."""
-        self.no_color = self.forced_mono  # Textual takes an empty NO_COLOR for one too
-        theme = load_theme(paths, MONO if self.forced_mono else wanted_theme(paths))
+        """Whether colours are disabled by the user or the terminal."""
+        self.no_color = self.forced_mono  # Textual also treats an empty NO_COLOR as set
+        theme = load_theme(paths, MONO if self.forced_mono else selected_theme(paths))
         self.register_theme(theme)
         self.set_reactive(App.theme, theme.name)  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
-        self.stylesheet.set_variables(self.get_css_variables())  # not by a watcher: it would style everything twice
+        self.stylesheet.set_variables(self.get_css_variables())  # a watcher would style everything twice
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """No colour at all in a colorless theme; else Textual's filters, without its shades of grey."""
+        """Remove all colour in a colorless theme; otherwise Textual's filters without its monochrome one."""
         theme = self.current_theme
-        if isinstance(theme, Look) and theme.colorless:
+        if isinstance(theme, FileTheme) and theme.colorless:
             return self._without_color
-        return [one for one in super().get_line_filters() if not isinstance(one, Monochrome)]
+        return [line_filter for line_filter in super().get_line_filters() if not isinstance(line_filter, Monochrome)]
 
-    async def learn_themes(self) -> Themes:
-        """Read all theme files, beside the screen; what has changed in the one that is worn is put on."""
+    async def reload_themes(self) -> Themes:
+        """Load all theme files, and reapply the current theme if its file has changed."""
         themes = await asyncio.to_thread(load_themes, self.paths)
-        worn = self.current_theme
+        previous = self.current_theme
         for theme in themes.all:
             self.register_theme(theme)
-        if self.current_theme != worn:
+        if self.current_theme != previous:
             self.mutate_reactive(App.theme)  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
         return themes
 
-    def wear(self, name: str) -> None:
-        """Put on a theme that was learnt; where no colour is wanted, the one without them stays on."""
+    def apply_theme(self, name: str) -> None:
+        """Switch to a loaded theme, unless colours are disabled."""
         if not self.forced_mono:
             self.theme = name

@@ -10,7 +10,7 @@ from textual.widgets import Static
 from tui_play import eventually
 
 from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, TrustWanted
-from ecoshell.tui.chat import QuestionSpot
+from ecoshell.tui.chat import QuestionArea
 from ecoshell.tui.prompt.completion import CompletionList
 from ecoshell.tui.prompt.drafts import History
 from ecoshell.tui.prompt.prompt import Prompt
@@ -64,7 +64,7 @@ class AskingApp(App[None]):
         super().__init__()
         self._event = event
         self.prompt = Prompt(CompletionList(), History.__new__(History))
-        self.spot = QuestionSpot()
+        self.spot = QuestionArea()
 
     def compose(self) -> ComposeResult:
         """Transcript, question, prompt."""

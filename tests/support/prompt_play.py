@@ -19,7 +19,7 @@ from ecoshell.tui.prompt.prompt import Prompt
 COMMANDS = (
     Completion("/budget", "[session|day|month] [amount]  set or show a spending cap"),
     Completion("/help", "list the commands"),
-    Completion("/model", "NAME  go on with another model"),
+    Completion("/model", "NAME  use another model"),
     Completion("/quit", "leave"),
     Completion("/tools", "what is registered"),
 )
@@ -31,7 +31,7 @@ LONG = "\n".join(f"line {at}" for at in range(312))
 
 def completed(text: str) -> list[Completion]:
     """Completions as the core gives them: of the name, then of the argument."""
-    offers = [Completion(f"/model {name}", "go on with another model") for name in MODELS]
+    offers = [Completion(f"/model {name}", "use another model") for name in MODELS]
     return [offer for offer in (offers if " " in text else COMMANDS) if offer.text.startswith(text)]
 
 

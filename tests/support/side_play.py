@@ -17,7 +17,7 @@ from ecoshell.messages import Usage
 from ecoshell.paths import Paths
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.layout import SideLayout
-from ecoshell.tui.side.panel import Line, Panel, ToolWanted
+from ecoshell.tui.side.panel import Line, Panel, ToolRequested
 from ecoshell.tui.themes import ThemedApp
 
 NEAR = replace(CAP, spent=441_000_000, held=12_000_000)
@@ -88,7 +88,7 @@ class SideScreen(Screen[None]):
         self.query_one(Input).focus()
         await self.body.mount_panels()
         for event in self._past:
-            self.body.side.hear(event)
+            self.body.side.handle(event)
         if self._standing is not None:
             self.show(self._standing)
 
@@ -115,6 +115,6 @@ class SideApp(ThemedApp[int]):
     def get_default_screen(self) -> Screen[None]:
         return self.chat
 
-    @on(ToolWanted)
-    def note(self, wanted: ToolWanted) -> None:
-        self.wanted.append((wanted.what, wanted.tool))
+    @on(ToolRequested)
+    def note(self, wanted: ToolRequested) -> None:
+        self.wanted.append((wanted.action, wanted.tool))

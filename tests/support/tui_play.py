@@ -57,7 +57,7 @@ OVERVIEW = (
     ("/help", "list the commands"),
     ("/model [NAME]", "show or change the model"),
     ("/register NAME", "register a tool by hand"),
-    ("/resume ID", "go on with an earlier session"),
+    ("/resume ID", "resume a session"),
     ("/quit", "leave; everything is kept"),
 )
 STARTED = TurnStarted(1, "how many words are in notes.txt?", "embedded", "single", "react")
@@ -97,7 +97,7 @@ class FakeShell:
     names: Sequence[str] = ()
     """What can be mentioned."""
     known: Sequence[ModelRow] = ()
-    """Models one could go on with."""
+    """Available models."""
     all_details: Mapping[str, ToolDetails] = field(default_factory=dict)
     archive: Archive | None = None
     commands: list[str] = field(default_factory=list)

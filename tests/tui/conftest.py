@@ -1,4 +1,4 @@
-"""An app over a shell, on folders of its own."""
+"""An app over a scripted shell, with its own folders."""
 
 import asyncio
 import os

@@ -55,7 +55,7 @@ def queued(app: ChatApp) -> list[str]:
     return str(line.visual).splitlines() if line.display else []
 
 
-def told(app: ChatApp) -> str:
+def text_shown(app: ChatApp) -> str:
     """What the line above the prompt says."""
     return str(app.chat.query_one(PromptBar).border_title)
 
@@ -69,7 +69,7 @@ async def ask(pilot, app: ChatApp, question: str = "how many") -> None:
     await pilot.press(*question, "enter")
 
 
-async def test_a_new_session_says_which_model_answers_and_how_to_get_a_better_one(make_app):
+async def test_new_session_introduces_the_model(make_app):
     app = make_app(FakeShell(introduced="tiny answers. Better ones are on this machine: /model mine."))
     async with app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, app)
@@ -83,7 +83,7 @@ async def test_first_start_offers_requests_and_shows_all_panels(make_app):
         assert not any(panel.folded for panel in app.chat.query(Panel))
 
 
-async def test_a_session_that_goes_on_tells_what_was_said_before_and_is_not_introduced_again(make_app):
+async def test_resumed_session_shows_its_past_without_introduction(make_app):
     app = make_app(FakeShell(introduced="tiny answers.", earlier=COUNTING))
     async with app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, app)
@@ -93,7 +93,7 @@ async def test_a_session_that_goes_on_tells_what_was_said_before_and_is_not_intr
         assert "tiny answers." not in seen(app)
 
 
-async def test_the_first_letter_loads_the_model_and_has_it_read_what_a_question_comes_after(make_app):
+async def test_first_letter_loads_the_model_and_reads_ahead(make_app):
     shell = FakeShell()
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -105,7 +105,7 @@ async def test_the_first_letter_loads_the_model_and_has_it_read_what_a_question_
         assert (shell.warmed, shell.ahead) == (1, 1)
 
 
-async def test_a_question_is_asked_and_its_events_are_told_in_order(make_app):
+async def test_events_of_a_turn_are_shown_in_order(make_app):
     shell = FakeShell()
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -121,7 +121,7 @@ async def test_a_question_is_asked_and_its_events_are_told_in_order(make_app):
         assert prompt(app).text == ""
 
 
-async def test_what_is_kept_account_of_is_folded_and_told_again_only_where_it_changes_or_no_panel_tells_it(make_app):
+async def test_tool_summary_is_folded_and_repeated_only_if_it_changes_or_panels_are_hidden(make_app):
     shell = FakeShell([event for event in COUNTING if not isinstance(event, ToolRegistered)])
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -132,15 +132,15 @@ async def test_what_is_kept_account_of_is_folded_and_told_again_only_where_it_ch
         assert "names only is cheaper" in seen(app)
         await ask(pilot, app)
         await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 2)
-        told = seen(app).count("4 tools by name")
+        text_shown = seen(app).count("4 tools by name")
         await pilot.press("f9")
         await ask(pilot, app)
         await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 3)
-        assert seen(app).count("4 tools by name") == told + 1
-        assert told == 2  # once in the line, once in what is open below it
+        assert seen(app).count("4 tools by name") == text_shown + 1
+        assert text_shown == 2  # once in the line, once in what is open below it
 
 
-async def test_a_saving_is_told_only_where_something_was_paid(make_app):
+async def test_saved_tokens_are_shown_only_for_paid_turns(make_app):
     app = make_app(FakeShell([*COUNTING[:-1], replace(FINISHED, spent_nano=0)]))
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
@@ -149,33 +149,33 @@ async def test_a_saving_is_told_only_where_something_was_paid(make_app):
         assert "saved" not in panel(app, ToolsPanel)
 
 
-async def test_an_error_that_was_met_three_times_stands_once(make_app):
-    notes = [Notice(f"[none] did not answer. It is asked again ({at} of 3).") for at in (2, 3)]
-    error = ErrorHappened("ModelUnavailable", "[none] did not answer.", "", "Try again.")
+async def test_retries_and_their_final_error_share_one_block(make_app):
+    notes = [Notice(f"[none] did not answer. Retrying (attempt {at}): waiting 1.0 s; gives up …") for at in (2, 3)]
+    error = ErrorHappened("ModelUnavailable", "[none] did not answer. Gave up after 3 attempts.", "", "Try again.")
     app = make_app(FakeShell([STARTED, *notes, error, replace(FINISHED, status="error")]))
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
         await eventually(pilot, lambda: "3 steps" in seen(app))
         assert seen(app).count("did not answer") == 1
-        assert "×  [none] did not answer." in seen(app)
+        assert "×  [none] did not answer. Gave up" in seen(app)
         assert "Try again." in seen(app)
 
 
-async def test_what_is_typed_and_sent_before_the_shell_is_ready_waits_for_it(make_app):
+async def test_input_sent_before_the_shell_is_ready_waits(make_app):
     gate, shell = asyncio.Event(), FakeShell()
     app = make_app(shell, gate=gate)
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press(*"how many", "enter", *"and then")
-        assert "waits until embedded is ready" in seen(app)
+        assert "waiting until embedded is ready" in seen(app)
         assert shell.asked == []
         gate.set()
         await eventually(pilot, lambda: "saved" in seen(app))
         assert shell.asked == ["how many"]
-        assert "waits until" not in seen(app)
+        assert "waiting until" not in seen(app)
         assert prompt(app).text == "and then"
 
 
-async def test_a_shell_that_cannot_be_opened_says_why_and_keeps_the_question(paths):
+async def test_failed_opening_shows_the_reason_and_keeps_the_question(paths):
     async def build(options: Options, person: object) -> FakeShell:
         raise ModelMissing("There is no file x.gguf.", fix="Give the path of a GGUF file.")
 
@@ -187,7 +187,7 @@ async def test_a_shell_that_cannot_be_opened_says_why_and_keeps_the_question(pat
     assert app.return_value == 1
 
 
-async def test_a_defect_while_opening_does_not_take_the_screen(paths):
+async def test_defect_while_opening_does_not_close_the_screen(paths):
     async def build(options: Options, person: object) -> FakeShell:
         raise RuntimeError("a defect")
 
@@ -199,7 +199,7 @@ async def test_a_defect_while_opening_does_not_take_the_screen(paths):
 
 
 @pytest.mark.parametrize("broken", ["command", "ask", "standing"])
-async def test_a_defect_in_the_shell_is_told_and_the_chat_goes_on(make_app, broken, monkeypatch):
+async def test_defect_in_the_shell_is_shown_and_the_chat_continues(make_app, broken, monkeypatch):
     async def defect(*_):
         raise RuntimeError("a defect")
 
@@ -221,18 +221,18 @@ async def test_a_defect_in_the_shell_is_told_and_the_chat_goes_on(make_app, brok
     assert "and now" in shell.asked
 
 
-async def test_an_empty_question_only_hints(make_app):
+async def test_empty_question_shows_a_hint(make_app):
     shell = FakeShell()
     app = make_app(shell)
     async with app.run_test() as pilot:
         await ask(pilot, app, "  ")
-        assert "Nothing was typed" in hint(app)
+        assert "Nothing to send" in hint(app)
         assert shell.asked == []
         await pilot.press("a")
         assert hint(app) == ""
 
 
-async def test_escape_stops_the_turn_and_what_arrived_stays(make_app):
+async def test_escape_stops_the_turn_and_keeps_partial_text(make_app):
     events = (STARTED, TextArrived("half a thou", "thought", "single"), FINISHED)
     app = make_app(FakeShell(events, stops_at=2))
     async with app.run_test(size=(120, 36)) as pilot:
@@ -243,7 +243,7 @@ async def test_escape_stops_the_turn_and_what_arrived_stays(make_app):
         assert "half a thou" in seen(app)
 
 
-async def test_what_is_sent_during_a_turn_waits_comes_back_with_up_and_is_asked_after_it(make_app):
+async def test_input_during_a_turn_is_queued_and_up_takes_it_back(make_app):
     shell = FakeShell(stops_at=2)
     app = make_app(shell)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -270,7 +270,7 @@ async def test_escape_empties_the_queue_before_it_stops_the_turn(make_app):
         await eventually(pilot, lambda: "how many" in seen(app))
         await pilot.press(*"more", "enter", "escape")
         assert queued(app) == []
-        assert "Nothing is queued any more" in hint(app)
+        assert "The queue is empty now" in hint(app)
         assert not shell.stopped.is_set()
         await pilot.press("escape")
         await eventually(pilot, lambda: "stopped · $0.0031" in seen(app))
@@ -279,7 +279,7 @@ async def test_escape_empties_the_queue_before_it_stops_the_turn(make_app):
     assert shell.asked == ["how many"]
 
 
-async def test_what_is_queued_when_the_program_ends_is_the_draft_of_the_next(make_app):
+async def test_queued_input_is_the_next_draft_after_quitting(make_app):
     shell = FakeShell(stops_at=2)
     app = make_app(shell)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -294,7 +294,7 @@ async def test_what_is_queued_when_the_program_ends_is_the_draft_of_the_next(mak
         assert prompt(again).text == "more\nhalf"
 
 
-async def test_a_question_that_waits_for_the_shell_when_the_program_ends_is_the_draft_of_the_next(make_app):
+async def test_waiting_question_is_the_next_draft_after_quitting(make_app):
     app = make_app(FakeShell(), gate=asyncio.Event())
     async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: app.chat.query_one(PromptBar).is_restored)
@@ -306,23 +306,23 @@ async def test_a_question_that_waits_for_the_shell_when_the_program_ends_is_the_
     async with again.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: prompt(again).text)
         assert prompt(again).draft.text.endswith("sum up")
-        assert [one.text.count("a line") for one in prompt(again).draft.attachments] == [100]
+        assert [item.text.count("a line") for item in prompt(again).draft.attachments] == [100]
 
 
-@pytest.mark.parametrize("typed", [("/budget 1", "hello"), ("one", "/budget 1", "two")])
-async def test_what_waits_behind_a_command_is_sent_after_it(make_app, typed):
+@pytest.mark.parametrize("typed", [("/budget 1", "hello"), ("item", "/budget 1", "two")])
+async def test_input_queued_behind_a_command_is_sent_after_it(make_app, typed):
     gate, shell = asyncio.Event(), FakeShell()
     app = make_app(shell, gate=gate)
     async with app.run_test(size=(120, 36)) as pilot:
         for line in typed:
             await pilot.press(*line, "enter")
         gate.set()
-        await eventually(pilot, lambda: shell.asked == [one for one in typed if not one.startswith("/")])
+        await eventually(pilot, lambda: shell.asked == [item for item in typed if not item.startswith("/")])
         await eventually(pilot, lambda: not queued(app))
     assert shell.commands == ["/budget 1"]
 
 
-async def test_a_question_waits_for_a_command_that_is_going_to_ask(make_app, monkeypatch):
+async def test_question_waits_for_a_command_that_asks(make_app, monkeypatch):
     printed, shell = asyncio.Event(), FakeShell()
 
     async def command(line):
@@ -339,7 +339,7 @@ async def test_a_question_waits_for_a_command_that_is_going_to_ask(make_app, mon
         await eventually(pilot, lambda: shell.asked == ["the server's", "mine"])
 
 
-async def test_a_command_can_be_given_while_a_turn_runs(make_app):
+async def test_commands_run_during_a_turn(make_app):
     shell = FakeShell((STARTED, TextArrived("thinking", "thought", "single"), FINISHED), stops_at=2)
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -349,7 +349,7 @@ async def test_a_command_can_be_given_while_a_turn_runs(make_app):
         assert seen(app).rstrip().endswith("◦  thinking")
 
 
-async def test_an_unknown_command_is_answered_with_the_nearest(make_app):
+async def test_unknown_command_suggests_the_nearest(make_app):
     app = make_app(FakeShell())
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app, "/nonsense")
@@ -366,7 +366,7 @@ async def test_clearing_empties_the_transcript(make_app):
 
 
 @pytest.mark.parametrize("keys", [("/quit", "enter"), ("", "ctrl+q"), ("", "ctrl+c")])
-async def test_the_chat_can_be_left(make_app, keys):
+async def test_chat_can_be_quit(make_app, keys):
     app = make_app(FakeShell())
     typed, last = keys
     async with app.run_test() as pilot:
@@ -376,7 +376,7 @@ async def test_the_chat_can_be_left(make_app, keys):
     assert app.return_value == 0
 
 
-async def test_the_chat_can_be_left_before_the_shell_is_ready(make_app):
+async def test_chat_can_be_quit_before_the_shell_is_ready(make_app):
     app = make_app(FakeShell(), gate=asyncio.Event())
     async with app.run_test() as pilot:
         await pilot.press(*"/quit", "enter")
@@ -384,8 +384,8 @@ async def test_the_chat_can_be_left_before_the_shell_is_ready(make_app):
     assert app.return_value == 0
 
 
-async def test_control_c_once_stops_the_turn_or_clears_the_prompt_and_does_not_leave(make_app, monkeypatch):
-    monkeypatch.setattr("ecoshell.tui.app._TWICE", 0.0)
+async def test_single_control_c_stops_the_turn_or_clears_the_prompt(make_app, monkeypatch):
+    monkeypatch.setattr("ecoshell.tui.app._QUIT_SECONDS", 0.0)
     app = make_app(FakeShell(stops_at=2))
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
@@ -398,7 +398,7 @@ async def test_control_c_once_stops_the_turn_or_clears_the_prompt_and_does_not_l
         assert prompt(app).text == "a thought"
 
 
-async def test_leaving_stops_the_turn_first(make_app):
+async def test_quitting_stops_the_turn_first(make_app):
     shell = FakeShell(stops_at=2)
     app = make_app(shell)
     async with app.run_test() as pilot:
@@ -408,7 +408,7 @@ async def test_leaving_stops_the_turn_first(make_app):
     assert shell.stopped.is_set()
 
 
-async def test_one_key_decides_on_a_call(make_app):
+async def test_one_key_answers_an_approval(make_app):
     keys = {"y": "once", "escape": "no"}
     shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
     app = make_app(shell)
@@ -424,7 +424,7 @@ async def test_one_key_decides_on_a_call(make_app):
             assert app.focused is prompt(app)
 
 
-async def test_keys_meant_for_the_prompt_do_not_answer_a_question(make_app):
+async def test_keys_typed_into_the_prompt_do_not_answer_a_question(make_app):
     shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
     app = make_app(shell)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -441,7 +441,7 @@ async def test_keys_meant_for_the_prompt_do_not_answer_a_question(make_app):
         await eventually(pilot, lambda: shell.decisions == ["once"])
 
 
-async def test_a_letter_that_answers_nothing_begins_a_message_and_sending_it_gives_the_keys_back(make_app):
+async def test_other_letters_start_a_message_and_sending_refocuses_the_question(make_app):
     shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
     app = make_app(shell)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -455,7 +455,7 @@ async def test_a_letter_that_answers_nothing_begins_a_message_and_sending_it_giv
         await eventually(pilot, lambda: shell.asked == ["how many", "also 1 y"])
 
 
-async def test_a_question_that_comes_during_a_search_is_not_answered_by_what_is_sought(make_app):
+async def test_typing_in_a_history_search_does_not_answer_a_question(make_app):
     shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
     app = make_app(shell)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -468,17 +468,17 @@ async def test_a_question_that_comes_during_a_search_is_not_answered_by_what_is_
         assert (prompt(app).text, shell.decisions) == ("y", [])
 
 
-async def test_a_long_draft_is_kept_aside_with_the_pastes_it_names(make_app):
+async def test_long_draft_becomes_a_paste_with_its_attachments(make_app):
     app = make_app(FakeShell())
     async with app.run_test(size=(100, 30)) as pilot:
         await ready(pilot, app)
         draft = Draft("word " * 2_500 + "[paste-1 · 30 lines]", (Attachment("paste-1", "a line\n" * 30),))
         prompt(app).put(draft)
-        (kept,) = prompt(app).draft.attachments
-        assert (kept.text.count("word"), kept.text.count("a line")) == (2_500, 30)
+        (stored,) = prompt(app).draft.attachments
+        assert (stored.text.count("word"), stored.text.count("a line")) == (2_500, 30)
 
 
-async def test_what_was_pasted_before_the_draft_came_back_is_no_other_paste(make_app):
+async def test_paste_before_the_draft_is_restored_keeps_its_name(make_app):
     app = make_app(FakeShell())
     async with app.run_test(size=(100, 30)) as pilot:
         await ready(pilot, app)
@@ -486,11 +486,11 @@ async def test_what_was_pasted_before_the_draft_came_back_is_no_other_paste(make
         await eventually(pilot, lambda: prompt(app).text)
         prompt(app).put_before(Draft("[paste-1 · 30 lines]", (Attachment("paste-1", "an old line\n" * 30),)))
         draft = prompt(app).draft
-        assert [(one.name, one.text.count("an old line")) for one in draft.attachments] == [("paste-1", 30)]
+        assert [(item.name, item.text.count("an old line")) for item in draft.attachments] == [("paste-1", 30)]
         assert draft.text.count("a new line") == 100
 
 
-async def test_a_key_typed_a_moment_before_a_question_does_not_answer_it(make_app, monkeypatch):
+async def test_key_just_before_a_question_does_not_answer_it(make_app, monkeypatch):
     monkeypatch.setattr("ecoshell.tui.prompt.prompt.PAUSE", 1e9)
     shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
     app = make_app(shell)
@@ -503,7 +503,7 @@ async def test_a_key_typed_a_moment_before_a_question_does_not_answer_it(make_ap
         assert (prompt(app).text, shell.decisions) == ("y", [])
 
 
-async def test_a_call_waits_for_approval_and_is_denied_in_these_words(make_app):
+async def test_denied_call_shows_the_users_instructions(make_app):
     refused = CallFinished("c1", "write_file", False, "write_file was not run.", False, 0.0, refused="unapproved")
     app = make_app(FakeShell((STARTED, WRITING, WANTED, refused, FINISHED)))
     async with app.run_test(size=(100, 30)) as pilot:
@@ -517,7 +517,7 @@ async def test_a_call_waits_for_approval_and_is_denied_in_these_words(make_app):
         assert all(word not in seen(app) for word in ("failed", "refused", "changed", "not approved"))
 
 
-async def test_a_limit_can_be_raised_in_place(make_app):
+async def test_limit_can_be_raised_in_place(make_app):
     shell = FakeShell((STARTED, HIT, FINISHED))
     app = make_app(shell)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -531,7 +531,7 @@ async def test_a_limit_can_be_raised_in_place(make_app):
         assert shell.decisions == [LimitChoice("raise", "2.50")]
 
 
-async def test_the_panels_say_what_is_spent_and_registered_and_follow_the_turn(make_app):
+async def test_panels_follow_spending_and_registrations_of_the_turn(make_app):
     reached = replace(CAP, spent=CAP.limit, held=0)
     app = make_app(FakeShell((STARTED, BudgetChanged((reached,)), FINISHED), stops_at=2))
     async with app.run_test(size=(120, 36)) as pilot:
@@ -547,7 +547,7 @@ async def test_the_panels_say_what_is_spent_and_registered_and_follow_the_turn(m
 
 
 @pytest.mark.parametrize("width", [60, 80])
-async def test_a_narrow_screen_sums_the_panels_up_in_a_line_and_shows_them_on_f2(make_app, width: int):
+async def test_narrow_screen_shows_a_summary_and_panels_on_f2(make_app, width: int):
     app = make_app(FakeShell())
     async with app.run_test(size=(width, 24)) as pilot:
         await ready(pilot, app)
@@ -561,7 +561,7 @@ async def test_a_narrow_screen_sums_the_panels_up_in_a_line_and_shows_them_on_f2
         assert prompt(app).has_focus
 
 
-async def test_what_arrives_below_is_told_end_goes_there_and_so_does_sending(make_app):
+async def test_new_content_below_is_announced_and_end_or_sending_scrolls_to_it(make_app):
     long = (STARTED, *(Rationale(f"thought {n}", "single") for n in range(100)), FINISHED)
     app = make_app(FakeShell(long))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -571,13 +571,13 @@ async def test_what_arrives_below_is_told_end_goes_there_and_so_does_sending(mak
         assert transcript.scroll_y == transcript.max_scroll_y
         await pilot.press("pageup", "pageup")
         left_at = transcript.scroll_y
-        assert "new below" not in told(app)
-        app.chat.view.hear(Rationale("one more thought", "single"))
-        await eventually(pilot, lambda: "new below" in told(app))
+        assert "new content below" not in text_shown(app)
+        app.chat.view.handle(Rationale("one more thought", "single"))
+        await eventually(pilot, lambda: "new content below" in text_shown(app))
         assert transcript.scroll_y == left_at
         await pilot.press("end")
         await eventually(pilot, lambda: transcript.scroll_y == transcript.max_scroll_y)
-        assert "new below" not in told(app)
+        assert "new content below" not in text_shown(app)
         await pilot.press("pageup", "pageup", *"ab", "home", "end")
         assert transcript.scroll_y < transcript.max_scroll_y  # end has gone to the end of the line first
         await pilot.press("enter")
@@ -585,7 +585,7 @@ async def test_what_arrives_below_is_told_end_goes_there_and_so_does_sending(mak
         assert transcript.scroll_y == transcript.max_scroll_y
 
 
-async def test_a_paste_of_ten_megabytes_is_attached_and_sent_whole(make_app):
+async def test_ten_megabyte_paste_is_attached_and_sent_completely(make_app):
     shell = FakeShell()
     app = make_app(shell)
     pasted = "x" * 10_000_000
@@ -611,7 +611,7 @@ async def test_lone_surrogates_and_control_characters_do_not_break_the_screen(ma
         assert "\x1b" not in app.export_screenshot().encode().decode()
 
 
-async def test_esc_stops_a_command_that_takes_a_while(make_app, monkeypatch):
+async def test_escape_stops_a_long_command(make_app, monkeypatch):
     shell = FakeShell()
     app = make_app(shell)
 

@@ -1,4 +1,4 @@
-"""What stands in a transcript, without a screen: layout, streaming, folding, and what is painted when."""
+"""Layout of blocks in the transcript's column, without a screen."""
 
 import pytest
 from hypothesis import given, settings
@@ -36,47 +36,47 @@ def answer(text: str) -> Block:
     return event_blocks.answer(event_blocks.Answer(text))
 
 
-def test_lines_after_the_first_stand_beside_the_sign(column: BlockColumn):
+def test_wrapped_lines_are_indented_past_the_sign(column: BlockColumn):
     column.add(block("a text that is a little longer than one line can be"))
     assert column.plain == "·  a text that is a little longer than\n   one line can be"
 
 
-def test_an_observation_stays_to_the_right_of_its_corner(column: BlockColumn):
+def test_observation_is_indented_past_its_corner(column: BlockColumn):
     column.add(Block("►", "tool", bodies=(Body("word " * 12, 4, corner="└ "),)))
     assert [line[:5] for line in column.plain.splitlines()] == ["►  └ ", "     "]
 
 
-def test_wide_characters_never_stand_beyond_the_edge(column: BlockColumn):
+def test_wide_characters_stay_within_the_width(column: BlockColumn):
     column.add(block("数" * 100 + "😀" * 50))
     assert all(column.line(at).strip.cell_length <= 40 for at in range(column.height))
     assert column.plain.count("😀") == 50
 
 
 @pytest.mark.parametrize("text", ["👩‍👩‍👧‍👦" * 40, "e\u0301" * 100, "שלום עולם " * 20, "\t\tx\ty" * 20, "z" * 500])
-def test_any_script_is_shown_whole_and_within_the_width(text: str):
+def test_every_script_is_complete_and_within_the_width(text: str):
     column = column_of(block(text))
     assert all(column.line(at).strip.cell_length <= 40 for at in range(column.height))
     assert "".join(column.plain.split()).removeprefix("·") == "".join(text.split())
 
 
 @pytest.mark.parametrize("width", [1, 2, 5])
-def test_the_narrowest_screen_breaks_nothing(width: int):
+def test_narrowest_screen_works(width: int):
     column = column_of(answer("# 数数数\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```"), width=width)
     assert "x = 1" in column.plain
 
 
-def test_markup_in_a_text_is_shown_as_it_is(column: BlockColumn):
+def test_markup_is_shown_literally(column: BlockColumn):
     column.add(block("[red]not red[/red]"))
     assert "[red]not red[/red]" in column.plain
 
 
-def test_an_open_block_is_replaced_when_it_is_settled(column: BlockColumn):
+def test_open_block_is_replaced_when_it_is_settled(column: BlockColumn):
     column.open(block("running"))
     column.settle(block("done"))
     assert column.plain == "·  done"
 
 
-def test_several_open_blocks_are_settled_each_in_its_place(column: BlockColumn):
+def test_several_open_blocks_settle_in_place(column: BlockColumn):
     column.open(block("one runs"), "1")
     column.open(block("two runs"), "2")
     column.settle(block("two is done"), "2")
@@ -87,29 +87,29 @@ def test_several_open_blocks_are_settled_each_in_its_place(column: BlockColumn):
     assert column.plain == "·  a notice\n·  one is done\n·  two is done\n·  below"
 
 
-def test_adding_closes_whatever_is_open_as_it_stands(column: BlockColumn):
+def test_adding_settles_open_blocks_unchanged(column: BlockColumn):
     column.open(block("runs"), "1")
     column.stream("half a thou", "◦", "thought")
     column.add(block("stopped"))
     assert column.plain == "·  runs\n◦  half a thou\n·  stopped"
 
 
-def test_a_block_can_be_inserted_above_text_that_is_still_arriving(column: BlockColumn):
+def test_block_is_inserted_above_arriving_text(column: BlockColumn):
     column.stream("thinking", "◦", "thought")
     column.insert(block("a notice"))
     column.stream(" on", "◦", "thought")
     assert column.plain == "·  a notice\n◦  thinking on"
 
 
-def test_what_is_dropped_leaves_no_line(column: BlockColumn):
-    column.add(block("before"))
+def test_dropped_block_leaves_no_line(column: BlockColumn):
+    column.add(block("previous"))
     column.stream("thinking", "◦", "thought")
     column.drop()
     assert column.plain == "·  before"
     assert column.height == 1
 
 
-def test_another_width_paints_everything_again(column: BlockColumn):
+def test_new_width_repaints_everything(column: BlockColumn):
     column.add(block("one two three four five six seven eight nine ten"))
     column.stream("one two three four five six seven eight nine ten", "◦", "thought")
     column.repaint(painter(20))
@@ -117,7 +117,7 @@ def test_another_width_paints_everything_again(column: BlockColumn):
     assert column.plain.split().count("ten") == 2
 
 
-def test_before_there_is_a_width_everything_is_kept_for_later():
+def test_blocks_added_before_the_first_width_are_painted_later():
     column = BlockColumn()
     column.add(block("early"))
     column.stream("**an** answer", "…", "text")
@@ -126,7 +126,7 @@ def test_before_there_is_a_width_everything_is_kept_for_later():
     assert column.plain == "·  early\n…  an answer"
 
 
-def test_a_folded_block_shows_its_beginning_until_it_is_opened(column: BlockColumn):
+def test_folded_block_shows_its_start_until_opened(column: BlockColumn):
     column.add(Block("►", "tool", bodies=(Body("\n".join(f"line {n}" for n in range(50)), 2, corner="└ "),)))
     assert column.plain.splitlines() == ["►  └ line 0", "     line 1", "     … 48 more lines"]
     column.fold(column.items[0], opened=True)
@@ -136,7 +136,7 @@ def test_a_folded_block_shows_its_beginning_until_it_is_opened(column: BlockColu
     assert column.height == 3
 
 
-def test_only_what_is_looked_at_is_painted(monkeypatch: pytest.MonkeyPatch):
+def test_only_visible_blocks_are_painted(monkeypatch: pytest.MonkeyPatch):
     counting = counted(monkeypatch)
     column = column_of(*(block(f"block {n}") for n in range(5_000)))
     column.reveal_end(30)
@@ -144,7 +144,7 @@ def test_only_what_is_looked_at_is_painted(monkeypatch: pytest.MonkeyPatch):
     assert column.line(column.height - 1).text == "block 4999"
 
 
-def test_a_long_answer_is_painted_only_where_it_is_looked_at(monkeypatch: pytest.MonkeyPatch):
+def test_only_visible_parts_of_a_long_answer_are_painted(monkeypatch: pytest.MonkeyPatch):
     counting = counted(monkeypatch)
     column = column_of(answer("\n\n".join(f"Paragraph number {n} has some words." for n in range(2_000))))
     column.reveal_end(30)
@@ -152,9 +152,7 @@ def test_a_long_answer_is_painted_only_where_it_is_looked_at(monkeypatch: pytest
     assert column.line(column.height - 1).text == "Paragraph number 1999 has some words."
 
 
-def test_an_answer_that_was_streamed_is_not_painted_again_when_it_is_settled(
-    column: BlockColumn, monkeypatch: pytest.MonkeyPatch
-):
+def test_streamed_answer_is_not_repainted_when_settled(column: BlockColumn, monkeypatch: pytest.MonkeyPatch):
     text = "\n\n".join(f"Paragraph **{n}** of some." for n in range(20))
     column.stream(text, "…", "text")
     assert column.plain.startswith("…  Paragraph 0")
@@ -165,7 +163,7 @@ def test_an_answer_that_was_streamed_is_not_painted_again_when_it_is_settled(
     assert len(counting) == 1
 
 
-def test_a_long_stream_is_not_painted_again_from_its_beginning(column: BlockColumn, monkeypatch: pytest.MonkeyPatch):
+def test_long_stream_is_not_repainted_from_its_start(column: BlockColumn, monkeypatch: pytest.MonkeyPatch):
     counting = counted(monkeypatch)
     for n in range(200):
         column.stream(f"Paragraph {n} is this long.\n\n", "…", "text")
@@ -187,7 +185,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return painted
 
 
-def test_a_block_that_was_taken_away_has_no_lines():
+def test_removed_block_has_no_lines():
     column = column_of(block("one"))
     column.open(block("two"))
     item = column.items[-1]
@@ -195,15 +193,15 @@ def test_a_block_that_was_taken_away_has_no_lines():
     assert column.span(item) == range(0)
 
 
-def test_lines_above_are_painted_without_moving_what_is_below():
+def test_painting_above_does_not_move_lines_below():
     column = column_of(*(block("some words that go on and on and on " * (n % 5)) for n in range(300)), block("here"))
     top = column.reveal_end(10)
-    before = column.line(top).text
+    previous = column.line(top).text
     more, _ = column.reveal_above(top, 60)
-    assert column.line(top + more).text == before
+    assert column.line(top + more).text == previous
 
 
-def test_a_spot_is_found_again_at_another_width():
+def test_spot_is_found_again_at_another_width():
     column = column_of(*(block(f"{n} and some words that go on and on and on and on") for n in range(300)))
     column.reveal(0, None)
     spot = column.spot(column.span(column.items[200]).start)
@@ -212,7 +210,7 @@ def test_a_spot_is_found_again_at_another_width():
     assert column.line(column.line_of(spot)).text.startswith("200 ")
 
 
-def test_painted_lines_far_from_the_view_are_let_go_and_painted_again_when_wanted():
+def test_distant_lines_are_released_and_repainted_on_demand():
     column = column_of(*(block(f"block {n}") for n in range(9_000)))
     column.reveal(0, None)
     column.forget_far(0, 30)
@@ -223,7 +221,7 @@ def test_painted_lines_far_from_the_view_are_let_go_and_painted_again_when_wante
 
 @settings(deadline=None)  # painting takes its time on a busy machine
 @given(st.lists(st.text(alphabet="ab 数\n\t", max_size=30), max_size=30), st.integers(11, 30))
-def test_a_streamed_thought_loses_nothing_and_stays_within_the_width(pieces: list[str], width: int):
+def test_streamed_thought_loses_nothing_and_stays_within_the_width(pieces: list[str], width: int):
     column = column_of(width=width)
     for piece in pieces:
         column.stream(piece, "◦", "thought")
@@ -232,7 +230,7 @@ def test_a_streamed_thought_loses_nothing_and_stays_within_the_width(pieces: lis
     assert all(column.line(at).strip.cell_length <= width for at in range(column.height))
 
 
-def test_a_line_of_a_megabyte_is_painted_in_bits():
+def test_megabyte_line_is_painted_in_parts():
     column = column_of(block("word " * 200_000))
     column.reveal(0, 30)
     assert column.line(0).text.startswith("word word")

@@ -32,7 +32,7 @@ class ReportingShell(FakeShell):
         return REPORT
 
 
-async def test_it_shows_a_bar_a_table_and_what_is_left():
+async def test_context_screen_shows_bar_table_and_free_space():
     app = Stage(ContextScreen(ReportingShell()))
     async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: "90,000 of 200,000" in app.text)
@@ -45,7 +45,7 @@ async def test_it_shows_a_bar_a_table_and_what_is_left():
         assert app.given == [None]
 
 
-async def test_its_key_compacts():
+async def test_context_screen_key_compacts():
     app = Stage(screen_for("/context", ReportingShell()))
     async with app.run_test(size=(60, 20)) as pilot:
         await eventually(pilot, lambda: "left" in app.text)

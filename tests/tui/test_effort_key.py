@@ -5,7 +5,7 @@ from tui_play import STANDING, FakeShell, eventually
 from ecoshell.tui.side.bars import TitleBar
 
 
-async def test_a_key_goes_on_to_the_next_effort_which_stands_beside_the_model(make_app):
+async def test_key_selects_the_next_effort_shown_with_the_model(make_app):
     shell = FakeShell(state=replace(STANDING, effort="high"))
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -16,7 +16,7 @@ async def test_a_key_goes_on_to_the_next_effort_which_stands_beside_the_model(ma
         assert shell.commands == ["/effort max"]
 
 
-async def test_an_effort_that_is_left_to_the_provider_is_not_shown(make_app):
+async def test_default_effort_is_not_shown(make_app):
     app = make_app(FakeShell())
     async with app.run_test(size=(120, 36)) as pilot:
         title = app.chat.query_one(TitleBar)

@@ -15,25 +15,25 @@ def found(typed: str, names: list[str] = NAMES) -> list[str]:
     return best(typed, ((name, name) for name in names), 10)[0]
 
 
-def test_the_whole_name_comes_first_then_its_start_then_a_word_in_it():
+def test_full_name_ranks_before_its_start_and_a_word_in_it():
     assert found("gpt-4o") == ["gpt-4o", "gpt-4o-mini", "azure/gpt-4o", "openai/gpt-4o"]
 
 
-def test_equals_stay_in_their_order():
+def test_ties_keep_their_order():
     assert found("4o", ["b-4o-x", "a-4o-x"]) == ["b-4o-x", "a-4o-x"]
 
 
-def test_every_word_must_be_there_in_whatever_order():
+def test_all_words_must_match_in_any_order():
     assert found("mini gpt") == ["gpt-4o-mini"]
     assert found("mini claude") == []
 
 
-def test_words_side_by_side_as_they_were_typed_come_before_words_apart():
+def test_adjacent_words_rank_before_separate_ones():
     names = ["theme high-contrast-light", "theme light"]
     assert found("theme light", names) == ["theme light", "theme high-contrast-light"]
 
 
-def test_letters_may_stand_apart_and_the_closer_they_are_the_better():
+def test_closer_letters_rank_higher():
     assert found("gp4", ["g-p-x-4", "gpt4", "no"]) == ["gpt4", "g-p-x-4"]
 
 
@@ -41,22 +41,22 @@ def test_capitals_make_no_difference():
     assert found("CLAUDE") == ["claude-sonnet-4"]
 
 
-def test_letters_out_of_order_are_not_found():
+def test_letters_out_of_order_do_not_match():
     assert score(["tpg"], "gpt") == 0
 
 
-def test_no_more_than_asked_for_are_given_and_all_are_counted():
-    shown, count = best("gpt", ((name, name) for name in NAMES), 2)
-    assert (len(shown), count) == (2, 5)
+def test_results_are_limited_and_all_matches_counted():
+    output, count = best("gpt", ((name, name) for name in NAMES), 2)
+    assert (len(output), count) == (2, 5)
 
 
-def test_the_places_are_those_of_the_letters():
+def test_places_are_those_of_the_letters():
     assert [("the-gp-t"[at]) for at in places(["gpt"], "the-gp-t")] == ["g", "p", "t"]
     assert places(["gp"], "agp gp") == [4, 5]
 
 
 @given(WORDS, WORDS)
-def test_what_fits_has_the_typed_letters_where_it_says(typed, text):
+def test_positions_of_a_match_hold_the_typed_letters(typed, text):
     words, text = typed.lower().split(), text.lower()
     if score(words, text):
         at = places(words, text)
@@ -64,12 +64,12 @@ def test_what_fits_has_the_typed_letters_where_it_says(typed, text):
 
 
 @given(WORDS, WORDS, WORDS)
-def test_a_text_that_holds_what_was_typed_is_found(before, typed, after):
+def test_substring_always_matches(previous, typed, after):
     typed = typed.lower()
-    assert score(typed.split(), f"{before.lower()}{typed}{after.lower()}") > 0
+    assert score(typed.split(), f"{previous.lower()}{typed}{after.lower()}") > 0
 
 
-def test_a_hostile_name_takes_no_time():
+def test_hostile_name_takes_no_time():
     name = "a" * 5_000 + "b"
     started = time.process_time()
     assert score(["a" * 30 + "c"], name) == 0

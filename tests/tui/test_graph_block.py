@@ -31,7 +31,7 @@ def told(*events, width=80, until_rest=False) -> BlockColumn:
         presenter.show(event)
         assert column.plain is not None  # what is painted already must follow, too
     if until_rest:
-        presenter.rest()
+        presenter.end_activity()
     return column
 
 
@@ -39,14 +39,14 @@ def signs(column: BlockColumn, sign: str) -> int:
     return sum(f"{sign} " in line for line in column.plain.splitlines())
 
 
-def test_the_plan_stands_in_the_place_of_what_was_streamed_and_says_what_is_expected():
+def test_graph_replaces_streamed_text_and_shows_estimates():
     column = told(STARTED, TextArrived('["count', "thought", "single"), PLANNED)
     assert '["count' not in column.plain
     assert "◦  plan of 5 tools · tools about price unknown, time unknown · * longest path" in column.plain
     assert signs(column, "○") == 5
 
 
-def test_calls_stand_below_the_plan_which_is_drawn_anew_above_them():
+def test_calls_follow_the_graph_which_is_redrawn_above():
     call = CallStarted("g1n1", "count_text", {"path": "a.txt"})
     registered = ToolRegistered("count_text", 142, True, 1, "agent")
     column = told(STARTED, PLANNED, registered, RUNNING[0], call, *RUNNING[1:])
@@ -64,13 +64,13 @@ def test_calls_stand_below_the_plan_which_is_drawn_anew_above_them():
     assert "└ 5 done · price unknown, 1.0 s" in column.plain
 
 
-def test_what_came_of_a_plan_that_failed_in_part_says_why_once():
+def test_partial_failure_is_explained_once():
     column = told(STARTED, PLANNED, *RUNNING, *FAILED)
     assert column.plain.count("no such file: b.txt") == 1
     assert "└ 2 done, 1 failed, 2 skipped · $0.0014, 0.9 s" in column.plain
 
 
-def test_a_repaired_plan_is_a_block_of_its_own_below_the_one_that_failed():
+def test_repaired_graph_is_a_new_block():
     column = told(STARTED, PLANNED, *RUNNING, *FAILED, *AGAIN)
     assert [item.block.name for item in column.items if item.block.drawing] == ["graph 1", "graph 2"]
     first, second = (item.block.text() for item in column.items if item.block.drawing)
@@ -80,24 +80,24 @@ def test_a_repaired_plan_is_a_block_of_its_own_below_the_one_that_failed():
     assert "► running" in second
 
 
-def test_a_plan_whose_turn_was_stopped_does_not_run_for_ever():
+def test_graph_of_a_stopped_turn_stops():
     for column in (told(STARTED, PLANNED, *RUNNING, STOPPED), told(STARTED, PLANNED, *RUNNING, until_rest=True)):
         assert "► running" not in column.plain
         assert column.plain.count("■ stopped") == 3
         assert column.plain.count("» skipped") == 2
 
 
-def test_a_turn_after_one_that_was_never_ended_leaves_its_plan_stopped():
+def test_graph_of_an_unfinished_turn_stops_at_the_next_turn():
     column = told(STARTED, PLANNED, *RUNNING, replace(STARTED, turn=2))
     assert "► running" not in column.plain
 
 
-def test_a_session_that_is_read_again_has_the_same_picture():
+def test_replayed_session_draws_the_same_graph():
     events = (STARTED, PLANNED, *RUNNING, *FAILED, *AGAIN, STOPPED)
     assert told(*events).plain == told(*events, until_rest=True).plain
 
 
-def test_a_long_plan_is_folded_and_opens_to_every_node():
+def test_long_plan_is_folded_and_opens_to_every_node():
     column = told(STARTED, MANY)
     item = next(item for item in column.items if item.block.drawing)
     assert "… 76 more lines" in column.plain
@@ -113,20 +113,20 @@ def test_no_line_of_the_block_is_wider_than_the_transcript(width, heard):
     assert all(cell_len(line) <= max(width, 11) for line in column.plain.splitlines())
 
 
-def test_the_board_has_the_plan_of_the_turn_and_lets_it_go_with_the_next():
+def test_panel_state_drops_the_graph_at_the_next_turn():
     board = PanelState()
-    board.hear(STARTED)
-    assert board.hear(PLANNED)
-    board.hear(RUNNING[0])
-    assert board.branching.stands("count_text") == "running"
-    board.hear(STOPPED)
-    assert board.branching.stands("count_text") == "stopped"
-    board.hear(replace(STARTED, turn=2))
-    assert board.branching is None
-    assert board.hear(RUNNING[0])
+    board.handle(STARTED)
+    assert board.handle(PLANNED)
+    board.handle(RUNNING[0])
+    assert board.graph.stands("count_text") == "running"
+    board.handle(STOPPED)
+    assert board.graph.stands("count_text") == "stopped"
+    board.handle(replace(STARTED, turn=2))
+    assert board.graph is None
+    assert board.handle(RUNNING[0])
 
 
-def test_a_few_lines_show_where_a_long_plan_goes_on():
+def test_short_panel_shows_the_unfinished_part_of_a_long_graph():
     branching = Branching(MANY)
     for at in range(50):
         branching = branching.heard(NodeChanged(f"n{at}", "done"))
@@ -135,26 +135,26 @@ def test_a_few_lines_show_where_a_long_plan_goes_on():
     assert (lines[1], lines[-1]) == ("  … 48 above", "  … 42 below")
     assert "n50" in lines[4]
     assert len(lines) == 13
-    assert plain(graph_lines(branching, 40, 0)).split() == ["branches", "50", "of", "100", "done"]
+    assert plain(graph_lines(branching, 40, 0)).split() == ["tool", "graph", "50", "of", "100", "done"]
     assert plain(graph_lines(branching, 15, 1)).splitlines()[0] == "50 of 100 done"
 
 
-async def test_the_plan_panel_follows_the_branches_above_the_tools(paths):
+async def test_plan_panel_shows_graph_progress_above_the_tools(paths):
     app = SideApp(paths)
     async with app.run_test(size=(120, 50)) as pilot:
         panel = app.chat.query_one(PlanPanel)
         for event in (STARTED, USED, PLANNED, *RUNNING):
-            app.body.side.hear(event)
+            app.body.side.handle(event)
         await eventually(pilot, lambda: "0 of 5 done, 3 running" in said(panel))
         assert said(panel).index("* calculate") < said(panel).index("for tools")
         for event in FAILED:
-            app.body.side.hear(event)
+            app.body.side.handle(event)
         await eventually(pilot, lambda: "2 of 5 done, 1 failed, 2 skipped" in said(panel))
         await pilot.press("f3", "minus")
         await eventually(pilot, lambda: "2 of 5 done" in panel.title)
 
 
-async def test_the_plan_panel_has_the_branches_where_turns_are_not_planned_by_budget(paths):
+async def test_plan_panel_shows_the_graph_without_a_budget_plan(paths):
     app = SideApp(paths, replace(READY, plan="off"), (STARTED, REPAIRED))
     async with app.run_test(size=(120, 50)) as pilot:
         panel = app.chat.query_one(PlanPanel)

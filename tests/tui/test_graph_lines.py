@@ -21,52 +21,52 @@ PLAN = GraphPlanned(NODES, '["a", ["<task>"]]', price_nano=2_000_000, seconds=1.
 FAILED = NodeChanged("a", "failed", reason="gone\nfor good")
 
 
-def test_a_plan_is_told_in_a_line_with_what_it_is_expected_to_take():
+def test_plan_line_shows_estimates():
     line = describe(PLAN)
     assert line.startswith("plan: a, a#2, a + a#2 → b")
     assert line.endswith("tools about $0.002, 1.5 s")
     assert "\x1b" not in line
 
 
-def test_what_is_unknown_or_done_already_is_said_to_be():
-    told = describe(GraphPlanned(NODES[:2], "", repaired=True, kept=("a",)))
-    assert told == "plan, repaired: a (done), a#2 · tools about price unknown, time unknown"
+def test_unknown_and_finished_parts_are_named():
+    text_shown = describe(GraphPlanned(NODES[:2], "", repaired=True, kept=("a",)))
+    assert text_shown == "plan, repaired: a (done), a#2 · tools about price unknown, time unknown"
 
 
-def test_only_a_node_that_came_to_nothing_has_a_line_of_its_own():
+def test_only_failed_nodes_have_a_line():
     assert describe(FAILED) == "a failed: gone for good"
     assert describe(NodeChanged("c", "skipped", reason="a failed")) == "c skipped: a failed"
     assert describe(NodeChanged("a", "stopped")) == "a stopped"
     assert [describe(NodeChanged("a", state)) for state in ("waiting", "running", "done")] == ["", "", ""]
 
 
-def test_lines_of_text_have_the_plan_once_though_it_was_streamed():
+def test_text_output_prints_a_streamed_plan_once():
     out = io.StringIO()
-    shown = EventLines(Printer(out))
+    output = EventLines(Printer(out))
     for event in (TextArrived('["a",', "thought", "single"), TextArrived(' ["<task>"]]', "thought", "single"), PLAN):
-        shown.show(event)
-    shown.show(FAILED)
-    told = out.getvalue()
-    assert "<task>" not in told
-    assert told.count("a#2 → b") == 1
-    assert "a failed: gone for good" in told
+        output.show(event)
+    output.show(FAILED)
+    text_shown = out.getvalue()
+    assert "<task>" not in text_shown
+    assert text_shown.count("a#2 → b") == 1
+    assert "a failed: gone for good" in text_shown
 
 
-def test_lines_of_text_say_in_the_end_what_the_plan_came_to():
+def test_text_output_ends_with_the_outcome():
     out = io.StringIO()
-    shown = EventLines(Printer(out))
+    output = EventLines(Printer(out))
     for event in (BRANCHES, *RUNNING, *FAILURE):
-        shown.show(event)
+        output.show(event)
     assert out.getvalue().splitlines()[-1] == "| plan: 2 done, 1 failed, 2 skipped · $0.0014, 0.9 s"
-    shown.show(STOPPED)
+    output.show(STOPPED)
     assert out.getvalue().count("plan: 2 done") == 1
 
 
-def test_lines_of_text_say_what_a_stopped_plan_came_to_before_its_turn_ends():
+def test_text_output_shows_the_outcome_of_a_stopped_plan():
     out = io.StringIO()
-    shown = EventLines(Printer(out))
+    output = EventLines(Printer(out))
     for event in (BRANCHES, *RUNNING, STOPPED):
-        shown.show(event)
+        output.show(event)
     assert out.getvalue().splitlines()[-2] == "| plan: 3 stopped, 2 skipped · $0, 0.0 s"
 
 
@@ -77,22 +77,22 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_has_the_plan_drawn_once(monkeypatch):
+def test_terminal_draws_the_plan_once(monkeypatch):
     for name, value in (("TERM", "xterm"), ("COLUMNS", "80"), ("NO_COLOR", "1")):
         monkeypatch.setenv(name, value)
     out = Terminal()
-    shown = EventLines(Printer(out))
+    output = EventLines(Printer(out))
     for event in (BRANCHES, *RUNNING, *FAILURE):
-        shown.show(event)
-    told = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
-    assert told.count("╰─┴─│─┬─ ○ waiting * calculate") == 1
-    assert "count_text#2 failed: no such file: b.txt" in told
-    assert max(map(len, told.splitlines())) <= 80
+        output.show(event)
+    text_shown = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
+    assert text_shown.count("╰─┴─│─┬─ ○ waiting * calculate") == 1
+    assert "count_text#2 failed: no such file: b.txt" in text_shown
+    assert max(map(len, text_shown.splitlines())) <= 80
 
 
-def test_an_exported_session_has_the_plan_and_what_failed():
+def test_export_contains_the_plan_and_failures():
     started = TurnStarted(1, "How many?", "script", "single", "graph")
-    told = as_markdown([(0.0, started), (0.0, PLAN), (0.0, FAILED)])
-    assert 'Plan of branches: `["a", ["<task>"]]`\n\n```mermaid\nflowchart TD\n' in told
-    assert "]:::failed\n" in told
-    assert "failed: gone" in told
+    text_shown = as_markdown([(0.0, started), (0.0, PLAN), (0.0, FAILED)])
+    assert 'Plan of branches: `["a", ["<task>"]]`\n\n```mermaid\nflowchart TD\n' in text_shown
+    assert "]:::failed\n" in text_shown
+    assert "failed: gone" in text_shown

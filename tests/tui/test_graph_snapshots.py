@@ -50,24 +50,24 @@ async def asked(pilot) -> None:
         pytest.param((PLANNED, *RUNNING, *FAILED, *AGAIN), NARROW, id="repaired-narrow"),
     ],
 )
-def test_a_plan(snap_compare, make_app, events, size):
+def test_plan(snap_compare, make_app, events, size):
     assert snap_compare(make_app(shell(*events)), terminal_size=size, run_before=asked)
 
 
 @pytest.mark.parametrize("plan", [HOSTILE, THIRTY], ids=["hostile", "without_lanes"])
-def test_a_plan_of_an_earlier_turn(snap_compare, make_app, plan):
+def test_plan_of_an_earlier_turn(snap_compare, make_app, plan):
     app = make_app(FakeShell(earlier=(STARTED, plan)))
     assert snap_compare(app, terminal_size=(80, 36), run_before=at_rest)
 
 
-def test_a_plan_without_colours(snap_compare, make_app, monkeypatch):
+def test_plan_without_colours(snap_compare, make_app, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     app = make_app(shell(PLANNED, *RUNNING, *FAILED[:2]))
     assert snap_compare(app, terminal_size=(80, 24), run_before=asked)
 
 
 @pytest.mark.usefixtures("quiet")
-def test_the_panel(snap_compare, paths):
+def test_panel(snap_compare, paths):
     app = SideApp(paths, READY, (STARTED, USED, KNOWN, *RUNNING, *FAILED[:2]))
 
     async def before(pilot) -> None:

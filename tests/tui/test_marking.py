@@ -1,4 +1,4 @@
-"""What was thought of a call's result: the judge's sign beside it, and the person's own word by keys."""
+"""Verdicts on call results: the judge's sign and the user's mark."""
 
 import pytest
 from plan_play import COUNTED, FAILED, HELPED
@@ -47,7 +47,7 @@ def shell() -> FakeShell:
     return FakeShell(earlier=TURN)
 
 
-async def test_a_result_that_helped_has_a_sign_and_one_that_did_not_a_word_in_the_line_of_its_call(make_app, shell):
+async def test_verdicts_are_shown_in_the_calls_line(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
@@ -56,7 +56,7 @@ async def test_a_result_that_helped_has_a_sign_and_one_that_did_not_a_word_in_th
         assert line(app, "write_file(").endswith("  denied")
 
 
-async def test_a_result_nobody_could_judge_has_no_sign_and_can_be_marked(make_app):
+async def test_undecided_result_has_no_sign_and_can_be_marked(make_app):
     app = make_app(FakeShell(earlier=(STARTED, *COUNTED, CallJudged("c1", "count_text", None, ""), FINISHED)))
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
@@ -66,7 +66,7 @@ async def test_a_result_nobody_could_judge_has_no_sign_and_can_be_marked(make_ap
         assert not app.chat.query_one(PromptBar).border_title  # nothing works
 
 
-async def test_plus_and_minus_mark_a_result_and_the_same_key_again_takes_the_mark_back(make_app, shell):
+async def test_plus_and_minus_toggle_marks(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
@@ -81,7 +81,7 @@ async def test_plus_and_minus_mark_a_result_and_the_same_key_again_takes_the_mar
     assert shell.marks == [CallMarked(1, "c1", "count_text", word) for word in (False, None, True, False)]
 
 
-async def test_keys_that_come_faster_than_the_shell_keeps_them_count_one_by_one(make_app, shell):
+async def test_fast_mark_keys_are_applied_one_by_one(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
@@ -90,7 +90,7 @@ async def test_keys_that_come_faster_than_the_shell_keeps_them_count_one_by_one(
     assert [mark.helpful for mark in shell.marks] == [True, None, True]
 
 
-async def test_a_mark_of_an_earlier_run_is_shown_and_can_be_taken_back(make_app):
+async def test_stored_mark_is_shown_and_can_be_removed(make_app):
     again = (
         *(event for event in TURN if event is not FINISHED),
         FINISHED,
@@ -106,7 +106,7 @@ async def test_a_mark_of_an_earlier_run_is_shown_and_can_be_taken_back(make_app)
     assert [mark.helpful for mark in shell.marks] == [None]
 
 
-async def test_calls_of_the_same_id_in_two_turns_are_marked_apart(make_app):
+async def test_calls_with_the_same_id_in_two_turns_are_marked_separately(make_app):
     second = (*TURN[:-1], FINISHED)
     shell = FakeShell(earlier=(*TURN, type(STARTED)(2, "again?", "embedded", "single", "react"), *second[1:]))
     app = make_app(shell)
@@ -119,7 +119,7 @@ async def test_calls_of_the_same_id_in_two_turns_are_marked_apart(make_app):
     assert shell.marks == [CallMarked(2, "c1", "count_text", helpful=False)]
 
 
-async def test_the_keys_are_offered_on_the_result_of_a_call_and_nowhere_else(make_app, shell):
+async def test_mark_keys_are_offered_only_on_call_results(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "There are 1,204")
@@ -135,7 +135,7 @@ async def test_the_keys_are_offered_on_the_result_of_a_call_and_nowhere_else(mak
     assert shell.marks == []
 
 
-async def test_in_the_prompt_the_keys_type_what_they_say(make_app, shell):
+async def test_mark_keys_are_text_in_the_prompt(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
@@ -144,7 +144,7 @@ async def test_in_the_prompt_the_keys_type_what_they_say(make_app, shell):
     assert shell.marks == []
 
 
-async def test_a_call_can_be_marked_while_its_turn_still_runs(make_app):
+async def test_call_can_be_marked_during_its_turn(make_app):
     shell = FakeShell(events=(STARTED, *COUNTED, HELPED, FINISHED), stops_at=4)
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
@@ -159,7 +159,7 @@ async def test_a_call_can_be_marked_while_its_turn_still_runs(make_app):
         assert "marked by you" in line(app, "count_text(")
 
 
-async def test_a_mark_that_cannot_be_kept_says_so_and_shows_nothing(make_app):
+async def test_failed_mark_shows_an_error_and_no_sign(make_app):
     class Full(FakeShell):
         async def mark(self, turn, call, name, helpful):
             raise StoreError("The session could not be written.", fix="Free some space.")
@@ -172,7 +172,7 @@ async def test_a_mark_that_cannot_be_kept_says_so_and_shows_nothing(make_app):
         assert line(app, "count_text(").endswith("$0  √")
 
 
-async def test_a_marked_result_keeps_its_fold_and_its_place(make_app):
+async def test_marked_result_keeps_fold_and_position(make_app):
     long = CallFinished("c1", "count_text", True, "\n".join(f"line {n}" for n in range(30)), False, 0.012)
     app = make_app(FakeShell(earlier=(STARTED, COUNTED[0], long, HELPED, Answer("ok"), FINISHED)))
     async with app.run_test(size=WIDE) as pilot:
@@ -187,7 +187,7 @@ async def test_a_marked_result_keeps_its_fold_and_its_place(make_app):
         assert "√ helpful, marked by you" in app.clipboard
 
 
-async def test_a_call_no_judge_has_had_is_no_use_of_a_tool_and_cannot_be_marked(make_app):
+async def test_unjudged_call_cannot_be_marked(make_app):
     app = make_app(FakeShell(earlier=(STARTED, *COUNTED, FINISHED)))
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
@@ -195,7 +195,7 @@ async def test_a_call_no_judge_has_had_is_no_use_of_a_tool_and_cannot_be_marked(
         assert not {"helpful", "unhelpful"} & offered(app)
 
 
-async def test_a_call_can_be_marked_as_soon_as_it_is_judged(make_app):
+async def test_call_can_be_marked_as_soon_as_it_is_judged(make_app):
     shell = FakeShell(events=(STARTED, *COUNTED, HELPED, FINISHED), stops_at=3)
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
@@ -204,13 +204,13 @@ async def test_a_call_can_be_marked_as_soon_as_it_is_judged(make_app):
         await eventually(pilot, lambda: "12 ms" in transcript(app).column.plain)
         await open_at(pilot, app, "count_text(")
         assert not {"helpful", "unhelpful"} & offered(app)
-        app.chat.view.hear(HELPED)
+        app.chat.view.handle(HELPED)
         await eventually(pilot, lambda: {"helpful", "unhelpful"} <= offered(app))
         await app.chat.controller.shell.stop()
         await eventually(pilot, lambda: not app.chat.controller.busy)
 
 
-async def test_a_call_that_waits_for_approval_cannot_be_marked(make_app):
+async def test_call_that_waits_for_approval_cannot_be_marked(make_app):
     started = CallStarted(WANTED.id, WANTED.name, WANTED.arguments)
     app = make_app(FakeShell(earlier=(STARTED, started)))
     async with app.run_test(size=WIDE) as pilot:
@@ -219,7 +219,7 @@ async def test_a_call_that_waits_for_approval_cannot_be_marked(make_app):
         assert not {"helpful", "unhelpful"} & offered(app)
 
 
-async def test_one_key_leads_from_the_prompt_to_the_transcript_whatever_panels_lie_between(make_app, shell):
+async def test_one_key_moves_from_the_prompt_to_the_transcript(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.controller)

@@ -54,7 +54,7 @@ def stage(**state: object) -> Stage:
     return Stage(ModelPicker(FakeShell(known=MODELS, state=replace(STANDING, **state))))
 
 
-async def test_it_lists_what_is_at_hand_with_prices_context_and_state_and_begins_on_the_one_in_use():
+async def test_model_picker_lists_prices_context_and_state_and_highlights_the_current_model():
     app = stage(model="openai/gpt-4o")
     async with app.run_test(size=(120, 36)) as pilot:
         await read(pilot, app.shown)
@@ -71,7 +71,7 @@ async def test_it_lists_what_is_at_hand_with_prices_context_and_state_and_begins
         assert "context 128,000 · answers up to 16,384 tokens" in detail(app)
 
 
-async def test_picking_a_model_gives_back_the_command_that_changes_to_it():
+async def test_selecting_a_model_returns_its_command():
     app = stage()
     async with app.run_test(size=(120, 36)) as pilot:
         await read(pilot, app.shown)
@@ -80,12 +80,12 @@ async def test_picking_a_model_gives_back_the_command_that_changes_to_it():
     assert app.given == ["/model openai/gpt-4o"]
 
 
-async def test_a_key_can_be_typed_where_it_is_missing_and_is_not_shown():
+async def test_missing_key_is_asked_for_and_masked():
     app = stage()
     async with app.run_test(size=(100, 30)) as pilot:
         await read(pilot, app.shown)
         await pilot.press(*"sonnet", "enter")
-        await eventually(pilot, lambda: "needs a key of anthropic" in app.text)
+        await eventually(pilot, lambda: "needs a key for anthropic" in app.text)
         assert "Set ANTHROPIC_API_KEY" in app.text
         await pilot.press(*"sk-typed-1")
         assert "sk-typed" not in app.text
@@ -95,7 +95,7 @@ async def test_a_key_can_be_typed_where_it_is_missing_and_is_not_shown():
     assert app.shown._shell.kept == [("anthropic", "sk-typed-1")]
 
 
-async def test_a_model_without_a_key_is_found_and_says_which_key_is_missing():
+async def test_model_without_a_key_names_the_missing_key():
     app = stage()
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot, app.shown)
@@ -108,7 +108,7 @@ async def test_a_model_without_a_key_is_found_and_says_which_key_is_missing():
         assert app.given == []
 
 
-async def test_a_model_of_a_running_server_is_taken_and_tells_its_size():
+async def test_model_of_a_running_server_shows_its_size():
     app = stage()
     async with app.run_test(size=(120, 36)) as pilot:
         await read(pilot, app.shown)
@@ -119,17 +119,17 @@ async def test_a_model_of_a_running_server_is_taken_and_tells_its_size():
     assert app.given == ["/model ollama_chat/qwen3:4b"]
 
 
-async def test_a_model_worth_pulling_says_how_to_bring_it():
+async def test_recommended_model_shows_how_to_pull_it():
     app = stage()
     async with app.run_test(size=(120, 36)) as pilot:
         await read(pilot, app.shown)
         await pilot.press(*"to pull", "enter")
-        assert "cannot be asked yet: to pull." in detail(app)
+        assert "cannot be used yet: to pull." in detail(app)
         assert "ecoshell models pull maker/small-GGUF:Q4_K_M brings it: about 1.1 GB" in detail(app)
         assert app.given == []
 
 
-async def test_a_provider_that_signs_in_otherwise_may_be_tried():
+async def test_provider_with_other_login_can_be_tried():
     app = stage()
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot, app.shown)
@@ -140,16 +140,16 @@ async def test_a_provider_that_signs_in_otherwise_may_be_tried():
     assert app.given == ["/model bedrock/claude"]
 
 
-async def test_why_a_model_is_barred_is_told():
+async def test_blocked_model_shows_the_reason():
     app = stage()
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot, app.shown)
         await pilot.press(*"greedy")
         await eventually(pilot, lambda: "blocked: it billed more than it may" in detail(app))
-        assert "a cap in dollars refuses it" in detail(app)
+        assert "refused under a cap in dollars" in detail(app)
 
 
-async def test_models_are_found_by_where_they_are_and_how_they_stand():
+async def test_models_are_found_by_location_and_state():
     app = stage()
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot, app.shown)
@@ -159,7 +159,7 @@ async def test_models_are_found_by_where_they_are_and_how_they_stand():
         assert [row.split()[0] for row in listed(app.shown)] == ["embedded", "local:/models/tiny.gguf"]
 
 
-async def test_a_price_with_too_many_digits_is_shortened_in_the_list():
+async def test_price_with_too_many_digits_is_shortened_in_the_list():
     odd = Price(Rates(*[Decimal("0.050000000000000004")] * 5))
     app = Stage(ModelPicker(FakeShell(known=(ModelRow("odd", "x", True, None, None, odd),))))
     async with app.run_test(size=(80, 24)) as pilot:

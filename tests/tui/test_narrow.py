@@ -1,4 +1,4 @@
-"""Eighty columns: what stands in one line has room for all of it."""
+"""Lines that must fit a terminal of 80 columns."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ MakeApp = Callable[..., ChatApp]
 
 
 def screen(pilot: Pilot[int]) -> list[str]:
-    return ["".join(one.text for one in strip) for strip in pilot.app.screen._compositor.render_strips()]
+    return ["".join(item.text for item in strip) for strip in pilot.app.screen._compositor.render_strips()]
 
 
 @pytest.mark.parametrize("plan", [PLANNED, TOKEN_PLAN, ADVICE])
@@ -37,7 +37,7 @@ def keys(pilot: Pilot[int]) -> list[str]:
     return screen(pilot)[-1].split()
 
 
-async def test_the_keys_of_where_one_is_are_whole_and_those_told_elsewhere_go_first(make_app: MakeApp) -> None:
+async def test_narrow_footer_keeps_keys_of_the_focused_widget(make_app: MakeApp) -> None:
     app = make_app(FakeShell(COUNTING))
     async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: "f4 cost ^q quit ^p commands" in screen(pilot)[-1])

@@ -64,7 +64,7 @@ class DeskScreen(Screen[None]):
     def action_run(self, line: str) -> None:
         self.did.append(line)
 
-    def action_document(self, tool: str) -> None:
+    def action_show_tool(self, tool: str) -> None:
         self.did.append(f"document {tool}")
 
     def begin(self, text: str) -> None:
@@ -100,8 +100,8 @@ def offers(app: App) -> list[str]:
 
 
 def first(app: App) -> str:
-    found = offers(app)
-    return found[0].split("\n")[0] if found else ""
+    matches = offers(app)
+    return matches[0].split("\n")[0] if matches else ""
 
 
 async def opened(pilot) -> None:
@@ -109,7 +109,7 @@ async def opened(pilot) -> None:
     await eventually(pilot, lambda: offers(pilot.app))
 
 
-async def test_keys_commands_and_recent_sessions_are_offered_before_anything_is_typed():
+async def test_palette_starts_with_keys_commands_and_recent_sessions():
     app = DeskApp(shell())
     async with app.run_test(size=(120, 60)) as pilot:
         await opened(pilot)
@@ -120,7 +120,7 @@ async def test_keys_commands_and_recent_sessions_are_offered_before_anything_is_
         assert "secret" not in names
         assert "stop" not in names
         assert "/budget [SCOPE] [AMOUNT|off]" in names
-        assert "go on with “count [bold]words”" in names
+        assert "resume “count [bold]words”" in names
         assert not any("this one" in name for name in names)
         helps = "\n".join(offers(app))
         assert "show or hide the side panels · f2" in helps
@@ -137,11 +137,11 @@ async def test_keys_commands_and_recent_sessions_are_offered_before_anything_is_
         ("register read", "register read_file", "/register read_file"),
         ("unregister count", "unregister count_text", "/unregister count_text"),
         ("schema read", "schema of read_file", "document read_file"),
-        ("readme", "go on with “fix the readme”", "/resume id-fix"),
+        ("readme", "resume “fix the readme”", "/resume id-fix"),
         ("model embedded", "model embedded", "/model embedded"),
     ],
 )
-async def test_what_is_typed_is_found_and_done(typed, name, did):
+async def test_typed_entry_is_found_and_run(typed, name, did):
     app = DeskApp(shell())
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
@@ -152,7 +152,7 @@ async def test_what_is_typed_is_found_and_done(typed, name, did):
     assert app.desk.did == [did]
 
 
-async def test_a_model_that_cannot_be_asked_is_not_offered():
+async def test_unavailable_model_is_not_listed():
     app = DeskApp(shell())
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
@@ -161,7 +161,7 @@ async def test_a_model_that_cannot_be_asked_is_not_offered():
         assert not any("gpt-4o" in offer for offer in offers(app))
 
 
-async def test_sessions_that_cannot_be_read_take_nothing_else_away():
+async def test_unreadable_sessions_do_not_hide_other_entries():
     app = DeskApp(FakeShell(known=MODELS, archive=Shelf(broken=True)))
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
@@ -170,7 +170,7 @@ async def test_sessions_that_cannot_be_read_take_nothing_else_away():
         assert first(app) == "model embedded"
 
 
-async def test_before_the_shell_is_there_the_keys_are():
+async def test_keys_are_listed_before_the_shell_is_open():
     app = DeskApp(None)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
@@ -178,7 +178,7 @@ async def test_before_the_shell_is_there_the_keys_are():
         assert not any(offer.startswith("/") for offer in offers(app))
 
 
-async def test_over_a_screen_that_cannot_be_commanded_its_keys_are_offered():
+async def test_over_other_screens_their_keys_are_listed():
     class Plain(Screen[None]):
         BINDINGS = [Binding("f7", "wave", "wave")]  # noqa: RUF012 - as Textual declares it
         waved = 0
@@ -197,7 +197,7 @@ async def test_over_a_screen_that_cannot_be_commanded_its_keys_are_offered():
     assert (plain.waved, app.desk.did) == (1, [])
 
 
-async def test_of_very_many_models_only_the_best_are_shown_and_soon():
+async def test_only_the_best_of_many_models_are_listed_quickly():
     many = [ModelRow(f"provider/model-{number}", "provider", True, None, None, None) for number in range(3_000)]
     app = DeskApp(FakeShell(known=many, archive=Shelf()))
     async with app.run_test(size=(120, 40)) as pilot:
@@ -207,7 +207,7 @@ async def test_of_very_many_models_only_the_best_are_shown_and_soon():
         assert len(offers(app)) < 40
 
 
-async def test_hostile_names_are_shown_not_obeyed():
+async def test_hostile_names_are_escaped():
     bad = ModelRow("[red]evil\x1b[31m", "x", True, None, None, None)
     app = DeskApp(FakeShell(known=(bad,), archive=Shelf()))
     async with app.run_test(size=(120, 40)) as pilot:

@@ -10,7 +10,7 @@ from textual.widgets import OptionList, Static
 from tui_play import eventually
 
 from ecoshell.errors import StoreError
-from ecoshell.tui.screens.picker import MOST, Filter, Picker, PickerColumn, PickerRow
+from ecoshell.tui.screens.picker import MAX_ROWS, Filter, Picker, PickerColumn, PickerRow
 
 FRUIT = ("apple", "apricot", "banana", "blackberry", "cherry", "date", "elderberry", "fig")
 
@@ -56,7 +56,7 @@ def detail(picker: Picker) -> str:
     return str(picker.query_one("#detail", Static).visual)
 
 
-async def test_typing_filters_and_enter_gives_back_the_best_match():
+async def test_typing_filters_and_enter_returns_the_best_match():
     stage = Stage(FruitPicker())
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
@@ -67,7 +67,7 @@ async def test_typing_filters_and_enter_gives_back_the_best_match():
     assert stage.given == ["/eat blackberry"]
 
 
-async def test_escape_closes_and_gives_back_nothing():
+async def test_escape_returns_nothing():
     stage = Stage(FruitPicker())
     async with stage.run_test() as pilot:
         await read(pilot, stage.shown)
@@ -76,7 +76,7 @@ async def test_escape_closes_and_gives_back_nothing():
     assert stage.given == [None]
 
 
-async def test_a_moved_highlight_stays_on_its_row_while_one_types():
+async def test_moved_highlight_stays_on_its_row_while_typing():
     stage = Stage(FruitPicker())
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
@@ -88,7 +88,7 @@ async def test_a_moved_highlight_stays_on_its_row_while_one_types():
         assert here(stage.shown).startswith("apple")
 
 
-async def test_a_highlight_nobody_moved_follows_the_best_match():
+async def test_unmoved_highlight_follows_the_best_match():
     stage = Stage(FruitPicker())
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
@@ -98,7 +98,7 @@ async def test_a_highlight_nobody_moved_follows_the_best_match():
         assert here(stage.shown).startswith("blackberry")
 
 
-async def test_the_picker_begins_on_the_row_it_is_told_to():
+async def test_picker_highlights_the_given_row_first():
     stage = Stage(FruitPicker(begin="cherry"))
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
@@ -110,7 +110,7 @@ async def test_the_picker_begins_on_the_row_it_is_told_to():
         assert here(stage.shown).startswith("cherry")
 
 
-async def test_a_page_down_that_comes_before_the_list_is_in_sight_does_no_harm():
+async def test_page_down_before_the_list_is_visible_is_harmless():
     stage = Stage(FruitPicker())
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
@@ -121,7 +121,7 @@ async def test_a_page_down_that_comes_before_the_list_is_in_sight_does_no_harm()
         assert "apple" in listed(stage.shown)[0]
 
 
-async def test_keys_that_come_in_one_packet_act_in_their_order():
+async def test_keys_of_one_packet_act_in_order():
     stage = Stage(FruitPicker())
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
@@ -131,7 +131,7 @@ async def test_keys_that_come_in_one_packet_act_in_their_order():
     assert stage.given == ["/eat apricot"]
 
 
-async def test_what_cannot_be_picked_is_explained_and_the_picker_stays():
+async def test_unselectable_row_is_explained():
     stage = Stage(FruitPicker())
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
@@ -142,7 +142,7 @@ async def test_what_cannot_be_picked_is_explained_and_the_picker_stays():
         await eventually(pilot, lambda: detail(stage.shown) == "apricot is a fruit")
 
 
-async def test_until_the_rows_have_come_it_says_that_it_reads_and_takes_what_is_typed():
+async def test_picker_accepts_typing_while_it_loads():
     picker = FruitPicker()
     picker.gate.clear()
     stage = Stage(picker)
@@ -158,10 +158,10 @@ async def test_until_the_rows_have_come_it_says_that_it_reads_and_takes_what_is_
     ("failure", "words"),
     [
         (StoreError("The file is damaged.", fix="Move it away."), "The file is damaged. Move it away."),
-        (RuntimeError("a defect"), "Something unexpected happened: a defect"),
+        (RuntimeError("a defect"), "Unexpected error: a defect"),
     ],
 )
-async def test_what_went_wrong_while_reading_is_said_in_the_place_of_the_list(failure, words):
+async def test_loading_error_replaces_the_list(failure, words):
     picker = FruitPicker()
     picker.failure = failure
     stage = Stage(picker)
@@ -173,7 +173,7 @@ async def test_what_went_wrong_while_reading_is_said_in_the_place_of_the_list(fa
     assert stage.given == [None]
 
 
-async def test_an_empty_list_says_so_and_so_does_one_without_a_match():
+async def test_empty_list_and_no_match_have_messages():
     empty = Stage(FruitPicker(()))
     async with empty.run_test(size=(80, 24)) as pilot:
         await read(pilot, empty.shown)
@@ -182,12 +182,12 @@ async def test_an_empty_list_says_so_and_so_does_one_without_a_match():
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
         await pilot.press(*"zzz", "enter")
-        assert "Nothing fits “zzz”." in stage.text
+        assert "No match for “zzz”." in stage.text
         assert detail(stage.shown) == ""
         assert stage.given == []
 
 
-async def test_the_filter_also_finds_what_is_not_in_a_column():
+async def test_filter_matches_hidden_text():
     stage = Stage(FruitPicker())
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
@@ -195,7 +195,7 @@ async def test_the_filter_also_finds_what_is_not_in_a_column():
         assert [row.split()[0] for row in listed(stage.shown)] == ["fig"]
 
 
-async def test_rare_rows_are_only_found_by_typing_and_it_is_said_that_there_are_more():
+async def test_rare_rows_are_counted_and_found_by_typing():
     stage = Stage(FruitPicker(rare=frozenset({"banana", "fig"})))
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
@@ -205,7 +205,7 @@ async def test_rare_rows_are_only_found_by_typing_and_it_is_said_that_there_are_
         assert here(stage.shown).startswith("banana")
 
 
-async def test_reading_again_keeps_what_is_typed_and_the_highlighted_row():
+async def test_reloading_keeps_filter_and_highlight():
     picker = FruitPicker()
     stage = Stage(picker)
     async with stage.run_test(size=(80, 24)) as pilot:
@@ -218,7 +218,7 @@ async def test_reading_again_keeps_what_is_typed_and_the_highlighted_row():
         assert picker.query_one(Filter).value == "b"
 
 
-async def test_when_the_highlighted_row_is_gone_its_neighbour_is_highlighted():
+async def test_neighbour_of_a_removed_row_is_highlighted():
     picker = FruitPicker()
     stage = Stage(picker)
     async with stage.run_test(size=(80, 24)) as pilot:
@@ -230,7 +230,7 @@ async def test_when_the_highlighted_row_is_gone_its_neighbour_is_highlighted():
         assert here(picker).startswith("blackberry")
 
 
-async def test_a_row_is_picked_with_the_mouse_and_a_click_beside_the_box_closes_it():
+async def test_click_selects_a_row_and_outside_closes():
     stage = Stage(FruitPicker())
     async with stage.run_test(size=(120, 36)) as pilot:
         await read(pilot, stage.shown)
@@ -245,7 +245,7 @@ async def test_a_row_is_picked_with_the_mouse_and_a_click_beside_the_box_closes_
     assert stage.given == [None]
 
 
-async def test_what_still_arrives_for_a_closed_picker_closes_nothing_else():
+async def test_late_input_for_a_closed_picker_closes_nothing_else():
     stage = Stage(FruitPicker())
     async with stage.run_test() as pilot:
         await read(pilot, stage.shown)
@@ -256,7 +256,7 @@ async def test_what_still_arrives_for_a_closed_picker_closes_nothing_else():
     assert stage.given == ["/eat apple"]
 
 
-async def test_wide_and_hostile_texts_are_shown_visibly_and_the_columns_stay_aligned():
+async def test_wide_and_hostile_texts_keep_columns_aligned():
     names = ("日本語のなまえ", "[bold]red[/] \x1b[31m", "plain", "👩‍🚀 pilot", "a" * 200)
     stage = Stage(FruitPicker(names))
     async with stage.run_test(size=(60, 20)) as pilot:
@@ -269,17 +269,17 @@ async def test_wide_and_hostile_texts_are_shown_visibly_and_the_columns_stay_ali
         assert "initial" not in stage.text
 
 
-async def test_more_rows_than_anybody_reads_are_cut_and_counted():
+async def test_long_lists_are_cut_and_counted():
     stage = Stage(FruitPicker([f"fruit {number}" for number in range(3_000)]))
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
-        assert len(listed(stage.shown)) == MOST
-        assert f"the first {MOST} of 3,000" in stage.text
+        assert len(listed(stage.shown)) == MAX_ROWS
+        assert f"the first {MAX_ROWS} of 3,000" in stage.text
         await pilot.press(*"2987")
         assert here(stage.shown).startswith("fruit 2987")
 
 
-async def test_it_is_usable_from_a_tiny_terminal_to_a_large_one_and_survives_resizing():
+async def test_picker_works_at_every_size():
     stage = Stage(FruitPicker())
     async with stage.run_test(size=(200, 50)) as pilot:
         await read(pilot, stage.shown)
@@ -298,7 +298,7 @@ def _key(stage: Stage, key: str):
     return Key(key, key if len(key) == 1 else None)
 
 
-async def test_what_is_still_read_when_the_list_is_closed_is_given_up(monkeypatch):
+async def test_loading_is_cancelled_on_close(monkeypatch):
     picker = FruitPicker()
     picker.gate.clear()
     monkeypatch.setattr(Filter, "on_unmount", lambda _: picker.gate.set(), raising=False)  # it comes while all goes
@@ -310,16 +310,16 @@ async def test_what_is_still_read_when_the_list_is_closed_is_given_up(monkeypatc
     assert stage.given == [None]
 
 
-async def test_a_list_that_is_closed_as_the_window_changes_is_fitted_to_nothing(monkeypatch):
+async def test_resizing_a_closed_picker_is_harmless(monkeypatch):
     picker, late = FruitPicker(), list[partial[object]]()
     stage = Stage(picker)
     async with stage.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: picker.is_mounted)
-        monkeypatch.setattr(picker, "call_after_refresh", lambda *what, **how: late.append(partial(*what, **how)))
+        monkeypatch.setattr(picker, "call_after_refresh", lambda *word, **how: late.append(partial(*word, **how)))
         await pilot.resize_terminal(40, 10)
         await eventually(pilot, lambda: late)
         await pilot.press("escape")
         await eventually(pilot, lambda: not picker.children)
-        for one in late:  # Textual has another screen do it, which need not be in time
-            one()
+        for item_value in late:  # Textual has another screen do it, which need not be in time
+            item_value()
     assert stage.given == [None]

@@ -99,18 +99,18 @@ def sessions(rows: list[SessionRow]) -> Stage:
     return Stage(SessionPicker(FakeShell(archive=Listed(rows))))
 
 
-def test_the_models_at_hand(snap_compare):
+def test_models(snap_compare):
     assert snap_compare(models(), terminal_size=WIDE, run_before=after(text="answers up to"))
 
 
-def test_a_model_without_a_key(snap_compare):
-    assert snap_compare(models(), terminal_size=NARROW, run_before=after(*"opus", "enter", text="needs a key of"))
+def test_model_without_a_key(snap_compare):
+    assert snap_compare(models(), terminal_size=NARROW, run_before=after(*"opus", "enter", text="needs a key for"))
 
 
-def test_the_sessions(snap_compare):
+def test_sessions(snap_compare):
     assert snap_compare(sessions(SESSIONS), terminal_size=WIDE, run_before=after("down", text="日本語"))
 
 
-def test_a_session_about_to_be_deleted(snap_compare):
+def test_session_about_to_be_deleted(snap_compare):
     keys = ("down", "down", "delete")
     assert snap_compare(sessions(SESSIONS), terminal_size=NARROW, run_before=after(*keys, text="Delete “"))

@@ -19,7 +19,7 @@ def environment(home) -> dict[str, str]:
     return {**os.environ, "ECOSHELL_HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
 
 
-def test_nothing_heavy_is_loaded_at_the_first_frame(tmp_path):
+def test_first_frame_loads_nothing_heavy(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "ecoshell_bench.speed.first_frame"],
         capture_output=True,
@@ -55,7 +55,7 @@ def chat(tmp_path):
         child.close(force=True)
 
 
-def test_a_question_is_answered_on_a_real_terminal_whatever_bytes_come_before_it(chat):
+def test_question_is_answered_on_a_real_terminal_after_invalid_bytes(chat):
     screen = pyte.Screen(80, 24)
     terminal = pyte.Stream(screen)
     chat.expect("step by step ─")
@@ -72,7 +72,7 @@ def test_a_question_is_answered_on_a_real_terminal_whatever_bytes_come_before_it
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["terminated", "hung-up"])
-def test_a_signal_leaves_the_terminal_clean_and_keeps_the_draft(chat, number, tmp_path):
+def test_signal_leaves_the_terminal_clean_and_keeps_the_draft(chat, number, tmp_path):
     chat.expect("step by step ─")
     chat.send("half a thought")
     chat.expect("thought")
@@ -84,7 +84,7 @@ def test_a_signal_leaves_the_terminal_clean_and_keeps_the_draft(chat, number, tm
     assert (tmp_path / "data" / "draft.txt").read_text() == "half a thought"
 
 
-def test_a_closed_terminal_ends_the_chat(chat):
+def test_closed_terminal_ends_the_chat(chat):
     chat.expect("step by step ─")
     chat.ptyproc.fileobj.close()
     chat.closed = chat.ptyproc.closed = True

@@ -17,15 +17,15 @@ def prompt(app: ChatApp) -> Prompt:
 
 
 def offered(app: ChatApp) -> list[str]:
-    shown = app.chat.query_one(CompletionList)
-    return [offer.label for offer in shown.offers] if shown.display else []
+    output = app.chat.query_one(CompletionList)
+    return [offer.label for offer in output.offers] if output.display else []
 
 
 async def ready(pilot, app: ChatApp) -> None:
     await eventually(pilot, lambda: app.chat.controller)
 
 
-async def test_a_slash_opens_the_list_of_commands_and_typing_narrows_it(make_app):
+async def test_slash_lists_commands_and_typing_filters_them(make_app):
     app = make_app(FakeShell())
     async with app.run_test() as pilot:
         await ready(pilot, app)
@@ -47,7 +47,7 @@ async def test_tab_takes_the_highlighted_command(make_app):
         assert prompt(app).text == f"{second} "
 
 
-async def test_enter_completes_a_begun_command_and_then_sends_it(make_app):
+async def test_enter_completes_a_partial_command_and_then_sends_it(make_app):
     shell = FakeShell()
     app = make_app(shell)
     async with app.run_test() as pilot:
@@ -59,7 +59,7 @@ async def test_enter_completes_a_begun_command_and_then_sends_it(make_app):
         await eventually(pilot, lambda: shell.commands == ["/tools"])
 
 
-async def test_enter_sends_a_command_that_is_typed_out(make_app):
+async def test_enter_sends_a_complete_command(make_app):
     shell = FakeShell()
     app = make_app(shell)
     async with app.run_test() as pilot:
@@ -78,7 +78,7 @@ async def test_escape_closes_the_list_and_keeps_the_text(make_app):
         assert prompt(app).text == "/b"
 
 
-async def test_a_new_line_is_made_with_control_j(make_app):
+async def test_control_j_inserts_a_newline(make_app):
     shell = FakeShell()
     app = make_app(shell)
     async with app.run_test() as pilot:
@@ -89,7 +89,7 @@ async def test_a_new_line_is_made_with_control_j(make_app):
 
 
 @pytest.mark.parametrize("key", ["ctrl+x", "ctrl+shift+k", "ctrl+k"])
-async def test_the_last_line_can_be_taken_out_whole(make_app, key):
+async def test_last_line_can_be_deleted(make_app, key):
     app = make_app(FakeShell())
     async with app.run_test() as pilot:
         await ready(pilot, app)
@@ -99,7 +99,7 @@ async def test_the_last_line_can_be_taken_out_whole(make_app, key):
         assert prompt(app).text.rstrip("\n") == "one"
 
 
-async def test_up_and_down_at_the_edges_go_through_what_was_sent(make_app):
+async def test_up_and_down_at_the_edges_browse_the_history(make_app):
     app = make_app(FakeShell())
     async with app.run_test() as pilot:
         await ready(pilot, app)
@@ -123,7 +123,7 @@ async def test_up_inside_a_text_moves_the_cursor(make_app):
         assert prompt(app).cursor_location[0] == 0
 
 
-async def test_a_draft_is_on_disk_after_a_pause_and_back_at_the_next_start(make_app, paths):
+async def test_draft_is_stored_after_a_pause_and_restored(make_app, paths):
     app = make_app(FakeShell())
     async with app.run_test() as pilot:
         await ready(pilot, app)
@@ -153,7 +153,7 @@ async def test_keys_of_one_packet_act_in_the_order_they_were_typed(make_app):
         assert prompt(app).text == "adc"
 
 
-async def test_keys_of_one_packet_act_in_order_in_the_field_of_a_limit_too(make_app):
+async def test_keys_of_one_packet_act_in_order_in_a_question(make_app):
     app = make_app(FakeShell((STARTED, HIT)))
     async with app.run_test() as pilot:
         await ready(pilot, app)
@@ -165,7 +165,7 @@ async def test_keys_of_one_packet_act_in_order_in_the_field_of_a_limit_too(make_
         assert app.shell.decisions == [LimitChoice("raise", "1")]
 
 
-async def test_what_is_typed_behind_enter_in_one_packet_is_not_sent_along(make_app):
+async def test_text_after_enter_in_one_packet_is_not_sent(make_app):
     shell = FakeShell((STARTED, HIT))
     app = make_app(shell)
     async with app.run_test() as pilot:

@@ -7,7 +7,7 @@ import pytest
 from prompt_play import PromptApp, until
 
 from ecoshell.agent.commands import Completion
-from ecoshell.tui.prompt.completion import CompletionList, Mention, MentionSearch, Names, mention_at, written
+from ecoshell.tui.prompt.completion import CompletionList, Mention, MentionSearch, Names, mention_at, mention_text
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def app(tmp_path: Path) -> PromptApp:
     return PromptApp(tmp_path)
 
 
-async def test_letters_of_a_command_find_it_wherever_they_stand_in_its_name(app):
+async def test_command_is_found_by_any_of_its_letters(app):
     async with app.run_test() as pilot:
         await pilot.press(*"/bgt")
         assert app.offered == ["/budget"]
@@ -23,13 +23,13 @@ async def test_letters_of_a_command_find_it_wherever_they_stand_in_its_name(app)
         assert app.prompt.text == "/budget "
 
 
-async def test_commands_that_begin_as_typed_come_first(app):
+async def test_commands_with_the_typed_prefix_come_first(app):
     async with app.run_test() as pilot:
         await pilot.press(*"/t")
         assert app.offered == ["/tools", "/budget", "/quit"]
 
 
-async def test_an_argument_is_completed_by_its_letters_too(app):
+async def test_arguments_are_completed_fuzzily(app):
     async with app.run_test() as pilot:
         await pilot.press(*"/model gpt")
         assert app.offered == ["/model openai/gpt-5-mini"]
@@ -39,14 +39,16 @@ async def test_an_argument_is_completed_by_its_letters_too(app):
         assert [draft.text for draft in app.sent] == ["/model openai/gpt-5-mini"]
 
 
-async def test_values_that_a_server_knows_for_its_prompt_are_offered_when_they_come(app):
-    asked, late = [], asyncio.Event()
+async def test_server_values_are_offered_when_they_arrive(app):
+    requested, late = [], asyncio.Event()
 
     async def values(typed):
-        asked.append(typed)
+        requested.append(typed)
         if typed.endswith(" "):
             await late.wait()  # what comes for a text that has been typed on is not shown
-        return [Completion(f"/docs:review {one}", "") for one in ("kind", "keen") if one.startswith(typed.split()[-1])]
+        return [
+            Completion(f"/docs:review {item}", "") for item in ("kind", "keen") if item.startswith(typed.split()[-1])
+        ]
 
     async with app.run_test() as pilot:
         app.prompt.values = values
@@ -57,10 +59,10 @@ async def test_values_that_a_server_knows_for_its_prompt_are_offered_when_they_c
         late.set()
         await pilot.press("tab")
         assert app.prompt.text == "/docs:review keen"
-        assert asked[0] == "/docs:review "
+        assert requested[0] == "/docs:review "
 
 
-async def test_what_is_no_command_is_offered_nothing(app):
+async def test_other_text_has_no_completions(app):
     async with app.run_test() as pilot:
         await pilot.press(*"/xyz")
         assert app.offered == []
@@ -68,7 +70,7 @@ async def test_what_is_no_command_is_offered_nothing(app):
         assert [draft.text for draft in app.sent] == ["/xyz"]
 
 
-async def test_a_completion_can_be_undone(app):
+async def test_completion_can_be_undone(app):
     async with app.run_test() as pilot:
         await pilot.press(*"/too", "tab")
         assert app.prompt.text == "/tools "
@@ -76,14 +78,14 @@ async def test_a_completion_can_be_undone(app):
         assert app.prompt.text == "/too"
 
 
-async def test_a_click_takes_the_row_under_the_mouse(app):
+async def test_click_takes_a_completion(app):
     async with app.run_test() as pilot:
         await pilot.press("/")
         await pilot.click(CompletionList, offset=(4, 1))
         assert app.prompt.text == "/help "
 
 
-async def test_an_at_sign_offers_files_and_letters_narrow_them(app):
+async def test_at_sign_lists_files_and_typing_filters_them(app):
     async with app.run_test() as pilot:
         await pilot.press(*"see @")
         await until(pilot, lambda: len(app.offered) == 6)
@@ -93,7 +95,7 @@ async def test_an_at_sign_offers_files_and_letters_narrow_them(app):
         assert app.prompt.text == "see @ecoshell/tui/keys.py "
 
 
-async def test_a_mention_in_the_middle_of_a_text_is_completed_in_its_place(app):
+async def test_mention_inside_a_text_is_completed_in_place(app):
     async with app.run_test() as pilot:
         app.prompt.put("look at  please\nthen stop")
         app.prompt.move_cursor((0, 8))
@@ -104,7 +106,7 @@ async def test_a_mention_in_the_middle_of_a_text_is_completed_in_its_place(app):
         assert app.sent == []
 
 
-async def test_a_name_with_blanks_is_put_in_quotes(app):
+async def test_name_with_blanks_is_quoted(app):
     async with app.run_test() as pilot:
         await pilot.press(*"@readme")
         await until(pilot, lambda: app.offered == ["README.md", "docs/read me.md"])
@@ -112,7 +114,7 @@ async def test_a_name_with_blanks_is_put_in_quotes(app):
         assert app.prompt.text == '@"docs/read me.md" '
 
 
-async def test_after_a_folder_the_mention_goes_on(app):
+async def test_mention_continues_after_a_folder(app):
     async with app.run_test() as pilot:
         await pilot.press(*"@docs")
         await until(pilot, lambda: app.offered)
@@ -121,7 +123,7 @@ async def test_after_a_folder_the_mention_goes_on(app):
         await until(pilot, lambda: "docs/read me.md" in app.offered)
 
 
-async def test_a_mention_that_is_typed_out_is_sent_by_enter(app):
+async def test_enter_sends_a_complete_mention(app):
     async with app.run_test() as pilot:
         await pilot.press(*"@notes.txt")
         await until(pilot, lambda: app.offered)
@@ -129,14 +131,14 @@ async def test_a_mention_that_is_typed_out_is_sent_by_enter(app):
         assert [draft.text for draft in app.sent] == ["@notes.txt"]
 
 
-async def test_enter_in_the_same_packet_completes_what_was_mentioned_before_it(app):
+async def test_enter_in_one_packet_completes_the_mention(app):
     async with app.run_test() as pilot:
         app.type_in_one_packet(*"@kys", "tab", *"why?", "enter")
         await until(pilot, lambda: app.sent)
         assert [draft.text for draft in app.sent] == ["@ecoshell/tui/keys.py why?"]
 
 
-async def test_escape_closes_the_files_until_something_else_is_typed(app):
+async def test_escape_closes_the_files_until_more_is_typed(app):
     async with app.run_test() as pilot:
         await pilot.press("@", "n")
         await until(pilot, lambda: app.offered)
@@ -156,7 +158,7 @@ async def test_moving_away_from_a_mention_closes_its_files(app):
         assert app.prompt.text == "@no"
 
 
-async def test_each_mention_looks_at_the_files_anew(app):
+async def test_each_mention_lists_files_again(app):
     async with app.run_test() as pilot:
         await pilot.press(*"@notes", "tab")
         app.names = ("fresh.py",)
@@ -165,7 +167,7 @@ async def test_each_mention_looks_at_the_files_anew(app):
         assert app.asked_for_names == 2
 
 
-async def test_files_that_cannot_be_listed_leave_the_prompt_as_it_is(app):
+async def test_unlistable_files_leave_the_prompt_unchanged(app):
     async def broken() -> list[str]:
         raise OSError("no such folder")
 
@@ -175,7 +177,7 @@ async def test_files_that_cannot_be_listed_leave_the_prompt_as_it_is(app):
         assert [draft.text for draft in app.sent] == ["@notes"]
 
 
-async def test_in_a_shell_command_nothing_is_completed(app):
+async def test_shell_commands_have_no_completions(app):
     async with app.run_test() as pilot:
         await pilot.press(*"!ls /t @no")
         await pilot.pause()
@@ -187,7 +189,7 @@ async def test_in_a_shell_command_nothing_is_completed(app):
         assert app.title_words == ""
 
 
-async def test_a_number_sign_and_a_mail_address_are_only_text(app):
+async def test_number_sign_and_mail_address_are_plain_text(app):
     async with app.run_test() as pilot:
         await pilot.press(*"# me@no")
         await pilot.pause()
@@ -196,32 +198,32 @@ async def test_a_number_sign_and_a_mail_address_are_only_text(app):
 
 
 async def test_only_the_names_for_the_latest_query_are_shown():
-    shown: list[tuple[str, list[str]]] = []
+    output: list[tuple[str, list[str]]] = []
     listed = asyncio.Event()
 
     async def files() -> list[str]:
         await listed.wait()
         return ["alpha", "beta"]
 
-    search = MentionSearch(lambda mention, names: shown.append((mention.query, names)))
+    search = MentionSearch(lambda mention, names: output.append((mention.query, names)))
     search.files = files
-    search.want(Mention((0, 0), "al"))
+    search.search(Mention((0, 0), "al"))
     await asyncio.sleep(0)
-    search.want(Mention((0, 0), "bet"))
+    search.search(Mention((0, 0), "bet"))
     listed.set()
     await search.settle()
-    assert shown[-1] == ("bet", ["beta"])
-    assert [query for query, _ in shown] == ["bet"]
+    assert output[-1] == ("bet", ["beta"])
+    assert [query for query, _ in output] == ["bet"]
 
 
-async def test_nothing_is_shown_for_a_mention_that_is_gone():
-    shown: list[str] = []
-    search = MentionSearch(lambda mention, _: shown.append(mention.query))
-    search.want(Mention((0, 0), "al"))
+async def test_cancelled_mention_shows_nothing():
+    output: list[str] = []
+    search = MentionSearch(lambda mention, _: output.append(mention.query))
+    search.search(Mention((0, 0), "al"))
     await asyncio.sleep(0)
-    search.want(None)
+    search.search(None)
     await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
-    assert shown == []
+    assert output == []
 
 
 @pytest.mark.parametrize(
@@ -237,12 +239,12 @@ async def test_nothing_is_shown_for_a_mention_that_is_gone():
         ('@"a" ', None),
     ],
 )
-def test_a_mention_is_what_follows_an_at_sign_at_the_start_of_a_word(line, query):
-    found = mention_at(line, 0, len(line))
-    assert (found and found.query) == query
+def test_mention_follows_an_at_sign_at_a_word_start(line, query):
+    matches = mention_at(line, 0, len(line))
+    assert (matches and matches.query) == query
 
 
-def test_a_mention_ends_at_the_cursor():
+def test_mention_ends_at_the_cursor():
     assert mention_at("see @notes.txt", 3, 7) == Mention((3, 4), "no")
 
 
@@ -250,22 +252,22 @@ def test_a_mention_ends_at_the_cursor():
     ("path", "mention"),
     [("a/b.txt", "@a/b.txt"), ("a b.txt", '@"a b.txt"'), ("it's.txt", '@"it\'s.txt"'), ("a(1).txt", '@"a(1).txt"')],
 )
-def test_a_path_is_quoted_where_it_would_not_be_read_whole(path, mention):
-    assert written(path) == mention
+def test_path_with_special_characters_is_quoted(path, mention):
+    assert mention_text(path) == mention
 
 
-def test_a_files_own_name_goes_before_its_folders_and_a_short_path_before_a_long_one():
+def test_file_names_rank_before_folders_and_short_paths_before_long_ones():
     names = Names(("prompt/zebra.py", "a/b/prompt.py", "x/prompt.py", "unrelated"))
     assert names.best("prompt") == ["x/prompt.py", "a/b/prompt.py", "prompt/zebra.py"]
 
 
-def test_letters_taken_back_find_again_what_more_letters_had_left_out():
+def test_shorter_query_finds_excluded_names_again():
     names = Names(("alpha", "beta"))
     assert names.best("al") == ["alpha"]
     assert names.best("a") == ["alpha", "beta"]
     assert names.best("b") == ["beta"]
 
 
-def test_signs_in_a_query_are_letters_like_others():
+def test_signs_in_a_query_are_literal():
     assert Names(("a[1].txt", "a1.txt", "b^c")).best("[1]") == ["a[1].txt"]
     assert Names(("a^b", "ab")).best("^") == ["a^b"]

@@ -20,18 +20,18 @@ WITH_PASTE = Draft("why [paste-1 · 312 lines]", (Attachment("paste-1", LONG),))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-def test_a_draft_comes_back_with_its_attachments(tmp_path):
+def test_draft_is_restored_with_its_attachments(tmp_path):
     file = DraftFile(tmp_path / "data" / "draft.txt")
     file.write(WITH_PASTE)
     assert file.read() == WITH_PASTE
 
 
-def test_a_draft_without_attachments_is_its_plain_text(tmp_path):
+def test_draft_without_attachments_is_plain_text(tmp_path):
     DraftFile(tmp_path / "draft.txt").write(Draft("half a thought\nand more"))
     assert (tmp_path / "draft.txt").read_bytes() == b"half a thought\nand more"
 
 
-def test_a_draft_of_plain_text_is_read_whatever_it_begins_with(tmp_path):
+def test_plain_draft_may_start_with_anything(tmp_path):
     (tmp_path / "draft.txt").write_text('[{"name": "x"}]\nold draft')
     assert DraftFile(tmp_path / "draft.txt").read() == Draft('[{"name": "x"}]\nold draft')
 
@@ -39,26 +39,26 @@ def test_a_draft_of_plain_text_is_read_whatever_it_begins_with(tmp_path):
 @pytest.mark.parametrize(
     "head", ["", "[", "{}", "[1]", '[{"name": 3}]', "[]", '[{"name": "", "length": "x"}]', "[" * 5_000]
 )
-def test_a_damaged_list_of_attachments_loses_no_text(tmp_path, head):
+def test_damaged_attachment_list_loses_no_text(tmp_path, head):
     (tmp_path / "draft.txt").write_text(f"\0attachments {head}\nwhat was typed")
     assert "what was typed" in DraftFile(tmp_path / "draft.txt").read().text
 
 
-def test_an_empty_draft_removes_the_file(tmp_path):
+def test_empty_draft_removes_the_file(tmp_path):
     file = DraftFile(tmp_path / "draft.txt")
     file.write(Draft("text"))
     file.write(Draft(" \n"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_draft_that_cannot_be_written_is_no_error(tmp_path):
+def test_unwritable_draft_is_not_fatal(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     DraftFile(blocked / "draft.txt").write(Draft("text"))
     assert DraftFile(blocked / "draft.txt").read() == Draft()
 
 
-def test_a_crash_in_the_middle_of_writing_leaves_the_older_draft(tmp_path, monkeypatch):
+def test_crash_while_writing_keeps_the_older_draft(tmp_path, monkeypatch):
     file = DraftFile(tmp_path / "draft.txt")
     file.write(Draft("older"))
 
@@ -68,12 +68,12 @@ def test_a_crash_in_the_middle_of_writing_leaves_the_older_draft(tmp_path, monke
     monkeypatch.setattr(os, "fsync", crash)
     file.write(Draft("newer"))
     assert file.read() == Draft("older")
-    assert [kept.name for kept in tmp_path.iterdir()] == ["draft.txt"]
+    assert [stored_value.name for stored_value in tmp_path.iterdir()] == ["draft.txt"]
 
 
 @given(text=TEXT.filter(str.strip), texts=st.lists(TEXT, max_size=3))
-def test_every_text_comes_back_as_it_was(tmp_path_factory, text, texts):
-    draft = Draft(text.replace("\0", ""), tuple(Attachment(f"paste-{at}", one) for at, one in enumerate(texts)))
+def test_every_text_is_restored_unchanged(tmp_path_factory, text, texts):
+    draft = Draft(text.replace("\0", ""), tuple(Attachment(f"paste-{at}", item) for at, item in enumerate(texts)))
     file = DraftFile(tmp_path_factory.mktemp("draft") / "draft.txt")
     file.write(draft)
     assert file.read() == (draft if draft.text.strip() else Draft())
@@ -92,7 +92,7 @@ class _SlowFile(DraftFile):
         self.written.append(draft.text)
 
 
-async def test_closing_writes_the_last_draft_after_one_that_is_on_its_way():
+async def test_closing_writes_the_last_draft_after_a_pending_one():
     file, text = _SlowFile(), "first"
     file.current = lambda: Draft(text)
     file.touch()
@@ -104,8 +104,8 @@ async def test_closing_writes_the_last_draft_after_one_that_is_on_its_way():
     assert file.written[-1] == "second"
 
 
-async def test_typing_without_a_pause_is_kept_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("ecoshell.tui.prompt.drafts._LONGEST", 0.05)
+async def test_draft_is_stored_without_a_pause(tmp_path, monkeypatch):
+    monkeypatch.setattr("ecoshell.tui.prompt.drafts._MAX_DELAY", 0.05)
     file, typed = DraftFile(tmp_path / "draft.txt"), ""
     file.current = lambda: Draft(typed)
     async with asyncio.timeout(600):
@@ -118,7 +118,7 @@ async def test_typing_without_a_pause_is_kept_too(tmp_path, monkeypatch):
     assert file.read() == Draft(typed)
 
 
-async def test_a_large_paste_is_in_the_draft_that_the_next_start_reads(tmp_path):
+async def test_large_paste_is_restored_with_the_draft(tmp_path):
     app = PromptApp(tmp_path)
     async with app.run_test() as pilot:
         await until(pilot, lambda: app.query_one(PromptBar).is_restored)
@@ -133,7 +133,7 @@ async def test_a_large_paste_is_in_the_draft_that_the_next_start_reads(tmp_path)
         assert app.sent == [Draft(f"{WITH_PASTE.text}?", WITH_PASTE.attachments)]
 
 
-async def test_what_is_typed_before_the_draft_is_read_comes_behind_it(tmp_path):
+async def test_early_input_follows_the_restored_draft(tmp_path):
     DraftFile(tmp_path / "draft.txt").write(Draft("from before, "))
     app = PromptApp(tmp_path)
     async with app.run_test() as pilot:
@@ -145,7 +145,7 @@ async def test_what_is_typed_before_the_draft_is_read_comes_behind_it(tmp_path):
         assert app.prompt.text == "from before, typed"
 
 
-async def test_on_a_full_disk_the_person_is_told_that_what_they_type_is_not_kept(tmp_path):
+async def test_full_disk_shows_that_the_draft_is_not_stored(tmp_path):
     app = PromptApp(tmp_path)
     async with app.run_test() as pilot:
         bar, hint = app.query_one(PromptBar), app.query_one("#hint", Static)
@@ -154,7 +154,7 @@ async def test_on_a_full_disk_the_person_is_told_that_what_they_type_is_not_kept
             await pilot.press(*"why")
             await until(pilot, lambda: "would be lost in a crash: File too large" in str(hint.render()))
             await pilot.press("enter")
-            await until(pilot, lambda: "is not kept any more: File too large" in str(hint.render()))
+            await until(pilot, lambda: "can no longer be stored: File too large" in str(hint.render()))
             assert app.sent == [Draft("why")]
             assert [*tmp_path.glob("*draft*")] == []
             assert (tmp_path / "history.txt").read_bytes() == b""

@@ -16,7 +16,7 @@ SENT = ("write a haiku", "count the words\nof notes.txt", "Count the lines", "wh
 
 def loaded(file: Path) -> History:
     history = History(file)
-    history.begin_with(history.load())
+    history.prepend(history.load())
     return history
 
 
@@ -29,7 +29,7 @@ def app(tmp_path: Path) -> PromptApp:
 
 
 async def ready(pilot, app: PromptApp) -> None:
-    """Wait for the history, which is read beside the first frame."""
+    """Wait for the history, which loads after the first frame."""
     await until(pilot, lambda: app.query_one(PromptBar).is_restored)
 
 
@@ -52,35 +52,35 @@ def test_history_survives_a_file_that_is_not_text(tmp_path):
     assert loaded(file).move(-1, Draft()) == Draft("caf\ufffd")
 
 
-def test_history_that_cannot_be_written_lasts_as_long_as_the_chat(tmp_path):
+def test_unwritable_history_lasts_as_long_as_the_chat(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     history = loaded(blocked / "history.txt")
-    assert history.add(Draft("kept"))
-    history.write("kept")
-    assert history.move(-1, Draft()) == Draft("kept")
+    assert history.add(Draft("stored"))
+    history.write("stored")
+    assert history.move(-1, Draft()) == Draft("stored")
 
 
-def test_pipes_in_the_place_of_files_are_not_waited_for(tmp_path):
+def test_pipes_instead_of_files_do_not_block(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    history, told = loaded(pipe), []
-    history.add(Draft("kept"))
-    history.write("kept")
-    kept = KeptHistory(pipe, told.append)
-    kept.store_string("kept")
-    assert (list(kept.load_history_strings()), len(told)) == ([], 1)
+    history, text_shown = loaded(pipe), []
+    history.add(Draft("stored"))
+    history.write("stored")
+    stored = KeptHistory(pipe, text_shown.append)
+    stored.store_string("stored")
+    assert (list(stored.load_history_strings()), len(text_shown)) == ([], 1)
     assert DraftFile(pipe).read() == Draft()
 
 
-def test_what_is_read_late_stands_before_what_was_sent_since():
+def test_late_loaded_entries_precede_sent_ones():
     history = History()
     history.add(Draft("sent"))
-    history.begin_with(["older"])
+    history.prepend(["older"])
     assert [history.move(-1, Draft()), history.move(-1, Draft())] == [Draft("sent"), Draft("older")]
 
 
-def test_the_same_thing_sent_twice_in_a_row_is_one_entry():
+def test_repeated_input_is_one_entry():
     history = History()
     assert [history.add(Draft("again")), history.add(Draft("again")), history.add(Draft(" "))] == [True, False, False]
     assert [history.move(-1, Draft("now")), history.move(-1, Draft()), history.move(1, Draft())] == [
@@ -90,20 +90,20 @@ def test_the_same_thing_sent_twice_in_a_row_is_one_entry():
     ]
 
 
-def test_a_search_wants_every_word_and_gives_each_entry_once_the_newest_first():
+def test_search_matches_all_words_and_lists_entries_once_newest_first():
     history = History()
-    history.begin_with(["count words", "other", "words to count", "count words"])
+    history.prepend(["count words", "other", "words to count", "count words"])
     assert history.search("wor cou") == ["count words", "words to count"]
 
 
-def test_a_capital_letter_makes_case_count():
+def test_capital_letter_makes_the_search_case_sensitive():
     history = History()
-    history.begin_with(["Readme", "readme"])
+    history.prepend(["Readme", "readme"])
     assert history.search("readme") == ["readme", "Readme"]
     assert history.search("R") == ["Readme"]
 
 
-def test_attachments_are_remembered_with_their_entries_as_far_as_there_is_room():
+def test_attachments_are_remembered_up_to_a_limit():
     history = History()
     large = [Draft(f"[paste-{at} · 2 lines]", (Attachment(f"paste-{at}", "x" * 9_000_000),)) for at in range(3)]
     for draft in large:
@@ -111,7 +111,7 @@ def test_attachments_are_remembered_with_their_entries_as_far_as_there_is_room()
     assert [history.move(-1, Draft()) for _ in large] == [large[2], large[1], Draft(large[0].text)]
 
 
-async def test_control_r_lists_what_was_sent_the_newest_next_to_the_prompt(app):
+async def test_control_r_lists_the_history_newest_at_the_prompt(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press(*"draft", "ctrl+r")
@@ -120,7 +120,7 @@ async def test_control_r_lists_what_was_sent_the_newest_next_to_the_prompt(app):
         assert app.title_words == "history search"
 
 
-async def test_typing_narrows_the_search_and_enter_takes_without_sending(app):
+async def test_typing_filters_the_search_and_enter_takes_an_entry(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press("ctrl+r", *"count")
@@ -132,7 +132,7 @@ async def test_typing_narrows_the_search_and_enter_takes_without_sending(app):
         assert app.title_words == ""
 
 
-async def test_escape_gives_the_draft_back_with_its_cursor_and_what_can_be_undone(app):
+async def test_escape_restores_draft_cursor_and_undo(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press(*"my draft", "left", "left", "ctrl+r", *"haiku", "escape")
@@ -142,7 +142,7 @@ async def test_escape_gives_the_draft_back_with_its_cursor_and_what_can_be_undon
         assert app.prompt.text == ""
 
 
-async def test_what_a_search_puts_into_the_prompt_can_be_undone(app):
+async def test_inserted_history_entry_can_be_undone(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press(*"draft", "ctrl+r", *"haiku", "enter")
@@ -151,18 +151,18 @@ async def test_what_a_search_puts_into_the_prompt_can_be_undone(app):
         assert app.prompt.text == "draft"
 
 
-async def test_a_search_that_finds_nothing_says_so_and_sends_nothing(app):
+async def test_search_without_a_match_sends_nothing(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press("ctrl+r", *"zzz")
-        await until(pilot, lambda: app.title_words == "history search · nothing found")
+        await until(pilot, lambda: app.title_words == "history search · no match")
         await pilot.press("enter")
         assert app.sent == []
         await pilot.press("escape")
         assert app.prompt.text == ""
 
 
-async def test_the_search_stops_at_the_oldest_and_comes_forward_again(app):
+async def test_search_stops_at_the_oldest_entry_and_returns(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press("ctrl+r", *["ctrl+r"] * 9)
@@ -171,7 +171,7 @@ async def test_the_search_stops_at_the_oldest_and_comes_forward_again(app):
         assert app.highlighted == SENT[2]
 
 
-async def test_a_search_typed_in_one_packet_takes_what_it_finds(app):
+async def test_search_in_one_packet_takes_its_match(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         app.type_in_one_packet("ctrl+r", *"haiku", "enter", *"!", "enter")
@@ -179,14 +179,14 @@ async def test_a_search_typed_in_one_packet_takes_what_it_finds(app):
         assert [draft.text for draft in app.sent] == ["write a haiku!"]
 
 
-async def test_the_draft_is_kept_while_the_history_is_searched(app):
+async def test_draft_is_stored_during_a_search(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press(*"draft", "ctrl+r", *"haiku")
         assert app.prompt.draft == Draft("draft")
 
 
-async def test_what_is_cleared_is_remembered_and_a_search_is_only_left(app):
+async def test_cleared_input_is_in_the_history_and_a_search_is_closed(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         bar = app.query_one(PromptBar)
@@ -200,14 +200,14 @@ async def test_what_is_cleared_is_remembered_and_a_search_is_only_left(app):
         assert app.prompt.text == "draft"
 
 
-async def test_a_recalled_command_does_not_open_the_list_that_would_catch_the_next_key(app):
+async def test_recalled_command_does_not_open_completions(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press(*"/tools", "enter", "up", "up")
         assert app.prompt.text == "what is left?"
 
 
-async def test_an_entry_is_recalled_with_the_paste_that_was_sent_with_it(app):
+async def test_entry_is_recalled_with_the_paste_that_was_sent_with_it(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         app.paste(LONG)
@@ -217,7 +217,7 @@ async def test_an_entry_is_recalled_with_the_paste_that_was_sent_with_it(app):
         assert app.sent[1] == app.sent[0]
 
 
-async def test_what_is_sent_is_written_to_the_file(app):
+async def test_sent_input_is_written_to_the_file(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press(*"new", "enter")

@@ -21,7 +21,7 @@ def photo(tmp_path):
     return tmp_path / "photo.png"
 
 
-async def test_a_pasted_path_of_an_image_becomes_an_attachment(tmp_path, photo):
+async def test_pasted_path_of_an_image_becomes_an_attachment(tmp_path, photo):
     app = PromptApp(tmp_path)
     async with app.run_test() as pilot:
         app.paste(f"'{photo}'")
@@ -31,7 +31,7 @@ async def test_a_pasted_path_of_an_image_becomes_an_attachment(tmp_path, photo):
         assert app.sent == [Draft(f"{LABEL}?", (attached(IMAGE),))]
 
 
-async def test_a_pasted_path_of_what_is_no_image_stays_text(tmp_path):
+async def test_pasted_path_of_another_file_stays_text(tmp_path):
     (tmp_path / "photo.png").write_text("words")
     app = PromptApp(tmp_path)
     async with app.run_test() as pilot:
@@ -40,7 +40,7 @@ async def test_a_pasted_path_of_what_is_no_image_stays_text(tmp_path):
         assert app.prompt.draft == Draft(str(tmp_path / "photo.png"))
 
 
-async def test_a_mention_of_an_image_is_typed_like_any_other(tmp_path):
+async def test_image_mention_is_typed_like_any_other(tmp_path):
     app = PromptApp(tmp_path, names=("photo.png",))
     async with app.run_test() as pilot:
         await pilot.press(*"see @pho")
@@ -49,27 +49,27 @@ async def test_a_mention_of_an_image_is_typed_like_any_other(tmp_path):
         assert app.sent == [Draft("see @photo.png ")]
 
 
-def test_two_images_of_one_name_have_names_of_their_own():
+def test_images_with_the_same_name_get_distinct_names():
     pastes, other = Pastes(), image_of(png() + b"IEND", "photo.png")
-    markers = [pastes.keep_image(one) for one in (IMAGE, other, IMAGE)]
+    markers = [pastes.add_image(image) for image in (IMAGE, other, IMAGE)]
     assert markers == [LABEL, "[image photo.png (2) 64×48]", LABEL]
-    named = pastes.named_in(" ".join(markers))
-    assert [one.image.data for one in named if one.image] == [IMAGE.data, other.data]
+    listed_names = pastes.attachments_of(" ".join(markers))
+    assert [item.image.data for item in listed_names if item.image] == [IMAGE.data, other.data]
 
 
-def test_a_draft_keeps_its_images(tmp_path):
+def test_draft_keeps_its_images(tmp_path):
     draft = Draft(f"{LABEL} and [paste-1 · 9 lines]", (attached(IMAGE), Attachment("paste-1", "text")))
     file = DraftFile(tmp_path / "draft.txt")
     file.write(draft)
     assert file.read() == draft
     pastes = Pastes()
     pastes.adopt(draft.text, draft.attachments)
-    assert pastes.named_in(draft.text) == draft.attachments
+    assert pastes.attachments_of(draft.text) == draft.attachments
 
 
 def test_only_the_name_of_an_image_is_shown():
     started = TurnStarted(1, "What is this?", "m", "single", "react", attachments=(attached(IMAGE),))
-    shown = "\n".join(told(started))
-    assert LABEL in shown
-    assert IMAGE.data[:20] not in shown
-    assert STARTED.question not in shown
+    output = "\n".join(told(started))
+    assert LABEL in output
+    assert IMAGE.data[:20] not in output
+    assert STARTED.question not in output

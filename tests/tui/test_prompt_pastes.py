@@ -1,4 +1,4 @@
-"""Pastes: small ones are typed, large ones go along as attachments, and none of them steers anything."""
+"""Pastes in the prompt: large ones become attachments, and control characters are harmless."""
 
 import pytest
 from hypothesis import given
@@ -17,12 +17,12 @@ def app(tmp_path) -> PromptApp:
 
 
 async def pasted(pilot, app: PromptApp, text: str) -> None:
-    before = app.prompt.text
+    previous = app.prompt.text
     app.paste(text)
-    await until(pilot, lambda: app.prompt.text != before)
+    await until(pilot, lambda: app.prompt.text != previous)
 
 
-async def test_a_large_paste_becomes_an_attachment_with_a_name(app):
+async def test_large_paste_becomes_an_attachment_with_a_name(app):
     async with app.run_test() as pilot:
         await pilot.press(*"why ")
         await pasted(pilot, app, LONG)
@@ -31,21 +31,21 @@ async def test_a_large_paste_becomes_an_attachment_with_a_name(app):
         assert app.sent == [Draft(f"why {MARKER}?", (Attachment("paste-1", LONG),))]
 
 
-async def test_a_small_paste_is_typed_with_its_line_ends_made_newlines(app):
+async def test_small_paste_is_inserted_with_normalized_newlines(app):
     async with app.run_test() as pilot:
         await pasted(pilot, app, "one\r\ntwo\rthree")
         assert app.prompt.text == "one\ntwo\nthree"
         assert app.prompt.draft.attachments == ()
 
 
-async def test_a_paste_replaces_what_is_selected(app):
+async def test_paste_replaces_the_selection(app):
     async with app.run_test() as pilot:
         await pilot.press(*"one two", "ctrl+shift+left")
         await pasted(pilot, app, "2")
         assert app.prompt.text == "one 2"
 
 
-async def test_a_paste_of_more_lines_than_the_prompt_shows_can_be_undone_and_done_again(app):
+async def test_paste_higher_than_the_prompt_can_be_undone_and_redone(app):
     async with app.run_test(size=(80, 24)) as pilot:
         await pasted(pilot, app, "a line\n" * 15)
         for key, lines in (("ctrl+z", 0), ("ctrl+y", 15), ("ctrl+z", 0)):
@@ -53,7 +53,7 @@ async def test_a_paste_of_more_lines_than_the_prompt_shows_can_be_undone_and_don
             assert app.prompt.text == "a line\n" * lines
 
 
-async def test_a_marker_is_deleted_whole_and_its_attachment_with_it(app):
+async def test_marker_is_deleted_completely_with_its_attachment(app):
     async with app.run_test() as pilot:
         await pasted(pilot, app, LONG)
         await pilot.press("backspace")
@@ -62,7 +62,7 @@ async def test_a_marker_is_deleted_whole_and_its_attachment_with_it(app):
         assert app.prompt.draft == Draft(MARKER, (Attachment("paste-1", LONG),))
 
 
-async def test_a_word_deleted_out_of_a_marker_takes_all_of_it(app):
+async def test_deleting_a_word_of_a_marker_deletes_all_of_it(app):
     async with app.run_test() as pilot:
         await pilot.press(*"see ")
         await pasted(pilot, app, LONG)
@@ -70,21 +70,21 @@ async def test_a_word_deleted_out_of_a_marker_takes_all_of_it(app):
         assert app.prompt.text == "see "
 
 
-async def test_what_is_typed_inside_a_marker_comes_behind_it(app):
+async def test_text_typed_inside_a_marker_goes_after_it(app):
     async with app.run_test() as pilot:
         await pasted(pilot, app, LONG)
         await pilot.press("left", "left", "x")
         assert app.prompt.text == f"{MARKER}x"
 
 
-async def test_a_marker_typed_by_hand_is_only_text(app):
+async def test_typed_marker_is_plain_text(app):
     async with app.run_test() as pilot:
         app.prompt.put(MARKER)
         await pilot.press("enter")
         assert app.sent == [Draft(MARKER)]
 
 
-async def test_each_paste_of_a_chat_has_a_name_of_its_own(app):
+async def test_pastes_have_unique_names(app):
     async with app.run_test() as pilot:
         await pasted(pilot, app, LONG)
         await pilot.press("enter")
@@ -93,7 +93,7 @@ async def test_each_paste_of_a_chat_has_a_name_of_its_own(app):
         assert [draft.attachments[0].name for draft in app.sent] == ["paste-1", "paste-2"]
 
 
-async def test_in_a_command_a_large_paste_stands_in_its_place(app):
+async def test_large_paste_is_expanded_in_a_command(app):
     async with app.run_test() as pilot:
         await pilot.press(*"!cat <<E ")
         await pasted(pilot, app, LONG)
@@ -104,28 +104,28 @@ async def test_in_a_command_a_large_paste_stands_in_its_place(app):
         assert app.sent == [Draft(f"!cat <<E {LONG}{'y' * 30_000}")]
 
 
-async def test_a_line_of_a_million_characters_is_an_attachment(app):
+async def test_million_character_line_is_an_attachment(app):
     async with app.run_test() as pilot:
         await pasted(pilot, app, "x" * 1_000_000)
         assert app.prompt.text == "[paste-1 · 1,000,000 characters]"
         assert app.prompt.draft.attachments == (Attachment("paste-1", "x" * 1_000_000),)
 
 
-async def test_control_characters_in_a_paste_are_shown_and_not_obeyed(app):
+async def test_control_characters_in_a_paste_are_escaped(app):
     async with app.run_test() as pilot:
         await pasted(pilot, app, "a\x1b[2Jb\x07c\x00d\u202ee\x9bf")
         assert app.prompt.text == "a␛[2Jb\\x07cd\\u202ee\\x9bf"
 
 
 @pytest.mark.parametrize("text", ["👩‍👩‍👧 family", "日本語 wide", "e\u0301 combined", "مرحبا بالعالم", "tab\there"])
-async def test_emoji_wide_combined_and_right_to_left_text_is_taken_as_it_is(app, text):
+async def test_any_script_can_be_pasted(app, text):
     async with app.run_test(size=(20, 6)) as pilot:
         await pasted(pilot, app, text)
         await pilot.press("left", "right", "backspace", "ctrl+z", "enter")
         assert app.sent == [Draft(text)]
 
 
-async def test_a_text_too_large_to_be_edited_is_put_aside(app):
+async def test_very_large_text_becomes_a_marker(app):
     async with app.run_test() as pilot:
         app.prompt.put("z" * 50_000)
         assert app.prompt.text == "[paste-1 · 50,000 characters]"
@@ -133,7 +133,7 @@ async def test_a_text_too_large_to_be_edited_is_put_aside(app):
         assert app.sent[0].attachments == (Attachment("paste-1", "z" * 50_000),)
 
 
-async def test_a_paste_into_a_search_is_cut_and_put_on_one_line(app):
+async def test_paste_into_a_search_is_shortened_to_one_line(app):
     async with app.run_test() as pilot:
         await pilot.press("ctrl+r")
         await pasted(pilot, app, f"needle\n{LONG}")
@@ -144,26 +144,26 @@ async def test_a_paste_into_a_search_is_cut_and_put_on_one_line(app):
     ("text", "large"),
     [("x" * 2_000, False), ("x" * 2_001, True), ("x\n" * 19 + "x", False), ("x\n" * 20 + "x", True), ("", False)],
 )
-def test_a_paste_is_large_from_twenty_one_lines_or_two_thousand_and_one_characters(text, large):
+def test_paste_is_large_from_21_lines_or_2001_characters(text, large):
     assert is_large(text) == large
 
 
-def test_each_paste_stands_in_its_own_place():
+def test_each_marker_expands_to_its_paste():
     pastes = Pastes()
-    one, two = pastes.keep("a" * 3_000), pastes.keep("b" * 3_000)
-    assert pastes.expanded(f"first {one}, then {two}") == f"first {'a' * 3_000}, then {'b' * 3_000}"
+    item, two = pastes.add("a" * 3_000), pastes.add("b" * 3_000)
+    assert pastes.expand(f"first {item}, then {two}") == f"first {'a' * 3_000}, then {'b' * 3_000}"
 
 
-def test_a_draft_from_before_keeps_its_pastes_and_new_ones_are_numbered_after_them():
+def test_adopted_pastes_keep_their_names_and_new_ones_follow():
     pastes = Pastes()
     pastes.adopt("[paste-4 · 2 lines]", [Attachment("paste-4", "a\nb")])
-    assert pastes.named_in("[paste-4 · 2 lines]") == (Attachment("paste-4", "a\nb"),)
-    assert pastes.keep("c\nd") == "[paste-5 · 2 lines]"
+    assert pastes.attachments_of("[paste-4 · 2 lines]") == (Attachment("paste-4", "a\nb"),)
+    assert pastes.add("c\nd") == "[paste-5 · 2 lines]"
 
 
 @given(st.text())
-def test_what_is_cleaned_steers_nothing_and_stays_so(text):
-    shown = visible(unified(text))
-    assert all(letter in "\n\t" or letter >= " " for letter in shown)
-    assert not set(shown) & {"\x7f", "\x9b", "\u2028", "\u202e"}
-    assert visible(unified(shown)) == shown
+def test_escaped_text_is_harmless_and_stable(text):
+    output = visible(unified(text))
+    assert all(letter in "\n\t" or letter >= " " for letter in output)
+    assert not set(output) & {"\x7f", "\x9b", "\u2028", "\u202e"}
+    assert visible(unified(output)) == output

@@ -1,4 +1,4 @@
-"""The prompt in each of its states, as pictures: in a usual terminal and in a small one."""
+"""Snapshots of the prompt in its states."""
 
 from pathlib import Path
 
@@ -51,11 +51,11 @@ def test_files_offered(snap_compare, app):
     assert snap_compare(app, terminal_size=SMALL, run_before=typed(*"compare @re", offers=3))
 
 
-def test_the_history_searched(snap_compare, app):
+def test_history_search(snap_compare, app):
     assert snap_compare(app, terminal_size=USUAL, run_before=typed(*"draft", "ctrl+r", *"how many", "ctrl+r", offers=2))
 
 
-def test_a_shell_command(snap_compare, app):
+def test_shell_command(snap_compare, app):
     assert snap_compare(app, terminal_size=USUAL, run_before=typed(*"!git log --oneline"))
 
 
@@ -64,7 +64,7 @@ def test_many_lines(snap_compare, app):
     assert snap_compare(app, terminal_size=SMALL, run_before=typed(*lines, *"日本語 and 👩‍👩‍👧"))
 
 
-def test_a_paste_and_a_list_in_the_terminals_own_colors(snap_compare, app):
+def test_paste_and_list_in_terminal_colors(snap_compare, app):
     async def before(pilot) -> None:
         pilot.app.theme = "ansi-dark"
         await typed(*"see ", paste=LONG)(pilot)

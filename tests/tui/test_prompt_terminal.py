@@ -1,4 +1,4 @@
-"""The prompt on a real pseudo-terminal: pastes, keys as terminals send them, the person's own editor."""
+"""The prompt in a real terminal: pastes, key sequences and the external editor."""
 
 import json
 import os
@@ -97,7 +97,7 @@ def editor(tmp_path: Path, script: str) -> str:
     return str(file)
 
 
-def test_ten_megabytes_are_pasted_as_fast_as_the_terminal_brings_them(spawn):
+def test_ten_megabyte_paste_is_fast(spawn):
     terminal = spawn()
     line = "x" * 79
     terminal.type(f"see {START}" + f"{line}\r" * 125_000 + f"{END}!\r")
@@ -106,13 +106,13 @@ def test_ten_megabytes_are_pasted_as_fast_as_the_terminal_brings_them(spawn):
     assert draft["attachments"][0]["text"] == f"{line}\n" * 125_000
 
 
-def test_a_paste_that_holds_escape_sequences_steers_nothing(spawn):
+def test_escape_sequences_in_a_paste_are_harmless(spawn):
     terminal = spawn()
     terminal.type(f"a{START}b\x1b[D\x1b[Dc\x00\r\nd{END}e\r")
     assert terminal.sent(1)[0]["text"] == "ab␛[D␛[Dc\nde"
 
 
-def test_keys_are_understood_as_terminals_send_them(spawn):
+def test_key_sequences_of_terminals_are_parsed(spawn):
     terminal = spawn()
     terminal.type("one two\x1bb\x1b\x7fzero \x05!\r")  # alt+b, alt+backspace, ctrl+e
     assert terminal.sent(1)[0]["text"] == "zero two!"
@@ -124,7 +124,7 @@ def test_keys_are_understood_as_terminals_send_them(spawn):
     assert terminal.sent(4)[3]["text"] == "kept"
 
 
-def test_the_editor_gets_the_draft_and_gives_it_back(spawn, tmp_path):
+def test_editor_edits_the_draft(spawn, tmp_path):
     terminal = spawn(EDITOR=editor(tmp_path, 'cat "$1" > "$1.old" && echo "$(cat "$1.old"), edited" > "$1"'))
     terminal.type("a draft\x07")
     terminal.shows("edited")
@@ -133,7 +133,7 @@ def test_the_editor_gets_the_draft_and_gives_it_back(spawn, tmp_path):
 
 
 @pytest.mark.parametrize(("script", "why"), [("exit 3", "ended with status 3"), (None, "No such file")])
-def test_an_editor_that_fails_leaves_the_draft_as_it_was(spawn, tmp_path, script, why):
+def test_failing_editor_leaves_the_draft_unchanged(spawn, tmp_path, script, why):
     terminal = spawn(EDITOR=editor(tmp_path, script) if script else "no-such-editor", VISUAL="")
     terminal.type("a draft\x07")
     terminal.shows(why)
@@ -149,12 +149,12 @@ def test_keys_typed_after_a_broken_character_arrive(spawn):
 
 def events_of(*pieces: str) -> list[tuple[str, str]]:
     parser = TerminalParser()
-    found = [message for piece in pieces for message in parser.feed(piece)]
-    return [("paste", one.text) if isinstance(one, Paste) else ("key", getattr(one, "key", "")) for one in found]
+    matches = [message for piece in pieces for message in parser.feed(piece)]
+    return [("paste", item.text) if isinstance(item, Paste) else ("key", getattr(item, "key", "")) for item in matches]
 
 
 @given(st.randoms(use_true_random=False))
-def test_a_paste_is_understood_wherever_the_terminal_cuts_it(chance: random.Random):
+def test_paste_is_parsed_wherever_it_is_split(chance: random.Random):
     typed = f"ab{START}hé\r\nwor\rld\x1b[A\x1b[20{END}c\x1b[A{START}{END}{START}x{END}\r"
     cuts = sorted(chance.sample(range(1, len(typed)), chance.randint(0, 9)))
     pieces = [typed[a:b] for a, b in zip([0, *cuts], [*cuts, len(typed)], strict=True)]

@@ -11,7 +11,7 @@ from tui_play import eventually
 
 from ecoshell.agent import Approval, CostChoice, LimitChoice
 from ecoshell.messages import visible
-from ecoshell.tui.keys import Field
+from ecoshell.tui.keys import LineInput
 from ecoshell.tui.questions import ArgumentsEditor, Choices, Question
 
 WIDE, NARROW = (120, 36), (80, 24)
@@ -38,18 +38,18 @@ async def click(pilot, words: str) -> None:
     raise AssertionError(f"nothing says {words!r}")
 
 
-async def test_an_approval_shows_why_with_what_what_changes_and_what_it_costs():
+async def test_approval_shows_reason_arguments_changes_and_price():
     async with asked(WRITES) as (pilot, _):
-        said = shown(pilot)
-    assert "? may write_file run" in said
-    assert "The second line is wanted in capitals" in said
-    assert "path = notes.txt" in said
-    assert "-two\n+TWO" in said
-    assert "It would change files." in said
-    assert "One use costs $0.002." in said
+        message = shown(pilot)
+    assert "? may write_file run" in message
+    assert "The second line is wanted in capitals" in message
+    assert "path = notes.txt" in message
+    assert "-two\n+TWO" in message
+    assert "It would change files." in message
+    assert "One use costs $0.002." in message
 
 
-async def test_a_key_and_a_click_decide_alike():
+async def test_key_and_click_give_the_same_answer():
     async with AskingApp().run_test() as pilot:
         for keys, words in (("1 y", "once"), ("2 s", "session"), ("3 p", "project"), ("n escape", "no")):
             for key in keys.split():
@@ -62,7 +62,7 @@ async def test_a_key_and_a_click_decide_alike():
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)])
-async def test_a_question_takes_at_most_half_of_the_screen_and_its_choices_are_in_sight(size):
+async def test_question_is_at_most_half_the_screen_with_visible_choices(size):
     async with AskingApp().run_test(size=size) as pilot:
         for event in (WRITES, RUNS, LIMIT, COST):
             answer = await asks(pilot, event)
@@ -74,7 +74,7 @@ async def test_a_question_takes_at_most_half_of_the_screen_and_its_choices_are_i
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-async def test_no_choice_is_broken_over_lines_and_at_80_columns_all_stand_on_one(width: int):
+async def test_choices_are_never_wrapped_and_fit_one_line_at_80_columns(width: int):
     async with asked(RUNS, size=(width, 36)) as (pilot, _):
         for keys in ([], ["f"]):
             await pilot.press(*keys)
@@ -101,14 +101,14 @@ async def test_long_arguments_are_folded_unfolded_and_scrolled():
         assert "54 more lines" in shown(pilot)
 
 
-async def test_what_a_server_asks_is_shown_whole_and_answered_this_once_its_answer_in_sight():
+async def test_server_question_is_shown_in_full_and_answered_once():
     fields = "\n".join(f"- field {number} (string): Number {number}." for number in range(40))
     form = replace(WRITES, name="asks:form", rationale=f"Who are you?\n{fields}", changes="")
     async with asked(form, size=NARROW) as (pilot, answer):
-        said = shown(pilot)
-        assert "? asks asks" in said
-        assert "- field 39 (string): Number 39." in said
-        assert [one for one in ("session", "project", "instead") if one in said] == []
+        message = shown(pilot)
+        assert "? asks asks" in message
+        assert "- field 39 (string): Number 39." in message
+        assert [item for item in ("session", "project", "instead") if item in message] == []
         await pilot.press("e")
         await pilot.pause()
         editor = pilot.app.query_one(ArgumentsEditor)
@@ -128,19 +128,19 @@ async def test_arguments_are_edited_as_json_and_enter_runs_them():
         assert await answered(answer) == Approval("once", {"path": "b.txt", "content": ""})
 
 
-async def test_arguments_that_steer_a_terminal_are_edited_as_escapes_and_stay_what_they_are():
-    given = {"path": "a\x1b\x9b2J\u202egpj.exe", "content": "é\U000e0041 日本"}
-    async with asked(replace(WRITES, arguments=given)) as (pilot, answer):
+async def test_control_characters_in_arguments_are_edited_as_escapes():
+    results = {"path": "a\x1b\x9b2J\u202egpj.exe", "content": "é\U000e0041 日本"}
+    async with asked(replace(WRITES, arguments=results)) as (pilot, answer):
         await pilot.press("e")
         text = pilot.app.query_one(ArgumentsEditor).text
         assert visible(text) == text
         assert "é" in text
         assert "日本" in text
         await pilot.press("enter")
-        assert await answered(answer) == Approval("once", given)
+        assert await answered(answer) == Approval("once", results)
 
 
-async def test_a_refusal_says_what_to_do_instead_and_escape_leaves_its_field():
+async def test_refusal_can_carry_instructions_and_escape_leaves_the_input():
     async with asked(WRITES) as (pilot, answer):
         await pilot.press("d", *"no ya", "escape")
         assert not answer.done()
@@ -148,7 +148,7 @@ async def test_a_refusal_says_what_to_do_instead_and_escape_leaves_its_field():
         assert await answered(answer) == Approval("no", instead="no yay")
 
 
-async def test_control_s_runs_edited_arguments_and_control_j_begins_a_line():
+async def test_control_s_runs_edited_arguments_and_control_j_adds_a_line():
     async with asked(WRITES) as (pilot, answer):
         await pilot.press("e")
         pilot.app.query_one(ArgumentsEditor).text = '{"path": "b.txt"}'
@@ -156,7 +156,7 @@ async def test_control_s_runs_edited_arguments_and_control_j_begins_a_line():
         assert await answered(answer) == Approval("once", {"path": "b.txt"})
 
 
-async def test_arguments_that_are_no_json_are_told_and_stay_in_the_editor():
+async def test_invalid_json_is_reported_and_stays_in_the_editor():
     async with asked(WRITES) as (pilot, answer):
         await pilot.press("e")
         editor = pilot.app.query_one(ArgumentsEditor)
@@ -166,7 +166,7 @@ async def test_arguments_that_are_no_json_are_told_and_stay_in_the_editor():
         assert (editor.text, answer.done()) == ('{"path": }', False)
 
 
-async def test_escape_leaves_the_editor_and_a_second_one_says_no():
+async def test_second_escape_after_the_editor_denies():
     async with asked(WRITES) as (pilot, answer):
         await pilot.press("e", "x", "escape")
         assert "run it with these" not in shown(pilot)
@@ -175,7 +175,7 @@ async def test_escape_leaves_the_editor_and_a_second_one_says_no():
         assert await answered(answer) == Approval("no")
 
 
-async def test_arguments_the_tool_could_not_take_are_edited_on_where_the_person_is():
+async def test_rejected_arguments_are_edited_again():
     again = replace(WRITES, arguments={"path": 3}, changes="", fault="path: 3 is not of type 'string'")
     async with asked(again, typed="half a question") as (pilot, answer):
         assert isinstance(pilot.app.focused, ArgumentsEditor)
@@ -185,7 +185,7 @@ async def test_arguments_the_tool_could_not_take_are_edited_on_where_the_person_
         assert await answered(answer) == Approval("once", {"path": "c.txt"})
 
 
-async def test_what_is_typed_into_the_editor_is_no_draft():
+async def test_editor_text_is_not_stored_as_a_draft():
     heard = []
 
     class Listens(AskingApp):
@@ -201,18 +201,18 @@ async def test_what_is_typed_into_the_editor_is_no_draft():
     assert not any(isinstance(area, ArgumentsEditor) for area in heard)
 
 
-async def test_while_something_is_typed_the_keys_stay_there_and_a_hint_says_how_to_come():
+async def test_prompt_keeps_the_focus_while_it_has_text():
     async with asked(WRITES, typed="half") as (pilot, answer):
         await pilot.press("y")
         assert not answer.done()
-        assert pilot.app.question.border_subtitle == "shift+tab comes here"
+        assert pilot.app.question.border_subtitle == "shift+tab to answer"
         await pilot.press("shift+tab")
         assert pilot.app.question.border_subtitle == ""
         await pilot.press("y")
         assert await answered(answer) == Approval("once")
 
 
-async def test_a_question_whose_turn_is_stopped_disappears():
+async def test_question_of_a_stopped_turn_disappears():
     async with asked(WRITES) as (pilot, answer):
         answer.cancel()
         await pilot.pause()
@@ -221,7 +221,7 @@ async def test_a_question_whose_turn_is_stopped_disappears():
         assert pilot.app.focused is pilot.app.prompt
 
 
-async def test_two_questions_are_asked_one_after_the_other():
+async def test_questions_are_asked_one_at_a_time():
     async with asked(WRITES) as (pilot, answer):
         second = asyncio.ensure_future(pilot.app.ask(COST))
         await pilot.pause()
@@ -233,14 +233,14 @@ async def test_two_questions_are_asked_one_after_the_other():
         assert await answered(second) == CostChoice("go")
 
 
-async def test_markup_and_escapes_in_a_question_are_shown_and_not_obeyed():
+async def test_markup_and_escapes_in_a_question_are_literal():
     nasty = replace(WRITES, name="x[b]", arguments={"[red]a": "\x1b[31mred[/]"}, rationale="[bold]why\x1b]0;t\x07")
     async with asked(nasty) as (pilot, _):
-        said = shown(pilot)
-    assert "\x1b" not in said
-    assert "[red]a" in said
-    assert "[bold]why" in said
-    assert "may x[b] run" in said
+        message = shown(pilot)
+    assert "\x1b" not in message
+    assert "[red]a" in message
+    assert "[bold]why" in message
+    assert "may x[b] run" in message
 
 
 async def test_keys_choose_at_a_limit():
@@ -260,13 +260,13 @@ async def test_keys_choose_at_a_limit():
             assert await answered(answer) == choice, keys
 
 
-async def test_a_click_takes_an_offered_model():
+async def test_click_selects_an_offered_model():
     async with asked(LIMIT) as (pilot, answer):
         await click(pilot, "openai/gpt-5-nano")
         assert await answered(answer) == LimitChoice("model", "openai/gpt-5-nano")
 
 
-async def test_offers_say_in_words_where_they_run_what_they_cost_and_that_one_may_not_fit():
+async def test_offers_show_location_price_and_fit():
     async with asked(LIMIT, size=(120, 36)) as (pilot, _):
         rows = shown(pilot).split("\n")
     offers = [row.split() for row in rows if "remote" in row or "local" in row]
@@ -275,7 +275,7 @@ async def test_offers_say_in_words_where_they_run_what_they_cost_and_that_one_ma
     assert offers[2][-3:] == ["may", "not", "fit"]
 
 
-async def test_under_a_cap_in_tokens_offers_say_their_tokens():
+async def test_offers_show_tokens_under_a_token_cap():
     hit = replace(LIMIT, unit="tokens", need=9_300, left=100, enough=21_000)
     async with asked(hit, size=(120, 36)) as (pilot, answer):
         assert "≤ 9.3k tok  ≤ $0.0012" in shown(pilot)
@@ -283,12 +283,12 @@ async def test_under_a_cap_in_tokens_offers_say_their_tokens():
         assert await answered(answer) == LimitChoice("raise", "21000tok")
 
 
-async def test_what_is_no_amount_is_told_and_may_be_typed_again():
+async def test_invalid_amount_is_reported_and_can_be_corrected():
     async with asked(LIMIT) as (pilot, answer):
         await pilot.press("r", *"nothing", "enter")
         assert "'nothing' is not an amount." in shown(pilot)
         assert not answer.done()
-        assert pilot.app.query_one(Field).value == "nothing"
+        assert pilot.app.query_one(LineInput).value == "nothing"
         await pilot.press("ctrl+u", *"2", "enter")
         assert await answered(answer) == LimitChoice("raise", "2")
 
@@ -310,15 +310,15 @@ async def test_keys_choose_before_an_expensive_step():
             assert await answered(answer) == choice, keys
 
 
-async def test_an_expensive_step_shows_its_range_and_why_it_is_asked_about():
+async def test_expensive_step_shows_its_range_and_threshold():
     async with asked(COST) as (pilot, _):
-        said = shown(pilot)
-    assert "$ the next step may cost $0.084" in said
-    assert "from $0.012, with the prompt cached and a short answer, to $0.084 at most" in said
-    assert "asked above $0.05" in said
+        message = shown(pilot)
+    assert "$ the next step may cost $0.084" in message
+    assert "from $0.012, with the prompt cached and a short answer, to $0.084 at most" in message
+    assert "exceeds ask_above ($0.05)" in message
 
 
-async def test_a_key_and_a_click_decide_on_a_projects_instructions_alike():
+async def test_key_and_click_answer_the_trust_question():
     async with AskingApp().run_test() as pilot:
         for key, words, word in (("1", "trust it", "yes"), ("n", " no", "no"), ("escape", "not now", "later")):
             answer = await asks(pilot, TRUST)
@@ -329,19 +329,19 @@ async def test_a_key_and_a_click_decide_on_a_projects_instructions_alike():
             assert await answered(answer) == word
 
 
-async def test_the_instructions_of_a_project_can_be_read_whole_before_they_are_trusted():
+async def test_project_instructions_can_be_read_before_trusting():
     async with asked(TRUST) as (pilot, _):
         folded = shown(pilot)
         await pilot.press("f")
-        whole = shown(pilot)
+        full_text = shown(pilot)
     assert "? may the model follow AGENTS.md of this project, which has changed" in folded
     assert "/home/me/project/AGENTS.md" in folded
     assert "Use tabs." in folded
     assert "The end." not in folded
-    assert "The end." in whole
+    assert "The end." in full_text
 
 
-async def test_keys_of_one_packet_act_in_the_order_they_were_typed_in_the_field():
+async def test_keys_of_one_packet_act_in_order_in_the_input():
     async with asked(LIMIT) as (pilot, answer):
         await pilot.press("m")
         pilot.app.query_one(Input).value = ""

@@ -30,42 +30,42 @@ def use(role: str = "planner", spent: int | None = 0, tokens: int = 0, seconds: 
 
 
 @given(USES)
-def test_shares_are_100_percent_together_and_larger_where_more_was_used(uses: list[RoleUse]):
+def test_shares_add_up_to_100_percent_in_order_of_use(uses: list[RoleUse]):
     shared = shares(uses)
     if shared is None:
-        assert not any(one.consumption.usage.total or round(one.seconds * 1_000_000) for one in uses)
+        assert not any(item.consumption.usage.total or round(item.seconds * 1_000_000) for item in uses)
         return
     assert sum(shared.percent) == 100
     assert len(shared.percent) == len(uses)
     parts = {
-        "price": lambda one: one.consumption.nano,
-        "tokens": lambda one: one.consumption.usage.total,
-        "time": lambda one: one.seconds,
+        "price": lambda item: item.consumption.nano,
+        "tokens": lambda item: item.consumption.usage.total,
+        "time": lambda item: item.seconds,
     }
-    ordered = sorted(zip((parts[shared.basis](one) for one in uses), shared.percent, strict=True))
+    ordered = sorted(zip((parts[shared.basis](item) for item in uses), shared.percent, strict=True))
     assert all(later[1] >= earlier[1] - 1 for earlier, later in pairwise(ordered))
 
 
-def test_shares_are_of_the_price_where_it_is_known_and_not_zero():
+def test_shares_follow_the_price_if_known_and_not_zero():
     shared = shares([use(spent=3_000, tokens=1), use(spent=1_000, tokens=9)])
     assert shared is not None
     assert (shared.basis, shared.why, shared.percent) == ("price", "", (75, 25))
 
 
 @pytest.mark.parametrize(("spent", "why"), [(0, "free of charge"), (None, "price unknown")])
-def test_shares_are_of_the_tokens_where_the_price_says_nothing(spent: int | None, why: str):
+def test_shares_follow_the_tokens_without_a_price(spent: int | None, why: str):
     shared = shares([use(spent=spent, tokens=90), use(spent=0, tokens=10)])
     assert shared is not None
     assert (shared.basis, shared.why, shared.percent) == ("tokens", why, (90, 10))
 
 
-def test_shares_are_of_the_time_where_there_are_no_tokens():
+def test_shares_follow_the_time_without_tokens():
     shared = shares([use(seconds=0.2), use(seconds=0.6)])
     assert shared is not None
     assert (shared.basis, shared.percent) == ("time", (25, 75))
 
 
-def test_what_rounding_leaves_goes_to_the_largest_remainders():
+def test_rounding_differences_go_to_the_largest_remainders():
     shared = shares([use(spent=1), use(spent=1), use(spent=1)])
     assert shared is not None
     assert shared.percent == (34, 33, 33)
@@ -74,19 +74,19 @@ def test_what_rounding_leaves_goes_to_the_largest_remainders():
     assert shared.percent == (100, 0, 0)
 
 
-def test_without_calls_there_is_nothing_to_share():
+def test_no_calls_have_no_shares():
     assert shares([]) is None
     assert shares([RoleUse("planner", "m"), RoleUse("caller", "m")]) is None
 
 
-def test_the_three_roles_come_first_and_others_as_they_came():
+def test_three_roles_come_first_then_the_others():
     board = PanelState()
     for role, model in (
         *((role, "m") for role in ("judge", "summarizer", "single", "caller", "planner")),
         ("ranker", "m"),
         ("planner", "other"),
     ):
-        board.hear(StepStarted(1, role, model))
-    assert [one.role for one in board.uses(session=True)] == [
+        board.handle(StepStarted(1, role, model))
+    assert [item.role for item in board.uses(session=True)] == [
         *("planner", "planner", "caller", "summarizer", "judge", "single", "ranker"),
     ]

@@ -1,4 +1,4 @@
-"""The roles panel as pictures: beside the transcript, in a tab, and on a small screen."""
+"""Snapshots of the roles panel: next to the transcript, in a tab and on a small screen."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ WIDE, NARROW, SLIM = (130, 40), (80, 24), (60, 28)
 
 
 async def chosen(pilot: Pilot[int]) -> None:
-    """Go to the panel, then let everything come to rest."""
+    """Focus the panel, then wait until the screen is idle."""
     await pilot.press("f4")
     while not pilot.app.chat.query_one(RolesPanel).has_focus:
         await pilot.press("tab")
@@ -32,7 +32,7 @@ async def chosen(pilot: Pilot[int]) -> None:
         pytest.param(WITH_ADAPTERS, trio(WITH_ADAPTERS), SLIM, id="adapters"),
     ],
 )
-def test_the_roles(snap_compare, paths, players, events, size):
+def test_roles(snap_compare, paths, players, events, size):
     app = SideApp(paths, replace(IDLE, players=players), events)
     assert snap_compare(app, terminal_size=size, run_before=chosen)
 
@@ -42,7 +42,7 @@ def test_the_roles(snap_compare, paths, players, events, size):
     [(CALLER_THINKS + 1, "caller {", NARROW), (None, "by the summarizer", SLIM)],
     ids=["caller_thinks", "finished"],
 )
-def test_a_turn_of_the_trio_in_the_chat(snap_compare, make_app, size, until, text):
+def test_turn_of_the_trio_in_the_chat(snap_compare, make_app, size, until, text):
     app = make_app(FakeShell(trio(), state=replace(IDLE, model=LARGE, players=MIXED), stops_at=until))
 
     async def before(pilot: Pilot[int]) -> None:

@@ -9,9 +9,9 @@ from tui_play import eventually
 from ecoshell.errors import ModelMissing
 from ecoshell.paths import Paths
 from ecoshell.settings.schema import Settings
-from ecoshell.tui.screens.picker import Aside, ChoicePicker
+from ecoshell.tui.screens.picker import AskPane, ChoicePicker
 from ecoshell.tui.screens.pickers import ThemePicker
-from ecoshell.tui.screens.settings import Running, SettingsScreen
+from ecoshell.tui.screens.settings import LiveSettings, SettingsScreen
 
 OWN = '# mine\nmodel = "embedded"\n\n[agent]\nmax_steps = 5 # enough\n'
 
@@ -27,7 +27,7 @@ def says(pilot: Pilot[int], text: str) -> bool:
     return text in words(pilot.app)
 
 
-async def opened(pilot: Pilot[int], paths: Paths, what_runs: Running | None = None) -> SettingsScreen:
+async def opened(pilot: Pilot[int], paths: Paths, what_runs: LiveSettings | None = None) -> SettingsScreen:
     screen = SettingsScreen(paths, what_runs)
     await pilot.app.push_screen(screen)
     await eventually(pilot, lambda: screen.highlighted)
@@ -53,23 +53,23 @@ async def find(pilot: Pilot[int], key: str) -> None:
     await eventually(pilot, is_found)
 
 
-async def test_every_setting_stands_below_the_heading_of_its_section(host: Host, written: Paths) -> None:
+async def test_settings_are_grouped_by_section(host: Host, written: Paths) -> None:
     async with host.run_test(size=(120, 36)) as pilot:
         screen = await opened(pilot, written)
         options = screen.query_one(OptionList)
-        shown = [str(options.get_option_at_index(at).prompt) for at in range(options.option_count)]
-        heads = [line for line in shown if line.startswith("──")]
+        output_value = [str(options.get_option_at_index(at).prompt) for at in range(options.option_count)]
+        heads = [line for line in output_value if line.startswith("──")]
         assert [head.strip("─ ") for head in heads][:5] == ["budget", "agent", "plan", "graph", "experience"]
-        (steps,) = (line for line in shown if line.startswith("agent.max_steps"))
+        (steps,) = (line for line in output_value if line.startswith("agent.max_steps"))
         assert steps.split() == ["agent.max_steps", "5", "config.toml", "line", "5"]
-        (cap,) = (line for line in shown if line.startswith("budget.session"))
+        (cap,) = (line for line in output_value if line.startswith("budget.session"))
         assert cap.split() == ["budget.session", "–"]
         await find(pilot, "agent.max_steps")
         assert says(pilot, "Steps after which a turn has to end")
-        assert says(pilot, "default auto · config.toml line 5 · holds when ecoshell starts again")
+        assert says(pilot, "default auto · config.toml line 5 · applies after a restart")
 
 
-async def test_a_text_is_typed_in_place_and_written_with_the_comments_kept(host: Host, written: Paths) -> None:
+async def test_text_setting_is_edited_in_place_keeping_comments(host: Host, written: Paths) -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         await opened(pilot, written)
         await find(pilot, "agent.max_steps")
@@ -80,7 +80,7 @@ async def test_a_text_is_typed_in_place_and_written_with_the_comments_kept(host:
         assert written.settings_file.read_text() == OWN.replace("= 5", "= 12")
 
 
-async def test_what_is_wrong_is_told_while_it_is_typed_and_never_written(host: Host, written: Paths) -> None:
+async def test_invalid_value_is_reported_while_typing_and_not_written(host: Host, written: Paths) -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         await opened(pilot, written)
         await find(pilot, "agent.max_steps")
@@ -96,7 +96,7 @@ async def test_what_is_wrong_is_told_while_it_is_typed_and_never_written(host: H
         assert written.settings_file.read_text() == OWN
 
 
-async def test_a_switch_switches(host: Host, written: Paths) -> None:
+async def test_switch_setting_toggles(host: Host, written: Paths) -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         await opened(pilot, written)
         await find(pilot, "tools.allow_private_addresses")
@@ -108,7 +108,7 @@ async def test_a_switch_switches(host: Host, written: Paths) -> None:
         assert "allow_private_addresses = false" in written.settings_file.read_text()
 
 
-async def test_a_setting_with_few_words_offers_them(host: Host, written: Paths) -> None:
+async def test_choice_setting_opens_a_picker(host: Host, written: Paths) -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, written)
         await find(pilot, "agent.registration")
@@ -122,10 +122,10 @@ async def test_a_setting_with_few_words_offers_them(host: Host, written: Paths) 
         assert 'registration = "names"' in written.settings_file.read_text()
 
 
-async def test_what_plugins_bring_is_offered_beside_what_comes_with_ecoshell(host: Host, written: Paths) -> None:
+async def test_plugin_choices_are_listed(host: Host, written: Paths) -> None:
     choices = {("agent", "strategy"): ("react", "parrot"), ("plan", "judge"): ("rules", "strict")}
     async with host.run_test(size=(80, 24)) as pilot:
-        screen = await opened(pilot, written, Running(choices=choices))
+        screen = await opened(pilot, written, LiveSettings(choices=choices))
         for key, line in (("agent.strategy", 'strategy = "parrot"'), ("plan.judge", 'judge = "strict"')):
             await find(pilot, key)
             await pilot.press("enter")
@@ -135,21 +135,21 @@ async def test_what_plugins_bring_is_offered_beside_what_comes_with_ecoshell(hos
             assert line in written.settings_file.read_text()
 
 
-async def test_the_theme_is_tried_on(host: Host, written: Paths) -> None:
+async def test_theme_is_previewed(host: Host, written: Paths) -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, written)
         await find(pilot, "tui.theme")
         await pilot.press("enter")
         await eventually(pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted)
         await pilot.press("down", "enter")
-        await eventually(pilot, lambda: host.screen is screen and says(pilot, "it holds at once"))
+        await eventually(pilot, lambda: host.screen is screen and says(pilot, "it applies immediately"))
         assert host.theme == "dusk"
         await pilot.press("delete")
         await eventually(pilot, lambda: host.theme == "dark")
         assert "dusk" not in written.settings_file.read_text()
 
 
-async def test_delete_gives_back_the_default(host: Host, written: Paths) -> None:
+async def test_delete_restores_the_default(host: Host, written: Paths) -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         await opened(pilot, written)
         await find(pilot, "agent.max_steps")
@@ -158,57 +158,57 @@ async def test_delete_gives_back_the_default(host: Host, written: Paths) -> None
         assert "max_steps" not in written.settings_file.read_text()
 
 
-async def test_what_the_environment_sets_is_shown_and_not_edited(host: Host, written: Paths, monkeypatch) -> None:
+async def test_environment_settings_are_shown_but_not_editable(host: Host, written: Paths, monkeypatch) -> None:
     monkeypatch.setenv("ECOSHELL_AGENT_MAX_STEPS", "9")
     async with host.run_test(size=(80, 24)) as pilot:
         await opened(pilot, written)
         await find(pilot, "agent.max_steps")
         assert getattr(highlighted(host), "value", "") == "9"
-        assert says(pilot, "ECOSHELL_AGENT_MAX_STEPS · the environment wins over the file")
+        assert says(pilot, "ECOSHELL_AGENT_MAX_STEPS · overridden by the environment")
         await pilot.press("enter")
         await eventually(pilot, lambda: says(pilot, "ECOSHELL_AGENT_MAX_STEPS is set and wins"))
         await pilot.press("delete")
         assert written.settings_file.read_text() == OWN
 
 
-async def test_a_model_is_named_and_given_a_price(host: Host, written: Paths) -> None:
+async def test_model_can_be_added_with_a_price(host: Host, written: Paths) -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         await opened(pilot, written)
         await pilot.press("f6", *"openai/x", "enter")
-        await eventually(pilot, lambda: not host.screen.query_one(Aside).has_class("-on"))
+        await eventually(pilot, lambda: not host.screen.query_one(AskPane).has_class("-on"))
         await find(pilot, 'models."openai/x".price')
         await pilot.press("enter", *"0.20 0.80", "enter")
         await eventually(pilot, lambda: 'output = "0.80"' in written.settings_file.read_text())
         assert '[models."openai/x".price]\ninput = "0.20"\noutput = "0.80"\n' in written.settings_file.read_text()
 
 
-async def test_what_runs_takes_up_what_it_can(host: Host, written: Paths) -> None:
-    taken: list[tuple[str, ...]] = []
+async def test_running_shell_applies_what_it_can(host: Host, written: Paths) -> None:
+    applied: list[tuple[str, ...]] = []
 
     async def apply(settings: Settings, key: tuple[str, ...]) -> bool:
-        taken.append(key)
+        applied.append(key)
         if settings.model == "nowhere":
             raise ModelMissing("There is no model nowhere.")
         return settings.agent.max_steps < 10
 
     keys = frozenset({("agent", "max_steps"), ("model",)})
     async with host.run_test(size=(120, 36)) as pilot:
-        await opened(pilot, written, Running(keys, apply))
+        await opened(pilot, written, LiveSettings(keys, apply))
         await find(pilot, "agent.max_steps")
-        assert says(pilot, "holds at once")
+        assert says(pilot, "applies immediately")
         await pilot.press("enter", "backspace", "7", "enter")
-        await eventually(pilot, lambda: says(pilot, "√ written; it holds at once"))
+        await eventually(pilot, lambda: says(pilot, "√ written; it applies immediately"))
         await pilot.press("enter", "backspace", *"70", "enter")
-        await eventually(pilot, lambda: says(pilot, "√ written; it holds when ecoshell starts again"))
+        await eventually(pilot, lambda: says(pilot, "√ written; it applies after a restart"))
         await find(pilot, "model")
         await pilot.press("enter", "ctrl+u", *"nowhere", "enter")
-        await eventually(pilot, lambda: says(pilot, "does not hold now: There is no model nowhere."))
+        await eventually(pilot, lambda: says(pilot, "was not applied: There is no model nowhere."))
         await find(pilot, "local.context")
-        assert says(pilot, "holds when ecoshell starts again")
-    assert taken == [("agent", "max_steps"), ("agent", "max_steps"), ("model",)]
+        assert says(pilot, "applies after a restart")
+    assert applied == [("agent", "max_steps"), ("agent", "max_steps"), ("model",)]
 
 
-async def test_settings_that_are_wrong_show_what_and_where(host: Host, written: Paths) -> None:
+async def test_invalid_settings_file_shows_its_errors(host: Host, written: Paths) -> None:
     written.settings_file.write_text("[agent]\nmax_step = 5\n")
     async with host.run_test(size=(80, 24)) as pilot:
         await opened(pilot, written)

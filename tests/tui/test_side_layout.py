@@ -1,4 +1,4 @@
-"""Where transcript and side stand, as keystrokes and mouse moves at several sizes."""
+"""Placement of transcript and panels at several sizes, driven by keys and mouse."""
 
 from dataclasses import replace
 from itertools import product
@@ -34,7 +34,7 @@ def in_prompt(app: SideApp) -> bool:
     return app.chat.query_one(Input).has_focus
 
 
-async def test_a_wide_screen_shows_the_side_beside_the_transcript(paths):
+async def test_wide_screen_shows_panels_next_to_the_transcript(paths):
     app = SideApp(paths, past=TWO_MODELS)
     async with app.run_test(size=(100, 24)) as pilot:
         for size, width in (((100, 24), 38), ((120, 36), 38), ((200, 50), 60)):
@@ -46,7 +46,7 @@ async def test_a_wide_screen_shows_the_side_beside_the_transcript(paths):
             assert app.chat.query_one("#main").region.width + 1 + width == size[0]
 
 
-async def test_a_narrow_screen_shows_the_transcript_and_a_summary(paths):
+async def test_narrow_screen_shows_the_transcript_and_a_summary(paths):
     app = SideApp(paths)
     async with app.run_test(size=(60, 24)) as pilot:
         for size in ((60, 24), (80, 24), (99, 40)):
@@ -57,7 +57,7 @@ async def test_a_narrow_screen_shows_the_transcript_and_a_summary(paths):
 
 
 @pytest.mark.parametrize("size", [(60, 20), NARROW])
-async def test_on_a_narrow_screen_a_key_shows_a_tab_in_the_place_of_the_transcript_and_back(paths, size):
+async def test_narrow_screen_keys_toggle_tabs(paths, size):
     app = SideApp(paths, past=TWO_MODELS)
     async with app.run_test(size=size) as pilot:
         for (key, kind), back in product(KEYS, ("escape", "same key")):
@@ -76,7 +76,7 @@ async def test_on_a_narrow_screen_a_key_shows_a_tab_in_the_place_of_the_transcri
             assert in_prompt(app)
 
 
-async def test_tabs_follow_each_other_by_key_and_by_mouse(paths):
+async def test_tabs_are_switched_by_key_and_mouse(paths):
     app = SideApp(paths)
     async with app.run_test(size=NARROW) as pilot:
         await pilot.press("f2", "f3")
@@ -92,7 +92,7 @@ async def test_tabs_follow_each_other_by_key_and_by_mouse(paths):
         assert shown(app, "#main")
 
 
-async def test_on_a_wide_screen_a_key_goes_to_the_panel_and_back_to_the_prompt(paths):
+async def test_wide_screen_keys_toggle_focus_of_a_panel(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         for key, kind in KEYS:
@@ -107,7 +107,7 @@ async def test_on_a_wide_screen_a_key_goes_to_the_panel_and_back_to_the_prompt(p
             assert shown(app, kind)
 
 
-async def test_a_palette_that_opens_as_a_panel_is_left_has_the_keys(paths):
+async def test_palette_opened_while_leaving_a_panel_has_the_focus(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2")
@@ -122,7 +122,7 @@ async def test_a_palette_that_opens_as_a_panel_is_left_has_the_keys(paths):
         assert in_prompt(app)
 
 
-async def test_the_side_is_hidden_and_shown_by_key(paths):
+async def test_panels_are_hidden_and_shown_by_key(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "f5")
@@ -138,7 +138,7 @@ async def test_the_side_is_hidden_and_shown_by_key(paths):
         assert shown(app, PlanPanel)
 
 
-async def test_on_a_narrow_screen_the_key_of_the_side_shows_the_first_tab_and_back(paths):
+async def test_narrow_screen_panel_key_toggles_the_first_tab(paths):
     app = SideApp(paths)
     async with app.run_test(size=NARROW) as pilot:
         await pilot.press("f5")
@@ -150,7 +150,7 @@ async def test_on_a_narrow_screen_the_key_of_the_side_shows_the_first_tab_and_ba
 
 
 @pytest.mark.parametrize("width", [100, 120])
-async def test_resizing_folds_the_side_into_tabs_and_back(paths, width: int):
+async def test_resizing_switches_between_panels_and_tabs(paths, width: int):
     app = SideApp(paths)
     async with app.run_test(size=(width, 30)) as pilot:
         await pilot.press("f2")
@@ -169,7 +169,7 @@ async def test_resizing_folds_the_side_into_tabs_and_back(paths, width: int):
 
 
 @pytest.mark.parametrize("key", ["f2", "f3", "f4"])
-async def test_a_panel_that_a_narrow_screen_hides_gives_its_keys_to_the_prompt(paths, key: str):
+async def test_hidden_panel_gives_the_focus_to_the_prompt(paths, key: str):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press(key)
@@ -200,7 +200,7 @@ def bar(app: SideApp) -> str:
     return str(app.chat.query_one(TitleBar).render())
 
 
-async def test_the_title_says_what_opens_and_then_who_thinks(paths):
+async def test_title_shows_opening_then_mode_and_model(paths):
     app = SideApp(paths, standing=None)
     async with app.run_test(size=NARROW) as pilot:
         await pilot.pause()
@@ -215,7 +215,7 @@ async def test_the_title_says_what_opens_and_then_who_thinks(paths):
         assert " ".join(bar(app).split()) == "ecoshell · fix-readme one model, step by step ─ embedded"
 
 
-async def test_the_title_line_fits_every_width_and_the_state_outlives_the_rest(paths):
+async def test_title_fits_every_width_and_keeps_the_state(paths):
     long = replace(READY, title="a title \x1b[31m" + "w" * 300, model="local:/home/me/models/" + "m" * 60 + ".gguf")
     app = SideApp(paths, standing=long)
     async with app.run_test(size=(120, 24)) as pilot:

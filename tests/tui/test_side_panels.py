@@ -29,23 +29,23 @@ def line(app: SideApp, y: int, kind=ToolsPanel) -> str:
     return panel(app, kind).render_line(y).text.rstrip()
 
 
-async def test_the_panels_follow_the_events(paths):
+async def test_panels_follow_the_events(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         for event in TURN[:3]:
-            app.body.side.hear(event)
+            app.body.side.handle(event)
         await eventually(pilot, lambda: "thinking" in said(panel(app, RolesPanel)))
         assert "held now   $0.0071" in said(panel(app, BudgetPanel))
         for event in TURN[3:]:
-            app.body.side.hear(event)
+            app.body.side.handle(event)
         await eventually(pilot, lambda: "1 call  2.1 s" in said(panel(app, RolesPanel)))
         assert "held now   nothing" in said(panel(app, BudgetPanel))
         assert "turn 1" in said(panel(app))
-        app.body.side.hear(BudgetChanged((REACHED,)))
+        app.body.side.handle(BudgetChanged((REACHED,)))
         await eventually(pilot, lambda: "reached" in said(panel(app, BudgetPanel)))
 
 
-async def test_what_nobody_reported_is_shown_as_it_is_estimated_and_marked(paths):
+async def test_unreported_usage_is_estimated_and_marked(paths):
     standing = replace(READY, spent_nano=1_200_000, used_tokens=852, estimated=True, estimated_nano=True)
     app = SideApp(paths, standing)
     async with app.run_test(size=WIDE) as pilot:
@@ -54,14 +54,14 @@ async def test_what_nobody_reported_is_shown_as_it_is_estimated_and_marked(paths
             estimate=Usage(812, 40),
             estimate_nano=1_200_000,
         )
-        app.body.side.hear(TURN[0])
-        app.body.side.hear(stopped)
+        app.body.side.handle(TURN[0])
+        app.body.side.handle(stopped)
         await eventually(pilot, lambda: "≈ 812 in · 40 out" in said(panel(app, RolesPanel)))
         assert "≈ $0.0012" in said(panel(app, RolesPanel))
         assert "so far     ≈ $0.0012 · ≈ 852 tok" in said(panel(app, BudgetPanel))
 
 
-async def test_text_that_arrives_draws_no_panel(paths, monkeypatch):
+async def test_arriving_text_draws_no_panel(paths, monkeypatch):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
@@ -69,34 +69,34 @@ async def test_text_that_arrives_draws_no_panel(paths, monkeypatch):
         for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel):
             monkeypatch.setattr(panel(app, kind), "refresh", lambda *_, **__: drawn.append(1))
         for _ in range(100):
-            app.body.side.hear(TextArrived("word ", "answer", "single"))
+            app.body.side.handle(TextArrived("word ", "answer", "single"))
         app.chat.show(replace(READY))
         await pilot.pause()
         assert drawn == []
 
 
-async def test_before_the_session_is_open_the_panels_say_so(paths):
+async def test_panels_have_a_note_before_the_session_is_open(paths):
     app = SideApp(paths, standing=None)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
-        assert said(panel(app, BudgetPanel)) == "known once the session is open"
-        assert said(panel(app)) == "known once the session is open"
+        assert said(panel(app, BudgetPanel)) == "available once the session is open"
+        assert said(panel(app)) == "available once the session is open"
         app.chat.show(READY)
         await eventually(pilot, lambda: "○ read_file" in said(panel(app)))
 
 
-async def test_another_session_takes_the_place_of_the_first(paths):
+async def test_replay_replaces_the_previous_session(paths):
     app = SideApp(paths, past=TURN)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
-        await app.body.side.recall(TWO_MODELS[len(TURN) : -1])
+        await app.body.side.replay(TWO_MODELS[len(TURN) : -1])
         app.chat.show(READY)
         await eventually(pilot, lambda: "planner" in said(panel(app, RolesPanel)))
         assert "single" not in said(panel(app, RolesPanel))
         assert "saved" not in said(panel(app))
 
 
-async def test_enter_shows_the_highlighted_tools_document(paths):
+async def test_enter_shows_the_highlighted_tools_schema(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "down", "down", "enter")
@@ -105,7 +105,7 @@ async def test_enter_shows_the_highlighted_tools_document(paths):
 
 
 @pytest.mark.parametrize(
-    ("keys", "wanted"),
+    ("keys", "expected"),
     [
         (["space"], [("unregister", "count_text")]),
         (["u"], [("unregister", "count_text")]),
@@ -115,15 +115,15 @@ async def test_enter_shows_the_highlighted_tools_document(paths):
         (["end", "u"], []),
     ],
 )
-async def test_keys_register_and_unregister(paths, keys, wanted):
+async def test_keys_register_and_unregister(paths, keys, expected):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", *keys)
         await pilot.pause()
-        assert app.wanted == wanted
+        assert app.wanted == expected
 
 
-async def test_a_tool_that_is_registered_from_the_list_stays_under_the_highlight(paths):
+async def test_registered_tool_stays_highlighted(paths):
     app = SideApp(paths, standing=many_tools())
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", *["pagedown"] * 4, "r")
@@ -141,12 +141,12 @@ async def test_a_tool_that_is_registered_from_the_list_stays_under_the_highlight
         assert current(app) == name
 
 
-async def test_typing_after_a_slash_filters_and_escape_takes_the_filter_away(paths):
+async def test_slash_starts_a_filter_and_escape_clears_it(paths):
     app = SideApp(paths, standing=many_tools())
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "slash", *"ration 500")
         await pilot.pause()
-        assert "/ ration 500▏ 3 fit" in said(panel(app))
+        assert "/ ration 500▏ 3 match" in said(panel(app))
         assert current(app).endswith("operation_500")
         await pilot.press("backspace")
         assert "/ ration 50▏" in said(panel(app))
@@ -159,19 +159,19 @@ async def test_typing_after_a_slash_filters_and_escape_takes_the_filter_away(pat
         assert panel(app).has_focus
 
 
-async def test_letters_that_are_keys_elsewhere_are_letters_in_the_filter(paths):
+async def test_key_letters_are_text_in_the_filter(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "slash", *"run-/ <")
         assert panel(app).filter == "run-/ <"
-        assert "nothing fits" in said(panel(app))
+        assert "no match" in said(panel(app))
         assert app.wanted == []
         await pilot.press("ctrl+u", *"run", "enter")
         await pilot.pause()
         assert app.wanted == [("schema", "run_command")]
 
 
-async def test_a_paste_goes_into_the_filter_as_one_line(paths):
+async def test_paste_is_one_line_in_the_filter(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "slash")
@@ -189,20 +189,20 @@ async def test_backspace_in_an_empty_filter_ends_it(paths):
         assert app.wanted == [("unregister", "count_text")]
 
 
-async def test_the_highlight_the_filter_and_the_place_stay_through_updates(paths):
+async def test_updates_keep_highlight_filter_and_scroll_position(paths):
     app = SideApp(paths, standing=many_tools())
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "slash", *"service", *["pagedown"] * 5)
-        before = (current(app), panel(app).filter, panel(app).scroll_offset.y)
-        assert before[2] > 0
+        previous = (current(app), panel(app).filter, panel(app).scroll_offset.y)
+        assert previous[2] > 0
         for event in TURN:
-            app.body.side.hear(event)
+            app.body.side.handle(event)
         app.chat.show(replace(many_tools(), context_tokens=9_900))
         await eventually(pilot, lambda: "9.9k of" in said(panel(app)))
-        assert (current(app), panel(app).filter, panel(app).scroll_offset.y) == before
+        assert (current(app), panel(app).filter, panel(app).scroll_offset.y) == previous
 
 
-async def test_the_highlight_is_always_in_view(paths):
+async def test_highlight_is_always_visible(paths):
     app = SideApp(paths, standing=many_tools())
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2")
@@ -215,17 +215,17 @@ async def test_the_highlight_is_always_in_view(paths):
         assert panel(app).highlighted == 526
 
 
-async def test_what_a_tool_is_called_is_shown_and_never_obeyed(paths):
+async def test_hostile_tool_name_is_escaped(paths):
     app = SideApp(paths, standing=many_tools())
     async with app.run_test(size=(160, 50)) as pilot:
         await pilot.press("f2")
-        shown = said(panel(app))
-        assert "tool␛[31mred\\u202e" in shown
-        assert "\x1b" not in shown
-        assert "数える" in shown
+        output = said(panel(app))
+        assert "tool␛[31mred\\u202e" in output
+        assert "\x1b" not in output
+        assert "数える" in output
 
 
-async def test_clicks_highlight_and_a_second_one_shows_the_document(paths):
+async def test_click_highlights_and_double_click_opens_the_schema(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2")
@@ -239,16 +239,16 @@ async def test_clicks_highlight_and_a_second_one_shows_the_document(paths):
         assert app.wanted == [("schema", "read_file")]
 
 
-async def test_a_list_without_tools_says_so_and_no_key_breaks_it(paths):
+async def test_empty_tool_list_has_a_note_and_accepts_keys(paths):
     app = SideApp(paths, standing=replace(READY, tools=(), context_tokens=0, everything_tokens=0))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "down", "enter", "space", "end", "slash", "x", "enter", "escape")
-        assert "no tool is known" in said(panel(app))
+        assert "no tools known" in said(panel(app))
         assert app.wanted == []
 
 
 @pytest.mark.parametrize("kind", [BudgetPanel, PlanPanel, RolesPanel])
-async def test_enter_folds_a_panel_to_its_title_and_unfolds_it(paths, kind):
+async def test_enter_toggles_the_fold_of_a_panel(paths, kind):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         panel(app, kind).focus()
@@ -262,7 +262,7 @@ async def test_enter_folds_a_panel_to_its_title_and_unfolds_it(paths, kind):
         assert panel(app, kind).title.strip().startswith("▼")
 
 
-async def test_a_minus_or_a_click_on_the_title_folds_the_tools(paths):
+async def test_minus_or_click_on_the_title_folds(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "minus")
@@ -273,18 +273,18 @@ async def test_a_minus_or_a_click_on_the_title_folds_the_tools(paths):
         assert panel(app).region.height > 5
 
 
-async def test_a_folded_budget_still_says_what_is_left(paths):
+async def test_folded_budget_shows_the_remaining_amount(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f4", "enter")
         assert "$0.4017 left" in panel(app, BudgetPanel).title
-        app.body.side.hear(BudgetChanged((REACHED,)))
+        app.body.side.handle(BudgetChanged((REACHED,)))
         await eventually(pilot, lambda: "$0 left · reached" in panel(app, BudgetPanel).title)
 
 
-async def test_a_registration_is_seen_while_the_turn_runs(paths):
+async def test_registration_is_visible_during_the_turn(paths):
     app = SideApp(paths, past=TURN[:1])
     async with app.run_test(size=WIDE) as pilot:
-        app.body.side.hear(ToolRegistered("read_file", 120, True, 2, "agent"))
+        app.body.side.handle(ToolRegistered("read_file", 120, True, 2, "agent"))
         await eventually(pilot, lambda: "● read_file" in said(panel(app)))
         assert "3 of 4" in panel(app).title

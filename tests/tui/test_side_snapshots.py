@@ -1,4 +1,4 @@
-"""The side as pictures: beside the transcript and in its place."""
+"""Snapshots of the side panels: next to the transcript and in tabs."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ WIDE, NARROW = (120, 36), (80, 24)
 
 
 def pressed(*keys: str):
-    """Press keys, then let everything come to rest."""
+    """Press keys, then wait until the screen is idle."""
 
     async def before(pilot: Pilot[int]) -> None:
         await pilot.press(*keys)
@@ -23,7 +23,7 @@ def pressed(*keys: str):
     return before
 
 
-def test_the_budget(snap_compare, paths):
+def test_budget(snap_compare, paths):
     standing = replace(READY, caps=(NEAR, TOKENS, REACHED))
     assert snap_compare(SideApp(paths, standing), terminal_size=NARROW, run_before=pressed("f4"))
 
@@ -36,7 +36,7 @@ def test_the_budget(snap_compare, paths):
         pytest.param((plan_of_many(),), NARROW, id="thousands-narrow"),
     ],
 )
-def test_the_plan(snap_compare, paths, plans, size):
+def test_plan(snap_compare, paths, plans, size):
     assert snap_compare(SideApp(paths, READY, (STARTED, *plans)), terminal_size=size, run_before=pressed("f3"))
 
 
@@ -47,7 +47,7 @@ def test_the_plan(snap_compare, paths, plans, size):
         pytest.param(("slash", *"oper 12"), NARROW, id="filtered"),
     ],
 )
-def test_the_tools(snap_compare, paths, keys, size):
+def test_tools(snap_compare, paths, keys, size):
     assert snap_compare(SideApp(paths, many_tools(), TURN), terminal_size=size, run_before=pressed("f2", *keys))
 
 
@@ -62,5 +62,5 @@ def test_everything_at_once(snap_compare, paths, size):
     assert snap_compare(SideApp(paths, standing, TWO_MODELS), terminal_size=size, run_before=pressed("f2"))
 
 
-def test_the_side_is_one_line_on_a_slim_screen(snap_compare, paths):
+def test_panels_are_one_line_on_a_narrow_screen(snap_compare, paths):
     assert snap_compare(SideApp(paths), terminal_size=(60, 24), run_before=pressed())

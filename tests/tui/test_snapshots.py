@@ -38,25 +38,25 @@ def until(*keys: str, text: str = "", question: bool = False):
     return before
 
 
-def test_the_welcome(snap_compare, make_app):
+def test_welcome(snap_compare, make_app):
     shell = FakeShell(state=replace(STANDING, title="", caps=(), spent_nano=0, used_tokens=0))
     assert snap_compare(make_app(shell), terminal_size=NARROW, run_before=until("/"))
 
 
 @SIZES
-def test_a_finished_answer_with_a_registration(snap_compare, make_app, size):
+def test_finished_answer_with_a_registration(snap_compare, make_app, size):
     app = make_app(FakeShell(COUNTING))
     assert snap_compare(
         app, terminal_size=size, run_before=until(*"how many words are in notes.txt?", "enter", text="saved")
     )
 
 
-def test_a_turn_while_it_is_planned(snap_compare, make_app):
+def test_turn_while_planning(snap_compare, make_app):
     app = make_app(FakeShell(FOLLOWED, stops_at=2))
     assert snap_compare(app, terminal_size=NARROW, run_before=until(*"go on", "enter", text="plan:"))
 
 
-def test_a_result_that_was_marked(snap_compare, make_app):
+def test_marked_result(snap_compare, make_app):
     earlier = *FOLLOWED, CallMarked(1, "c2", "read_file", helpful=True)
     app = make_app(FakeShell(earlier=earlier, state=FOLLOWED_STANDING))
     keys = ("shift+tab", "up", "up", "up")
@@ -65,10 +65,12 @@ def test_a_result_that_was_marked(snap_compare, make_app):
 
 def test_why_a_tool_is_planned(snap_compare, make_app):
     document = ToolDocument("count_text", "Counts words.", {"properties": {"path": {"type": "string"}}})
-    known = ToolDetails(document, ("read",), 0, 142, True, "agent", None, "")
+    status_value = ToolDetails(document, ("read",), 0, 142, True, "agent", None, "")
     why = "count_text: forbidden (quota)\nvalue  0.91 = (Σ w·helpful 4.10 + 0.1) / (Σ w 3.62 + 1.0), from 5 uses"
     printed = {"/plan why count_text": why}
-    shell = FakeShell(earlier=FOLLOWED, state=FOLLOWED_STANDING, all_details={"count_text": known}, printed=printed)
+    shell = FakeShell(
+        earlier=FOLLOWED, state=FOLLOWED_STANDING, all_details={"count_text": status_value}, printed=printed
+    )
 
     async def before(pilot) -> None:
         await until("f3", "enter")(pilot)
@@ -79,17 +81,17 @@ def test_why_a_tool_is_planned(snap_compare, make_app):
     assert snap_compare(make_app(shell), terminal_size=NARROW, run_before=before)
 
 
-def test_a_call_that_wants_approval(snap_compare, make_app):
+def test_call_awaiting_approval(snap_compare, make_app):
     app = make_app(FakeShell((*COUNTING[:6], WRITING, WANTED)))
     assert snap_compare(app, terminal_size=WIDE, run_before=until(*"write it", "enter", question=True))
 
 
-def test_a_limit(snap_compare, make_app):
+def test_limit(snap_compare, make_app):
     near = replace(STANDING, caps=(replace(CAP, spent=496_000_000, held=0),))
     app = make_app(FakeShell((*COUNTING[:6], HIT), state=near))
     assert snap_compare(app, terminal_size=NARROW, run_before=until(*"go on", "enter", question=True))
 
 
-def test_an_error(snap_compare, make_app):
+def test_error(snap_compare, make_app):
     app = make_app(FakeShell(FAILING))
     assert snap_compare(app, terminal_size=NARROW, run_before=until(*"go on", "enter", text="error ·"))

@@ -22,14 +22,14 @@ def by_name(paths: Paths) -> dict[str, Theme]:
     return {theme.name: theme for theme in load_themes(paths).all}
 
 
-def test_dark_is_worn_unless_the_settings_say_otherwise(paths):
+def test_dark_is_the_default_theme(paths):
     assert load_themes(paths).chosen == "dark"
     wanting(paths, "light")
     assert load_themes(paths).chosen == "light"
     assert not by_name(paths)["light"].dark
 
 
-def test_a_theme_of_the_users_own_wins(paths):
+def test_user_theme_overrides_a_shipped_one(paths):
     folder = paths.config / "themes"
     folder.mkdir(parents=True)
     (folder / "dark.toml").write_text('[colors]\nprimary = "#123456"\n')
@@ -41,21 +41,21 @@ def test_a_theme_of_the_users_own_wins(paths):
     [
         ("colors = 1", "no [colors]"),
         ('[colors]\nprimary = "blurple"', "is not a color"),
-        ('[colors]\nprimry = "red"', "knows no color 'primry'"),
+        ('[colors]\nprimry = "red"', "unknown color 'primry'"),
         ('[colors]\naccent = "red"', "no color 'primary'"),
         ("[colors", "cannot be used"),
-        ('drak = true\n[colors]\nprimary = "red"', "knows no key 'drak'; did you mean 'dark'?"),
+        ('drak = true\n[colors]\nprimary = "red"', "unknown key 'drak'; did you mean 'dark'?"),
         ('dark = "yes"\n[colors]\nprimary = "red"', "dark must be true or false"),
-        ('[colors]\nprimary = "red"\n[syntax]\nkeywrd = "red"', "knows no color 'keywrd'; did you mean 'keyword'?"),
+        ('[colors]\nprimary = "red"\n[syntax]\nkeywrd = "red"', "unknown color 'keywrd'; did you mean 'keyword'?"),
         ('[colors]\nprimary = "red"\n[diff]\nadded = "rgb(1"', "added = 'rgb(1' is not a color"),
         ('[colors]\nprimary = "red 50%"', "is not a color"),
         ('[colors]\nprimary = "ansi_red"', "is not a color"),
         ("[colors]\nprimary = 5", "is not a color"),
-        ('syntax = 3\n[colors]\nprimary = "red"', "syntax is no table"),
+        ('syntax = 3\n[colors]\nprimary = "red"', "syntax is not a table"),
         ("# " + "x" * 70_000, "larger than 64 KiB"),
     ],
 )
-def test_a_broken_theme_is_named_and_the_others_still_work(paths, text: str, complaint: str):
+def test_broken_theme_is_reported_and_others_work(paths, text: str, complaint: str):
     folder = paths.config / "themes"
     folder.mkdir(parents=True)
     (folder / "mine.toml").write_text(text)
@@ -65,7 +65,7 @@ def test_a_broken_theme_is_named_and_the_others_still_work(paths, text: str, com
     assert {"dark", "light"} <= {theme.name for theme in themes.all}
 
 
-def test_files_that_are_none_and_names_that_are_none_are_named_too(paths):
+def test_invalid_theme_files_and_names_are_reported(paths):
     folder = paths.config / "themes"
     (folder / "folder.toml").mkdir(parents=True)
     (folder / "latin.toml").write_bytes(b'[colors]\nprimary = "\xff"\n')
@@ -79,7 +79,7 @@ def test_files_that_are_none_and_names_that_are_none_are_named_too(paths):
     assert not hasattr(os, "mkfifo") or "pipe.toml cannot be used: it is not a file" in complaints
 
 
-def test_a_theme_of_one_colour_is_enough(paths):
+def test_theme_needs_only_one_colour(paths):
     folder = paths.config / "themes"
     folder.mkdir(parents=True)
     (folder / "mine.toml").write_bytes(b'\xef\xbb\xbfdark = false\n[colors]\nprimary = "navy"\n')
@@ -90,7 +90,7 @@ def test_a_theme_of_one_colour_is_enough(paths):
     assert set(mine.variables) == set(by_name(paths)["dark"].variables)
 
 
-def test_the_environment_chooses_before_the_file(paths, monkeypatch):
+def test_environment_overrides_the_settings_file(paths, monkeypatch):
     wanting(paths, "light")
     monkeypatch.setenv("ECOSHELL_TUI_THEME", "moss")
     assert load_themes(paths).chosen == "moss"
@@ -98,11 +98,11 @@ def test_the_environment_chooses_before_the_file(paths, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["drak", "../config", "", "a/b", "\0"])
-def test_the_first_frame_has_a_theme_whatever_the_settings_say(paths, name):
+def test_first_frame_has_a_theme_with_any_settings(paths, name):
     assert load_theme(paths, name).name == "dark"
 
 
-async def test_the_first_frame_wears_the_theme_of_the_settings(paths, quiet):
+async def test_first_frame_uses_the_selected_theme(paths, quiet):
     wanting(paths, "light")
     host = Host(paths)
     async with host.run_test():
@@ -110,9 +110,9 @@ async def test_the_first_frame_wears_the_theme_of_the_settings(paths, quiet):
         assert host.screen.styles.background == Color.parse(by_name(paths)["light"].background or "")
 
 
-async def test_a_theme_that_does_not_exist_is_told_on_the_screen(make_app, paths):
+async def test_unknown_theme_is_reported_on_the_screen(make_app, paths):
     wanting(paths, "drak")
     app = make_app(FakeShell())
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: "There is no theme 'drak'" in app.chat.query_one(Transcript).column.plain)
+        await eventually(pilot, lambda: "Unknown theme 'drak'" in app.chat.query_one(Transcript).column.plain)
         assert app.theme == "dark"

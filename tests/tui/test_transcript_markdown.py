@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.style import Style
 
-from ecoshell.tui.transcript.blocks import LONGEST, TONES, Section
+from ecoshell.tui.transcript.blocks import MAX_SECTION_LENGTH, TONES, Section
 from ecoshell.tui.transcript.inline import highlighted, inline
 from ecoshell.tui.transcript.markdown import Code, MarkdownReader, Part, Table
 from ecoshell.tui.transcript.painting import PaintedLine, Painter
@@ -40,7 +40,7 @@ def read(pieces: list[str]) -> list[Section]:
 
 @settings(deadline=None)  # a busy machine takes its time
 @given(MARKDOWN, st.integers(1, 7))
-def test_markdown_that_comes_in_pieces_is_read_as_in_one_go(bits: list[str], step: int):
+def test_markdown_in_pieces_reads_like_one_text(bits: list[str], step: int):
     text = "".join(bits)
     pieces = [text[at : at + step] for at in range(0, len(text), step)]
     assert read(pieces) == read([text])
@@ -48,7 +48,7 @@ def test_markdown_that_comes_in_pieces_is_read_as_in_one_go(bits: list[str], ste
 
 @settings(deadline=None)  # a busy machine takes its time
 @given(MARKDOWN)
-def test_looking_at_the_open_end_changes_nothing(bits: list[str]):
+def test_tail_does_not_change_the_reader(bits: list[str]):
     reader = MarkdownReader()
     done: list[Section] = []
     for bit in bits:
@@ -59,14 +59,14 @@ def test_looking_at_the_open_end_changes_nothing(bits: list[str]):
 
 @settings(deadline=None)  # a busy machine takes its time
 @given(MARKDOWN, st.integers(11, 80))
-def test_no_word_is_lost_however_broken_the_markdown_is(bits: list[str], width: int):
+def test_broken_markdown_loses_no_word(bits: list[str], width: int):
     text = "".join(bits)
     without_languages = re.sub(r"(?m)^.*(?:`{3,}|~{3,})[^`\n]*$", "", text)
     assert painted(text, width).count("数") >= without_languages.count("数")
 
 
 @pytest.mark.parametrize(
-    ("markdown", "shown"),
+    ("markdown", "output"),
     [
         ("**bold** and *soft*", "   bold and soft"),
         ("one\ntwo  \nthree", "   one two\n   three"),
@@ -85,31 +85,31 @@ def test_no_word_is_lost_however_broken_the_markdown_is(bits: list[str], width: 
         ("an open ```fence", "   an open ```fence"),
     ],
 )
-def test_markdown_is_set_as_it_is_meant(markdown: str, shown: str):
-    assert painted(markdown) == shown
+def test_markdown_is_formatted(markdown: str, output: str):
+    assert painted(markdown) == output
 
 
-def test_a_table_wider_than_the_screen_breaks_its_cells_and_loses_nothing():
-    shown = painted("| name | what it does |\n|---|---|\n| grep | " + "finds lines " * 20 + "|", width=40)
-    assert max(map(len, shown.splitlines())) <= 40
-    assert shown.count("finds") == 20
+def test_wide_table_wraps_its_cells():
+    output = painted("| name | what it does |\n|---|---|\n| grep | " + "finds lines " * 20 + "|", width=40)
+    assert max(map(len, output.splitlines())) <= 40
+    assert output.count("finds") == 20
 
 
-def test_a_line_with_a_bar_behind_a_very_long_paragraph_is_text():
+def test_bar_after_a_very_long_paragraph_is_text():
     assert painted(("word " * 300 + "\n") * 2 + "a | b").endswith(" a | b")
 
 
-def test_more_cells_than_columns_are_shown_too():
+def test_extra_cells_are_shown():
     assert "extra" in painted("| a | b |\n|---|---|\n| 1 | 2 | extra |")
 
 
-def test_a_long_table_has_its_head_again_in_every_part():
+def test_long_table_repeats_its_header():
     parts = read(["| a |\n|---|\n" + "| x |\n" * 100])
     assert all(isinstance(part, Table) and part.lines[0] == "| a |" for part in parts)
     assert sum(len(part.lines) - 2 for part in parts if isinstance(part, Table)) == 100
 
 
-def test_a_long_fence_is_given_in_parts_that_go_on_in_the_state_of_the_one_before():
+def test_long_code_continues_in_the_lexer_state():
     lines = [*(f"x = {n}" for n in range(30)), 'text = """', *("    still a string" for _ in range(20)), '"""', "x = 1"]
     parts = read(["```python\n" + "\n".join(lines) + "\n```"])
     assert [line for part in parts if isinstance(part, Code) for line in part.lines] == lines
@@ -123,23 +123,23 @@ def test_a_long_fence_is_given_in_parts_that_go_on_in_the_state_of_the_one_befor
     ["word " * 20_000, "x" * 100_000, "```\n" + "y" * 100_000, "> " + "z " * 50_000],
     ids=["words", "one word", "code", "quote"],
 )
-def test_a_line_without_an_end_is_cut_and_put_together_again_when_it_is_copied(text: str):
+def test_endless_line_is_split_and_rejoined_when_copied(text: str):
     painter = Painter(dict.fromkeys(TONES, Style()), 80)
     parts = read([text])
-    assert max(sum(map(len, part.lines)) for part in parts if isinstance(part, Part)) <= LONGEST
+    assert max(sum(map(len, part.lines)) for part in parts if isinstance(part, Part)) <= MAX_SECTION_LENGTH
     copied = text_of(line for part in parts for line in painter.paint(part))
     same = copied == text.removeprefix("```\n").removeprefix("> ").rstrip()
     assert same  # the texts themselves are too long to be compared in a report
 
 
-def test_wrapped_lines_are_copied_in_one_piece_and_without_signs():
+def test_wrapped_lines_are_copied_joined_without_signs():
     painter = Painter(dict.fromkeys(TONES, Style()), 30)
     lines = [line for part in read(["- " + "some words " * 12 + "\n- b"]) for line in painter.paint(part)]
     assert len(lines) > 3
     assert text_of(lines) == ("some words " * 12).strip() + "\nb"
 
 
-def test_a_link_shows_where_it_leads_and_only_safe_ones_can_be_opened():
+def test_link_shows_its_address_and_only_safe_ones_open():
     (bank,) = inline("[your bank](https://evil.example)")
     assert "".join(piece.text for piece in bank) == "your bank (https://evil.example)"
     assert {piece.link for piece in bank} == {"https://evil.example"}
@@ -152,10 +152,10 @@ def test_a_link_shows_where_it_leads_and_only_safe_ones_can_be_opened():
         assert not any(piece.link for line in inline(hostile) for piece in line)
 
 
-def test_characters_that_markdown_spells_out_cannot_steer_the_terminal():
-    shown = painted("a &#27;[2J b &#x202e; c `\x1b[2J`")
-    assert "\x1b" not in shown
-    assert "\u202e" not in shown
+def test_markdown_entities_cannot_control_the_terminal():
+    output = painted("a &#27;[2J b &#x202e; c `\x1b[2J`")
+    assert "\x1b" not in output
+    assert "\u202e" not in output
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_characters_that_markdown_spells_out_cannot_steer_the_terminal():
         ("diff", "-a\n-b", "removed"),
     ],
 )
-def test_code_is_highlighted_over_the_ends_of_lines(language: str, code: str, tone: str):
+def test_highlighting_continues_across_lines(language: str, code: str, tone: str):
     first, second = highlighted(code.split("\n"), language)
     assert tone in {piece.tone for piece in first}
     assert second[0].tone == tone
@@ -186,7 +186,7 @@ def test_highlighting_changes_no_character(language: str, lines: list[str]):
     ("language", "line"),
     [("bibtex", "  year = 1984"), ("bibtex", "}"), ("mcschema", "<!--"), ("python", "def f(): return 'x'")],
 )
-def test_a_reader_that_fails_or_never_ends_leaves_a_line_as_it_is(language: str, line: str) -> None:
+def test_failing_or_endless_lexer_leaves_a_line_plain(language: str, line: str) -> None:
     """Some of Pygments' know only whole texts, and one goes round in circles."""
-    shown = [*highlighted(["@article{knuth84,", line], language)]
-    assert "".join(piece.text for piece in shown[-1]) == line
+    output = [*highlighted(["@article{knuth84,", line], language)]
+    assert "".join(piece.text for piece in output[-1]) == line

@@ -56,8 +56,8 @@ def call(output: str = LONG) -> Block:
 
 def turns(count: int) -> list[Block]:
     thought = event_blocks.rationale(event_blocks.Rationale("I think so.", "single"))
-    one = [thought, call(), event_blocks.answer(event_blocks.Answer("It **is** so.\n\n- one\n- two"))]
-    return [block for n in range(count) for block in (event_blocks.question(f"question {n}"), *one)]
+    item_value = [thought, call(), event_blocks.answer(event_blocks.Answer("It **is** so.\n\n- one\n- two"))]
+    return [block for n in range(count) for block in (event_blocks.question(f"question {n}"), *item_value)]
 
 
 def seen(app: Host) -> list[str]:
@@ -72,7 +72,7 @@ async def settled(pilot: Pilot[None]) -> None:
     await pilot.pause(0.1)
 
 
-async def test_the_cursor_leaves_with_a_block_that_is_taken_away():
+async def test_cursor_disappears_with_its_block():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(note("first"))
@@ -90,7 +90,7 @@ async def test_the_cursor_leaves_with_a_block_that_is_taken_away():
         assert "┃" in seen(app)[0]
 
 
-async def test_the_view_stays_at_the_end_until_it_is_scrolled_up_and_follows_again_from_there():
+async def test_view_follows_the_end_until_scrolled_up():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(*turns(20))
@@ -109,25 +109,25 @@ async def test_the_view_stays_at_the_end_until_it_is_scrolled_up_and_follows_aga
         assert seen(app)[-1] == "·  newer"
 
 
-async def test_a_session_of_two_thousand_turns_is_open_at_once_and_scrolls_without_gaps():
+async def test_session_of_2000_turns_opens_at_once_and_scrolls_without_gaps():
     app = Host()
     async with app.run_test(size=(80, 24)) as pilot:
         app.transcript.column.add(*turns(2_000))
         app.transcript.focus()
         await settled(pilot)
         assert seen(app)[-1].strip() == "• two"
-        before = seen(app)
+        previous = seen(app)
         for _ in range(12):
             await pilot.press("pageup")
             now = seen(app)
-            assert now[-1] == before[0]
-            before = now
+            assert now[-1] == previous[0]
+            previous = now
         await pilot.press("home")
         await settled(pilot)
         assert "question 0" in seen(app)[1]
 
 
-async def test_scrolling_up_line_by_line_meets_every_line_though_none_was_painted():
+async def test_scrolling_up_shows_every_unpainted_line():
     app = Host()
     async with app.run_test(size=(60, 10)) as pilot:
         app.transcript.column.add(*(note(f"{n} " + "some more words " * (n % 7)) for n in range(60)))
@@ -140,7 +140,7 @@ async def test_scrolling_up_line_by_line_meets_every_line_though_none_was_painte
 
 
 @pytest.mark.parametrize("width", [30, 200, 1, 80])
-async def test_a_resize_while_text_streams_loses_nothing(width: int):
+async def test_resize_while_text_streams_loses_nothing(width: int):
     app = Host()
     text = "".join(f"Paragraph **{n}** with `code` and some words.\n\n- item {n}\n\n" for n in range(60))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -159,7 +159,7 @@ async def test_a_resize_while_text_streams_loses_nothing(width: int):
         assert streamed == fresh.transcript.column.plain
 
 
-async def test_the_line_at_the_top_stays_there_when_the_width_changes():
+async def test_line_at_the_top_stays_there_when_the_width_changes():
     app = Host()
     async with app.run_test(size=(80, 20)) as pilot:
         app.transcript.column.add(
@@ -173,7 +173,7 @@ async def test_the_line_at_the_top_stays_there_when_the_width_changes():
         assert seen(app)[0].split()[1] == top
 
 
-async def test_a_terminal_without_any_room_does_no_harm():
+async def test_terminal_without_room_is_harmless():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(*turns(3))
@@ -185,7 +185,7 @@ async def test_a_terminal_without_any_room_does_no_harm():
         assert seen(app)[-1] == "…  more"
 
 
-async def test_keys_echo_while_ten_thousand_tokens_arrive_as_fast_as_they_can():
+async def test_keys_echo_while_ten_thousand_tokens_arrive():
     app = Host()
     async with app.run_test(size=(120, 36)) as pilot:
         app.query_one(Input).focus()
@@ -199,10 +199,10 @@ async def test_keys_echo_while_ten_thousand_tokens_arrive_as_fast_as_they_can():
         assert "word9999" in app.transcript.column.plain
 
 
-async def test_the_block_cursor_moves_from_block_to_block_and_can_be_seen():
+async def test_block_cursor_moves_and_is_visible():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.column.add(note("one"), note("two"), note("three"))
+        app.transcript.column.add(note("item_value"), note("two"), note("three"))
         app.transcript.focus()
         await pilot.press("k", "up")
         assert seen(app)[:3] == ["·  one", "· ┃two", "·  three"]
@@ -213,7 +213,7 @@ async def test_the_block_cursor_moves_from_block_to_block_and_can_be_seen():
 async def test_enter_opens_and_folds_the_block_under_the_cursor():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.column.add(note("before"), call())
+        app.transcript.column.add(note("previous"), call())
         app.transcript.focus()
         assert "line 59" not in app.transcript.column.plain
         await pilot.press("up", "enter")
@@ -223,7 +223,7 @@ async def test_enter_opens_and_folds_the_block_under_the_cursor():
         assert "line 59" not in app.transcript.column.plain
 
 
-async def test_control_o_opens_the_newest_block_that_is_folded():
+async def test_control_o_opens_the_newest_folded_block():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(call("\n".join("abcdef")), call(), note("after"))
@@ -233,7 +233,7 @@ async def test_control_o_opens_the_newest_block_that_is_folded():
         assert "└ a\n     b\n     c\n     … 3 more lines" in app.transcript.column.plain
 
 
-async def test_a_block_in_which_nothing_is_folded_says_so():
+async def test_block_without_a_fold_shows_a_hint():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(note("short"))
@@ -242,7 +242,7 @@ async def test_a_block_in_which_nothing_is_folded_says_so():
         assert app.hints == ["Nothing is folded away in this block."]
 
 
-async def test_a_click_on_the_fold_opens_it():
+async def test_click_on_the_fold_opens_it():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(call())
@@ -251,7 +251,7 @@ async def test_a_click_on_the_fold_opens_it():
         assert "line 59" in app.transcript.column.plain
 
 
-async def test_a_click_on_a_link_opens_its_address():
+async def test_click_on_a_link_opens_its_address():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(
@@ -262,7 +262,7 @@ async def test_a_click_on_a_link_opens_its_address():
         assert app.opened == ["https://docs.example/a"]
 
 
-async def test_y_copies_the_whole_block_with_what_is_folded_away():
+async def test_y_copies_the_complete_block():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(call())
@@ -272,7 +272,7 @@ async def test_y_copies_the_whole_block_with_what_is_folded_away():
         assert app.hints == ["The block is copied."]
 
 
-async def test_turns_are_jumped_between_with_brackets():
+async def test_brackets_jump_between_turns():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(*turns(30))
@@ -286,7 +286,7 @@ async def test_turns_are_jumped_between_with_brackets():
         assert seen(app)[1] == f"› ┃question {first - 1}"
 
 
-async def test_what_is_selected_is_copied_without_signs_and_in_one_piece():
+async def test_selection_is_copied_joined_without_signs():
     app = Host()
     async with app.run_test(size=(30, 20)) as pilot:
         app.transcript.column.add(note("first block of words that is wrapped at the edge"), note("second"))
@@ -307,20 +307,20 @@ async def test_what_is_selected_is_copied_without_signs_and_in_one_piece():
     ],
     ids=["ends", "begins", "in the margin"],
 )
-async def test_a_selection_may_reach_past_the_characters_of_a_line(selection: Selection):
+async def test_selection_may_end_past_a_line(selection: Selection):
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(note("漢字" * 12))
         await settled(pilot)
-        before = seen(app)
+        previous = seen(app)
         app.screen.selections = {app.transcript: selection}
-        assert seen(app) == before
+        assert seen(app) == previous
         await pilot.resize_terminal(40, 20)
         await settled(pilot)
         assert "".join(seen(app)).count("漢") == 12
 
 
-async def test_selecting_everything_paints_nothing_that_is_off_screen():
+async def test_selecting_everything_paints_nothing_off_screen():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(*turns(500))
@@ -335,7 +335,7 @@ def count(app: Host) -> str:
     return str(app.query_one("#search-count", Static).visual)
 
 
-async def test_a_search_counts_its_hits_shows_them_and_opens_what_hides_them():
+async def test_search_counts_shows_and_unfolds_matches():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(*turns(10))
@@ -349,7 +349,7 @@ async def test_a_search_counts_its_hits_shows_them_and_opens_what_hides_them():
         assert app.focused is app.transcript
 
 
-async def test_a_search_goes_round_and_back_and_finds_over_stress_and_wrapped_lines():
+async def test_search_wraps_around_and_matches_across_styles_and_lines():
     app = Host()
     async with app.run_test(size=(24, 20)) as pilot:
         app.transcript.column.add(
@@ -366,17 +366,17 @@ async def test_a_search_goes_round_and_back_and_finds_over_stress_and_wrapped_li
         assert count(app) == "2 of 2"
 
 
-async def test_a_search_without_a_hit_says_so():
+async def test_search_without_a_match_has_a_message():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(*turns(3))
         app.transcript.focus()
         await pilot.press("slash", *"nowhere")
-        await eventually(pilot, lambda: count(app) == "nothing found")
+        await eventually(pilot, lambda: count(app) == "no match")
         assert "question 2" in "\n".join(seen(app))
 
 
-async def test_other_colours_are_put_on_at_once():
+async def test_theme_change_repaints_at_once():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(note("words"))
@@ -388,7 +388,7 @@ async def test_other_colours_are_put_on_at_once():
         assert dark.isdisjoint(light)
 
 
-async def test_nothing_is_shown_while_a_long_session_is_told_and_its_end_afterwards():
+async def test_long_replay_draws_only_its_end():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         await settled(pilot)
@@ -400,7 +400,7 @@ async def test_nothing_is_shown_while_a_long_session_is_told_and_its_end_afterwa
         assert seen(app)[-1].strip() == "• two"
 
 
-async def test_while_a_line_is_written_the_lines_above_it_are_not_drawn_again(monkeypatch: pytest.MonkeyPatch):
+async def test_streaming_does_not_redraw_lines_above(monkeypatch: pytest.MonkeyPatch):
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
         app.transcript.column.add(*turns(10))
@@ -409,9 +409,9 @@ async def test_while_a_line_is_written_the_lines_above_it_are_not_drawn_again(mo
         drawn: list[int] = []
         finish = Strip.apply_offsets  # what each line that is drawn anew goes through
         monkeypatch.setattr(Strip, "apply_offsets", lambda self, x, y: drawn.append(y) or finish(self, x, y))
-        before = None
-        while before != len(drawn):  # a busy machine may still draw what was there before
-            before = len(drawn)
+        previous = None
+        while previous != len(drawn):  # a busy machine may still draw what was there before
+            previous = len(drawn)
             await settled(pilot)
         drawn.clear()
         app.transcript.column.stream(" and more", "…", "text")

@@ -1,1 +1,1 @@
-"""Where questions and commands are typed."""
+"""The prompt, where questions and commands are typed, with completion, drafts and history."""

@@ -1,4 +1,4 @@
-"""The bar at the bottom: completions, the prompt and its sign, and a hint below."""
+"""The bar at the bottom: completions, queued messages, the prompt with its sign, and a hint."""
 
 import asyncio
 from time import monotonic
@@ -17,14 +17,12 @@ from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 from ecoshell.tui.prompt.prompt import Mode, Prompt
 
 _SPINNER = "|/-\\"
-_TURNS = 4
-"""Times a second that the spinner moves on."""
-_QUEUED = 3
-"""Messages that are shown while they wait."""
+_FRAMES_PER_SECOND = 4
+_MAX_QUEUED_LINES = 3
 
 
 class PromptBar(Vertical):
-    """The prompt with its completions above and a hint below; keeps the draft."""
+    """The prompt with completions above and a hint below; stores the draft."""
 
     DEFAULT_CSS = """
     PromptBar {
@@ -61,9 +59,9 @@ class PromptBar(Vertical):
     _SIGNS: ClassVar[dict[Mode, str]] = {"ask": "›", "shell": "", "search": "?"}
 
     queue: var[tuple[Draft, ...]] = var((), init=False)
-    """Messages that wait for the end of the turn, the oldest first."""
+    """Messages queued until the end of the turn, oldest first."""
     waiting: var[Draft | None] = var(None, init=False)
-    """What was sent before there was a shell, and waits for it."""
+    """A message sent before the shell was ready."""
 
     def __init__(self, history: History, draft: DraftFile) -> None:
         self.completions = CompletionList()
@@ -78,44 +76,44 @@ class PromptBar(Vertical):
         self._draft = draft
         self._mode: Mode = "ask"
         self._hinted = self._news = False
-        self._doing, self._since, self._said = "", 0.0, ""
+        self._activity, self._since, self._title = "", 0.0, ""
         self.is_restored = False
-        """Whether the draft and the history of the last time have been read."""
+        """Whether the stored draft and history have been loaded."""
 
     def hint(self, text: str) -> None:
-        """Say something below the prompt until the next key; nothing takes it away."""
+        """Show a hint below the prompt until the next key; an empty text removes it."""
         if text or self._hinted:
             line = self.query_one("#hint", Static)
             line.update(text)
             line.set_class(bool(text), "-on")
             self._hinted = bool(text)
 
-    def doing(self, words: str) -> None:
-        """Say what is done, and for how long by now; empty when nothing is done any more."""
-        if bool(words) != bool(self._doing):
+    def set_activity(self, activity: str) -> None:
+        """Show the current activity and its duration; empty without any."""
+        if bool(activity) != bool(self._activity):
             self._since = monotonic()
-            if words:
+            if activity:
                 self._clock.resume()
             else:
                 self._clock.pause()
-        self._doing = words
+        self._activity = activity
         self._show_mode()
 
-    def tell_news(self, news: bool) -> None:
-        """Say whether something has arrived below what is seen of the transcript."""
+    def show_news(self, news: bool) -> None:
+        """Show whether there is new content below the visible part of the transcript."""
         self._news = news
         self._show_mode()
 
     def on_mount(self) -> None:
         self.prompt.take_back = self._take_back
-        self._clock = self.set_interval(1 / _TURNS, self._show_mode, pause=True)
+        self._clock = self.set_interval(1 / _FRAMES_PER_SECOND, self._show_mode, pause=True)
         self.call_after_refresh(lambda: self.run_worker(self.restore()))
 
     async def on_unmount(self) -> None:
         await self._draft.close()
 
     def clear(self) -> bool:
-        """Leave the search of the history, or empty the prompt; says whether there was anything to do."""
+        """Leave the history search, or clear the prompt; return whether either was needed."""
         if self.prompt.leave_search():
             return True
         if not self.prompt.text:
@@ -125,7 +123,7 @@ class PromptBar(Vertical):
 
     @on(TextArea.Changed)
     def typed(self) -> None:
-        """Keep the sign and the draft to what is typed now, and take the hint away."""
+        """Update sign and draft, and remove the hint."""
         self.hint("")
         self._show_mode()
         self._draft.touch()
@@ -135,25 +133,25 @@ class PromptBar(Vertical):
         self.hint(visible_line(event.text))
 
     async def restore(self) -> None:
-        """Put the draft of the last time before what has been typed since, and the history behind the prompt."""
+        """Load the history, and insert the stored draft before the current input."""
         draft, entries = await asyncio.to_thread(lambda: (self._draft.read(), self._history.load()))
-        self._history.begin_with(entries)
+        self._history.prepend(entries)
         if draft.text:
             self.prompt.put_before(draft)
 
-        def kept() -> Draft:
-            """What waits and what is typed: should the program end, the next start has it in the prompt."""
+        def pending() -> Draft:
+            """Waiting, queued and typed messages, restored in the prompt after a crash."""
             drafts = [*filter(None, (self.waiting,)), *self.queue, self.prompt.draft]
             text = "\n".join(draft.text for draft in drafts if draft.text)
-            return Draft(text, tuple(one for draft in drafts for one in draft.attachments))
+            return Draft(text, tuple(attachment for draft in drafts for attachment in draft.attachments))
 
-        lost = "What you type is only here, and would be lost in a crash"
-        self._draft.current = kept
-        self._draft.complain = lambda failure: self.hint(f"{lost}: {failure.strerror or failure}.")
+        warning = "The draft cannot be stored, and would be lost in a crash"
+        self._draft.current = pending
+        self._draft.complain = lambda failure: self.hint(f"{warning}: {failure.strerror or failure}.")
         self.is_restored = True
 
     def _take_back(self) -> bool:
-        """Put the newest message that waits back into the prompt; says whether there was one."""
+        """Return the newest queued message to the prompt; return whether there was one."""
         if not self.queue:
             return False
         self.prompt.put(self.queue[-1])
@@ -162,10 +160,11 @@ class PromptBar(Vertical):
 
     def watch_queue(self) -> None:
         rows = [f"queued  {visible_line(draft.text)}" for draft in self.queue]
-        more = [f"… and {len(rows) - _QUEUED} more"] if len(rows) > _QUEUED else []
-        shown = [*rows[:_QUEUED], *more, "sent when the turn ends · up takes it back · esc empties the queue"]
+        hidden = len(rows) - _MAX_QUEUED_LINES
+        more = [f"… and {hidden} more"] if hidden > 0 else []
+        lines = [*rows[:_MAX_QUEUED_LINES], *more, "sent when the turn ends · up takes it back · esc empties the queue"]
         line = self.query_one("#queue", Static)
-        line.update("\n".join(shown))
+        line.update("\n".join(lines))
         line.set_class(bool(rows), "-on")
         self._draft.touch()
 
@@ -174,14 +173,14 @@ class PromptBar(Vertical):
 
     def _show_mode(self) -> None:
         mode = self.prompt.mode
-        nothing = "nothing found" if mode == "search" and not self.completions.offers else ""
-        news = "▼ new below: end goes there" if self._news else ""
+        nothing = "no match" if mode == "search" and not self.completions.offers else ""
+        news = "▼ new content below: end goes there" if self._news else ""
         seconds = monotonic() - self._since
-        sign = _SPINNER[int(seconds * _TURNS) % len(_SPINNER)]
-        working = f"{sign} {self._doing} · {int(seconds)} s · esc stops" if self._doing else ""
-        said = " · ".join(word for word in (self._WORDS[mode], nothing, news, working) if word)
-        if said != self._said:
-            self._said, self.border_title = said, Content(f" {said} " if said else "")
+        sign = _SPINNER[int(seconds * _FRAMES_PER_SECOND) % len(_SPINNER)]
+        working = f"{sign} {self._activity} · {int(seconds)} s · esc stops" if self._activity else ""
+        title = " · ".join(part for part in (self._WORDS[mode], nothing, news, working) if part)
+        if title != self._title:
+            self._title, self.border_title = title, Content(f" {title} " if title else "")
         if mode != self._mode:
             self._mode = mode
             self.query_one("#sign", Static).update(self._SIGNS[mode])

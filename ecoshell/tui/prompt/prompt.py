@@ -1,4 +1,4 @@
-"""The prompt: where questions, slash commands and shell commands are typed, or edited in the person's own editor."""
+"""The prompt: input for questions, slash commands and shell commands, with an external editor."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from textual.widgets.text_area import Edit, EditHistory, EditResult, Location, S
 
 from ecoshell.errors import EcoshellError, ToolError, UsageError
 from ecoshell.messages import visible
-from ecoshell.tui.keys import Hint, Lines, act_at_once
+from ecoshell.tui.keys import Hint, TextInput, act_at_once
 from ecoshell.tui.prompt.completion import (
     Completer,
     CompletionList,
@@ -30,9 +30,9 @@ from ecoshell.tui.prompt.completion import (
     Offer,
     Values,
     command_offers,
-    lowered,
     mention_at,
-    written,
+    mention_text,
+    row_limit,
 )
 from ecoshell.tui.prompt.drafts import Draft, History, Pastes, is_large, unified
 
@@ -44,103 +44,103 @@ Mode = Literal["ask", "shell", "search"]
 Send = Callable[[Draft], None]
 SHELL = "!"
 _EDITABLE = 10_000
-"""Characters up to which a text from elsewhere is put into the prompt as it is."""
+"""Longer texts are inserted as a paste marker."""
 PAUSE = 1.0
-"""Seconds without a key after which nothing is being typed any more."""
-_QUERY = 200
-_FOUND = 200
+"""Seconds after a key in which the user counts as typing."""
+_MAX_QUERY_LENGTH = 200
+_MAX_ENTRIES = 200
 _PLACEHOLDER = "Ask anything, / for commands, @ for files, ! for the shell"
-_SEARCHING = "Type what to look for in what was sent"
+_SEARCHING = "Type to search the history"
 _EDITORS = ("editor", "nano", "vim", "vi", "notepad")
 _STEERING = frozenset({"up", "down", "tab", "enter", "escape", "ctrl+r", "ctrl+s", "ctrl+g"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Aside:
-    """What stood in the prompt before a search of the history, and how to undo what was typed there."""
+class _PausedEdit:
+    """The prompt's state before a history search."""
 
     draft: Draft
     selection: Selection
     edits: EditHistory
 
 
-class Prompt(Lines):
-    """A text area in which enter sends; it knows its history, its large pastes and its completions."""
+class Prompt(TextInput):
+    """A text area in which enter sends, with history, paste markers and completion."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", show=False),
-        Binding("ctrl+r", "search", "Search what was sent", show=False),
+        Binding("ctrl+r", "search", "Search the history", show=False),
         Binding("ctrl+g", "edit", "Edit in $EDITOR", show=False),
         Binding("alt+b,alt+left", "cursor_word_left", "Word left", show=False),
         Binding("alt+f,alt+right", "cursor_word_right", "Word right", show=False),
         Binding("alt+d", "delete_word_right", "Delete the word", show=False),
         Binding("ctrl+shift+z", "redo", "Redo", show=False),
         Binding("pageup", "app.transcript('page(-1)')", "Scroll back", show=False),
-        Binding("pagedown", "app.transcript('page(1)')", "Scroll on", show=False),
+        Binding("pagedown", "app.transcript('page(1)')", "Scroll forward", show=False),
     ]
     HELP = (
-        "Enter sends, shift+enter or ctrl+j begins a new line, up and down at the edges recall what was sent before, "
+        "Enter sends, shift+enter or ctrl+j starts a new line, up and down at the edges recall earlier input, "
         "ctrl+r searches it. Tab completes a slash command or an @file, a line that begins with ! runs in the shell. "
-        "Ctrl+g opens the draft in $EDITOR. Page up and page down scroll the transcript; end, at the end of what is "
-        "typed, goes to its last line."
+        "Ctrl+g opens the draft in $EDITOR. Page up and page down scroll the transcript; end, at the end of the "
+        "input, goes to its last line."
     )
-    COMPONENT_CLASSES = {"prompt--paste", "prompt--shell"}  # noqa: RUF012 - declared so by Textual
+    COMPONENT_CLASSES = {"prompt--paste", "prompt--shell"}  # noqa: RUF012 - as declared by Textual
 
     def __init__(self, completions: CompletionList, history: History) -> None:
         super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
-        self.cursor_blink = False  # an idle chat draws nothing
+        self.cursor_blink = False  # an idle chat does not redraw
         self.completer: Completer = lambda _: ()
         self.values: Values | None = None
         self.send: Send = lambda _: None
-        """Called when enter is pressed; at once, or what is typed next would go along."""
+        """Called synchronously on enter, so that later keys are not sent with it."""
         self._completions = completions
         completions.take = self.take_offer
         self._history = history
         self._pastes = Pastes()
         self.mentions = MentionSearch(self._offer_names)
-        self._aside: _Aside | None = None
+        self._paused: _PausedEdit | None = None
         self._offered_for: tuple[str, Location] = ("", (0, 0))
         self._typed_at = -PAUSE
         self.take_back: Callable[[], bool] = lambda: False
-        """Called at up where nothing is typed; says whether something that was queued has come back."""
+        """Called on up in an empty prompt; returns whether a queued message was restored."""
 
     @property
     def mode(self) -> Mode:
-        """What is being typed: a question or a slash command, a shell command, or a search of the history."""
-        if self._aside is not None:
+        """What is being typed."""
+        if self._paused is not None:
             return "search"
         return "shell" if self.text.lstrip().startswith(SHELL) else "ask"
 
     @property
     def draft(self) -> Draft:
-        """What is typed, with what its markers stand for; during a search, what was typed before it."""
-        return self._aside.draft if self._aside else Draft(self.text, self._pastes.named_in(self.text))
+        """The input with its pastes; during a search, the input before it."""
+        return self._paused.draft if self._paused else Draft(self.text, self._pastes.attachments_of(self.text))
 
     @property
     def typing(self) -> bool:
-        """Whether something was typed a moment ago, and more may be on its way."""
+        """Whether a key was typed a moment ago."""
         return monotonic() - self._typed_at < PAUSE
 
-    def put(self, what: Draft | str) -> None:
-        """Replace what is typed; a text too large to be edited is kept aside as a paste is."""
+    def put(self, draft: Draft | str) -> None:
+        """Replace the input; a very large text becomes a paste marker."""
         self.leave_search()
-        self.text = self._editable(Draft(what) if isinstance(what, str) else what)
+        self.text = self._editable(Draft(draft) if isinstance(draft, str) else draft)
         self.move_cursor(self.document.end)
 
     def put_before(self, draft: Draft) -> None:
-        """Put a draft of another time before what is typed, whose pastes may be called as its own are."""
-        present = self.draft
-        images = (one for one in present.attachments if one.image)
-        self.put(Draft(draft.text + self._pastes.expanded(present.text), (*draft.attachments, *images)))
+        """Insert an earlier draft before the input, whose paste names may clash with its own."""
+        current = self.draft
+        images = (attachment for attachment in current.attachments if attachment.image)
+        self.put(Draft(draft.text + self._pastes.expand(current.text), (*draft.attachments, *images)))
 
     def take(self) -> Draft:
-        """Empty the prompt and remember what stood in it; gives it as it is to be sent."""
+        """Clear the prompt, add its input to the history, and return it as it is sent."""
         self.leave_search()
         draft, outgoing = self.draft, self._outgoing()
         if self._history.add(draft):
             self.run_worker(self._remember(draft.text))
         self.text, self._typed_at = "", -PAUSE
-        self._pastes.kept.clear()
+        self._pastes.by_marker.clear()
         self._close_completions()
         return outgoing
 
@@ -148,17 +148,17 @@ class Prompt(Lines):
         failure = await asyncio.to_thread(self._history.write, text)
         if failure is not None:
             why = failure.strerror or failure
-            self.post_message(Hint(f"The history of what you typed is not kept any more: {why}."))
+            self.post_message(Hint(f"The input history can no longer be stored: {why}."))
 
     @on(TextArea.Changed)
     @on(TextArea.SelectionChanged)
     def refresh_completions(self) -> None:
-        """Offer what the text at the cursor could become, if that has changed."""
+        """Update the completions, if the text or the cursor has changed."""
         now = (self.text, self.cursor_location)
         if now == self._offered_for or not self.has_focus:
             return
         self._offered_for = now
-        if self._aside is not None:
+        if self._paused is not None:
             self._offer_entries()
             return
         row, column = self.cursor_location
@@ -168,52 +168,52 @@ class Prompt(Lines):
         command = self.mode == "ask" and at_end and typed.startswith("/")
         offers = command_offers(self.completer, typed) if command else []
         mention = None if offers or self.mode == "shell" else mention_at(line, row, column)
-        self.mentions.want(mention)
+        self.mentions.search(mention)
         if mention is None:
             self._completions.offer(offers, self.text.split())
         if self.values is not None and command and ":" in typed and " " in typed:
             self.run_worker(self._offer_values(self.values, offers, typed), exclusive=True, group="values")
 
     async def _offer_values(self, values: Values, offers: Sequence[Offer], typed: str) -> None:
-        """Offer also what has to be asked for, if the text is still the same."""
-        found = [Offer(one.text, one.help, one.text) for one in await values(typed)]
-        if found and self.text == typed and self._offered_for == (typed, self.cursor_location):
-            self._completions.offer([*offers, *found], typed.split())
+        """Add completions that have to be requested, if the text is still the same."""
+        extra = [Offer(completion.text, completion.help, completion.text) for completion in await values(typed)]
+        if extra and self.text == typed and self._offered_for == (typed, self.cursor_location):
+            self._completions.offer([*offers, *extra], typed.split())
 
     def take_offer(self) -> None:
-        """Put the highlighted completion, or the entry found, in its place."""
+        """Insert the highlighted completion or history entry."""
         offer = self._completions.current
-        if self._aside is not None:
+        if self._paused is not None:
             self.leave_search()
-            self._type(self._editable(self._history.recalled(offer.insert)), whole=True)
+            self._type(self._editable(self._history.recalled(offer.insert)), replace_all=True)
             self._close_completions()
         else:
             self.replace(offer.insert, offer.start, self.cursor_location, maintain_selection_offset=False)
 
     def leave_search(self) -> bool:
-        """Stop searching the history and give the draft back; says whether there was a search."""
-        if (aside := self._aside) is None:
+        """End the history search and restore the draft; return whether there was a search."""
+        if (paused := self._paused) is None:
             return False
-        self._aside = None
-        self.text = aside.draft.text
-        self.history, self.selection, self.placeholder = aside.edits, aside.selection, _PLACEHOLDER
+        self._paused = None
+        self.text = paused.draft.text
+        self.history, self.selection, self.placeholder = paused.edits, paused.selection, _PLACEHOLDER
         self._close_completions()
         return True
 
     def edit(self, edit: Edit) -> EditResult:
-        """Change the text; a marker is taken out whole, and nothing is typed into one."""
-        places: list[Location] = []
-        for (row, column), behind in ((edit.top, edit.top == edit.bottom), (edit.bottom, True)):
-            # the last line, taken out whole, ends where the next would begin
+        """Edit the text; markers are deleted completely, and nothing is inserted into them."""
+        bounds: list[Location] = []
+        for (row, column), to_end in ((edit.top, edit.top == edit.bottom), (edit.bottom, True)):
+            # deleting the last line ends at the start of a line that does not exist
             line = self.document.get_line(row) if row < self.document.line_count else ""
-            inside = (one for one in self._pastes.spans(line) if one[0] < column < one[1])
+            inside = (span for span in self._pastes.spans(line) if span[0] < column < span[1])
             start, end = next(inside, (column, column))
-            places.append((row, end if behind else start))
-        edit.from_location, edit.to_location = places
+            bounds.append((row, end if to_end else start))
+        edit.from_location, edit.to_location = bounds
         return super().edit(edit)
 
     def get_line(self, line_index: int) -> Text:
-        """The line, with its markers and the sign of a shell command set apart."""
+        """The line with styles for markers and the shell prefix."""
         line = super().get_line(line_index)
         for start, end in self._pastes.spans(line.plain):
             line.stylize(self.get_component_rich_style("prompt--paste"), start, end)
@@ -222,22 +222,22 @@ class Prompt(Lines):
         return line
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as the text has, as far as a third of the terminal takes them."""
-        return min(super().get_content_height(container, viewport, width), lowered(viewport.height))
+        """The height of the text, up to a third of the terminal."""
+        return min(super().get_content_height(container, viewport, width), row_limit(viewport.height))
 
     def action_newline(self) -> None:
         self._type("\n")
 
     def action_search(self) -> None:
-        if self._aside is None:
-            self._aside = _Aside(self.draft, self.selection, self.history)
+        if self._paused is None:
+            self._paused = _PausedEdit(self.draft, self.selection, self.history)
             self.history = EditHistory(max_checkpoints=50, checkpoint_timer=2.0, checkpoint_max_characters=100)
             self.text = ""
             self.placeholder = _SEARCHING
             self._offer_entries()
 
     def action_cursor_up(self, select: bool = False) -> None:
-        """Up; from the first line to what was sent before."""
+        """Cursor up; from the first line, the previous history entry."""
         if select or not self.cursor_at_first_line:
             super().action_cursor_up(select)
         elif not self.text and self.take_back():
@@ -247,7 +247,7 @@ class Prompt(Lines):
             self._close_completions()
 
     def action_cursor_down(self, select: bool = False) -> None:
-        """Down; from the last line to what was sent after."""
+        """Cursor down; from the last line, the next history entry."""
         if select or not self.cursor_at_last_line:
             super().action_cursor_down(select)
         elif (entry := self._history.move(1, self.draft)) is not None:
@@ -255,7 +255,7 @@ class Prompt(Lines):
             self._close_completions()
 
     def action_cursor_line_end(self, select: bool = False) -> None:
-        """To the end of the line; from the end of what is typed, to the end of the transcript."""
+        """To the end of the line; at the end of the input, to the end of the transcript."""
         if not select and self.cursor_location == self.document.end:
             self.call_later(self.run_action, "app.transcript('end')")
         super().action_cursor_line_end(select)
@@ -277,43 +277,40 @@ class Prompt(Lines):
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
-        event.prevent_default()  # every class of a widget is asked in turn
+        event.prevent_default()  # otherwise the base classes handle it, too
         self.history.checkpoint()
         text = unified(event.text)
         if self.mode == "search":
-            self._type(" ".join(visible(text[:_QUERY]).split()))
+            self._type(" ".join(visible(text[:_MAX_QUERY_LENGTH]).split()))
         elif self.mode == "ask" and _ends_with_image(text) and (images := await asyncio.to_thread(self._images, text)):
             self._type(images)
         elif len(text) > _EDITABLE or (is_large(text) and self.mode == "ask"):
-            self._type(self._pastes.keep(text))
+            self._type(self._pastes.add(text))
         else:
             self._type(visible(text))
 
     def _images(self, text: str) -> str:
-        """The markers of the image files that a paste names, where it names nothing else; empty for any other paste."""
+        """Markers for a paste that consists of image paths; empty for any other paste."""
         from ecoshell.images import only_paths, open_image
 
         markers: list[str] = []
         for path in only_paths(text):
             try:
-                markers.append(self._pastes.keep_image(open_image(path)))
+                markers.append(self._pastes.add_image(open_image(path)))
             except ToolError as error:
                 self.post_message(Hint(f"{path.name} was not attached: {error.message}"))
                 return ""
         return " ".join(markers)
 
     def on_blur(self) -> None:
-        """Close the completions: they belong to what is being typed."""
+        """Close the completions with the focus."""
         self.leave_search()
         self._close_completions()
 
     async def _steer(self, key: str) -> bool:
-        """Let a key move, take or close what is offered for all that is typed so far; says whether it did.
-
-        In a search it goes further back or forward, takes the entry or gives the draft back.
-        """
+        """Handle a key that moves, takes or closes the completions or the history search; return whether it did."""
         self.refresh_completions()
-        if self._aside is not None:
+        if self._paused is not None:
             if key in ("escape", "ctrl+g"):
                 self.leave_search()
             elif self._completions.offers and key in ("tab", "enter"):
@@ -325,20 +322,22 @@ class Prompt(Lines):
         if not self._completions.offers:
             return False
         typed = self.get_text_range(self._completions.current.start, self.cursor_location)
-        unfinished = not typed.endswith(" ") and all(typed != one.insert.rstrip() for one in self._completions.offers)
+        unfinished = not typed.endswith(" ") and all(
+            typed != completion.insert.rstrip() for completion in self._completions.offers
+        )
         if key in ("up", "down"):
             self._completions.move(-1 if key == "up" else 1)
         elif key == "escape":
             self._close_completions()
-        elif key == "tab" or (key == "enter" and unfinished):  # a word was begun and is none of the offers yet
+        elif key == "tab" or (key == "enter" and unfinished):
             self.take_offer()
         else:
             return False
         return True
 
     def _close_completions(self) -> None:
-        """Close the list until what is typed changes."""
-        self.mentions.want(None)
+        """Close the list until the text changes."""
+        self.mentions.search(None)
         self._completions.offer(())
         self._offered_for = (self.text, self.cursor_location)
 
@@ -347,65 +346,65 @@ class Prompt(Lines):
         spaced = self.document.get_line(row)[column : column + 1] == " "
         self._completions.offer(
             [
-                Offer(name, "", written(name) + ("" if spaced or name.endswith("/") else " "), mention.start, True)
+                Offer(name, "", mention_text(name) + ("" if spaced or name.endswith("/") else " "), mention.start, True)
                 for name in names
             ],
             (mention.query,),
         )
 
     def _offer_entries(self) -> None:
-        entries = self._history.search(self.text)[:_FOUND]
+        entries = self._history.search(self.text)[:_MAX_ENTRIES]
         oldest_first = [Offer(entry, "", entry) for entry in reversed(entries)]
         self._completions.offer(oldest_first, self.text.split(), at=max(0, len(entries) - 1))
 
     def _outgoing(self) -> Draft:
-        """What is sent: pastes go along with a question, and stand in their places in a command."""
+        """The draft as it is sent: attachments go with a question, and are expanded in a command."""
         draft = self.draft
         command = draft.text.lstrip().startswith(("/", SHELL))
-        return Draft(self._pastes.expanded(draft.text)) if command else draft
+        return Draft(self._pastes.expand(draft.text)) if command else draft
 
     def _editable(self, draft: Draft) -> str:
-        """A draft's text as it may stand in the prompt; what its markers stand for is remembered."""
+        """A draft's text as shown in the prompt; its attachments are stored."""
         self._pastes.adopt(draft.text, draft.attachments)
         text = unified(draft.text)
-        return self._pastes.keep(self._pastes.expanded(text)) if len(draft.text) > _EDITABLE else visible(text)
+        return self._pastes.add(self._pastes.expand(text)) if len(draft.text) > _EDITABLE else visible(text)
 
-    def _type(self, text: str, *, whole: bool = False) -> None:
-        """Put a text in the place of what is selected, or of the whole; it can be undone."""
-        if whole:
+    def _type(self, text: str, *, replace_all: bool = False) -> None:
+        """Replace the selection, or everything, by a text; can be undone."""
+        if replace_all:
             self.history.checkpoint()
-        start, end = ((0, 0), self.document.end) if whole else self.selection
+        start, end = ((0, 0), self.document.end) if replace_all else self.selection
         self.replace(text, start, end, maintain_selection_offset=False)
 
     @work(exclusive=True, group="editor")
     async def action_edit(self) -> None:
         try:
-            text = await edited(cast("App[Any]", self.app), self.text)  # pyright: ignore[reportUnknownMemberType]
+            text = await edit_externally(cast("App[Any]", self.app), self.text)  # pyright: ignore[reportUnknownMemberType]
         except EcoshellError as error:
             self.post_message(Hint(str(error)))
         else:
-            self._type(self._editable(Draft(text)), whole=True)
+            self._type(self._editable(Draft(text)), replace_all=True)
 
 
 def _ends_with_image(text: str) -> bool:
-    from ecoshell.images import must_be_image  # no first frame waits for it
+    from ecoshell.images import must_be_image  # not needed for the first frame
 
     return len(text) <= _EDITABLE and must_be_image(text.rstrip(" \n'\""))
 
 
-async def edited(app: "App[Any]", text: str) -> str:
-    """The text as the person leaves it in `$VISUAL` or `$EDITOR`; what the app does goes on meanwhile, unseen.
+async def edit_externally(app: "App[Any]", text: str) -> str:
+    """Edit the text in `$VISUAL` or `$EDITOR`, while the app continues in the background.
 
-    Raises UsageError where there is no editor, and when it fails: then the text is as it was.
+    Raises UsageError without an editor, or if it fails.
     """
     chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
     try:
         command = shlex.split(chosen)
     except ValueError:
-        raise UsageError(f"$EDITOR is no command: {chosen}", fix="Set it to your editor's name.") from None
+        raise UsageError(f"$EDITOR is not a valid command: {chosen}", fix="Set it to your editor's name.") from None
     command = command or [name for name in _EDITORS if shutil.which(name)][:1]
     if not command:
-        raise UsageError("There is no editor.", fix="Set $EDITOR to your editor's name.")
+        raise UsageError("No editor was found.", fix="Set $EDITOR to your editor's name.")
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="ecoshell-"))
     file, failure = folder / "draft.md", ""
     try:
@@ -425,11 +424,11 @@ async def edited(app: "App[Any]", text: str) -> str:
             raise UsageError(
                 f"{command[0]}: {failure}; the draft is as it was.", fix="Set $EDITOR to your editor's name."
             )
-        kept = await asyncio.to_thread(file.read_text, encoding="utf-8", errors="replace")
+        edited_text = await asyncio.to_thread(file.read_text, encoding="utf-8", errors="replace")
     except SuspendNotSupported:
         raise UsageError("This terminal cannot be given to an editor.", fix="Type it here.") from None
     except OSError as error:
         raise UsageError(f"The draft could not be given to an editor: {error}.") from error
     finally:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    return kept.removesuffix("\n")
+    return edited_text.removesuffix("\n")

@@ -1,1 +1,1 @@
-"""What opens over the chat: pickers, settings, help."""
+"""Screens over the chat: pickers, settings, help, palette, schemas and the context."""

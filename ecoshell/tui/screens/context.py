@@ -1,4 +1,4 @@
-"""What fills the model's context, as a bar and a table."""
+"""The context screen: a bar and a table of what fills the model's context."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
@@ -27,12 +27,12 @@ _STYLES: Mapping[Kind, str] = {
     "results": "$success",
     "images": "$accent",
 }
-_FRAME = 6
-"""Columns of border and padding beside the bar."""
+_FRAME_CELLS = 6
+"""Border and padding around the bar."""
 
 
 class ContextScreen(Overlay):
-    """Gives back the slash command that compacts the session, or None."""
+    """Returns the slash command that compacts the session, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "dismiss('/compact')", "compact"),
@@ -61,18 +61,18 @@ class ContextScreen(Overlay):
 
     @work
     async def on_mount(self) -> None:
-        """Count what the next request holds."""
+        """Measure the next request."""
         self.query_one(VerticalScroll).focus()
         try:
             report = await self._shell.context_report()
         except EcoshellError as error:
             self.query_one("#head", Static).update(visible(str(error)))
             return
-        self.call_after_refresh(self._show, report)  # once the width is known
+        self.call_after_refresh(self._show, report)
 
     def _show(self, report: ContextReport) -> None:
         self.query_one("#head", Static).update(Content(visible(headline(report))))
-        width = max(20, self.query_one(Vertical).size.width - _FRAME)
+        width = max(20, self.query_one(Vertical).size.width - _FRAME_CELLS)
         cells = (
             Content.styled(sign, _STYLES[kind] if kind else "$foreground-muted")
             for sign, kind in bar_cells(report, width)

@@ -1,7 +1,4 @@
-"""F1: the keys of every place on the screen, read from the bindings that are really there, and the slash commands.
-
-All of it can be searched; how to copy is told below.
-"""
+"""The help screen (f1): the keys of every visible widget, read from its bindings, and the slash commands."""
 
 import re
 from collections.abc import Sequence
@@ -16,119 +13,120 @@ from textual.widget import Widget
 
 from ecoshell.tui.screens.picker import Picker, PickerColumn, PickerRow
 
-_HERE = "· these work now"
+_FOCUSED_NOTE = "· active now"
 _OURS = "ecoshell."
-_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One thing that keys do in a place; `own` tells a key of ecoshell from one that every such widget has."""
+    """An action of some keys; `own` is False for keys every such widget has."""
 
     keys: str
     does: str
     own: bool = True
     usage: str = ""
-    """Of a slash command, which stands among the keys by its name, how it is typed."""
+    """For a slash command, its syntax."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where keys mean something: a widget, the screen, or everywhere; `words` is its help."""
+class KeyGroup:
+    """The keys of a widget, the screen or the app, with its help text."""
 
     title: str
-    words: str
+    help: str
     keys: tuple[Key, ...]
-    here: bool = False
-    """Whether the keys work at this moment, because the focus is there."""
+    is_active: bool = False
+    """Whether the keys work now, because the focus is there."""
 
 
-def places(screen: Screen[Any]) -> list[Place]:
-    """The places that can be seen, those where the keys work now first; each kind of widget stands there once."""
+def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
+    """The keys of all visible widgets, active ones first, one group per widget class."""
     app: App[Any] = screen.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     active, focused = screen.active_bindings, screen.focused
     here: list[DOMNode] = [*(focused or screen).ancestors_with_self]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    can = (node for node in screen.walk_children(Widget) if node.can_focus or node.can_focus_children)
-    others: list[DOMNode] = [node for node in can if node.display and node not in here]
-    found: list[Place] = []
-    seen: set[type[DOMNode]] = set()
-    for node in [*here, *others]:
-        if type(node) in seen or not type(node).__module__.startswith(_OURS):
+    focusable = (node for node in screen.walk_children(Widget) if node.can_focus or node.can_focus_children)
+    elsewhere: list[DOMNode] = [node for node in focusable if node.display and node not in here]
+    groups: list[KeyGroup] = []
+    classes: set[type[DOMNode]] = set()
+    for node in [*here, *elsewhere]:
+        if type(node) in classes or not type(node).__module__.startswith(_OURS):
             continue
-        seen.add(type(node))
-        does: dict[tuple[str, str], tuple[list[str], bool]] = {}
-        """The keys for each thing that they do, its own and those it inherits, and whether they are ecoshell's."""
-        known: set[str] = set()
+        classes.add(type(node))
+        actions: dict[tuple[str, str], tuple[list[str], bool]] = {}
+        """The keys of each action, and whether ecoshell defines them."""
+        bound_keys: set[str] = set()
         for base in type(node).__mro__:
             for binding in Binding.make_bindings(vars(base).get("BINDINGS", ())):
-                if binding.key in known or not binding.description or binding.system:
+                if binding.key in bound_keys or not binding.description or binding.system:
                     continue
-                known.add(binding.key)
-                # where the focus is, only those that work now
+                bound_keys.add(binding.key)
+                # in the focused widget and its ancestors, only keys that work now
                 if node not in here or (binding.key in active and active[binding.key].node is node):
-                    what = binding.action, binding.description
-                    shown, _ = does.setdefault(what, ([], base.__module__.startswith(_OURS)))
+                    action = binding.action, binding.description
+                    names, _ = actions.setdefault(action, ([], base.__module__.startswith(_OURS)))
                     key = app.get_key_display(binding)
-                    shown += [key] if key not in shown else []
-        keys = tuple(Key(" ".join(shown), did[:1].lower() + did[1:], own) for (_, did), (shown, own) in does.items())
+                    names += [key] if key not in names else []
+        keys = tuple(
+            Key(" ".join(names), text[:1].lower() + text[1:], own) for (_, text), (names, own) in actions.items()
+        )
         words = next((vars(cls)["HELP"] for cls in type(node).__mro__ if "HELP" in vars(cls)), None)
         if keys or words:
-            title = _WORDS.sub(" ", type(node).__name__).lower().removesuffix(" panel")
+            title = _WORD_BOUNDARY.sub(" ", type(node).__name__).lower().removesuffix(" panel")
             if isinstance(node, App | Screen):
                 title = "everywhere" if isinstance(node, App) else "this screen"
-            found.append(Place(title, words or "", keys, node in here))
-    return found
+            groups.append(KeyGroup(title, words or "", keys, node in here))
+    return groups
 
 
-_COPYING = Place(
+_COPYING = KeyGroup(
     "copying",
-    "The mouse selects in the transcript. The terminal's own selection takes whole lines of the screen, as ever.",
+    "The mouse selects text in the transcript. The terminal's own selection takes whole screen lines.",
     (
         Key("drag", "select in the transcript"),
-        Key("^c", "copy what is selected, also over ssh (OSC 52)"),
+        Key("^c", "copy the selection, also over ssh (OSC 52)"),
         Key("shift+drag", "the terminal's own selection"),
         Key("option+drag", "the same in iTerm2; fn+drag in Terminal"),
     ),
 )
-"""How text gets out of the terminal."""
 
 
 class HelpScreen(Picker[str]):
-    """Gives back the slash command that was picked, to be typed, or None."""
+    """Returns the selected slash command, to be typed, or None."""
 
     heading = "help"
-    COLUMNS = (PickerColumn("what it does"), PickerColumn("key", right=True))
+    COLUMNS = (PickerColumn("action"), PickerColumn("key", right=True))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "type the command"),
         Binding("f1", "dismiss(None)", "close", show=False),
     ]
-    HELP = "Type to search. Enter on a command types it for you, esc closes the help."
+    HELP = "Type to search. Enter on a command types it, esc closes the help."
     DEFAULT_CSS = """
     HelpScreen #detail { height: 8; }
     """
 
-    def __init__(self, over: Sequence[Place], commands: Sequence[tuple[str, str]] = ()) -> None:
-        """Help for these places, and for slash commands as they are typed, with their words."""
+    def __init__(self, groups: Sequence[KeyGroup], commands: Sequence[tuple[str, str]] = ()) -> None:
+        """`commands` are slash commands: syntax and description."""
         super().__init__()
-        typed = tuple(Key(usage.split()[0], does, usage=usage) for usage, does in commands)
-        listed = [Place("commands", "Typed in the prompt; tab completes them.", typed)] if typed else []
-        self._places = [*over, *listed, _COPYING]
+        keys = tuple(Key(usage.split()[0], does, usage=usage) for usage, does in commands)
+        command_groups = [KeyGroup("commands", "Typed in the prompt; tab completes them.", keys)] if keys else []
+        self._groups = [*groups, *command_groups, _COPYING]
 
     async def load(self) -> Sequence[PickerRow[str]]:
-        """The places with their keys, those of the focus first, and the commands before the copying."""
+        """The groups with their keys, the focused widget's first, then the commands and copying."""
         rows: list[PickerRow[str]] = []
-        for place in self._places:
-            heading = f"── {place.title} ──{f' {_HERE}' if place.here else ''}"
-            for key in (Key("", heading), *place.keys):
-                words = f"{key.keys}  {key.does}\n{place.words}" if key.keys else place.words
-                told = f"{key.usage}\n{key.does}" if key.usage else words
-                known, also = f"{place.title}\n{key.does}\n{key.keys}", f"{key.keys} {place.title}"
+        for group in self._groups:
+            heading = f"── {group.title} ──{f' {_FOCUSED_NOTE}' if group.is_active else ''}"
+            for key in (Key("", heading), *group.keys):
+                detail = f"{key.keys}  {key.does}\n{group.help}" if key.keys else group.help
+                detail = f"{key.usage}\n{key.does}" if key.usage else detail
+                row_key, also = f"{group.title}\n{key.does}\n{key.keys}", f"{key.keys} {group.title}"
                 typed = f"{key.keys} " if key.usage else ""
-                rows.append(PickerRow(typed, known, (key.does, key.keys), also, key.own, told))
+                rows.append(PickerRow(typed, row_key, (key.does, key.keys), also, key.own, detail))
         return rows
 
     def result(self, item: str) -> str | None:
-        """The command to type; a key has to be pressed where it works."""
+        """The command to type; keys cannot be selected."""
         if not item:
             self.complain("Close the help with esc, then press the key.")
         return item or None

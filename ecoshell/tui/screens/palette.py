@@ -1,4 +1,4 @@
-"""What the command palette finds: keys, slash commands, tools, sessions, models and themes, all by name."""
+"""The command palette: keys, slash commands, tools, sessions, models and themes by name."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,7 +16,7 @@ from textual.widgets import Input, OptionList
 
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import visible_line
-from ecoshell.tui.commands import OPENING, THEME
+from ecoshell.tui.commands import PICKER_COMMANDS, THEME
 from ecoshell.tui.fuzzy import best, places, score
 from ecoshell.tui.screens.picker import ClosedOnce
 
@@ -24,31 +24,30 @@ if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell
     from ecoshell.tui.chat import ChatScreen
 
-_OF_A_KIND = 12
-"""Tools, sessions, models and themes that are shown of each at once."""
-_OURSELVES = "command_palette"
-_RECENT = 5
-"""Sessions that are shown before anything is typed."""
+_MAX_PER_KIND = 12
+_OWN_ACTION = "command_palette"
+_RECENT_SESSIONS = 5
+"""Sessions listed before anything is typed."""
 
 
 class Palette(CommandPalette, ClosedOnce[None]):  # pyright: ignore[reportIncompatibleMethodOverride] - of Textual itself
-    """Textual's palette; what still arrives for one that is closed runs nothing again."""
+    """Textual's palette, ignoring input after it is closed."""
 
     def _action_command_list(self, action: str) -> None:
-        with suppress(KeyError):  # a list that is not in sight has no pages
+        with suppress(KeyError):  # a hidden list has no pages
             super()._action_command_list(action)
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def ignore_when_closed(self, event: Message) -> None:
-        """Keep from Textual what was pressed after the choice."""
+        """Ignore keys pressed after the choice."""
         if not self.is_active:
             event.prevent_default()
 
 
 @dataclass(frozen=True, slots=True)
 class PaletteEntry:
-    """One thing that can be done; both texts are plain."""
+    """An entry; both texts are plain."""
 
     text: str
     help: str
@@ -59,9 +58,9 @@ Kind = Literal["tools", "sessions", "themes", "models"]
 
 
 class ChatCommands(Provider):
-    """Everything the chat can do, and over any other screen what its keys do.
+    """Everything the chat can do; over other screens, the actions of their keys.
 
-    What must be read first is read once for each time the palette is open.
+    What has to be read is read once while the palette is open.
     """
 
     def __init__(self, screen: Screen[Any], match_style: Any = None) -> None:
@@ -70,36 +69,33 @@ class ChatCommands(Provider):
         self._reading: dict[Kind, asyncio.Task[list[PaletteEntry]]] = {}
 
     async def discover(self) -> AsyncIterator[DiscoveryHit | Hit]:
-        """Keys and commands, and the sessions that were used last."""
-        for offer in (*self._at_once(), *(await self._read("sessions"))[:_RECENT]):
-            yield DiscoveryHit(Content(offer.text), offer.act, offer.text, _plain(offer.help))
+        """Keys, commands and recent sessions."""
+        for entry in (*self._actions(), *(await self._read("sessions"))[:_RECENT_SESSIONS]):
+            yield DiscoveryHit(Content(entry.text), entry.act, entry.text, _plain(entry.help))
 
     async def search(self, query: str) -> AsyncIterator[DiscoveryHit | Hit]:
         words = query.lower().split()
         kinds: tuple[Kind | None, ...] = (None, "tools", "sessions", "themes", "models")
         for kind in kinds:
-            offers = await self._read(kind) if kind else list(self._at_once())
-            limit = _OF_A_KIND if kind else len(offers)
-            found, _ = best(query, ((offer.text.lower(), offer) for offer in offers), limit)
-            for offer in found:
-                text = offer.text.lower()
-                shown = Content(offer.text, [Span(at, at + 1, "bold underline") for at in places(words, text)])
-                yield Hit(score(words, text), shown, offer.act, offer.text, _plain(offer.help))
+            entries = await self._read(kind) if kind else list(self._actions())
+            limit = _MAX_PER_KIND if kind else len(entries)
+            matches, _ = best(query, ((entry.text.lower(), entry) for entry in entries), limit)
+            for entry in matches:
+                text = entry.text.lower()
+                label = Content(entry.text, [Span(at, at + 1, "bold underline") for at in places(words, text)])
+                yield Hit(score(words, text), label, entry.act, entry.text, _plain(entry.help))
 
     async def shutdown(self) -> None:
         for task in self._reading.values():
             task.cancel()
 
-    def _at_once(self) -> Iterator[PaletteEntry]:
-        """What is known without reading anything: what the keys of the screen and of the app do, and the commands.
-
-        A key that is not in the footer has to have a tooltip.
-        """
+    def _actions(self) -> Iterator[PaletteEntry]:
+        """The keys of the screen and the app that have a footer entry or a tooltip, and the commands."""
         own = (self.screen, self.app)
         for bound in self.screen.active_bindings.values():
             binding = bound.binding
-            told = binding.description and (binding.show or binding.tooltip)
-            if told and bound.node in own and bound.enabled and binding.action != _OURSELVES:
+            is_listed = binding.description and (binding.show or binding.tooltip)
+            if is_listed and bound.node in own and bound.enabled and binding.action != _OWN_ACTION:
                 act = partial(self.app.run_action, binding.action, default_namespace=bound.node)
                 about = f"{binding.tooltip} · " if binding.tooltip else ""
                 yield PaletteEntry(binding.description, f"{about}{self.app.get_key_display(binding)}", act)
@@ -107,49 +103,49 @@ class ChatCommands(Provider):
             return
         for usage, about in target.overview:
             name, _, argument = usage.partition(" ")
-            needs_more = bool(argument) and not argument.startswith("[") and name not in OPENING
+            needs_more = bool(argument) and not argument.startswith("[") and name not in PICKER_COMMANDS
             act = partial(target.begin, f"{name} ") if needs_more else partial(target.action_run, name)
             yield PaletteEntry(usage, about, act)
 
     async def _read(self, kind: Kind) -> list[PaletteEntry]:
-        """The offers that have to be read; none while there is no shell, or when they cannot be read."""
+        """The entries of a kind; none before the shell is open, or if they cannot be read."""
         target = self._target
         if target is None or target.shell is None:
             return []
         if kind not in self._reading:
             self._reading[kind] = asyncio.ensure_future(_entries(kind, target.shell, target))
-        with suppress(EcoshellError):  # the screen for them tells why
+        with suppress(EcoshellError):  # the picker of this kind reports the error
             return await asyncio.shield(self._reading[kind])
         return []
 
 
 async def _entries(kind: Kind, shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
-    """Everything of a kind, and the slash command that each of it stands for."""
-    run, offers = target.action_run, list[PaletteEntry]()
+    """All entries of a kind with their slash commands."""
+    run, entries = target.action_run, list[PaletteEntry]()
     match kind:
         case "tools":
             for tool in (await shell.standing()).tools:
                 name, about = visible_line(tool.name), visible_line(tool.description)
                 verb = "unregister" if tool.registered else "register"
-                offers.append(PaletteEntry(f"{verb} {name}", about, partial(run, f"/{verb} {tool.name}")))
-                document = partial(target.action_document, tool.name)
-                offers.append(PaletteEntry(f"schema of {name}", about, document))
+                entries.append(PaletteEntry(f"{verb} {name}", about, partial(run, f"/{verb} {tool.name}")))
+                schema = partial(target.action_show_tool, tool.name)
+                entries.append(PaletteEntry(f"schema of {name}", about, schema))
         case "sessions":
             for info in [row.info for row in await shell.archive.rows() if not row.current]:
-                text, about = f"go on with “{visible_line(info.title or info.id)}”", f"{info.updated_text} · {info.id}"
-                offers.append(PaletteEntry(text, about, partial(run, f"/resume {info.id}")))
+                text, about = f"resume “{visible_line(info.title or info.id)}”", f"{info.updated_text} · {info.id}"
+                entries.append(PaletteEntry(text, about, partial(run, f"/resume {info.id}")))
         case "themes":
             for name in THEME.choices(target.app):
-                offers.append(PaletteEntry(f"theme {visible_line(name)}", THEME.help, partial(run, f"/theme {name}")))
+                entries.append(PaletteEntry(f"theme {visible_line(name)}", THEME.help, partial(run, f"/theme {name}")))
         case "models":
             for row in [row for row in await shell.models() if row.ready is not False]:
                 about = f"{row.price.summary() if row.price else 'price unknown'} · {row.state}"
-                offers.append(
+                entries.append(
                     PaletteEntry(f"model {visible_line(row.name)}", about, partial(run, f"/model {row.name}"))
                 )
-    return offers
+    return entries
 
 
 def _plain(text: str) -> str:
-    """The text as content, which the palette takes as it is: a text would be read as markup."""
+    """The text as content: the palette would read a string as markup."""
     return cast("str", Content(text))

@@ -1,4 +1,4 @@
-"""A list to pick from: a fuzzy filter above aligned columns, and below them what is known of the highlighted row."""
+"""Base class of pickers: a fuzzy filter above a list with columns, and details of the highlighted row below."""
 
 import asyncio
 from abc import abstractmethod
@@ -23,67 +23,67 @@ from textual.widgets.option_list import Option
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import visible, visible_line
 from ecoshell.tui.fuzzy import best, places
-from ecoshell.tui.keys import Field
-from ecoshell.tui.text import left, right
+from ecoshell.tui.keys import LineInput
+from ecoshell.tui.text import align_left, align_right
 
 T = TypeVar("T")
-MOST = 120
-"""Rows that are shown at once: nobody reads on, and a list of thousands would take its time."""
+MAX_ROWS = 120
+"""Rows shown at once; building thousands would be slow."""
 _GAP = 2
-_LEAST = 12
-"""Cells the first column is left with at least: it holds what is picked."""
+_MIN_FIRST_COLUMN = 12
+"""Least width of the first column, which names the item."""
 
 
 @dataclass(frozen=True, slots=True)
 class PickerColumn:
-    """One column; it is shown where the list is at least `from_width` cells wide. The first takes what is left over."""
+    """A column, shown if the list is at least `from_width` cells wide. The first one takes the remaining width."""
 
     title: str
     right: bool = False
     from_width: int = 0
-    most: int = 24
-    """Cells it takes at most, unless it is the first."""
+    max_width: int = 24
+    """Not applied to the first column."""
 
 
 def aligned(
     columns: Sequence[PickerColumn], rows: Sequence[tuple[Sequence[str], Sequence[int]]], width: int
 ) -> list[Content]:
-    """The titles and the rows in those columns that fit; of each row its cells, and what of the first one is marked."""
+    """The titles and rows in the columns that fit; the second part of a row marks letters of its first cell."""
     titles = [column.title for column in columns]
-    shown = [at for at, column in enumerate(columns) if at == 0 or width >= column.from_width]
+    indices = [at for at, column in enumerate(columns) if at == 0 or width >= column.from_width]
     texts = zip(titles, *(cells for cells, _ in rows), strict=True)
-    widths = [min(max(map(cell_len, one)), column.most) for one, column in zip(texts, columns, strict=True)]
-    widths[0] = max(_LEAST, width - sum(widths[at] + _GAP for at in shown[1:]))
+    widths = [min(max(map(cell_len, cells)), column.max_width) for cells, column in zip(texts, columns, strict=True)]
+    widths[0] = max(_MIN_FIRST_COLUMN, width - sum(widths[at] + _GAP for at in indices[1:]))
     contents: list[Content] = []
-    for cells, found in [(titles, ()), *rows]:
-        put = ((right if columns[at].right else left)(cells[at], widths[at]) for at in shown)
-        line, whole = (" " * _GAP).join(put).rstrip(), min(len(cells[0]), widths[0] - 1)
-        contents.append(Content(line, [Span(at, at + 1, "bold underline") for at in found if at < whole]))
+    for cells, marks in [(titles, ()), *rows]:
+        padded = ((align_right if columns[at].right else align_left)(cells[at], widths[at]) for at in indices)
+        line, uncut = (" " * _GAP).join(padded).rstrip(), min(len(cells[0]), widths[0] - 1)
+        contents.append(Content(line, [Span(at, at + 1, "bold underline") for at in marks if at < uncut]))
     return contents
 
 
 @dataclass(frozen=True, slots=True)
 class PickerRow(Generic[T]):
-    """How an item is listed: a cell for each column, and what else the filter looks at; none need be made visible."""
+    """A listed item: its cells, and `also`, more text for the filter; all may be unescaped."""
 
     item: T
     key: str
-    """What the item is known by; no two have the same."""
+    """Unique among the rows."""
     cells: tuple[str, ...]
     also: str = ""
     common: bool = True
-    """Whether it is listed while nothing is typed."""
+    """Whether it is listed without a filter."""
     detail: str = ""
-    """What is told of it while it is highlighted, in up to three lines."""
+    """Up to three lines shown while it is highlighted."""
 
     @property
     def text(self) -> str:
-        """What the filter looks in: the first cell, where its finds are shown, and the rest."""
+        """The text to filter: the first cell, where matches are marked, then `also`."""
         return f"{self.cells[0]} {self.also}".lower() if self.also else self.cells[0].lower()
 
 
 class Filter(Input):
-    """The field above the list: it keeps the focus, and the keys that move and choose act in the order they came."""
+    """The filter input; it keeps the focus and passes keys to the list in the order they were typed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "screen.move('cursor_down')", show=False),
@@ -103,26 +103,26 @@ class Filter(Input):
         await (self if bound.node is self else self.screen).run_action(bound.binding.action)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave to the screen what is not about the text: enter, and deleting where nothing is left to delete."""
+        """Leave enter to the screen, and delete at the end of the text."""
         return action != "submit" and not (action == "delete_right" and self.cursor_position == len(self.value))
 
 
 class ClosedOnce(ModalScreen[T]):
-    """A screen over another one that may be closed at any moment, and while it is still being read."""
+    """A modal screen that can be closed at any moment, even while it loads."""
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
-        """Close the box; what still arrives for one that is closed, or under another, closes nothing."""
+        """Close the screen; ignored if it is closed already or below another one."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
 
     async def on_prune(self, event: Prune) -> None:
-        """Give up what is still read for it before its widgets are gone; Textual does so after them."""
+        """Cancel loading before the widgets are removed; Textual does it after that."""
         self.workers.cancel_node(self)  # pyright: ignore[reportUnknownMemberType]
 
 
 class Overlay(ClosedOnce[str | None]):
-    """A box over the chat, and the whole of a narrow screen; gives back a text, or None when it is only closed."""
+    """A box over the chat (on narrow screens the whole screen) that returns a text, or None if cancelled."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - declared so by Textual
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - as declared by Textual
     DEFAULT_CSS = """
     Overlay {
         align: center middle;
@@ -143,23 +143,23 @@ class Overlay(ClosedOnce[str | None]):
     """
 
     def on_click(self, event: Click) -> None:
-        """A click beside the box closes it."""
+        """Close on a click outside the box."""
         if event.widget is self:
             self.dismiss(None)
 
 
 class Picker(Overlay, Generic[T]):
-    """Shows items that come in time and gives back the text that stands for the one picked, or None.
+    """Lists items that load in the background, and returns a text for the selected one, or None.
 
-    A picker says what to list (`load`) and what picking an item gives (`result`).
+    Subclasses define `load` and `result`.
     """
 
     heading: str = ""
-    ASKED_ALONE: ClassVar[frozenset[str]] = frozenset()
-    """Actions that cannot be begun while something is asked."""
+    BLOCKED_WHILE_ASKING: ClassVar[frozenset[str]] = frozenset()
+    """Actions that are disabled while the ask pane is open."""
     COLUMNS: ClassVar[tuple[PickerColumn, ...]] = ()
-    NOTHING: ClassVar[str] = "There is nothing to list."
-    """Said when there is nothing at all."""
+    NOTHING: ClassVar[str] = "Nothing to list."
+    """Shown instead of an empty list."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "choose"),
@@ -180,25 +180,26 @@ class Picker(Overlay, Generic[T]):
     def __init__(self) -> None:
         super().__init__()
         self.first = ""
-        """The key of the item to begin on, while nothing is typed; empty for the first in the list."""
+        """The key of the row to highlight first; empty for the first one."""
         self._all: list[PickerRow[T]] = []
-        self._sought: list[tuple[str, PickerRow[T]]] = []
-        self._shown: list[PickerRow[T]] = []
+        self._searchable: list[tuple[str, PickerRow[T]]] = []
+        self._rows: list[PickerRow[T]] = []
+        """The listed rows."""
         self._typed = ""
-        """What the list was made for."""
-        self._kept = ""
-        """The key of the item to keep highlighted; empty while the best match is to be."""
-        self._complained: str | None = None
-        """The key of the item whose detail has given way to a complaint."""
-        self._complaint = "reading …"
+        """The filter of the listed rows."""
+        self._highlighted_key = ""
+        """The key of the row to keep highlighted; empty for the best match."""
+        self._complaint_key: str | None = None
+        """The key of the row whose details are replaced by a complaint."""
+        self._status = "reading …"
 
     @abstractmethod
     async def load(self) -> Sequence[PickerRow[T]]:
-        """What there is to pick from; may take its time off the event loop; raises EcoshellError."""
+        """The rows; may run in a thread; raises EcoshellError."""
 
     @abstractmethod
     def result(self, item: T) -> str | None:
-        """What picking the item gives; None when it cannot be picked, which `complain` should have told."""
+        """The result of selecting an item; None if it cannot be selected, after a call of `complain`."""
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -207,9 +208,9 @@ class Picker(Overlay, Generic[T]):
             yield Filter(compact=True, placeholder="type to search")
             yield Static("", id="head", markup=False)
             yield OptionList(markup=False, compact=True)
-            yield Static(self._complaint, id="state", markup=False)
+            yield Static(self._status, id="state", markup=False)
             yield Static("", id="detail", markup=False)
-            yield Aside()
+            yield AskPane()
             yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
@@ -217,50 +218,50 @@ class Picker(Overlay, Generic[T]):
         self.reload()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not (action in self.ASKED_ALONE and self.query_one(Aside).has_class("-on"))
+        return not (action in self.BLOCKED_WHILE_ASKING and self.query_one(AskPane).has_class("-on"))
 
     @property
     def highlighted(self) -> PickerRow[T] | None:
         at = self.query_one(OptionList).highlighted
-        return self._shown[at] if at is not None and at < len(self._shown) else None
+        return self._rows[at] if at is not None and at < len(self._rows) else None
 
     @work(group="load", exclusive=True)
     async def reload(self) -> None:
-        """Read the items anew; the highlight and what is typed stay."""
-        if self._shown:
-            self._keep()
+        """Load the rows again; highlight and filter stay."""
+        if self._rows:
+            self._store_highlight()
         rows: Sequence[PickerRow[T]] = ()
         try:
             rows = await self.load()
         except EcoshellError as error:
-            self._complaint = " ".join(part for part in (error.message, error.fix) if part)
-        except Exception as error:  # noqa: BLE001 - the edge of the worker: a defect must not take the screen
-            self._complaint = f"Something unexpected happened: {error}"
+            self._status = " ".join(part for part in (error.message, error.fix) if part)
+        except Exception as error:  # noqa: BLE001 - worker boundary: a defect must not close the screen
+            self._status = f"Unexpected error: {error}"
         else:
-            self._complaint = ""
+            self._status = ""
         self._all = [
             replace(row, cells=tuple(map(visible_line, row.cells)), also=visible_line(row.also)) for row in rows
         ]
-        self._sought = [(row.text, row) for row in self._all]
-        self._follow(anew=True)
+        self._searchable = [(row.text, row) for row in self._all]
+        self._update_list(rebuild=True)
 
     def complain(self, text: str) -> None:
-        """Say something in the place of the detail, until the highlight moves."""
-        self._complained = row.key if (row := self.highlighted) else ""
+        """Show a message instead of the details until the highlight moves."""
+        self._complaint_key = row.key if (row := self.highlighted) else ""
         self.query_one("#detail", Static).update(Content.styled(visible(text), "$warning"))
 
     def action_move(self, how: str) -> None:
-        """Move the highlight as the list's own action of this name does; from now on it stays on its item."""
-        self._follow()
-        with suppress(KeyError):  # a list that has only just come into sight has no pages yet
+        """Move the highlight with the list's action of this name."""
+        self._update_list()
+        with suppress(KeyError):  # a list that has just become visible has no pages
             getattr(self.query_one(OptionList), f"action_{how}")()
-        self._keep()
+        self._store_highlight()
 
     def action_answer(self, word: str) -> None:
-        self.query_one(Aside).resolve(word or None)
+        self.query_one(AskPane).resolve(word or None)
 
     def action_choose(self) -> None:
-        self._follow()
+        self._update_list()
         result = self.result(row.item) if (row := self.highlighted) else None
         if result is not None:
             self.dismiss(result)
@@ -268,66 +269,65 @@ class Picker(Overlay, Generic[T]):
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         if isinstance(event.input, Filter):
-            self._follow()
+            self._update_list()
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         event.stop()
         row = self.highlighted
-        if row is None or row.key == self._complained:
+        if row is None or row.key == self._complaint_key:
             return
-        self._complained = None
+        self._complaint_key = None
         self.query_one("#detail", Static).update(visible(row.detail))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Pick by mouse, or by enter while the list has the focus."""
+        """Select by mouse, or with enter in the list."""
         event.stop()
-        self._keep()
+        self._store_highlight()
         if self.check_action("choose", ()):
             self.action_choose()
         else:
-            self.query_one(Aside).attend()
+            self.query_one(AskPane).focus_input()
 
     def on_resize(self, event: Resize) -> None:
-        """Fit the columns to the new width, once the list has it."""
-        self.call_after_refresh(self._follow, anew=True)
+        """Fit the columns to the new width."""
+        self.call_after_refresh(self._update_list, rebuild=True)
 
-    def _keep(self) -> None:
-        self._kept = row.key if (row := self.highlighted) else ""
+    def _store_highlight(self) -> None:
+        self._highlighted_key = row.key if (row := self.highlighted) else ""
 
-    def _follow(self, *, anew: bool = False) -> None:
-        """Make the list fit what is typed; nothing is done when it does already, unless it is to be made `anew`."""
-        if not self.is_running:  # it was closed before it could be fitted to a new width
+    def _update_list(self, *, rebuild: bool = False) -> None:
+        """Filter the rows, if the filter has changed or with `rebuild`."""
+        if not self.is_running:  # closed before the resize was handled
             return
         typed = self.query_one(Filter).value.strip()
-        if typed == self._typed and not anew:
+        if typed == self._typed and not rebuild:
             return
         self._typed, words = typed, typed.lower().split()
         common = [row for row in self._all if row.common] if not typed else []
-        self._shown, count = best(typed, self._sought, MOST) if typed else (common[:MOST], len(common))
-        rows = self.query_one(OptionList)
-        before = (rows.highlighted or 0) if anew else 0  # what was highlighted may be gone
-        width = self.query_one(Filter).size.width - 1  # the list's, which may be out of sight, without its scrollbar
-        cells = [(row.cells, places(words, row.text)) for row in self._shown]
+        self._rows, count = best(typed, self._searchable, MAX_ROWS) if typed else (common[:MAX_ROWS], len(common))
+        options = self.query_one(OptionList)
+        fallback = (options.highlighted or 0) if rebuild else 0  # if the highlighted row is gone
+        width = self.query_one(Filter).size.width - 1  # the list may be hidden; without its scrollbar
+        cells = [(row.cells, places(words, row.text)) for row in self._rows]
         head, *contents = aligned(self.COLUMNS, cells, width)
         self.query_one("#head", Static).update(head)
-        rows.set_options(map(Option, contents))
-        wanted = self._kept or ("" if words else self.first)
-        rows.highlighted = next((at for at, row in enumerate(self._shown) if row.key == wanted), before)
-        if not self._shown:
+        options.set_options(map(Option, contents))
+        key = self._highlighted_key or ("" if words else self.first)
+        options.highlighted = next((at for at, row in enumerate(self._rows) if row.key == key), fallback)
+        if not self._rows:
             self.query_one("#detail", Static).update("")
         total = len(self._all)
-        shown = f"the first {len(self._shown):,} of {count:,}" if count > len(self._shown) else f"{count:,}"
+        listed = f"the first {len(self._rows):,} of {count:,}" if count > len(self._rows) else f"{count:,}"
         more = f" · typing searches {total:,}" if count < total and not typed else ""
         box = self.query_one(Vertical)
-        box.border_subtitle = Content(f"{shown}{more}" if total else "")
-        # words in the place of a list that is empty
-        nothing = f"Nothing fits “{typed}”." if typed and total else self.NOTHING
-        self.query_one("#state", Static).update(visible(self._complaint or nothing))
-        box.set_class(not self._shown, "-stateful")
+        box.border_subtitle = Content(f"{listed}{more}" if total else "")
+        nothing = f"No match for “{typed}”." if typed and total else self.NOTHING
+        self.query_one("#state", Static).update(visible(self._status or nothing))
+        box.set_class(not self._rows, "-stateful")
 
 
 class ChoicePicker(Picker[str]):
-    """Gives back the word that was chosen; begins on the one that holds."""
+    """Returns one of some words; the current one is highlighted first."""
 
     COLUMNS = (PickerColumn("choice"), PickerColumn("now"))
     DEFAULT_CSS = """
@@ -336,9 +336,9 @@ class ChoicePicker(Picker[str]):
     }
     """
 
-    def __init__(self, asked: str, choices: Sequence[str], now: str) -> None:
+    def __init__(self, heading: str, choices: Sequence[str], now: str) -> None:
         super().__init__()
-        self.heading = asked
+        self.heading = heading
         self._choices = choices
         self.first = now
 
@@ -349,14 +349,14 @@ class ChoicePicker(Picker[str]):
         return item
 
 
-class Line(Field):
-    """Where a text is typed."""
+class AnswerInput(LineInput):
+    """The text input of the ask pane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "screen.answer('')", "back")]
 
 
 class YesOrNo(Static, can_focus=True):
-    """Takes y as yes; every other key that could be meant as an answer is a no."""
+    """Accepts y as yes, and common other keys as no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "screen.answer('yes')", "yes"),
@@ -364,63 +364,62 @@ class YesOrNo(Static, can_focus=True):
     ]
 
 
-class Aside(Vertical):
-    """Asks one thing at a time; out of sight while there is nothing to ask."""
+class AskPane(Vertical):
+    """Asks for a text or a confirmation; hidden otherwise."""
 
     DEFAULT_CSS = """
-    Aside {
+    AskPane {
         display: none;
         height: auto;
         border-top: solid $warning;
         &.-on { display: block; }
         & > Static { height: auto; }
-        & > Line { display: none; }
-        &.-text > Line { display: block; }
+        & > AnswerInput { display: none; }
+        &.-text > AnswerInput { display: block; }
         &.-text > YesOrNo { display: none; }
     }
     """
 
     def __init__(self) -> None:
         self._answer: asyncio.Future[str | None] | None = None
-        self._asked = Static("", markup=False)
-        self._line = Line(compact=True)
+        self._question = Static("", markup=False)
+        self._line = AnswerInput(compact=True)
         self._yes_or_no = YesOrNo("y yes · n no", markup=False)
-        super().__init__(self._asked, self._line, self._yes_or_no)
+        super().__init__(self._question, self._line, self._yes_or_no)
 
-    async def ask(self, asked: str, value: str | None = None, *, secret: bool = False) -> str | None:
-        """The text that was typed, which begins as `value`, or without one a yes; None when the person went back.
+    async def ask(self, question: str, value: str | None = None, *, secret: bool = False) -> str | None:
+        """Return the typed text, initially `value`, or for None a confirmation; None if the user cancels.
 
-        A secret is not shown.
+        A secret is masked.
         """
         self._line.password = secret
         self._line.value = value or ""
         self._line.cursor_position = len(self._line.value)
-        before = self.screen.focused
+        previous = self.screen.focused
         self.resolve(None)
         self._answer = asyncio.get_running_loop().create_future()
-        self.say(asked)
+        self.show_question(question)
         self.set_class(value is not None, "-text")
         self.add_class("-on")
         self.screen.refresh_bindings()
-        self.attend()
+        self.focus_input()
         try:
             return await self._answer
         finally:
-            if self.is_attached:  # else the screen was closed meanwhile
+            if self.is_attached:  # unless the screen was closed
                 self.remove_class("-on")
                 self.screen.refresh_bindings()
-                if before is not None:
-                    before.focus()
+                if previous is not None:
+                    previous.focus()
 
-    def attend(self) -> None:
-        """Give what is asked the keys."""
+    def focus_input(self) -> None:
         (self._line if self.has_class("-text") else self._yes_or_no).focus()
 
-    def say(self, asked: str) -> None:
-        self._asked.update(visible(asked))
+    def show_question(self, question: str) -> None:
+        self._question.update(visible(question))
 
     def resolve(self, answer: str | None) -> None:
-        """Answer, unless that has happened already."""
+        """Answer, unless there is an answer already."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 

@@ -1,4 +1,4 @@
-"""What can be picked: a session to go on with, a model, a theme."""
+"""Pickers of sessions, models and themes."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -11,9 +11,9 @@ from textual.widgets import OptionList
 from ecoshell.budget import about, counted, plain
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.models import ModelRow, size_text
-from ecoshell.tui.screens.picker import Aside, Picker, PickerColumn, PickerRow
+from ecoshell.tui.screens.picker import AskPane, Picker, PickerColumn, PickerRow
 from ecoshell.tui.text import money, tokens
-from ecoshell.tui.themes import Broken, Look, ThemedApp
+from ecoshell.tui.themes import BrokenTheme, FileTheme, ThemedApp
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import SessionRow, Shell
@@ -22,11 +22,11 @@ NEW = "/new"
 
 
 class SessionPicker(Picker["SessionRow"]):
-    """Gives back the slash command that goes on with a session, or begins one."""
+    """Returns the slash command that resumes or starts a session."""
 
     heading = "sessions"
-    ASKED_ALONE = frozenset({"choose", "new", "on_highlighted"})
-    NOTHING = "There are no sessions yet: ask something, and this one will be here."
+    BLOCKED_WHILE_ASKING = frozenset({"choose", "new", "on_highlighted"})
+    NOTHING = "No sessions yet; a session is listed after its first question."
     COLUMNS = (
         PickerColumn("title"),
         PickerColumn("last used"),
@@ -35,7 +35,7 @@ class SessionPicker(Picker["SessionRow"]):
         PickerColumn("", from_width=40),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "go on"),
+        Binding("enter", "choose", "resume"),
         Binding("f2,r", "on_highlighted('rename')", "rename"),
         Binding("delete,f8,d", "on_highlighted('remove')", "delete"),
         Binding("f4,e", "on_highlighted('export')", "export"),
@@ -60,7 +60,7 @@ class SessionPicker(Picker["SessionRow"]):
 
     def result(self, item: "SessionRow") -> str | None:
         if item.current:
-            self.complain("This is the session you are in: esc goes back to it.")
+            self.complain("This is the current session; esc returns to it.")
             return None
         return f"/resume {item.info.id}"
 
@@ -68,28 +68,28 @@ class SessionPicker(Picker["SessionRow"]):
         self.dismiss(NEW)
 
     @work
-    async def action_on_highlighted(self, what: Literal["rename", "remove", "export"]) -> None:
-        """Ask what has to be known, and do it; what went wrong is told."""
-        highlighted, aside, archive = self.highlighted, self.query_one(Aside), self._shell.archive
+    async def action_on_highlighted(self, action: Literal["rename", "remove", "export"]) -> None:
+        """Ask for confirmation or a name, then run the action; errors are shown."""
+        highlighted, pane, archive = self.highlighted, self.query_one(AskPane), self._shell.archive
         if highlighted is None:
             return
         row, title = highlighted.item, highlighted.cells[0]
         try:
-            if what == "rename":
-                named = await aside.ask("The session's title:", row.info.title)
-                if named is not None:
-                    await archive.rename(row.info.id, named)
+            if action == "rename":
+                new_title = await pane.ask("The session's title:", row.info.title)
+                if new_title is not None:
+                    await archive.rename(row.info.id, new_title)
                     self.reload()
-            elif what == "export":
-                asked = "Export into a new file (.md for people, .json for programs):"
-                name = await aside.ask(asked, f"{row.info.id}.md")
+            elif action == "export":
+                question = "Export to a new file (.md to read, .json for programs):"
+                name = await pane.ask(question, f"{row.info.id}.md")
                 if name is not None and name.strip():
                     file = archive.file(name)
                     await archive.export(row.info.id, file)
                     self.complain(f"Exported to {file}.")
             elif row.current:
-                self.complain("This is the session you are in: begin or resume another one, then delete it.")
-            elif await aside.ask(f"Delete “{title}” and all that was said in it? It cannot be brought back."):
+                self.complain("This is the current session; start or resume another one before deleting it.")
+            elif await pane.ask(f"Delete “{title}” with its whole history? This cannot be undone."):
                 await archive.delete(row.info.id)
                 self.reload()
         except EcoshellError as error:
@@ -100,7 +100,7 @@ IN_USE = "in use"
 
 
 class ModelPicker(Picker[ModelRow]):
-    """Gives back the slash command that changes the model."""
+    """Returns the slash command that changes the model."""
 
     heading = "models"
     COLUMNS = (
@@ -111,7 +111,7 @@ class ModelPicker(Picker[ModelRow]):
         PickerColumn("context", right=True, from_width=70),
         PickerColumn("state"),
     )
-    ASKED_ALONE = frozenset({"choose"})
+    BLOCKED_WHILE_ASKING = frozenset({"choose"})
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "use it")]
 
     def __init__(self, shell: "Shell") -> None:
@@ -124,24 +124,23 @@ class ModelPicker(Picker[ModelRow]):
         for item in await self._shell.models():
             current = item.name == self.first
             state = IN_USE if current else item.state
-            into, out, told = "?", "?", "price unknown: a cap in dollars refuses it"
+            input_price, output_price, price = "?", "?", "price unknown: refused under a cap in dollars"
             if item.price is not None:
-                told = item.price.summary()
+                price = item.price.summary()
                 rates = (item.price.rates.input, item.price.rates.output)
-                # four digits say enough of a price in a list
-                into, out = ("free", "free") if told == "free" else (plain(Decimal(f"{rate:.4g}")) for rate in rates)
-                told += f" ({item.price.source})" if item.price.source else ""
-            cells = (
-                item.name, item.place or item.provider, into, out, tokens(item.context) if item.context else "?", state,
-            )  # fmt: skip
-            most = f" · answers up to {item.max_output:,} tokens" if item.max_output else ""
+                is_free = price == "free"
+                input_price, output_price = ("free" if is_free else plain(Decimal(f"{rate:.4g}")) for rate in rates)
+                price += f" ({item.price.source})" if item.price.source else ""
+            context = tokens(item.context) if item.context else "?"
+            cells = (item.name, item.place or item.provider, input_price, output_price, context, state)
+            output_limit = f" · answers up to {item.max_output:,} tokens" if item.max_output else ""
             sizes = (
-                f"context {item.context:,}{most}" if item.context else f"context unknown{most}",
+                f"context {item.context:,}{output_limit}" if item.context else f"context unknown{output_limit}",
                 size_text(item.size_bytes),
                 str(item.path or ""),
             )
             trouble = f"blocked: {item.blocked}" if item.blocked else item.missing
-            detail = f"{item.name}\n{told}\n{trouble or ' · '.join(filter(None, sizes))}"
+            detail = f"{item.name}\n{price}\n{trouble or ' · '.join(filter(None, sizes))}"
             also = f"{item.provider} {item.place} {state}"
             rows.append(PickerRow(item, item.name, cells, also, item.at_hand or current, detail))
         return rows
@@ -151,15 +150,17 @@ class ModelPicker(Picker[ModelRow]):
             self._ask_for_key(item)
             return None
         if item.ready is False:
-            self.complain(f"{item.name} cannot be asked yet: {item.state}.\n{item.missing}")
+            self.complain(f"{item.name} cannot be used yet: {item.state}.\n{item.missing}")
             return None
         return f"/model {item.name}"
 
     @work(group="key", exclusive=True)
     async def _ask_for_key(self, item: ModelRow) -> None:
-        """Have the provider's key typed, store it, and take the model."""
-        asked = f"{item.name} needs a key of {item.provider}. Paste it; it goes to the system's keyring (esc: back)."
-        key = await self.query_one(Aside).ask(f"{asked}\nOr: {item.missing}", "", secret=True)
+        """Ask for the provider's key, store it, and select the model."""
+        question = (
+            f"{item.name} needs a key for {item.provider}. Paste it to store it in the system keyring (esc: back)."
+        )
+        key = await self.query_one(AskPane).ask(f"{question}\nOr: {item.missing}", "", secret=True)
         if not key:
             return
         try:
@@ -172,19 +173,17 @@ class ModelPicker(Picker[ModelRow]):
         self.dismiss(f"/model {item.name}")
 
 
-NO_COLOR = "No colour is sent: NO_COLOR is set, or the terminal has none. What you pick is worn where there is colour."
+NO_COLOR = "Colours are off: NO_COLOR is set, or the terminal has none. The theme applies where colours are available."
 
 
-class ThemePicker(Picker[Look | Broken]):
-    """All themes; the highlighted one is worn by the whole app, esc puts back the one before."""
+class ThemePicker(Picker[FileTheme | BrokenTheme]):
+    """Previews the highlighted theme; esc restores the previous one."""
 
     heading = "theme"
     COLUMNS = (PickerColumn("theme"), PickerColumn("kind"))
-    NOTHING = "There are no themes."
+    NOTHING = "No themes."
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "keep it")]
-    HELP = (
-        "Each theme is worn while it is highlighted. Enter keeps it in the settings, esc goes back to the one before."
-    )
+    HELP = "The highlighted theme is previewed. Enter stores it in the settings, esc restores the previous one."
     DEFAULT_CSS = """
     ThemePicker {
         align: right top;
@@ -197,34 +196,34 @@ class ThemePicker(Picker[Look | Broken]):
 
     def __init__(self, current: str) -> None:
         super().__init__()
-        self._worn = self.first = current
-        """What is on when the picker closes."""
+        self._current = self.first = current
+        """The theme to apply when the picker closes."""
 
-    async def load(self) -> Sequence[PickerRow[Look | Broken]]:
-        themes = await self.app.learn_themes()
-        rows: list[PickerRow[Look | Broken]] = []
+    async def load(self) -> Sequence[PickerRow[FileTheme | BrokenTheme]]:
+        themes = await self.app.reload_themes()
+        rows: list[PickerRow[FileTheme | BrokenTheme]] = []
         for theme in sorted(themes.all, key=lambda theme: theme.name):
             kind = "no colour" if theme.colorless else "dark" if theme.dark else "light"
             detail = NO_COLOR if self.app.forced_mono else ""
             rows.append(PickerRow(theme, theme.name, (theme.name, kind), detail=detail))
-        for broken in themes.broken:  # it may bear the name of one that works
+        for broken in themes.broken:  # possibly with the name of a valid one
             name = f"{broken.file.stem} ×"
             detail = f"{broken.reason}\n{broken.file}"
             rows.append(PickerRow(broken, name, (name, "cannot be used"), detail=detail))
         return rows
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Wear what is highlighted; the one before, while it is none that works."""
+        """Preview the highlighted theme."""
         if self.highlighted is not None:
             item = self.highlighted.item
-            self.app.wear(item.name if isinstance(item, Look) else self._worn)
+            self.app.apply_theme(item.name if isinstance(item, FileTheme) else self._current)
 
-    def result(self, item: Look | Broken) -> str | None:
-        if isinstance(item, Broken):
+    def result(self, item: FileTheme | BrokenTheme) -> str | None:
+        if isinstance(item, BrokenTheme):
             return None
-        self._worn = item.name
+        self._current = item.name
         return item.name
 
     def on_unmount(self) -> None:
-        """Wear what was picked, or what was worn before."""
-        self.app.wear(self._worn)
+        """Apply the selected theme, or the previous one."""
+        self.app.apply_theme(self._current)

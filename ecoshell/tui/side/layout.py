@@ -158,7 +158,7 @@ class SideLayout(Horizontal):
         self._show_tab("")
         self.screen.query_one("#prompt").focus()  # of this screen, even below a modal one
 
-    on_panel_left = leave
+    on_panel_leave_requested = leave
 
     def on_resize(self) -> None:
         """Move the focus to the prompt if the focused panel is hidden now."""

@@ -1,4 +1,4 @@
-"""A panel: a title line that folds it, and lines below that scroll where they must; with a list in it, or without."""
+"""Base classes of the side panels: a title line that folds, and lines or a list that scroll."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ from ecoshell.messages import visible_line
 from ecoshell.tui.fuzzy import best
 from ecoshell.tui.keys import KeysInOrder
 from ecoshell.tui.side.panel_state import PanelState
-from ecoshell.tui.text import fit, fit_end, left
+from ecoshell.tui.text import align_left, fit, fit_end
 
 Tone = Literal["text", "strong", "muted", "tool", "good", "warning", "error", "marked"]
 TONES: tuple[Tone, ...] = get_args(Tone)
@@ -30,27 +30,26 @@ Line = tuple[Piece, ...]
 Item = TypeVar("Item")
 _LABEL = 11
 FILTER = Binding("slash", "filter", "filter", key_display="/")
-"""For panels to put among their own keys."""
-_COMFORTABLE = 14
-"""Items a panel would like to show, where there is no more room than needed."""
-_ROOMY_FROM = 8
-"""Lines of the panel from which on more than the list and a line above it are shown."""
-_LONGEST_FILTER = 100
+_COMFORTABLE_ITEMS = 14
+"""List items a panel asks for before spare height is distributed."""
+_ROOMY_MIN_HEIGHT = 8
+"""Panel height from which details and bars are shown in addition to the list."""
+_MAX_FILTER_LENGTH = 100
 
 
 @dataclass
-class ToolWanted(Message):
-    """The person wants a tool's schema, why its row in the plan is as it is, or to have it registered or not."""
+class ToolRequested(Message):
+    """Show a tool's schema or the reason for its plan row, or register or unregister it."""
 
     tool: str
-    what: Literal["schema", "why", "register", "unregister"]
+    action: Literal["schema", "why", "register", "unregister"]
 
 
 class Panel(KeysInOrder, ScrollView, can_focus=True):
-    """Lines drawn from the state; drawn anew only when they have changed."""
+    """Lines drawn from the state, and redrawn only when they change."""
 
     NAME: ClassVar[str]
-    """Its name in the kept arrangement, and in capitals its title."""
+    """Lower-case name; the title shows it in capitals."""
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "fold", "fold"),
@@ -80,43 +79,43 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
 
     folded = reactive(False, layout=True)
 
-    class Left(Message):
-        """The person wants back to where they came from."""
+    class LeaveRequested(Message):
+        """The user asks to return to the prompt."""
 
     def __init__(self, state: PanelState) -> None:
         super().__init__()
         self.state = state
         self.title = ""
-        """The title line, without looks."""
+        """The title line as plain text."""
         self.gist = ""
-        """What the title says beside the name: the panel in a word or two."""
+        """A short summary for the title line."""
         self._lines: list[Line] = []
         self._styles: dict[Tone | None, Style] = {}
         self._area = Size(0, 0)
-        """The room for lines, as it was when they were drawn."""
+        """Room for lines when they were last drawn."""
 
     @abstractmethod
     def lines(self, width: int) -> list[Line]:
-        """What the panel shows now, in lines of at most `width` cells; sets `gist`."""
+        """The lines to show now, each at most `width` cells wide; sets `gist`."""
 
     @property
     def wanted(self) -> int:
-        """Lines it takes to show everything, the title and a free line below included."""
+        """Height that shows everything, with the title and a free line below."""
         return 1 if self.folded else len(self._lines) + 2
 
     def show(self) -> None:
-        """Draw what is on the state now; nothing is done where that is what is shown already."""
+        """Redraw if the state has changed what is shown."""
         self._area = self.scrollable_content_region.size
         lines = self.lines(self._area.width)
         self.show_title()
         if lines == self._lines:
             return
         self._lines = lines
-        self.virtual_size = Size(0, len(lines))  # another height has the panels laid out again
+        self.virtual_size = Size(0, len(lines))  # a different height triggers a layout of the panels
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Lines of the view, for Textual's compositor, which may ask before the panel hears of its new size."""
+        """Lines of the view; Textual's compositor may ask for them before the panel is resized."""
         self._area = self.scrollable_content_region.size
         return super().render_lines(crop)
 
@@ -125,11 +124,11 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
         return self.strip(self._lines[at] if at < len(self._lines) else ())
 
     def strip(self, line: Line, *, marked: bool = False) -> Strip:
-        """A line in the panel's colours, as wide as the panel; a marked one stands out."""
+        """A line in the panel's colours, padded to its width."""
         if not self._styles:
             base = self.rich_style
             self._styles = {None: base}
-            for tone in TONES:  # only what is marked has a background of its own
+            for tone in TONES:  # only the marked tone has its own background
                 full = self.get_component_rich_style(f"panel--{tone}")
                 self._styles[tone] = base + (full if tone == "marked" else Style(color=full.color, bold=full.bold))
         pieces = [Segment(text, self._styles["marked" if marked else tone]) for text, tone in line]
@@ -143,7 +142,7 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
         self.folded = not self.folded
 
     def action_leave(self) -> None:
-        self.post_message(self.Left())
+        self.post_message(self.LeaveRequested())
 
     def on_click(self, event: Click) -> None:
         if event.y == 0:
@@ -157,14 +156,14 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
     def show_title(self) -> None:
         sign = "►" if self.folded else "▼"
         gist = visible_line(self.gist)
-        name, rest = f" {sign} {self.NAME.upper()} ", f" {gist} " if gist else ""
-        if name + rest != self.title:
-            self.title = name + rest
-            self.border_title = Content.assemble((name, "bold"), (rest, "$foreground"))
+        name, suffix = f" {sign} {self.NAME.upper()} ", f" {gist} " if gist else ""
+        if name + suffix != self.title:
+            self.title = name + suffix
+            self.border_title = Content.assemble((name, "bold"), (suffix, "$foreground"))
 
 
 class ListPanel(Panel, Generic[Item]):
-    """A list between some lines above it and some below; only what is in view is drawn."""
+    """A list between header and footer lines; only visible rows are drawn."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
@@ -176,118 +175,117 @@ class ListPanel(Panel, Generic[Item]):
     ]
 
     MORE: ClassVar[Literal["schema", "why"]]
-    """What there is to know of a tool for which a panel has no room."""
+    """What `enter` shows about the highlighted tool."""
     NOTHING: ClassVar[str] = ""
-    """Said while there is nothing to list."""
+    """Text shown for an empty list."""
 
     def __init__(self, state: PanelState) -> None:
         super().__init__(state)
         self.items: Mapping[str, Item] = {}
-        """Everything that is known, shown or not."""
-        self.shown: Sequence[str] = ()
-        """The names that are listed."""
+        """All items by name, visible or not."""
+        self.visible_names: Sequence[str] = ()
         self.highlighted = 0
         self.filter = ""
-        """What the names shown must fit, the best fit first; empty shows all but the seldom."""
-        self.seldom: Collection[str] = ()
-        """Names that are shown only where a filter finds them."""
+        """Fuzzy filter of the names, best match first; empty shows all except `search_only`."""
+        self.search_only: Collection[str] = ()
+        """Names that are listed only if a filter matches them."""
         self.roomy = False
-        """Whether there is room for more than the list and a line above it."""
-        self.around = 0
-        """Lines it would like to show above and below the list, its title and a free line included."""
+        """Whether there is room for more than the list and one header line."""
+        self.fixed_lines = 0
+        """Preferred number of lines other than the list, including the title and a free line."""
         self._order: Sequence[str] = ()
         self._typing = False
-        self._below: list[Line] = []
+        self._footer: list[Line] = []
         self._room = 0
-        """Lines between what stands above the list and below it."""
+        """Height of the list."""
         self._drawn: tuple[object, ...] = (0, self._area)
-        """What it wanted, and all that was seen of it, when it was drawn last."""
+        """The wanted height and everything visible at the last drawing."""
 
     @abstractmethod
-    def known(self) -> Mapping[str, Item]:
-        """Everything that can be listed by its name, from the state, in its order."""
+    def load_items(self) -> Mapping[str, Item]:
+        """All items by name, in their order, from the state."""
 
     @abstractmethod
-    def above(self, width: int) -> list[Line]:
-        """What stands above the list; sets `around` and `gist`."""
+    def header_lines(self, width: int) -> list[Line]:
+        """The lines above the list; sets `fixed_lines` and `gist`."""
 
     @abstractmethod
     def item_line(self, item: Item, width: int) -> Line:
-        """An item in a line."""
+        """An item in one line."""
 
     @abstractmethod
-    def about(self, item: Item, width: int) -> list[Line]:
-        """What is said below the list of the highlighted item."""
+    def detail_lines(self, item: Item, width: int) -> list[Line]:
+        """Details of the highlighted item, shown below the list."""
 
     @property
     def wanted(self) -> int:
-        return 1 if self.folded else self.around + min(len(self.shown), _COMFORTABLE)
+        return 1 if self.folded else self.fixed_lines + min(len(self.visible_names), _COMFORTABLE_ITEMS)
 
-    def below(self, width: int) -> list[Line]:
-        return self.about(self.items[self.current], width) if self.current and self.has_focus and self.roomy else []
+    def footer_lines(self, width: int) -> list[Line]:
+        shows_details = self.current and self.has_focus and self.roomy
+        return self.detail_lines(self.items[self.current], width) if shows_details else []
 
     @property
     def current(self) -> str:
-        """The name that is highlighted; empty while none is listed."""
-        return self.shown[self.highlighted] if self.shown else ""
+        """The highlighted name; empty if the list is empty."""
+        return self.visible_names[self.highlighted] if self.visible_names else ""
 
-    def put(self, *, hold: bool) -> None:
-        """List what is known now; with `hold`, what is listed already stays where it is under the person's hand."""
-        self.items = self.known()
-        listed = (name for name in self._order if hold and name in self.items)
+    def update_items(self, *, keep_order: bool) -> None:
+        """Reload the items; `keep_order` keeps listed ones in place while the user works in the list."""
+        self.items = self.load_items()
+        listed = (name for name in self._order if keep_order and name in self.items)
         self._order = [*dict.fromkeys((*listed, *self.items))]
-        self.narrow(self.filter)
+        self.apply_filter(self.filter)
 
-    def narrow(self, typed: str) -> None:
-        """List only what fits; the highlight stays on its item or, with another filter, goes to the best."""
-        held, at = (self.current, self.highlighted) if typed == self.filter else ("", 0)
-        self.filter = typed[:_LONGEST_FILTER]
+    def apply_filter(self, typed: str) -> None:
+        """List only matches; a changed filter highlights the best one, otherwise the highlighted name stays."""
+        current, at = (self.current, self.highlighted) if typed == self.filter else ("", 0)
+        self.filter = typed[:_MAX_FILTER_LENGTH]
         if self.filter.strip():
             names, _ = best(self.filter, ((name.lower(), name) for name in self._order), len(self._order))
         else:
-            names = [name for name in self._order if name not in self.seldom]
-        self.shown = names
-        self.highlighted = names.index(held) if held in names else max(0, min(at, len(names) - 1))
+            names = [name for name in self._order if name not in self.search_only]
+        self.visible_names = names
+        self.highlighted = names.index(current) if current in names else max(0, min(at, len(names) - 1))
 
     def lines(self, width: int) -> list[Line]:
-        """What stands above the list, the filter and what it leaves included."""
-        lines = self.above(width)
+        """The header lines, the filter and the number of its matches."""
+        lines = self.header_lines(width)
         if self._typing or self.filter:
-            fits = f" {len(self.shown)} fit" if self.filter and self.shown else ""
+            matches = f" {len(self.visible_names)} match" if self.filter and self.visible_names else ""
             typed = visible_line(self.filter) if self.filter.strip() else self.filter
-            room = width - 3 - len(fits)
-            seen = f"{fit_end(typed, room)}{'▏' if self._typing else ''}"
-            lines.append((("/ ", "tool"), (seen, "strong"), (fits, "muted")))
-        said = "" if self.items or self.state.standing is None else self.NOTHING
-        if self.filter and self.items and not self.shown:
-            said = "nothing fits"
-        return [*lines, ((said, "muted"),)] if said else lines
+            text = f"{fit_end(typed, width - 3 - len(matches))}{'▏' if self._typing else ''}"
+            lines.append((("/ ", "tool"), (text, "strong"), (matches, "muted")))
+        note = "" if self.items or self.state.standing is None else self.NOTHING
+        if self.filter and self.items and not self.visible_names:
+            note = "no match"
+        return [*lines, ((note, "muted"),)] if note else lines
 
     def show(self) -> None:
-        """Draw what is on the state now; the highlight, the filter and the place in the list stay."""
-        self.put(hold=self.has_focus)
+        """Redraw from the state; highlight, filter and scroll position stay."""
+        self.update_items(keep_order=self.has_focus)
         self._draw()
 
     def render_line(self, y: int) -> Strip:
         width, height = self._area
         if y < len(self._lines):
             return self.strip(self._lines[y])
-        if y >= height - len(self._below):
-            return self.strip(self._below[y - height])
+        if y >= height - len(self._footer):
+            return self.strip(self._footer[y - height])
         at = y - len(self._lines) + self.scroll_offset.y
-        if at >= len(self.shown):
+        if at >= len(self.visible_names):
             return self.strip(())
         marked = self.has_focus and at == self.highlighted
-        return self.strip(self.item_line(self.items[self.shown[at]], width), marked=marked)
+        return self.strip(self.item_line(self.items[self.visible_names[at]], width), marked=marked)
 
-    def action_move(self, by: int, what: Literal["line", "page", "end"] = "line") -> None:
+    def action_move(self, by: int, unit: Literal["line", "page", "end"] = "line") -> None:
         self._typing = False
-        size = {"line": 1, "page": max(1, self._room), "end": len(self.shown)}[what]
-        self.highlighted = max(0, min(self.highlighted + by * size, len(self.shown) - 1))
+        size = {"line": 1, "page": max(1, self._room), "end": len(self.visible_names)}[unit]
+        self.highlighted = max(0, min(self.highlighted + by * size, len(self.visible_names) - 1))
         self._draw(follow=True)
 
     def action_filter(self) -> None:
-        """Take what is typed from now on as a filter."""
+        """Start typing a filter."""
         self._typing = True
         self._draw()
 
@@ -295,98 +293,99 @@ class ListPanel(Panel, Generic[Item]):
         self._typing = False
         self._draw()
         if self.current:
-            self.post_message(ToolWanted(self.current, self.MORE))
+            self.post_message(ToolRequested(self.current, self.MORE))
 
     def action_leave(self) -> None:
-        """Take the filter away; without one, go back to where the person came from."""
+        """Clear the filter; without one, return to the prompt."""
         if self._typing or self.filter:
             self._typing = False
-            self.narrow("")
+            self.apply_filter("")
             self._draw(follow=True)
         else:
             super().action_leave()
 
     def on_click(self, event: Click) -> None:
-        """Highlight the item under the mouse; a second click asks for more of it."""
+        """Highlight the clicked item; a double click opens it."""
         y = event.y - 1 - len(self._lines)
         at = y + self.scroll_offset.y
-        if 0 <= y < self._room and at < len(self.shown):
+        if 0 <= y < self._room and at < len(self.visible_names):
             self.highlighted = at
             self._draw()
             if event.chain > 1:
                 self.action_open()
 
     def watch_has_focus(self, has_focus: bool) -> None:
-        """Show what is highlighted; afterwards, put in order what was kept in its place under the person's hand."""
+        """Show the highlight; on blur, restore the order that was kept while the user worked in the list."""
         super().watch_has_focus(has_focus)
         if not has_focus:
             self._typing = False
-            self.put(hold=False)
+            self.update_items(keep_order=False)
         self._draw(follow=has_focus)
 
     def on_paste(self, event: Paste) -> None:
         if self._typing:
             event.stop()
-            self.narrow(self.filter + visible_line(event.text))
+            self.apply_filter(self.filter + visible_line(event.text))
             self._draw(follow=True)
 
     async def _on_key(self, event: Key) -> None:
         if not self._typing:
             return
         if event.is_printable and event.character:
-            self.narrow(self.filter + event.character)
+            self.apply_filter(self.filter + event.character)
         elif event.key == "backspace":
             self._typing = bool(self.filter)
-            self.narrow(self.filter[:-1])
+            self.apply_filter(self.filter[:-1])
         elif event.key == "ctrl+u":
-            self.narrow("")
+            self.apply_filter("")
         else:
             return
         self._draw(follow=True)
         event.stop()
-        event.prevent_default()  # else the panel's own keys follow
+        event.prevent_default()  # otherwise the panel's bindings run, too
 
     def _draw(self, *, follow: bool = False) -> None:
-        """Draw the list as it stands; with `follow`, or another size under the person's hand, the highlight in view."""
+        """Draw the list; scroll to the highlight with `follow`, or if the size changed while focused."""
         self._area = self.scrollable_content_region.size
-        self.roomy = self._area.height >= _ROOMY_FROM
+        self.roomy = self._area.height >= _ROOMY_MIN_HEIGHT
         self._lines = self.lines(self._area.width)
         self.show_title()
-        self._below = self.below(self._area.width)
-        around = len(self._lines) + len(self._below)
-        self._room = self._area.height - around
-        self.virtual_size = Size(0, around + len(self.shown))
+        self._footer = self.footer_lines(self._area.width)
+        fixed = len(self._lines) + len(self._footer)
+        self._room = self._area.height - fixed
+        self.virtual_size = Size(0, fixed + len(self.visible_names))
         at, top, room = self.highlighted, self.scroll_offset.y, max(1, self._room)
-        seen = [self.item_line(self.items[name], self._area.width) for name in self.shown[top : top + room]]
-        before = self._drawn
-        self._drawn = (self.wanted, self._area, self.has_focus, at, self._lines, self._below, seen)
-        if before != self._drawn:
-            self.refresh(layout=before[0] != self._drawn[0])
-        follow = follow or (self.has_focus and before[1] != self._area)
+        names = self.visible_names[top : top + room]
+        rows = [self.item_line(self.items[name], self._area.width) for name in names]
+        previous = self._drawn
+        self._drawn = (self.wanted, self._area, self.has_focus, at, self._lines, self._footer, rows)
+        if previous != self._drawn:
+            self.refresh(layout=previous[0] != self._drawn[0])
+        follow = follow or (self.has_focus and previous[1] != self._area)
         if follow and not top <= at < top + room:
             self.scroll_to(y=at if at < top else at - room + 1, animate=False, force=True)
 
 
 def row(label: str, value: str, width: int) -> Line:
-    """A label and its value, values below each other."""
-    return ((left(label, _LABEL), "muted"), (fit(value, width - _LABEL), "text"))
+    """A label and its value; values of several rows align."""
+    return ((align_left(label, _LABEL), "muted"), (fit(value, width - _LABEL), "text"))
 
 
-def ends(start: Piece, end: Piece, width: int) -> Line:
-    """One piece at each edge; the one at the start gives way."""
+def justify(start: Piece, end: Piece, width: int) -> Line:
+    """One piece at each edge; the left one is shortened if needed."""
     room = max(0, width - cell_len(end[0]) - 1)
-    return ((left(start[0], room), start[1]), (" ", "text"), (fit(end[0], width), end[1]))
+    return ((align_left(start[0], room), start[1]), (" " if room else "", "text"), (fit(end[0], width), end[1]))
 
 
-def bar(parts: Sequence[tuple[int, str]], whole: int, width: int) -> str:
-    """Shares of a whole, drawn one after another with their signs; whatever is there is seen, however small."""
+def bar(parts: Sequence[tuple[int, str]], total: int, width: int) -> str:
+    """A bar of parts, each with its own sign; a part above zero takes at least one cell."""
     drawn, room = "", width
     for part, sign in parts:
-        cells = min(room, -(-part * width // max(1, whole)))
+        cells = min(room, -(-part * width // max(1, total)))
         drawn, room = drawn + sign * cells, room - cells
     return drawn + "░" * room
 
 
-def percent(part: int, whole: int) -> str:
-    """A share in whole percent, rounded down so that only a full whole is 100 %."""
-    return f"{100 * part // max(1, whole):>3} %"
+def percent(part: int, total: int) -> str:
+    """A share in total percent, rounded down so that only a complete total is 100 %."""
+    return f"{100 * part // max(1, total):>3} %"

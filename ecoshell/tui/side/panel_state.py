@@ -1,4 +1,4 @@
-"""What the panels know: a session's events, past and present, and where the shell last said that it stands."""
+"""The state behind the side panels, updated by a session's events and the shell's status."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
 
 Thinker = tuple[str, str]
 Basis = Literal["price", "tokens", "time"]
-"""What shares are shares of."""
 _ORDER = {role: place for place, role in enumerate(ROLES)}
 _MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RoleUse:
-    """What one model has been paid and has taken in one role; an unknown price makes the sum unknown."""
+    """Calls, tokens, price and time of one model in one role; one unknown price makes the sum unknown."""
 
     role: str
     model: str
@@ -49,35 +48,34 @@ class RoleUse:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares in percent, 100 together."""
+    """Shares in percent, with a sum of 100."""
 
     basis: Basis
     why: str
-    """Why they are not of the price; empty where they are."""
+    """Why the basis is not the price; empty if it is."""
     percent: tuple[int, ...]
-    """One for each use, in the order of the uses."""
 
 
 def shares(uses: Sequence[RoleUse]) -> Shares | None:
-    """Shares of the price, where it is known and not zero, else of the tokens, else of the time; None without calls."""
+    """Shares of the price if it is known and not zero, else of the tokens, else of the time; None without calls."""
     prices = [use.consumption.nano for use in uses]
-    known = [price for price in prices if price is not None]
-    priced = len(known) == len(prices)
+    known_prices = [price for price in prices if price is not None]
+    priced = len(known_prices) == len(prices)
     why = "free of charge" if priced else "price unknown"
     tokens = [use.consumption.usage.total for use in uses]
     times = [round(use.seconds * _MICROSECONDS) for use in uses]
     choices: tuple[tuple[Basis, str, list[int]], ...] = (
-        ("price", "", known if priced else []),
+        ("price", "", known_prices if priced else []),
         ("tokens", why, tokens),
         ("time", why, times),
     )
     for basis, reason, parts in choices:
-        whole = sum(parts)
-        if not whole:
+        total = sum(parts)
+        if not total:
             continue
-        percent = [100 * part // whole for part in parts]
-        # what rounding down leaves goes to the largest remainders, of equals the first
-        by_remainder = sorted(range(len(parts)), key=lambda at: -(100 * parts[at] % whole))
+        percent = [100 * part // total for part in parts]
+        # the largest remainders get what rounding down leaves
+        by_remainder = sorted(range(len(parts)), key=lambda at: -(100 * parts[at] % total))
         for at in by_remainder[: 100 - sum(percent)]:
             percent[at] += 1
         return Shares(basis, reason, tuple(percent))
@@ -86,7 +84,7 @@ def shares(uses: Sequence[RoleUse]) -> Shares | None:
 
 @dataclass(frozen=True, slots=True)
 class ToolState:
-    """One known tool; `by` is empty while it is not registered, `turn` 0 where nobody heard when it was."""
+    """One known tool; `by` is empty unless it is registered, and `turn` is 0 if unknown."""
 
     name: str
     tokens: int
@@ -101,48 +99,48 @@ class ToolState:
 
 
 class PanelState:
-    """Hears every event of a session in its order and sums up what panels show; knows no screen."""
+    """Sums up a session's events for the panels."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Know nothing, as another session begins."""
+        """Forget everything, before another session."""
         self.standing: Standing | None = None
-        """Where the shell said it stands; None before it has."""
+        """The shell's last reported status."""
         self.caps: tuple[CapState, ...] = ()
         self.roles: dict[Thinker, RoleUse] = {}
-        """In the order in which they first thought."""
+        """By role and model, in order of their first call."""
         self.turn_roles: dict[Thinker, RoleUse] = {}
-        """The same of the turn that runs or, after it, of the last turn."""
+        """The same for the running or last turn."""
         self.thinking: Thinker | None = None
         self.turn = 0
         self.running = False
         self.saved_tokens = 0
-        """Input tokens not paid for in this session because documents were not registered."""
+        """Input tokens saved in this session by leaving schemas unregistered."""
         self.plan: PlanChanged | None = None
-        """The plan of the turn that runs or, until it has one, of the last that was planned."""
-        self.branching: Branching | None = None
-        """The parallel plan of the turn that runs or, after it, of the last turn."""
+        """The plan of the running turn or, before it has one, the last plan."""
+        self.graph: Branching | None = None
+        """The tool graph of the running or last turn."""
         self.planned_turn = 0
-        self.plan_whole = 0
-        """What the caps, as they are now, left the turn before it spent anything, in the plan's unit."""
+        self.plan_total = 0
+        """What the caps left for the turn before it spent anything, in the plan's unit."""
         self._holds: dict[int, BudgetHeld] = {}
         self._registrations: dict[str, tuple[ToolRegistered, int]] = {}
-        """What was heard of registrations, and in which turn."""
+        """Registrations and their turns."""
 
-    def rest(self) -> None:
-        """Take it that nothing is under way, as after the events of a process that is gone, and its plan with it."""
+    def end_activity(self) -> None:
+        """Mark everything as finished, as after the last event of an ended process."""
         self.plan = None
         self._between(running=False)
 
     @property
     def shown_plan(self) -> PlanChanged | None:
-        """The plan there is to show; None while there is none, and where turns are not planned."""
+        """The plan to show; None without a plan, or if planning is off."""
         return None if self.standing is None or self.standing.plan == "off" else self.plan
 
-    def hear(self, event: Event) -> bool:
-        """Take one event into account; says whether panels may show something else now."""
+    def handle(self, event: Event) -> bool:
+        """Apply an event; return whether panels may look different now."""
         match event:
             case BudgetChanged(caps=caps) if caps == self.caps:
                 return False
@@ -150,36 +148,36 @@ class PanelState:
                 self.caps = event.caps
             case StepStarted() | BudgetHeld() | BudgetSettled():
                 thinker = (event.role, event.model)
-                adding_up = (self.roles, self.turn_roles) if self.running else (self.roles,)
-                for roles in adding_up:  # what is asked between two turns, as for a summary, is no turn's
+                consumption = (self.roles, self.turn_roles) if self.running else (self.roles,)
+                for roles in consumption:  # a call between turns, as for a summary, belongs to no turn
                     use = roles.setdefault(thinker, RoleUse(*thinker))
                     if isinstance(event, BudgetSettled):
                         seconds = use.seconds + event.seconds
                         roles[thinker] = RoleUse(*thinker, use.calls + 1, use.consumption.plus(event), seconds)
                 if isinstance(event, BudgetSettled):
                     self._holds.pop(event.entry, None)
-                    self.thinking = self._held_by if self.thinking == thinker else self.thinking
+                    self.thinking = self._last_holder if self.thinking == thinker else self.thinking
                 elif isinstance(event, BudgetHeld):
                     self.thinking = thinker
                     self._holds[event.entry] = event
                 else:
                     self.thinking = thinker
-                    self._holds.clear()  # a call that was turned away gave its hold back without a word
+                    self._holds.clear()  # a rejected call releases its hold without an event
             case CallStarted():
-                self.thinking = self._held_by
+                self.thinking = self._last_holder
             case ToolRegistered():
                 self._registrations[event.name] = event, self.turn
             case ToolUnregistered() | BranchLeft():
                 for name in event.unregistered if isinstance(event, BranchLeft) else (event.name,):
                     self._registrations.pop(name, None)
             case GraphPlanned():
-                self.branching = Branching(event)
+                self.graph = Branching(event)
             case NodeChanged():
-                self.branching = self.branching.heard(event) if self.branching else None
+                self.graph = self.graph.heard(event) if self.graph else None
             case PlanChanged():
-                self._plan(event)
+                self._set_plan(event)
             case TurnStarted():
-                self.turn, self.branching, self.turn_roles = event.turn, None, {}
+                self.turn, self.graph, self.turn_roles = event.turn, None, {}
                 self._between(running=True)
             case TurnFinished():
                 self.saved_tokens += event.saved_tokens if event.spent_nano else 0
@@ -188,37 +186,37 @@ class PanelState:
                 return False
         return True
 
-    def look(self, standing: "Standing", caps: Sequence[CapState]) -> bool:
-        """Take over where the shell stands; says whether that is anything new.
+    def update(self, standing: "Standing", caps: Sequence[CapState]) -> bool:
+        """Store the shell's status; return whether anything changed.
 
-        Between turns the shell knows best what is registered; in a turn, what was registered in it stands besides.
+        Registrations the status does not list are dropped, except those of the running turn.
         """
-        before = (self.standing, self.caps, self.plan)
+        previous = (self.standing, self.caps, self.plan)
         self.standing, self.caps = standing, tuple(caps)
-        known = {tool.name for tool in standing.tools if tool.registered}
+        registered = {tool.name for tool in standing.tools if tool.registered}
         for name, (_, turn) in list(self._registrations.items()):
-            if name not in known and not (self.running and turn == self.turn):
+            if name not in registered and not (self.running and turn == self.turn):
                 del self._registrations[name]
         if standing.planned is not None and not self.running:
-            self._plan(standing.planned)
-        return before != (self.standing, self.caps, self.plan)
+            self._set_plan(standing.planned)
+        return previous != (self.standing, self.caps, self.plan)
 
     def uses(self, *, session: bool) -> list[RoleUse]:
-        """What roles have used in the session or in the turn, those that play now and have not been asked yet included.
+        """Use per role and model of the session or the turn, including assigned roles without a call.
 
-        The planner comes first, then the caller and the summarizer; of one role the model that plays it now.
+        Sorted by role: planner, caller, summarizer.
         """
         players = self.standing.players if self.standing else ()
-        heard = self.roles if session else self.turn_roles
-        uses = ({player: RoleUse(*player) for player in players} | heard).values()
+        used = self.roles if session else self.turn_roles
+        uses = ({player: RoleUse(*player) for player in players} | used).values()
         return sorted(uses, key=lambda use: _ORDER.get(use.role, len(_ORDER)))
 
     @property
     def held(self) -> tuple[int | None, int]:
-        """What running calls may cost at most, None when a price is unknown, and how many tokens they may use."""
+        """Reserved price and tokens of running calls; the price is None if any is unknown."""
         nano = [hold.held_nano for hold in self._holds.values()]
         used = sum(hold.held_tokens for hold in self._holds.values())
-        return None if None in nano else sum(one or 0 for one in nano), used
+        return None if None in nano else sum(price or 0 for price in nano), used
 
     @property
     def planning(self) -> bool:
@@ -229,35 +227,35 @@ class PanelState:
         states: list[ToolState] = []
         for row in self.standing.tools if self.standing else ():
             by, turn, step = (row.by or "user") if row.registered else "", 0, 0
-            if (heard := self._registrations.get(row.name)) is not None:
-                event, turn = heard
+            if (registration := self._registrations.get(row.name)) is not None:
+                event, turn = registration
                 by, step = event.by, event.step
             states.append(ToolState(row.name, row.tokens, row.description, by, turn, step))
         return states
 
     @property
     def context_tokens(self) -> int:
-        """Tokens of documents and of other tools' names in the context now."""
+        """Context tokens of registered schemas and of the names of the other tools."""
         if self.standing is None:
             return 0
-        fresh = (row for row in self.standing.tools if not row.registered and row.name in self._registrations)
-        registered = sum(self._registrations[row.name][0].tokens for row in fresh)
+        new = (row for row in self.standing.tools if not row.registered and row.name in self._registrations)
+        registered = sum(self._registrations[row.name][0].tokens for row in new)
         return min(self.standing.context_tokens + registered, self.standing.everything_tokens)
 
     @property
-    def _held_by(self) -> Thinker | None:
-        """Who of those whose calls run began last; branches of a plan think at the same time."""
+    def _last_holder(self) -> Thinker | None:
+        """The role of the running call that started last; nodes of a tool graph run at the same time."""
         last = next(reversed(self._holds.values()), None)
         return (last.role, last.model) if last else None
 
-    def _plan(self, event: PlanChanged) -> None:
-        goes_on = self.plan is not None and event.number > 1 and event.unit == self.plan.unit
-        most = max(event.cap or 0, self.plan_whole if goes_on else 0)
-        self.plan_whole = most if event.whole is None else event.whole  # old sessions do not say
+    def _set_plan(self, event: PlanChanged) -> None:
+        is_update = self.plan is not None and event.number > 1 and event.unit == self.plan.unit
+        total = max(event.cap or 0, self.plan_total if is_update else 0)
+        self.plan_total = total if event.whole is None else event.whole  # absent in old sessions
         self.plan, self.planned_turn = event, self.turn
 
     def _between(self, *, running: bool) -> None:
-        """A turn begins or ends: nobody thinks, and nothing is held by a call."""
+        """Start or end a turn: no role thinks and no call is running."""
         self.running, self.thinking = running, None
-        self.branching = self.branching.ended() if self.branching else None
+        self.graph = self.graph.ended() if self.graph else None
         self._holds.clear()

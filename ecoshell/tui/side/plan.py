@@ -1,4 +1,4 @@
-"""The plan panel: what the budget allows of each tool, and what has come of that so far."""
+"""The plan panel: what the budget allows of each tool, and how much of it is used."""
 
 import textwrap
 from collections.abc import Callable, Mapping
@@ -13,49 +13,46 @@ from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.events.describe import planned_share, price_range, untried
 from ecoshell.messages import visible_line
 from ecoshell.sessions.plans import Branching
-from ecoshell.tui.branches import Drawing
-from ecoshell.tui.side.panel import FILTER, Line, ListPanel, Piece, Tone, bar, ends, percent, row
+from ecoshell.tui.graph_drawing import Drawing
+from ecoshell.tui.side.panel import FILTER, Line, ListPanel, Piece, Tone, bar, justify, percent, row
 from ecoshell.tui.side.panel_state import PanelState
-from ecoshell.tui.text import amount, fit, fit_middle, left, right, tokens
+from ecoshell.tui.text import align_left, align_right, amount, fit, fit_middle, tokens
 
-_WIDE_FROM, _COLUMNS_FROM = 76, 55
-"""Columns from which on every number has a column of its own, and from which on amounts are written in full."""
-_LEAST_NAME = 8
-_SLIM, _LEAST_TAIL = 23, 18
-"""Columns that a narrow row keeps for its numbers, and up to which it has no room for what a use costs."""
-_SAID = {
+_ALL_COLUMNS_MIN_WIDTH, _COLUMNS_MIN_WIDTH = 76, 55
+_MIN_NAME_CELLS = 8
+_NARROW_NUMBER_CELLS = 23
+"""Cells that a row without columns keeps for its numbers."""
+_REASONS = {
     "value": "worth its price",
-    "new": "new, to be tried",
-    "budget": "beyond what is left",
-    "quota": "that is its quota",
+    "new": "new, worth a try",
+    "budget": "beyond the remaining budget",
+    "quota": "quota reached",
     "blacklist": "has not helped",
-    "below τ": "has seldom helped",
+    "below τ": "has rarely helped",
 }
 GRAPH_LINES = 12
-"""Lines that nodes take where there is no more room than needed."""
-_NAME = "branches"
-_BEFORE = 2
-"""Lines above the first node that has not ended."""
-_NONE_YET = "Ask a question: it is planned before its first step. /plan off, btp, prompt or btp+prompt says how."
-_ROOMY_FROM = 34
-"""Columns from which on amounts stand beside all of their words."""
-_LEAST_ROWS = 3
-"""Rows of tools that stay in view below a parallel plan."""
-_TINY = 2
-"""Lines up to which there is nothing but the list."""
+"""Preferred number of lines for the nodes of a tool graph."""
+_GRAPH_TITLE = "tool graph"
+_LINES_ABOVE_FRONT = 2
+"""Finished nodes kept in view above the first unfinished one."""
+_NO_PLAN = "A plan is made before the first step of a question. /plan off, btp, prompt or btp+prompt selects how."
+_MIN_TOOL_ROWS = 3
+"""Tool rows that stay visible below a tool graph."""
+_LIST_ONLY_HEIGHT = 2
+"""Panel height up to which only the list is shown."""
 _PLANNING: Line = (("planning …", "muted"),)
-_OFF = "Turns are not planned: whatever the caps allow may be used. /plan btp plans the next one."
+_OFF = "Turns are not planned: tools may use whatever the caps allow. /plan btp plans the next turn."
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
     head: str
     width: int
-    written: Callable[[PlanRow], str]
+    text: Callable[[PlanRow], str]
 
 
 class Columns:
-    """The columns of one plan at one width: one for every number, or none where a row has to make do for itself."""
+    """Columns of a plan at a width: one per number, or none where each row is fitted on its own."""
 
     def __init__(self, plan: PlanChanged, width: int) -> None:
         unit = plan.unit
@@ -71,42 +68,41 @@ class Columns:
             _Column("left", 6, lambda row: str(row.left)),
         )
         self._columns: tuple[_Column, ...] = ()
-        if width >= _WIDE_FROM:
+        if width >= _ALL_COLUMNS_MIN_WIDTH:
             self._columns = (value, cost, *counts, state)
-        elif width >= _COLUMNS_FROM:
+        elif width >= _COLUMNS_MIN_WIDTH:
             self._columns = (value, cost, _Column("used", 7, lambda row: f"{row.used}/{row.planned}"), state)
         longest = max((cell_len(visible_line(row.tool)) for row in plan.rows), default=0)
-        most = width - 2 - (sum(column.width for column in self._columns) or _SLIM)
-        self._name = max(_LEAST_NAME, most if self._columns else min(longest, most))
-        heads = "".join(right(one.head, one.width) for one in self._columns)
+        room = width - 2 - (sum(column.width for column in self._columns) or _NARROW_NUMBER_CELLS)
+        self._name = max(_MIN_NAME_CELLS, room if self._columns else min(longest, room))
+        heads = "".join(align_right(column.head, column.width) for column in self._columns)
         if not heads:
-            room = width - 2 - self._name
-            numbers = f" val cost {'$' if unit == 'usd' else 'tok'}" if room > _LEAST_TAIL else " val"
-            heads = f"{left(numbers, room - 4)}used"
-        self.head: Line = ((left("  tool", 2 + self._name) + heads, "muted"),)
+            numbers = f" val cost {'$' if unit == 'usd' else 'tok'}"
+            heads = f"{align_left(numbers, width - 2 - self._name - 4)}used"
+        self.head: Line = ((align_left("  tool", 2 + self._name) + heads, "muted"),)
 
     def line(self, row: PlanRow) -> Line:
-        """One tool: its state by a sign and a word, its value, what a use costs, how often it was used and may be."""
+        """One tool: the sign and word of its state, its value, its cost per use, its uses and their limit."""
         sign, word, tone = state_of(row, enforced=self._enforced)
-        name = left(fit_middle(visible_line(row.tool), self._name), self._name)
+        name = align_left(fit_middle(visible_line(row.tool), self._name), self._name)
         start: tuple[Piece, ...] = ((f"{sign} ", tone), (name, "muted" if row.state == "unplanned" else "text"))
         if self._columns:
             *numbers, last = self._columns
-            cells = "".join(right(one.written(row), one.width) for one in numbers)
-            return (*start, (cells, "muted"), (right(word, last.width), tone))
-        # as much as there is room for: the state is told first, then the uses, the value and the cost
+            cells = "".join(align_right(column.text(row), column.width) for column in numbers)
+            return (*start, (cells, "muted"), (align_right(word, last.width), tone))
+        # by priority: state, uses, value, cost
         room = self._width - 2 - self._name
         value = _short(f"{row.value:.2f}")
         cost, spread = (_short(_expected(part, self._unit).removesuffix(" tok")) for part in (row.cost, row.spread))
         spread = f"±{spread}" if row.spread else ""
         end = f"{row.used}/{row.planned} {word}"
         choices = ((f" {value} {cost}{spread} ", end), (f" {value} {cost} ", end), (f" {value} ", end), (" ", end))
-        front, end = next((one for one in choices if cell_len("".join(one)) <= room), (" ", fit(word, room - 1)))
-        return (*start, (left(front, room - cell_len(end)), "muted"), (end, tone))
+        front, end = next((pair for pair in choices if cell_len("".join(pair)) <= room), (" ", fit(word, room - 1)))
+        return (*start, (align_left(front, room - cell_len(end)), "muted"), (end, tone))
 
 
 def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
-    """The sign, the word and the tone of a row's state; where nothing is forbidden, it is advised against."""
+    """Sign, word and tone of a row's state; a plan that is not enforced only advises against a tool."""
     word = "low success" if row.why == "below τ" else row.why
     if row.state == "planned":
         return "√", "new" if row.why == "new" else "ok", "good"
@@ -121,152 +117,151 @@ def _cost(row: PlanRow, unit: Unit) -> str:
 
 
 def _expected(value: int, unit: Unit) -> str:
-    """A cost that is only expected, in as few digits as it is worth."""
+    """An estimated cost, in two significant digits."""
     return f"{tokens(value)} tok" if unit == "tokens" else amount_text(value, "usd", digits=2)
 
 
 def _short(number: str) -> str:
-    """A decimal without what is no news: `.91`, `1.0`, `.0012`, `<.0001`."""
+    """A short decimal: `.91`, `1.0`, `.0012`, `<.0001`."""
     number = number.replace("$", "")
     if number == "1.00":
         return "1.0"
     return number.replace("0.", ".", 1) if number.startswith(("0.", "<0.")) else number
 
 
-def progress(branching: Branching) -> str:
-    """How far a parallel plan has come: `1 of 3 done, 2 running`."""
-    counts = branching.counts
-    done = f"{counts.get('done', 0):,} of {len(branching.plan.nodes):,} done"
-    told = ("running", "failed", "denied", "skipped", "stopped")
-    others = [f"{counts[state]:,} {state}" for state in told if state in counts]
-    return ", ".join((done, *others))
+def progress(graph: Branching) -> str:
+    """Counts of node states: `1 of 3 done, 2 running`."""
+    counts = graph.counts
+    done = f"{counts.get('done', 0):,} of {len(graph.plan.nodes):,} done"
+    states = ("running", "failed", "denied", "skipped", "stopped")
+    return ", ".join((done, *(f"{counts[state]:,} {state}" for state in states if state in counts)))
 
 
-def graph_lines(branching: Branching, width: int, most: int = GRAPH_LINES) -> list[Line]:
-    """How far it has come and, in `most` lines, its nodes; of many, those where it goes on."""
-    drawing, said = Drawing(branching, reasons=False), progress(branching)
-    fits = len(_NAME) + 1 + cell_len(said) <= width
-    head: Line = ends((_NAME, "strong"), (said, "text"), width) if fits else ((fit(said, width), "strong"),)
-    if most <= 0:
+def graph_lines(graph: Branching, width: int, limit: int = GRAPH_LINES) -> list[Line]:
+    """Progress of a tool graph and up to `limit` lines of nodes around the first unfinished one."""
+    drawing, counts = Drawing(graph, reasons=False), progress(graph)
+    fits = len(_GRAPH_TITLE) + 1 + cell_len(counts) <= width
+    head: Line = ((fit(counts, width), "strong"),)
+    if fits:
+        head = justify((_GRAPH_TITLE, "strong"), (counts, "text"), width)
+    if limit <= 0:
         return [head]
-    shown = drawing.height if drawing.height <= most else max(1, most - 2)
-    start = max(0, min(drawing.front - _BEFORE, drawing.height - shown))
-    above, below = start, drawing.height - start - shown
+    visible = drawing.height if drawing.height <= limit else max(1, limit - 2)
+    start = max(0, min(drawing.front - _LINES_ABOVE_FRONT, drawing.height - visible))
+    above, below = start, drawing.height - start - visible
     return [
         head,
         *([((f"  … {above:,} above", "muted"),)] if above else []),
-        *drawing.lines(width, start, start + shown),
+        *drawing.lines(width, start, start + visible),
         *([((f"  … {below:,} below", "muted"),)] if below else []),
     ]
 
 
 def heading_lines(state: PanelState, width: int) -> list[Line]:
-    """What the plan has for tools, what is reserved, what the turn may cost from here, and what made it anew."""
+    """The plan's budget for tools, its reserve, the estimated remaining cost and the reason of the last change."""
     standing, plan = state.standing, state.shown_plan
     if standing is None:
-        return [(("known once the session is open", "muted"),)]
+        return [(("available once the session is open", "muted"),)]
     if plan is None:
         if state.planning and standing.plan != "off":
             return [_PLANNING]
-        said, more = ("plan off", _OFF) if standing.plan == "off" else ("no plan yet", _NONE_YET)
-        return [((said, "strong"),), *(((line, "muted"),) for line in textwrap.wrap(more, max(20, width)))]
-    roomy, whole = width >= _ROOMY_FROM, state.plan_whole
+        title, text = ("plan off", _OFF) if standing.plan == "off" else ("no plan yet", _NO_PLAN)
+        return [((title, "strong"),), *(((line, "muted"),) for line in textwrap.wrap(text, max(20, width)))]
+    total = state.plan_total
     lines: list[Line] = []
     if plan.budget is None or plan.cap is None:
-        lines.append(ends(("no cap: advice only", "strong"), ("/budget sets one", "muted"), width))
-    else:  # of what the caps leave, full blocks are spent, half-toned reserved
-        used = percent(whole - plan.budget, whole)
-        drawn = bar(((whole - plan.cap, "█"), (plan.reserved, "▒")), whole, max(0, width - len(used) - 1))
-        left = f"{amount(plan.budget, plan.unit)}{' left' if roomy else ''} of {amount(whole, plan.unit)}"
-        words = ("planned", "reserved") if roomy else ("plan", "answer")
-        costs = f"{words[0]} {amount(plan.planned_cost, plan.unit)} · {words[1]} {amount(plan.reserved, plan.unit)}"
-        lines.append(ends(("for tools", "strong"), (left, "text"), width))
+        lines.append(justify(("no cap: advice only", "strong"), ("/budget sets one", "muted"), width))
+    else:  # █ spent, ▒ reserved
+        used = percent(total - plan.budget, total)
+        drawn = bar(((total - plan.cap, "█"), (plan.reserved, "▒")), total, max(0, width - len(used) - 1))
+        budget = f"{amount(plan.budget, plan.unit)} left of {amount(total, plan.unit)}"
+        costs = f"planned {amount(plan.planned_cost, plan.unit)} · reserved {amount(plan.reserved, plan.unit)}"
+        lines.append(justify(("for tools", "strong"), (budget, "text"), width))
         lines.append(((drawn, "tool"), (f" {used}", "text")))
         lines.append(((fit(costs, width), "muted"),))
         if not plan.enforced:
-            lines.append(((fit("told to the model, not enforced", width), "warning"),))
+            lines.append(((fit("shown to the model, not enforced", width), "warning"),))
     if state.planning:
         return [*lines, _PLANNING]
     if state.running:
-        price = price_range(plan, amount)
-        slim: Line = (("rest ", "muted"), (fit(price.removeprefix("about "), width - 5), "text"))
-        lines.append(row("remaining", price, width) if roomy else slim)
+        lines.append(row("remaining", price_range(plan, amount), width))
     if plan.number > 1:
         lines.append(((fit(f"↔ {visible_line(plan.reason)}", width), "muted"),))
     return lines
 
 
 class PlanPanel(ListPanel[PlanRow]):
-    """What the plan has left for tools, and below it each tool with its value, its cost and its uses."""
+    """The plan's budget, above each tool with its value, cost and uses."""
 
     NAME = "plan"
     HELP = (
-        "What the budget allows of each tool. √ is planned, × blocked, ! advised against, · not in the plan; used "
-        "stands before how often it may be used. Enter shows the arithmetic of a tool, / filters, - folds the panel."
+        "What the budget allows of each tool. √ is planned, × blocked, ! advised against, · not in the plan; uses "
+        "and their limit come last. Enter shows the arithmetic of a tool, / filters, - folds the panel."
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "why"), FILTER]
     MORE = "why"
     _laid_out: tuple[PlanChanged, int, Columns] | None = None
 
-    def known(self) -> Mapping[str, PlanRow]:
-        """The rows of the plan; those of which nothing is known share a line while nothing is filtered."""
+    def load_items(self) -> Mapping[str, PlanRow]:
+        """The rows of the plan; untried tools share one line unless a filter finds them."""
         rows = self.state.shown_plan.rows if self.state.shown_plan else ()
-        self.seldom = frozenset(untried(rows))
+        self.search_only = frozenset(untried(rows))
         return {row.tool: row for row in rows}
 
-    def above(self, width: int) -> list[Line]:
-        """A parallel plan, with as many lines for its nodes as there is room for, and what the plan has for tools."""
-        standing, plan, branching = self.state.standing, self.state.shown_plan, self.state.branching
+    def header_lines(self, width: int) -> list[Line]:
+        """The tool graph, in as many lines as fit, and the heading of the plan."""
+        standing, plan, graph = self.state.standing, self.state.shown_plan, self.state.graph
         lines = heading_lines(self.state, width)
         if plan is not None:
             lines.append(self._columns(plan, width).head)
-            again = f"replanned {plan.number - 1}×" if plan.number > 1 else ""
-            branches = progress(branching) if branching and self.folded else ""
-            words = (f"{planned_share(plan)} planned" if self.folded else plan.mode, again, branches)
-            self.gist = " · ".join(word for word in words if word)
+            changes = f"replanned {plan.number - 1}×" if plan.number > 1 else ""
+            nodes = progress(graph) if graph and self.folded else ""
+            parts = (f"{planned_share(plan)} planned" if self.folded else plan.mode, changes, nodes)
+            self.gist = " · ".join(part for part in parts if part)
         elif standing is not None and standing.plan == "off":
             self.gist = "off"
         else:
             self.gist = "none yet" if standing is not None and self.folded else ""
-        others = len(lines) + len(self.below(width))
-        self.around = others + 2
-        if branching is not None:
-            self.around += len(graph_lines(branching, width))
-            room = self._area.height - others - 1 - min(len(self.shown), _LEAST_ROWS)
-            lines = [*graph_lines(branching, width, min(GRAPH_LINES, room)), *lines]
+        fixed = len(lines) + len(self.footer_lines(width))
+        self.fixed_lines = fixed + 2
+        if graph is not None:
+            self.fixed_lines += len(graph_lines(graph, width))
+            room = self._area.height - fixed - 1 - min(len(self.visible_names), _MIN_TOOL_ROWS)
+            lines = [*graph_lines(graph, width, min(GRAPH_LINES, room)), *lines]
         if self.roomy or plan is None:
             return lines
-        return lines[:1] if self._area.height > _TINY else []
+        return lines[:1] if self._area.height > _LIST_ONLY_HEIGHT else []
 
-    def below(self, width: int) -> list[Line]:
-        if self._area.height <= _TINY:
+    def footer_lines(self, width: int) -> list[Line]:
+        if self._area.height <= _LIST_ONLY_HEIGHT:
             return []
         plan = self.state.shown_plan
-        others, new = plan.others if plan else 0, 0 if self.filter else len(self.seldom)
-        said = (f"√ {new} tools not used yet: / finds them", new), (f"  and {counted(others, 'more tool')}", others)
-        return [*(((fit(line, width), "muted"),) for line, count in said if count), *super().below(width)]
+        omitted, untried_count = plan.others if plan else 0, 0 if self.filter else len(self.search_only)
+        untried_line = f"√ {untried_count} untried tools: / finds them"
+        notes = (untried_line, untried_count), (f"  and {counted(omitted, 'more tool')}", omitted)
+        return [*(((fit(line, width), "muted"),) for line, count in notes if count), *super().footer_lines(width)]
 
     def item_line(self, item: PlanRow, width: int) -> Line:
         return self._columns(self.state.shown_plan, width).line(item) if self.state.shown_plan else ()
 
     def _columns(self, plan: PlanChanged, width: int) -> Columns:
-        """The columns of this plan, set once for each plan and width; rows are drawn before a new size is heard of."""
+        """The columns of this plan, cached per plan and width; rows may be drawn before a resize arrives."""
         if self._laid_out is None or self._laid_out[:2] != (plan, width):
             self._laid_out = (plan, width, Columns(plan, width))
         return self._laid_out[2]
 
-    def about(self, item: PlanRow, width: int) -> list[Line]:
-        """Everything a row says, in three lines."""
+    def detail_lines(self, item: PlanRow, width: int) -> list[Line]:
+        """Value, chance, uses, cost and state of a row in three lines."""
         unit = self.state.shown_plan.unit if self.state.shown_plan else "usd"
         worth = f"value {item.value:.2f} · chance {item.chance:.2f} · {item.used}/{item.planned} used"
         return [
             ((fit_middle(visible_line(item.tool), width), "tool"),),
             ((fit(worth, width), "muted"),),
-            ((fit(f"{_cost(item, unit)}: {_SAID[item.why]}", width), "muted"),),
+            ((fit(f"{_cost(item, unit)}: {_REASONS[item.why]}", width), "muted"),),
         ]
 
     def action_open(self) -> None:
-        """Ask for the arithmetic of the highlighted tool; without a plan, or while it is folded, fold or unfold."""
+        """Show the arithmetic of the highlighted tool; without a list, toggle the fold."""
         if self.folded or not self.items:
             self.action_fold()
         else:

@@ -1,4 +1,4 @@
-"""The panels below each other, fed from the stream of events, and how they share a height too small for all."""
+"""The stack of side panels: it receives the events, and divides its height between the panels."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -23,35 +23,35 @@ from ecoshell.tui.side.tools import ToolsPanel
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
 
-_BREATH = 500
-"""Events of an old session heard in one go."""
+_EVENTS_PER_SLICE = 500
+"""Events of a replayed session handled before other tasks run."""
 
 
-def share(height: int, wants: Sequence[int], *, first: int | None = None, rest: int | None = None) -> list[int]:
-    """Lines for each panel, at most `height` together.
+def share(height: int, wants: Sequence[int], *, first: int | None = None, spare_to: int | None = None) -> list[int]:
+    """Divide `height` between panels that want so many lines.
 
-    What nobody wants goes to the panel `rest`. When it is too little, every panel keeps its title, the panel `first`
-    gets what it wants, and the others are filled up evenly.
+    Spare lines go to the panel `spare_to`. If there are too few, every panel keeps its title, the panel `first` gets
+    what it wants, and the others are filled evenly.
     """
-    given = [1 if at < height else 0 for at in range(len(wants))]
-    left = height - sum(given)
-    if first is not None and given[first]:
-        more = min(left, wants[first] - 1)
-        given[first] += more
-        left -= more
-    hungry = [at for at, want in enumerate(wants) if 0 < given[at] < want]
-    while left and hungry:
-        for at in hungry[:left]:
-            given[at] += 1
-        left = height - sum(given)
-        hungry = [at for at in hungry if given[at] < wants[at]]
-    if rest is not None and given[rest]:
-        given[rest] += left
-    return given
+    heights = [1 if at < height else 0 for at in range(len(wants))]
+    free = height - sum(heights)
+    if first is not None and heights[first]:
+        more = min(free, wants[first] - 1)
+        heights[first] += more
+        free -= more
+    unfilled = [at for at, want in enumerate(wants) if 0 < heights[at] < want]
+    while free and unfilled:
+        for at in unfilled[:free]:
+            heights[at] += 1
+        free = height - sum(heights)
+        unfilled = [at for at in unfilled if heights[at] < wants[at]]
+    if spare_to is not None and heights[spare_to]:
+        heights[spare_to] += free
+    return heights
 
 
 class SharedHeight(Layout):
-    """Puts the panels below each other; what is left over of the height goes to the last list."""
+    """Stack the panels; spare height goes to the last list that is not folded."""
 
     name = "shared-height"
 
@@ -60,7 +60,9 @@ class SharedHeight(Layout):
         panels = [panel for panel in children if isinstance(panel, Panel)]
         first = next((at for at, panel in enumerate(panels) if panel.has_focus), None)
         lists = [at for at, panel in enumerate(panels) if isinstance(panel, ListPanel) and not panel.folded]
-        heights = share(size.height, [panel.wanted for panel in panels], first=first, rest=lists[-1] if lists else None)
+        heights = share(
+            size.height, [panel.wanted for panel in panels], first=first, spare_to=lists[-1] if lists else None
+        )
         placements: list[WidgetPlacement] = []
         y = 0
         for panel, height in zip(panels, heights, strict=True):
@@ -71,7 +73,7 @@ class SharedHeight(Layout):
 
 
 class SidePanels(Widget):
-    """Budget, plan, tools and roles; when the height is too little for all, the one with the focus comes first."""
+    """Budget, plan, tools and roles; the focused panel comes first when the height is too small for all."""
 
     DEFAULT_CSS = """
     SidePanels { overflow: hidden; }
@@ -86,33 +88,33 @@ class SidePanels(Widget):
         self._summary = summary
         self._stale = False
 
-    def hear(self, event: Event) -> None:
-        """Take an event into account; the panels follow before the next frame, however many events come at once."""
-        if self.state.hear(event):
-            self._touch()
+    def handle(self, event: Event) -> None:
+        """Apply an event; the panels are redrawn once before the next frame."""
+        if self.state.handle(event):
+            self._redraw_later()
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
-        if self.state.look(standing, caps):
-            self._touch()
+        if self.state.update(standing, caps):
+            self._redraw_later()
 
-    async def recall(self, past: Iterable[Event]) -> None:
-        """Show another session, from its events so far; a long one does not hold up the screen."""
+    async def replay(self, past: Iterable[Event]) -> None:
+        """Show another session from its past events, yielding to other tasks in between."""
         self.state.clear()
-        for at, event in enumerate(past):
-            self.state.hear(event)
-            if at % _BREATH == _BREATH - 1:
+        for at, event in enumerate(past, 1):
+            self.state.handle(event)
+            if at % _EVENTS_PER_SLICE == 0:
                 await asyncio.sleep(0)
-        self.state.rest()
-        self._touch()
+        self.state.end_activity()
+        self._redraw_later()
 
     @on(DescendantFocus)
     @on(DescendantBlur)
     def refocused(self, event: DescendantFocus | DescendantBlur) -> None:
-        """Give the focused panel its height, or share the height evenly again, where it is too little for all."""
+        """Divide the height again if it is too small for all panels."""
         if sum(panel.wanted for panel in self.panels) > self.size.height:
             event.widget.refresh(layout=True)
 
-    def _touch(self) -> None:
+    def _redraw_later(self) -> None:
         if not self._stale:
             self._stale = True
             self.call_later(self._draw)

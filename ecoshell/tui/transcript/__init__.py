@@ -1,1 +1,1 @@
-"""What was asked, thought, called and answered, as lines that cost nothing while they are off screen."""
+"""The transcript: events as blocks of text, painted only while visible."""

@@ -1,7 +1,7 @@
-"""Blocks, which a transcript is made of, and the sections in which they are laid out.
+"""Blocks, the content of a transcript, and the sections in which they are painted.
 
-They know their meaning and nothing of colours or widths. Sections are made one by one and are never more than a screen
-or so, so that of a long block only what is looked at is ever laid out and painted.
+They know nothing of colours or widths. Sections are generated lazily and are about one screen high at most, so that
+only the visible part of a long block is laid out and painted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from ecoshell.budget import counted
 from ecoshell.messages import visible
 
 if TYPE_CHECKING:
-    from ecoshell.tui.branches import Drawing
+    from ecoshell.tui.graph_drawing import Drawing
     from ecoshell.tui.transcript.markdown import Part
 
 Tone = Literal[
@@ -26,41 +26,39 @@ _CHANGES: Mapping[str, Tone] = {
     "+++ ": "heading", "--- ": "heading", "diff ": "heading", "index ": "heading",
     "+": "added", "-": "removed", "@": "hunk", "": "muted",
 }  # fmt: skip
-"""The tones of a diff's lines by what they begin with."""
-_DRAWN_LINES = 24
-"""Lines of a drawing that are shown until it is opened."""
-_DRAWN_WIDTH = 120
-"""Cells that a drawing has where there is no screen to ask for its width."""
-LONGEST = 2_000
-"""Characters of one section, and of a line that is kept in one piece."""
-MOST_LINES = 40
-"""Rows of one section."""
+"""The tones of diff lines by their first characters."""
+_FOLDED_DRAWING_LINES = 24
+_PLAIN_TEXT_WIDTH = 120
+"""Width of a drawing in plain text, where no screen determines it."""
+MAX_SECTION_LENGTH = 2_000
+"""Characters of a section, and of a line that is kept in one piece."""
+MAX_SECTION_ROWS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some text in one tone, shown as it is: no markup in it means anything."""
+    """Text in one tone, shown literally without interpreting markup."""
 
     text: str
     tone: Tone = "text"
     stress: str = ""
-    """Any of b (bold), i (italic), u (underlined), s (struck through)."""
+    """Any of b (bold), i (italic), u (underline), s (strikethrough)."""
     link: str = ""
-    """An address that has been found safe to open."""
+    """An address that is safe to open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Pieces that are wrapped together beside a lead, which stands before the first line only."""
+    """Pieces that are wrapped together; `lead` precedes the first line only."""
 
     pieces: tuple[Piece, ...]
     lead: str = ""
     hang: str = ""
-    """What stands before the other lines, padded to the lead's width."""
-    joined: str | None = None
-    """What is between it and the row before it, where one long line was cut in two; None for a line of its own."""
+    """Prefix of the other lines, padded to the lead's width."""
+    glue: str | None = None
+    """What separates it from the previous row if a long line was split; None if it starts a line."""
     folds: bool = False
-    """Whether a click on it opens or closes what is folded."""
+    """Whether a click on it toggles the fold."""
 
     @property
     def text(self) -> str:
@@ -74,29 +72,29 @@ def row(*pieces: Piece, lead: str = "") -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A text of any length below a block's rows, of which the first lines are shown until it is opened."""
+    """A text below a block's rows, folded to its first lines until it is opened."""
 
     text: str
-    """Already made visible."""
+    """Already escaped by `visible`."""
     lines: int
-    """Lines shown while it is folded; none where its head is all there is to see."""
+    """Lines shown while folded; 0 to show only the head."""
     kind: Kind = "plain"
     tone: Tone = "text"
     corner: str = ""
-    """What stands before its first line, in the place of the indent."""
+    """Prefix of the first line, instead of the indent."""
     indent: str = "  "
     head: Row | None = None
-    """What it is, above it."""
+    """A row above the text."""
 
     @property
-    def folded(self) -> tuple[str, str]:
-        """As much as is shown while it is folded, and words for the rest (empty when there is none)."""
-        return folded(self.text, lines=self.lines, characters=200 * self.lines)
+    def preview(self) -> tuple[str, str]:
+        """The text shown while folded, and a note about the rest (empty if nothing is hidden)."""
+        return preview(self.text, lines=self.lines, characters=200 * self.lines)
 
 
 @dataclass(frozen=True, slots=True)
 class CallRef:
-    """Which call of a session it is."""
+    """A call's identity in its session."""
 
     turn: int
     id: str
@@ -105,62 +103,62 @@ class CallRef:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A sign in the margin and beside it rows, Markdown and long texts, each wrapped to the width."""
+    """A sign in the margin, next to rows, Markdown, a drawing and long texts."""
 
     sign: str = ""
     tone: Tone = "text"
-    """The sign's."""
+    """The tone of the sign."""
     rows: tuple[Row, ...] = ()
     markdown: str = ""
     drawing: "Drawing | None" = None
-    """A parallel plan, whose number of lines does not depend on the width."""
+    """A tool graph; its height does not depend on the width."""
     bodies: tuple[Body, ...] = ()
     name: str = ""
-    """By what it is found when it is to be shown otherwise; empty for one that stays as it is."""
+    """Key for a later redraw; empty if the block never changes."""
     gap: bool = False
-    """Whether an empty line goes before it."""
+    """Whether a blank line precedes it."""
     turn: bool = False
     call: CallRef | None = None
     """The call whose result it shows."""
     judged: bool = False
-    """Whether a judge has had the result, so that the person can say otherwise."""
+    """Whether the result was judged, so that the user can override the verdict."""
     verdict: tuple[Piece, ...] = ()
-    """What is thought of the result, at the end of the first row."""
+    """The verdict on the result, appended to the first row."""
 
     @property
     def head(self) -> tuple[Row, ...]:
         if not self.verdict or not self.rows:
             return self.rows
-        first, *others = self.rows
-        return (replace(first, pieces=(*first.pieces, *self.verdict)), *others)
+        first, *more = self.rows
+        return (replace(first, pieces=(*first.pieces, *self.verdict)), *more)
 
     @property
     def foldable(self) -> bool:
-        """Whether a part of it is folded away until it is opened."""
-        return bool(self.drawn[1]) or any(body.folded[1] for body in self.bodies)
+        """Whether part of it is hidden until it is opened."""
+        return bool(self.drawn[1]) or any(body.preview[1] for body in self.bodies)
 
     @property
     def drawn(self) -> tuple[int, str]:
-        """The lines of its drawing that are shown while it is folded, and words for the rest (empty without any)."""
+        """The number of drawing lines shown while folded, and a note about the rest (empty if nothing is hidden)."""
         height = self.drawing.height if self.drawing else 0
-        more = height - _DRAWN_LINES
-        return min(_DRAWN_LINES, height), f"… {counted(more, 'more line')}" if more > 0 else ""
+        more = height - _FOLDED_DRAWING_LINES
+        return min(_FOLDED_DRAWING_LINES, height), f"… {counted(more, 'more line')}" if more > 0 else ""
 
     def text(self, *, opened: bool = False) -> str:
-        """The block without its looks; opened, everything in it, as for copying: Markdown as it was written."""
+        """The block as plain text, Markdown unchanged; `opened` includes the folded parts."""
         lines = [line.lead + line.text for line in self.head]
         if self.markdown:
             lines.append(self.markdown)
         if self.drawing:
-            shown, more = self.drawn
-            drawn = self.drawing.lines(_DRAWN_WIDTH, 0, None if opened else shown)
+            line_count, more = self.drawn
+            drawn = self.drawing.lines(_PLAIN_TEXT_WIDTH, 0, None if opened else line_count)
             lines += ["".join(text for text, _ in line).rstrip() for line in drawn]
             if more and not opened:
                 lines.append(more)
         for body in self.bodies:
             if body.head is not None:
                 lines.append(body.head.lead + body.head.text)
-            text, more = (body.text, "") if opened else body.folded
+            text, more = (body.text, "") if opened else body.preview
             if text:
                 lines.append(f"{body.corner}{text}")
             if more and body.lines:
@@ -169,12 +167,12 @@ class Block:
 
 
 def rows_of(text: str, tone: Tone = "text") -> tuple[Row, ...]:
-    """One row for each line of a text that somebody else wrote."""
+    """A row for each line of untrusted text."""
     return tuple(row(Piece(line, tone)) for line in visible(text).split("\n"))
 
 
-def folded(text: str, *, lines: int, characters: int) -> tuple[str, str]:
-    """The beginning of a text, and words for what was left out (empty when nothing was)."""
+def preview(text: str, *, lines: int, characters: int) -> tuple[str, str]:
+    """The start of a text, and a note about what was cut (empty if nothing was)."""
     head = text[:characters].split("\n")
     shown = "\n".join(head[:lines])
     if len(shown) == len(text):
@@ -187,12 +185,12 @@ def folded(text: str, *, lines: int, characters: int) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows as they are."""
+    """Rows that do not depend on the width."""
 
     content: tuple[Row, ...]
 
     def height(self, width: int) -> int:
-        """As many lines as rows, and more for those that are long."""
+        """An estimate: one line per row, and more for long rows."""
         return len(self.content) + sum(len(piece.text) for line in self.content for piece in line.pieces) // width
 
     def rows(self, width: int) -> Iterable[Row]:
@@ -208,7 +206,7 @@ class DrawnLines:
     stop: int
 
     def height(self, width: int) -> int:
-        """One line for each; none is ever wrapped."""
+        """One per line; drawings are never wrapped."""
         return self.stop - self.start
 
     def rows(self, width: int) -> Iterator[Row]:
@@ -217,28 +215,28 @@ class DrawnLines:
 
 
 Section: TypeAlias = "Rows | DrawnLines | Part"
-"""What is painted in one go: some rows, some lines of a drawing, a part of a Markdown text.
+"""What is painted at once: some rows, lines of a drawing, or a part of a Markdown text.
 
-Each says about how many lines it takes before it is painted, and gives its rows, at a width in cells.
+It estimates its height before it is painted, and yields its rows, both at a width in cells.
 """
-GAP = Rows((Row(()),))
-FOLDING = Rows((Row((Piece("▲ fold", "muted"),), lead="  ", folds=True),))
+BLANK_LINE = Rows((Row(()),))
+FOLD_LINE = Rows((Row((Piece("▲ fold", "muted"),), lead="  ", folds=True),))
 
 
 def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
-    """All sections of a block; one that is opened has nothing folded away."""
+    """All sections of a block, with or without its folded parts."""
     yield from head_of(block)
     if block.markdown:
         yield from _sections_of_markdown(block.markdown)
     if block.drawing:
-        shown, more = block.drawn
-        lines = block.drawing.height if opened else shown
-        for start in range(0, lines, MOST_LINES):
-            yield DrawnLines(block.drawing, start, min(start + MOST_LINES, lines))
+        folded_lines, more = block.drawn
+        lines = block.drawing.height if opened else folded_lines
+        for start in range(0, lines, MAX_SECTION_ROWS):
+            yield DrawnLines(block.drawing, start, min(start + MAX_SECTION_ROWS, lines))
         if more:
-            yield FOLDING if opened else Rows((Row((Piece(more, "muted"),), lead="  ", folds=True),))
+            yield FOLD_LINE if opened else Rows((Row((Piece(more, "muted"),), lead="  ", folds=True),))
     for body in block.bodies:
-        begins, more = body.folded
+        begins, more = body.preview
         text = body.text if opened else begins
         if body.head is not None:
             yield Rows((replace(body.head, folds=bool(more) and not body.lines),))
@@ -252,7 +250,7 @@ def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
                 for line, lead in zip(text.split("\n"), leads, strict=False)
             )
         if more and opened:
-            yield FOLDING
+            yield FOLD_LINE
         elif more and body.lines:
             yield Rows((Row((Piece(more, "muted"),), lead=body.indent, folds=True),))
 
@@ -260,39 +258,39 @@ def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
 def head_of(block: Block) -> Iterator[Section]:
     """The sections above a block's Markdown."""
     if block.gap:
-        yield GAP
+        yield BLANK_LINE
     yield from in_sections(block.head)
 
 
 def _sections_of_markdown(text: str, indent: str = "") -> Iterator[Section]:
-    from ecoshell.tui.transcript.markdown import MarkdownReader  # no first frame waits for it
+    from ecoshell.tui.transcript.markdown import MarkdownReader  # not needed for the first frame
 
     yield from MarkdownReader(indent).feed(text, last=True)
 
 
 def in_sections(rows: Iterable[Row]) -> Iterator[Section]:
-    """Rows put together to sections; one that is very long is cut into bits, between words where there are any."""
+    """Group rows into sections; very long rows are split, between words if possible."""
     part: list[Row] = []
     size = 0
     for line in rows:
         bits = [line]
-        if sum(len(piece.text) for piece in line.pieces) > LONGEST:
+        if sum(len(piece.text) for piece in line.pieces) > MAX_SECTION_LENGTH:
             bits.clear()
-            joined, hang = line.joined, line.hang or " " * len(line.lead)
+            glue, hang = line.glue, line.hang or " " * len(line.lead)
             for piece in line.pieces:
                 start = 0
                 while start < len(piece.text):
-                    end = start + LONGEST
+                    end = start + MAX_SECTION_LENGTH
                     if end < len(piece.text):
                         end = piece.text.rfind(" ", start, end) + 1 or end
                     bit = replace(piece, text=piece.text[start:end])
-                    bits.append(replace(line, pieces=(bit,), joined=joined))
-                    joined, start = " " if bit.text.endswith(" ") else "", end
+                    bits.append(replace(line, pieces=(bit,), glue=glue))
+                    glue, start = " " if bit.text.endswith(" ") else "", end
             bits[1:] = [replace(bit, lead=hang, hang=hang) for bit in bits[1:]]
         for bit in bits:
             part.append(bit)
             size += sum(len(piece.text) for piece in bit.pieces)
-            if size >= LONGEST or len(part) >= MOST_LINES:
+            if size >= MAX_SECTION_LENGTH or len(part) >= MAX_SECTION_ROWS:
                 yield Rows(tuple(part))
                 part, size = [], 0
     if part:

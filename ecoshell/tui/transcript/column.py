@@ -1,4 +1,4 @@
-"""The content of a transcript: blocks from top to bottom, of which only those that are looked at are painted."""
+"""The content of a transcript: a column of blocks, of which only the visible ones are painted."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from ecoshell.messages import visible
 from ecoshell.tui.transcript.blocks import (
-    LONGEST,
+    MAX_SECTION_LENGTH,
     TONES,
     Block,
     Piece,
@@ -31,103 +31,103 @@ if TYPE_CHECKING:
     from ecoshell.tui.transcript.markdown import MarkdownReader
 
 STREAM = ""
-"""The key of what is streamed or waits, as against calls, which have keys of their own."""
+"""The key of streamed or waiting content; calls have their own keys."""
 _EMPTY = PaintedLine(Strip([]))
-_MOST_PAINTED = 8_000
-"""Painted lines that are kept; far from the view they are let go."""
+_MAX_PAINTED_LINES = 8_000
+"""Painted lines above which those far from the view are released."""
 
 
 @dataclass(slots=True)
 class Heights:
-    """Heights in lines; where things begin is summed up again only from the first change on."""
+    """Heights in lines and their running sums, recomputed from the first change on."""
 
     _heights: list[int] = field(default_factory=list[int])
     _tops: list[int] = field(default_factory=lambda: [0])
 
-    def put(self, start: int, end: int | None, heights: list[int]) -> None:
-        """Put these heights in the place of those from `start` up to `end`."""
+    def replace(self, start: int, end: int | None, heights: list[int]) -> None:
+        """Replace the heights from `start` up to `end`."""
         if self._heights[start:end] != heights:
             self._heights[start:end] = heights
             del self._tops[start + 1 :]
 
     @property
     def tops(self) -> list[int]:
-        """Where each begins and, at the end, how high all of them are."""
+        """The first line of each element and, last, the total height."""
         done = len(self._tops) - 1
         if done < len(self._heights):
             self._tops[done:] = accumulate(self._heights[done:], initial=self._tops[done])
         return self._tops
 
     def at(self, line: int) -> int:
-        """Which one stands at a line; the last for a line below them all, and -1 when there is none."""
+        """The index of the element at a line; the last one below all, -1 without any."""
         return min(bisect_right(self.tops, max(line, 0)), len(self._heights)) - 1
 
 
 @dataclass(slots=True)
 class StreamedText:
-    """What arrives beside one sign; an answer is read as Markdown, a thought as it is, line by line."""
+    """Streamed text: an answer is read as Markdown, a thought line by line."""
 
     tone: Tone
     arrived: list[str] = field(default_factory=list[str])
-    """What nobody has read yet."""
+    """Pieces not read yet."""
     text: list[str] = field(default_factory=list[str])
-    """What has been read, without the white space around it."""
-    _held: str = ""
-    """White space at the end, of which nobody knows yet whether anything follows."""
-    _rest: str = ""
-    """Lines of a thought that are not finished."""
+    """Text read so far, without surrounding white space."""
+    _trailing_space: str = ""
+    """White space at the end, kept until more text follows."""
+    _unfinished: str = ""
+    """Lines of a thought that are not in a finished section."""
     _reader: "MarkdownReader | None" = None
 
     def read(self) -> tuple[list[Section], list[Section]]:
-        """The sections that what has arrived since the last time has finished, and those that are open."""
-        arrived = self._held + "".join(self.arrived)
+        """The sections finished by the pieces since the last call, and those still open."""
+        arrived = self._trailing_space + "".join(self.arrived)
         self.arrived.clear()
         solid = arrived.rstrip()
-        self._held = arrived[len(solid) :]
+        self._trailing_space = arrived[len(solid) :]
         solid = visible(solid if self.text else solid.lstrip())
         if solid:
             self.text.append(solid)
         if self.tone == "text":
-            from ecoshell.tui.transcript.markdown import MarkdownReader  # no first frame waits for it
+            from ecoshell.tui.transcript.markdown import MarkdownReader  # not needed for the first frame
 
             self._reader = self._reader or MarkdownReader()
             return self._reader.feed(solid), self._reader.tail()
-        self._rest += solid
-        end = len(self._rest) if len(self._rest) >= 8 * LONGEST else 0
-        if len(self._rest) >= LONGEST:  # some lines at a time are finished together
-            end = self._rest.rfind("\n") + 1 or end
-        done, self._rest = self._rest[:end], self._rest[end:]
+        self._unfinished += solid
+        end = len(self._unfinished) if len(self._unfinished) >= 8 * MAX_SECTION_LENGTH else 0
+        if len(self._unfinished) >= MAX_SECTION_LENGTH:  # finish several lines at a time
+            end = self._unfinished.rfind("\n") + 1 or end
+        done, self._unfinished = self._unfinished[:end], self._unfinished[end:]
         finished, tail = (
             [*in_sections(row(Piece(line, self.tone)) for line in part.removesuffix("\n").split("\n"))] if part else []
-            for part in (done, self._rest)
+            for part in (done, self._unfinished)
         )
         return finished, tail
 
 
 @dataclass(slots=True, eq=False)
 class BlockItem:
-    """One block; until a section is painted, its height is an estimate."""
+    """A block in the column; the height of an unpainted section is an estimate."""
 
     block: Block
     key: str | None = None
-    """By what it is settled; None when it is finished."""
+    """The key to settle it by; None if it is finished."""
     live: StreamedText | None = None
     sections: list[Section] | None = None
     """None until it is laid out."""
     index: int = -1
-    """Its place in the column; -1 when it was taken out of it."""
+    """Its position in the column; -1 after removal."""
     opened: bool = False
-    """Whether nothing is folded away."""
+    """Whether its folded parts are shown."""
     heights: Heights = field(default_factory=Heights)
     painted: list[list[PaintedLine] | None] = field(default_factory=list["list[PaintedLine] | None"])
-    """The lines of each section; None of one that has not been painted."""
+    """The lines of each section; None if it is not painted."""
     finished: int = 0
-    """Sections of a live text that will not change any more."""
+    """Sections of streamed text that no longer change."""
     measure: tuple[int, int] | None = None
-    """Lines if none had to be wrapped, and characters: of what is shown while nothing is laid out."""
+    """Unwrapped lines and characters, for the estimated height before layout."""
 
     @property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         return "".join(self.live.text) if self.live else self.block.text(opened=True)
 
     def height(self, painter: Painter) -> int:
@@ -135,7 +135,7 @@ class BlockItem:
             return self.heights.tops[-1]
         if self.measure is None:
             text = self.block.markdown
-            bodies = [body.text if self.opened else body.folded[0] for body in self.block.bodies]
+            bodies = [body.text if self.opened else body.preview[0] for body in self.block.bodies]
             drawing = self.block.drawing
             drawn = drawing.height if drawing is not None and self.opened else self.block.drawn[0]
             rows = len(self.block.rows) + len(bodies) + self.block.gap + drawn
@@ -146,14 +146,14 @@ class BlockItem:
         return lines + characters // painter.inside
 
     def put(self, sections: list[Section], painter: Painter) -> None:
-        """Consist of these sections, none of which is painted yet."""
+        """Set the sections, all unpainted."""
         self.sections = sections
         self.painted = [None] * len(sections)
         self.heights = Heights([part.height(painter.inside) for part in sections])
 
 
 class Spot(NamedTuple):
-    """A line by the block and the section it is in, which stays where it is when the blocks above change."""
+    """A line identified by block and section, which stays valid when the blocks above change."""
 
     item: BlockItem
     section: int
@@ -162,47 +162,47 @@ class Spot(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class BlockColumn:
-    """Blocks from top to bottom, finished ones above those that are open.
+    """Blocks from top to bottom, finished ones above open ones.
 
-    Open blocks are known by their keys (streamed text has none) and become finished when they are settled.
+    Open blocks are identified by their keys and become finished when they are settled.
     """
 
-    _changed: Callable[[bool, bool], None] = lambda whole, arrived: None
-    """Told whether more may look different than the streamed text, and whether anything is new."""
+    _changed: Callable[[bool, bool], None] = lambda redraw_all, arrived: None
+    """Called with whether more than streamed text may have changed, and whether anything was added."""
     items: list[BlockItem] = field(default_factory=list[BlockItem])
     painter: Painter = field(default_factory=lambda: Painter(dict.fromkeys(TONES, Style()), 80))
-    """At first for a screen that nobody has."""
+    """A placeholder until the first `repaint`."""
     _open: dict[str, BlockItem] = field(default_factory=dict[str, BlockItem])
     _heights: Heights = field(default_factory=Heights)
     _painted: int = 0
 
     @property
     def height(self) -> int:
-        """Lines; where nothing was painted yet, about as many."""
+        """Height in lines, estimated for unpainted sections."""
         return self._heights.tops[-1]
 
     @property
     def plain(self) -> str:
-        """All lines without their looks; this paints everything."""
+        """All lines as plain text; paints everything."""
         self.catch_up()
         self.reveal(0, None)
         painted = (line for item in self.items for lines in item.painted for line in lines or ())
         return "\n".join(line.strip.text.rstrip() for line in painted)
 
     def add(self, *blocks: Block) -> None:
-        """Close what is open and put finished blocks below it."""
+        """Settle everything open and append finished blocks."""
         for key in list(self._open):
             self.settle(key=key)
         self.insert(*blocks)
 
     def insert(self, *blocks: Block) -> None:
-        """Put finished blocks above what is open, which stays open."""
+        """Insert finished blocks above the open ones."""
         at = min((item.index for item in self._open.values()), default=len(self.items))
         self._put(at, at, *map(BlockItem, blocks))
         self._changed(True, True)
 
     def open(self, block: Block, key: str = STREAM) -> None:
-        """Put a block, in the place of what is open under its key, that is replaced when the key is settled."""
+        """Show a block, replacing the open one with this key, until the key is settled."""
         item = self._open.get(key)
         if item is None:
             self._put(len(self.items), None, BlockItem(block, key))
@@ -211,7 +211,7 @@ class BlockColumn:
         self._changed(True, True)
 
     def stream(self, text: str, sign: str, tone: Tone) -> None:
-        """Add streamed text to the open end; it shows after the next `catch_up`."""
+        """Append streamed text; it is shown by the next `catch_up`."""
         item = self._open.get(STREAM)
         live = item.live if item and item.block.sign == sign else None
         if live is None:
@@ -222,32 +222,32 @@ class BlockColumn:
         self._changed(False, True)
 
     def settle(self, block: Block | None = None, key: str = STREAM) -> None:
-        """Close what is open under this key: as this block, which may be new, or as it stands."""
+        """Finish the open block with this key: as `block`, if given, or as it is."""
         item = self._open.get(key)
         if item is None:
             if block is not None:
                 self.insert(block)
             return
         self.catch_up()
-        stands, live = item.block, item.live
+        settled, live = item.block, item.live
         if live is not None and live.tone == "text":
-            stands = replace(stands, markdown=item.whole)
+            settled = replace(settled, markdown=item.full_text)
         elif live is not None:
-            stands = replace(stands, rows=rows_of(item.whole, live.tone))
-        self._replace(item, block or stands)
+            settled = replace(settled, rows=rows_of(item.full_text, live.tone))
+        self._replace(item, block or settled)
         del self._open[key]
         item.key = None
         self._changed(True, block is not None)
 
     def redraw(self, block: Block) -> None:
-        """Put a block in the place of the one of its name, which may be finished; nothing where there is none."""
+        """Replace the newest block with the same name, finished or not; without one, do nothing."""
         item = next((item for item in reversed(self.items) if item.block.name == block.name), None)
         if item is not None:
             self._replace(item, block)
             self._changed(True, False)
 
     def drop(self, key: str = STREAM) -> None:
-        """Take away what is open under this key."""
+        """Remove the open block with this key."""
         item = self._open.pop(key, None)
         if item is not None:
             self._put(item.index, item.index + 1)
@@ -259,7 +259,7 @@ class BlockColumn:
         self._changed(True, False)
 
     def repaint(self, painter: Painter) -> None:
-        """Let everything be painted anew by this painter when it is looked at."""
+        """Use another painter for all blocks."""
         self.painter, self._painted = painter, 0
         for item in self.items:
             if item.sections is not None:
@@ -272,10 +272,7 @@ class BlockColumn:
         self._measure(item)
 
     def catch_up(self) -> int:
-        """Read the streamed text that has arrived, of which only the open end is painted again.
-
-        Gives the first line that may look different.
-        """
+        """Lay out the streamed text that has arrived; return the first line that may look different."""
         item = self._open.get(STREAM)
         if item is None or item.live is None or item.sections is None:
             return self.height
@@ -285,12 +282,12 @@ class BlockColumn:
             start, item.finished = item.finished, item.finished + len(new)
             item.sections[start:] = [*new, *tail]
             item.painted[start:] = [None] * (len(new) + len(tail))
-            item.heights.put(start, None, [part.height(self.painter.inside) for part in (*new, *tail)])
+            item.heights.replace(start, None, [part.height(self.painter.inside) for part in (*new, *tail)])
             self._measure(item)
         return self._top(item, start)
 
     def line(self, at: int) -> PaintedLine:
-        """One line; empty outside the column."""
+        """A painted line; empty outside the column."""
         if 0 <= at < self.height and (spot := self.spot(at)) is not None:
             lines = self._paint(spot.item, spot.section)
             if spot.offset < len(lines):
@@ -298,11 +295,11 @@ class BlockColumn:
         return _EMPTY
 
     def span(self, item: BlockItem) -> range:
-        """The lines of a block; none of one that was taken away."""
+        """The lines of a block; empty after removal."""
         return range(*self._heights.tops[item.index : item.index + 2]) if item.index >= 0 else range(0)
 
     def spot(self, line: int) -> Spot | None:
-        """Where a line is, or what stands nearest to it; None while there are no lines."""
+        """The position of a line, or of the nearest one; None if the column is empty."""
         if not self.items:
             return None
         item = self.items[self._heights.at(line)]
@@ -311,7 +308,7 @@ class BlockColumn:
         return Spot(item, section, line - self._top(item, section))
 
     def line_of(self, spot: Spot) -> int:
-        """The line a spot is at now, or the nearest one that is left."""
+        """The line a spot is at now, or the nearest existing one."""
         item, section = spot.item, spot.section
         if item.index < 0:
             return self.height
@@ -321,30 +318,30 @@ class BlockColumn:
         return self._top(item, section) + min(spot.offset, max(0, len(lines) - 1))
 
     def reveal(self, top: int, lines: int | None, until: float | None = None) -> bool:
-        """Paint these lines (all with None) while what stands at `top` stays there; says whether it was in time."""
+        """Paint lines from `top` on (all if None), keeping that line in place; return whether `until` was met."""
         spot = self.spot(top)
         if spot is None:
             return True
         index, section = spot.item.index, spot.section
-        left = inf if lines is None else lines + spot.offset
-        while index < len(self.items) and left > 0:
+        remaining = inf if lines is None else lines + spot.offset
+        while index < len(self.items) and remaining > 0:
             if until is not None and perf_counter() > until:
                 return False
             item = self.items[index]
             if section == len(self._laid_out(item)):
                 index, section = index + 1, 0
             else:
-                left -= len(self._paint(item, section))
+                remaining -= len(self._paint(item, section))
                 section += 1
         return True
 
     def reveal_above(self, top: int, lines: int, until: float | None = None) -> tuple[int, bool]:
-        """Paint the lines above `top`; gives how many more they are than was thought, and whether it was in time."""
+        """Paint the lines above `top`; return the growth in height and whether `until` was met."""
         spot = self.spot(top)
         if spot is None:
             return 0, True
         item, section, offset = spot
-        before, in_time = self._top(item, section), True
+        old_top, in_time = self._top(item, section), True
         while offset < lines and (item.index or section):
             if until is not None and perf_counter() > until:
                 in_time = False
@@ -355,19 +352,19 @@ class BlockColumn:
             else:
                 item = self.items[item.index - 1]
                 section = len(self._laid_out(item))
-        return self._top(spot.item, spot.section) - before, in_time
+        return self._top(spot.item, spot.section) - old_top, in_time
 
     def reveal_end(self, lines: int) -> int:
-        """Paint the last lines; gives the first of them."""
-        known = -1
-        while known != self.height:
-            known = self.height
-            self.reveal(max(0, known - lines), lines)
-        return max(0, known - lines)
+        """Paint the last lines; return the first of them."""
+        height = -1
+        while height != self.height:
+            height = self.height
+            self.reveal(max(0, height - lines), lines)
+        return max(0, height - lines)
 
     def forget_far(self, top: int, lines: int) -> None:
-        """Let painted lines go that are far from these, but not how high they are, once there are many."""
-        if self._painted < _MOST_PAINTED:
+        """Release painted lines far from these once there are many; heights are kept."""
+        if self._painted < _MAX_PAINTED_LINES:
             return
         start, end = top - 3 * lines, top + 4 * lines
         for item in self.items:
@@ -395,37 +392,37 @@ class BlockColumn:
         if lines is None:
             sign = item.block.sign if section == (1 if item.block.gap else 0) else ""
             lines = item.painted[section] = self.painter.paint(sections[section], sign, item.block.tone)
-            item.heights.put(section, section + 1, [len(lines)])
+            item.heights.replace(section, section + 1, [len(lines)])
             self._painted += len(lines)
             self._measure(item)
         return lines
 
     def _put(self, start: int, end: int | None, *items: BlockItem) -> None:
-        """Put these in the place of those from `start` up to `end`, which are gone then."""
+        """Replace the items from `start` up to `end`."""
         for item in self.items[start:end]:
             item.index = -1
         self.items[start:end] = items
         self._open.update((item.key, item) for item in items if item.key is not None)
         for at in range(start, len(self.items)):
             self.items[at].index = at
-        self._heights.put(start, end, [item.height(self.painter) for item in items])
+        self._heights.replace(start, end, [item.height(self.painter) for item in items])
 
     def _replace(self, item: BlockItem, block: Block) -> None:
-        """Put another block in a place; Markdown that stays the same, as when it was streamed, stays painted."""
+        """Replace an item's block; Markdown that is unchanged, as after streaming, stays painted."""
         if item.live is not None:
             self.catch_up()
-        before, live = item.block, item.live
-        markdown = item.whole if live and live.tone == "text" else before.markdown
-        same = block.markdown and block.markdown == markdown and not (block.bodies or before.bodies)
+        previous, live = item.block, item.live
+        markdown = item.full_text if live and live.tone == "text" else previous.markdown
+        same = block.markdown and block.markdown == markdown and not (block.bodies or previous.bodies)
         item.block, item.live, item.measure = block, None, None
         if item.sections and same:
-            old, head = (0 if live else sum(1 for _ in head_of(before))), list(head_of(block))
+            old, head = (0 if live else sum(1 for _ in head_of(previous))), list(head_of(block))
             item.sections[:old] = head
             item.painted[: old + 1] = [None] * (len(head) + 1)
-            item.heights.put(0, old, [1] * len(head))
+            item.heights.replace(0, old, [1] * len(head))
         else:
             item.sections = None
         self._measure(item)
 
     def _measure(self, item: BlockItem) -> None:
-        self._heights.put(item.index, item.index + 1, [item.height(self.painter)])
+        self._heights.replace(item.index, item.index + 1, [item.height(self.painter)])

@@ -1,4 +1,4 @@
-"""From an event to the block that shows it: pure functions, so that what is said can be tested without a screen."""
+"""Blocks for events, as pure functions that can be tested without a screen."""
 
 import json
 import re
@@ -51,25 +51,25 @@ from ecoshell.events.describe import (
 from ecoshell.messages import Attachment, visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
-from ecoshell.tui.branches import Drawing, headline
+from ecoshell.tui.graph_drawing import Drawing, headline
 from ecoshell.tui.text import amount, money, tokens
-from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, folded, row, rows_of
+from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, preview, row, rows_of
 
 QUESTION_LINES = 12
 OBSERVATION_LINES = 4
 CHANGED_LINES = 24
 COMMAND_LINES = 12
 STOPPED, WAITS = "stopped", "waits for your approval"
-"""States of a call of which nobody heard the end, and of one that nobody has allowed yet."""
+"""States of a call without an ending, and of one that waits for approval."""
 ARGUMENT_LINES = 6
 _WIDEST_VALUE = 60
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
-_WIDEST_LEAD = 44
-"""Characters before a column that goes on below itself."""
+_MAX_LEAD = 44
+"""Width of the columns after which the last one is wrapped on its own."""
 _DESCRIBED: Mapping[type[Event], str] = {
     ModeChosen: "↔", ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
 }  # fmt: skip
-"""The signs of what every interface tells in the same words."""
+"""The signs of events shown with `describe`."""
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
     "answered": ("√", "good"),
     "limit": ("≈", "warning"),
@@ -77,18 +77,18 @@ _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
     "error": ("≈", "error"),
     "interrupted": ("≈", "warning"),
 }
-"""The signs of answers: whole, partial, and none that was found."""
+"""The signs of complete and partial answers, and of a turn without one."""
 _DECISIONS = {
     "once": "approved, this once",
     "session": "approved for this session",
     "project": "approved for this project",
     "no": "denied",
 }
-_DECIDERS = {"person": " by you", "rule": " by a rule in the settings", "nobody": ": nobody was there to ask"}
+_DECIDERS = {"person": " by you", "rule": " by a rule in the settings", "nobody": ": no one was available to ask"}
 
 
 def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] = ()) -> Block:
-    """What the person asked, long pastes folded, and what goes along with it; `waiting` says what it waits for."""
+    """A question with its attachments; long pastes are folded. `waiting` is a note below it."""
     bodies = [Body(visible(text), QUESTION_LINES, tone="question", indent="")]
     for attachment in attachments:
         if attachment.image is not None:
@@ -104,41 +104,41 @@ def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] 
 
 
 def rationale(event: Rationale) -> Block:
-    """A finished thought, and whose it is."""
-    first, *others = rows_of(event.text.strip(), "thought")
-    return Block("◊", "thought", (row(*_by(event.role), *first.pieces), *others))
+    """A finished thought and its role."""
+    first, *more = rows_of(event.text.strip(), "thought")
+    return Block("◊", "thought", (row(*_by(event.role), *first.pieces), *more))
 
 
-def reasoned(event: Reasoned, *, arriving: bool = False) -> Block:
-    """What was reasoned before a reply, or is being, folded away."""
-    told = f"thinking … {length_text(event.text)}" if arriving else describe(event)
-    head = row(*_by(event.role), Piece(told, "muted"))
+def reasoning(event: Reasoned, *, arriving: bool = False) -> Block:
+    """The reasoning before a reply, folded."""
+    summary = f"thinking … {length_text(event.text)}" if arriving else describe(event)
+    head = row(*_by(event.role), Piece(summary, "muted"))
     return Block("◦", "muted", bodies=(Body(visible(event.text.strip()), 0, tone="muted", head=head),))
 
 
 def _by(role: str) -> tuple[Piece, ...]:
-    """The role that speaks or acts, where there are several."""
+    """The role, if several share the turn."""
     return (Piece(f"{role}  ", "muted"),) if role in ROLES else ()
 
 
-def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
-    """What a turn's first plan comes to, or what a later one has come to forbid; None where it forbids nothing new."""
+def plan(event: PlanChanged, previous: PlanChanged | None) -> Block | None:
+    """The first plan of a turn, or the tools a later one newly forbids; None if it forbids none."""
     tone: Tone = "muted" if event.number <= 1 else "warning"
-    told = plan_news(before, event, amount)
-    return _line("·", tone, Piece(told, tone)) if told else None
+    text = plan_news(previous, event, amount)
+    return _line("·", tone, Piece(text, tone)) if text else None
 
 
-def graph(branching: Branching, name: str) -> Block:
-    """A plan with what it is expected to take, its nodes as they stand, and in the end what it came to."""
-    what, about = headline(branching)
-    head = row(Piece(what, "thought"), Piece(f" · {about}", "muted"))
-    end = row(Piece(outcome(branching), "muted"), lead="└ ")
-    bodies = (Body("", 0, head=end),) if branching.settled else ()
-    return Block("◦", "thought", (head,), drawing=Drawing(branching), bodies=bodies, name=name)
+def graph(progress: Branching, name: str) -> Block:
+    """A tool graph with its estimate, the states of its nodes and, in the end, its outcome."""
+    title, about = headline(progress)
+    head = row(Piece(title, "thought"), Piece(f" · {about}", "muted"))
+    end = row(Piece(outcome(progress), "muted"), lead="└ ")
+    bodies = (Body("", 0, head=end),) if progress.settled else ()
+    return Block("◦", "thought", (head,), drawing=Drawing(progress), bodies=bodies, name=name)
 
 
 def verdict(judged: bool | None, marked: bool | None) -> tuple[Piece, ...]:
-    """What was thought of a call's result, for the end of its line; the person's own word outweighs a judge's."""
+    """The verdict on a result, for the end of its line; the user's mark overrides the judge."""
     if marked is not None:
         sign: Piece = Piece("  √ helpful", "good") if marked else Piece("  × unhelpful", "error")
         return (sign, Piece(", marked by you", "muted"))
@@ -147,23 +147,23 @@ def verdict(judged: bool | None, marked: bool | None) -> tuple[Piece, ...]:
     return (Piece("  √", "good") if judged else Piece("  × unhelpful", "warning"),)
 
 
-def under_way(started: CallStarted, state: str = "", *, progress: str = "running") -> Block:
-    """A call as it runs, with how far it has come; or in a state that calls for attention, as when it was stopped."""
+def running_call(started: CallStarted, state: str = "", *, progress: str = "running") -> Block:
+    """A running call with its progress, or in a state that needs attention."""
     ending = Piece(f"  {state}", "warning") if state else Piece(f"  {visible_line(progress)} …", "muted")
     tone: Tone = "warning" if state == STOPPED else "tool"
     return Block("►", tone, (row(*_signature(started), ending),))
 
 
 def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGiven | None = None) -> Block:
-    """A finished call with its time, its price, its observation and what it changed; or who has denied it."""
+    """A finished call with time, price, observation and changes; or the denial and who decided it."""
     head = _signature(started) if started else (Piece(visible_line(finished.name), "tool"),)
     tone: Tone = "tool"
     if denied is not None and finished.refused:
         by = _DECIDERS.get(denied.by, "")
         instead = row(Piece("do this instead: ", "muted"), Piece(visible_line(denied.instead)))
-        said = (instead,) if denied.instead else ()
+        rows = (instead,) if denied.instead else ()
         bodies = tuple(_outcome(finished)) if denied.by == "rule" else ()
-        return Block("►", "warning", (row(*head, Piece(f"  denied{by}", "warning")), *said), bodies=bodies)
+        return Block("►", "warning", (row(*head, Piece(f"  denied{by}", "warning")), *rows), bodies=bodies)
     if finished.refused:
         ending, tone = Piece(f"  {refusal(finished.refused)}", "warning"), "warning"
     elif not finished.ok:
@@ -175,7 +175,7 @@ def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGi
 
 
 def approval(name: str, event: ApprovalGiven) -> Block:
-    """Who decided on a call, and how; arguments the person has edited one below the other, long ones folded."""
+    """A decision on a call and who made it, with edited arguments, if any."""
     tone: Tone = "warning" if event.decision == "no" else "muted"
     words = f"{_DECISIONS.get(event.decision, event.decision)}{_DECIDERS.get(event.by, event.by)}"
     rows = [row(Piece(visible_line(name), "tool"), Piece(f"  {words}", tone))]
@@ -183,44 +183,44 @@ def approval(name: str, event: ApprovalGiven) -> Block:
         rows.append(row(Piece("with arguments edited by you:", "muted")))
     for key, value in (event.arguments or {}).items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        shown, more = folded(text, lines=ARGUMENT_LINES, characters=600)
-        first, *others = visible(shown).split("\n")
+        text, note = preview(text, lines=ARGUMENT_LINES, characters=600)
+        first, *more = visible(text).split("\n")
         rows.append(row(Piece(f"{visible_line(key)} = ", "muted"), Piece(first)))
-        rows.extend(row(Piece(line), lead="    ") for line in others)
-        if more:
-            rows.append(row(Piece(more, "muted"), lead="    "))
+        rows.extend(row(Piece(line), lead="    ") for line in more)
+        if note:
+            rows.append(row(Piece(note, "muted"), lead="    "))
     return Block("?", tone, tuple(rows))
 
 
 def notice(text: str) -> Block:
-    """Something to know that stops nothing."""
+    """A warning."""
     return Block("!", "warning", rows_of(text))
 
 
-def plain(text: str) -> Block:
-    """What a command printed; a line of a table goes on below its last column."""
+def command_output(text: str) -> Block:
+    """The output of a command; long table lines are wrapped below their last column."""
     rows: list[Row] = []
     for line in visible(text).split("\n"):
-        at = max((found.end() for found in _GAP.finditer(line) if found.end() <= _WIDEST_LEAD), default=0)
+        at = max((gap.end() for gap in _GAP.finditer(line) if gap.end() <= _MAX_LEAD), default=0)
         rows.append(row(Piece(line[at:]), lead=line[:at]))
     return Block("", "text", tuple(rows), gap=True)
 
 
 def answer(event: Answer, status: Status = "answered") -> Block:
-    """The answer, set as Markdown; its sign tells whether the turn found one."""
-    head = (row(Piece("partial answer, from what there is", "warning")),) if event.partial else ()
+    """The answer as Markdown; its sign shows how the turn ended."""
+    head = (row(Piece("partial answer from the results so far", "warning")),) if event.partial else ()
     sign, tone = _ANSWERS["limit" if event.partial and status == "answered" else status]
     return Block(sign, tone, head, markdown=visible(event.text.strip()))
 
 
 def error(event: ErrorHappened) -> Block:
-    """What went wrong, what was kept, and what to do."""
+    """What happened, what was kept, and what to do next."""
     more = [line for text in (event.kept, event.fix) if text for line in rows_of(text)]
     return Block("×", "error", (*rows_of(event.message, "error"), *more))
 
 
 def footer(event: TurnFinished, by: str = "") -> Block:
-    """The turn's sums: cost, steps, time, tokens saved; its ending, unless it ended in an answer; of roles, whose."""
+    """The turn's cost, steps, time and saved tokens, and its ending unless it is an answer."""
     ending = "" if event.status == "answered" else ENDINGS[event.status]
     tone: Tone = "error" if event.status == "error" else "warning" if ending else "muted"
     sums = turn_sums(event)
@@ -241,7 +241,7 @@ def _signature(started: CallStarted) -> tuple[Piece, ...]:
 
 
 def _outcome(event: CallFinished | CommandRan) -> Iterator[Body]:
-    """What came of a call or a command: what was observed, and what was changed."""
+    """The output of a call or command, and its file changes."""
     is_call = isinstance(event, CallFinished)
     text = (event.observation if is_call else event.output).strip("\n")
     if text:
@@ -257,25 +257,25 @@ def _outcome(event: CallFinished | CommandRan) -> Iterator[Body]:
 
 
 def block_of(event: Event) -> Block | None:
-    """The block of an event that stands for itself; None for what has its place elsewhere on the screen."""
+    """The block of a self-contained event; None for events shown elsewhere."""
     tone: Tone
     block: Block | None = None
     match event:
         case ModeChosen() | ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen():
-            words = describe(event)
-            tone = "warning" if isinstance(event, ModeChosen) and event.after else "muted"  # a mode has given up
-            block = _line(_DESCRIBED[type(event)], tone, Piece(words, tone)) if words else None
-        case StepProposed():  # it is compared with others before one is taken
-            said = [Piece(f"  {visible_line(event.rationale)}", "thought")] if event.rationale.strip() else []
-            block = _line("◦", "muted", Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *said)
-        case ToolsOffered():  # what the model knows of its tools as the turn starts, and why
-            upfront = f", {len(event.upfront)} registered up front" if event.upfront else ""
+            text = describe(event)
+            tone = "warning" if isinstance(event, ModeChosen) and event.after else "muted"  # fallback to another mode
+            block = _line(_DESCRIBED[type(event)], tone, Piece(text, tone)) if text else None
+        case StepProposed():
+            reason = [Piece(f"  {visible_line(event.rationale)}", "thought")] if event.rationale.strip() else []
+            block = _line("◦", "muted", Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *reason)
+        case ToolsOffered():
+            upfront = f", {len(event.upfront)} registered at start" if event.upfront else ""
             approx = "" if event.exact else "≈ "
             sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
             why = f" · {visible_line(event.why)}" if event.why else ""
             words = f"{counted(len(event.names), 'tool')} by name{upfront}{sizes}{why}"
             block = _line("·", "muted", Piece(words, "muted"))
-        case ToolRegistered():  # its document is in the context from now on
+        case ToolRegistered():
             by = " by you" if event.by == "user" else ""
             size = Piece(f"{by}  +{'' if event.exact else '≈ '}{event.tokens:,} tok", "muted")
             block = _line("+", "good", Piece("registered ", "good"), Piece(visible_line(event.name), "tool"), size)
@@ -287,11 +287,11 @@ def block_of(event: Event) -> Block | None:
             block = _line("←", "warning", Piece(f"{back_to(event)}  ", "warning"), reason)
         case LimitHit():
             block = _line("■", "warning", Piece("limit reached  ", "warning"), Piece(visible_line(event.message)))
-        case CostWanted():  # the person is asked next
+        case CostWanted():
             span = f"{money(event.low_nano)} to {money(event.high_nano)}"
-            what = Piece(f"the next step with {visible_line(event.model)} may cost {span}")
-            why = f"  you want to be asked from {money(event.threshold_nano)} on"
-            block = _line("?", "warning", what, Piece(why, "muted"))
+            estimate = Piece(f"the next step with {visible_line(event.model)} may cost {span}")
+            why = f"  ask_above is {money(event.threshold_nano)}"
+            block = _line("?", "warning", estimate, Piece(why, "muted"))
         case CommandRan():
             took = duration(event.seconds)
             tone = "muted" if event.ok else "error"
@@ -300,13 +300,7 @@ def block_of(event: Event) -> Block | None:
             bodies = tuple(_outcome(event))
             block = Block("$", "tool" if event.ok else "error", head, bodies=bodies, gap=True, turn=True)
         case TurnUndone():
-            rows = [row(Piece(f"turn {event.turn} was undone: models are not told of it any more", "warning"))]
-            if event.restored:
-                rows.append(row(Piece("restored  ", "muted"), Piece(visible_line(", ".join(event.restored)))))
-            if event.kept:
-                why = Piece("left alone, because they were changed since  ", "warning")
-                rows.append(row(why, Piece(visible_line(", ".join(event.kept)))))
-            block = Block("«", "warning", tuple(rows))
+            block = _undone(event)
         case Compacted():
             words = compacted_text(event).rpartition(":")[0]
             sizes = f" · {tokens(event.tokens_before)} → {tokens(event.tokens_after)} tok"
@@ -317,6 +311,17 @@ def block_of(event: Event) -> Block | None:
         case _:
             pass
     return block
+
+
+def _undone(event: TurnUndone) -> Block:
+    """An undone turn, with the files that were restored and those that were not."""
+    rows = [row(Piece(f"turn {event.turn} was undone and removed from the context", "warning"))]
+    if event.restored:
+        rows.append(row(Piece("restored  ", "muted"), Piece(visible_line(", ".join(event.restored)))))
+    if event.kept:
+        why = Piece("not restored because of later changes  ", "warning")
+        rows.append(row(why, Piece(visible_line(", ".join(event.kept)))))
+    return Block("«", "warning", tuple(rows))
 
 
 def _line(sign: str, tone: Tone, *pieces: Piece) -> Block:

@@ -1,7 +1,7 @@
-"""From sections to painted lines: rows are wrapped beside their sign, and every tone has its style.
+"""Painting sections: rows are wrapped next to their sign, and every tone has a style.
 
-Finished lines are strips and not widgets: what is off screen costs nothing, and a long session types and streams like a
-new one, which no tree of mounted widgets does (`bench speed` compares them).
+Painted lines are strips, not widgets: lines off screen cost nothing, so that a long session types and streams as fast
+as a new one (`bench speed` compares the two).
 """
 
 import re
@@ -21,25 +21,24 @@ from textual.strip import Strip
 from ecoshell.tui.transcript.blocks import Piece, Section, Tone
 
 MARGIN = 3
-"""Cells the sign stands in."""
+"""Cells reserved for the sign."""
 CURSOR = "┃"
-"""Stands in the margin of the block the cursor is on."""
-_NARROWEST = 8
-"""Cells that are wrapped to, however narrow the screen; what is too wide for it is cut off at its edge."""
+"""Marks the block under the cursor in the margin."""
+_MIN_WRAP_WIDTH = 8
+"""Lower limit of the wrapping width; on narrower screens lines are cropped."""
 _TAB = "    "
-_KEPT = 1_000
-"""Finished lines that are kept at most: some screens."""
+_MAX_CACHED_LINES = 1_000
 _WORD = re.compile(r"\s*\S+\s*|\s+")
 
 
 class PaintedLine(NamedTuple):
-    """A painted line, and what has to be known to take the text out of it again."""
+    """A painted line, with what is needed to extract its text again."""
 
     strip: Strip
     lead: int = 0
     """Characters before the text: margin, indent, bullet."""
     glue: str | None = None
-    """What was between it and the line above; None when the writer began it anew."""
+    """What separated it from the line above; None after a line break in the source."""
     folds: bool = False
 
     @property
@@ -48,39 +47,41 @@ class PaintedLine(NamedTuple):
 
 
 class Painter:
-    """Paints in one set of styles at one width."""
+    """Paints at one width with one set of styles."""
 
     def __init__(self, styles: Mapping[Tone, Style], width: int) -> None:
         self.width = width
         self.styles = styles
-        self.inside = max(_NARROWEST, width - MARGIN)
-        """Cells beside the margin, for which sections are set."""
+        self.inside = max(_MIN_WRAP_WIDTH, width - MARGIN)
+        """Width next to the margin."""
         self._style = lru_cache(maxsize=1_024)(self._styled)
 
     def paint(self, section: Section, sign: str = "", tone: Tone = "text") -> list[PaintedLine]:
-        """A section's lines, the first with the sign in its margin."""
+        """The lines of a section, the first with the sign in its margin."""
         blank = Segment(" " * (MARGIN - min(MARGIN, cell_len(sign))))
         margin = [Segment(sign, self.styles[tone]), blank] if sign else [blank]
         lines: list[PaintedLine] = []
         for row in section.rows(self.inside):
             pieces = [
-                replace(one, text=one.text.replace("\t", _TAB)) if "\t" in one.text else one for one in row.pieces
+                replace(piece, text=piece.text.replace("\t", _TAB)) if "\t" in piece.text else piece
+                for piece in row.pieces
             ]
             text = "".join(piece.text for piece in pieces)
-            width = max(0, min(cell_len(row.lead), self.inside - _NARROWEST))
+            width = max(0, min(cell_len(row.lead), self.inside - _MIN_WRAP_WIDTH))
             leads = [
                 Segment(set_cell_size(lead, width), self.styles["muted"]) for lead in (row.lead, row.hang) if width
             ]
-            head, glue = [*margin, *leads[:1]], row.joined
+            head, glue = [*margin, *leads[:1]], row.glue
             for start, end in pairwise([0, *breaks(text, self.inside - width), len(text)]):
-                whole = text[start:end]
-                kept = whole.rstrip()
-                shown = cut(pieces, start, start + len(kept))
-                segments = [*head, *(Segment(one.text, self._style(one.tone, one.stress, one.link)) for one in shown)]
+                source = text[start:end]
+                trimmed = source.rstrip()
+                segments = list(head)
+                for piece in cut(pieces, start, start + len(trimmed)):
+                    segments.append(Segment(piece.text, self._style(piece.tone, piece.stress, piece.link)))
                 strip = Strip(segments, sum(segment.cell_length for segment in segments))
                 lines.append(PaintedLine(strip, sum(len(segment.text) for segment in head), glue, row.folds))
                 margin = [Segment(" " * MARGIN)]
-                head, glue = [*margin, *leads[1:]], whole[len(kept) :]
+                head, glue = [*margin, *leads[1:]], source[len(trimmed) :]
         return lines
 
     def _styled(self, tone: Tone, stress: str, link: str) -> Style:
@@ -92,34 +93,33 @@ class Painter:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
-    """One look of the view; lines that were finished with it are kept by their place in the column.
+class LineFinisher:
+    """Adds background, padding and filters to painted lines, and caches the result by line number.
 
-    Textual's own cache goes by the place on the screen, and is of no use to what scrolls.
+    Textual's cache is keyed by the position on the screen, which changes with every scroll.
     """
 
     base: Style
     width: int
-    """Cells of a line without its padding."""
+    """Cells of a line without padding."""
     background: Color
     filters: Sequence[LineFilter]
-    _kept: dict[int, tuple[Strip, Strip]] = field(default_factory=dict[int, tuple[Strip, Strip]], compare=False)
+    _cache: dict[int, tuple[Strip, Strip]] = field(default_factory=dict[int, tuple[Strip, Strip]], compare=False)
 
     def line(
         self, at: int, painted: Strip, spans: Sequence[tuple[int, int, Style]] = (), cursor: Style | None = None
     ) -> Strip:
-        """The line at a place in the column as it goes to the screen; done anew only when it was painted anew.
+        """The line as sent to the screen, from the cache if its painted strip is the same.
 
-        The characters of each span are in its style; -1 stands for the end of the line. With a style for it, the
-        cursor stands at the end of the margin.
+        Each span has its own style; an end of -1 is the end of the line. `cursor` styles the cursor in the margin.
         """
-        kept = self._kept.get(at)
+        cached = self._cache.get(at)
         special = bool(spans) or cursor is not None
-        if kept is not None and kept[0] is painted and not special:
-            return kept[1]
+        if cached is not None and cached[0] is painted and not special:
+            return cached[1]
         strip = painted.crop_extend(0, self.width, self.base).apply_style(self.base)
         for first, last, style in spans:
-            start = cell_len(strip.text[:first])  # a selection may end past a line that was laid out anew
+            start = cell_len(strip.text[:first])  # an old selection may reach past the end of the line
             end = strip.cell_length if last == -1 else max(start, cell_len(strip.text[:last]))
             chosen = Strip(Segment.apply_style(strip.crop(start, end), post_style=style))
             strip = Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
@@ -127,18 +127,18 @@ class Finish:
             sign = Strip([Segment(CURSOR, self.base + cursor)], 1)
             strip = Strip.join([strip.crop(0, MARGIN - 1), sign, strip.crop(MARGIN)])
         edge = Strip([Segment(" ", self.base)], 1)
-        strip = Strip.join([edge, strip.apply_offsets(0, at), edge])  # a selection knows the line by this
-        for one in self.filters:
-            strip = strip.apply_filter(one, self.background)
+        strip = Strip.join([edge, strip.apply_offsets(0, at), edge])  # selections use the offsets
+        for line_filter in self.filters:
+            strip = strip.apply_filter(line_filter, self.background)
         if not special:
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            self._kept[at] = painted, strip
+            if len(self._cache) >= _MAX_CACHED_LINES:
+                self._cache.clear()
+            self._cache[at] = painted, strip
         return strip
 
 
 def cut(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
-    """The characters of some pieces from `start` up to `end`."""
+    """The characters of the pieces from `start` up to `end`."""
     at = 0
     for piece in pieces:
         text = piece.text[max(0, start - at) : max(0, end - at)]
@@ -148,26 +148,26 @@ def cut(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
 
 
 def breaks(text: str, width: int) -> list[int]:
-    """The places at which a line begins after the first; blanks at a break stay at the end of the line before it."""
+    """Where wrapped lines start, except the first; blanks at a break stay on the line before it."""
     if len(text) <= width and text.isascii():
         return []
-    found: list[int] = []
+    starts: list[int] = []
     used = 0
-    for word in _WORD.finditer(text):
-        start, whole = word.start(), word.group()
-        solid = cell_len(whole.rstrip())
+    for match in _WORD.finditer(text):
+        start, word = match.start(), match.group()
+        solid = cell_len(word.rstrip())
         if used and used + solid > width:
-            found.append(start)
+            starts.append(start)
             used = 0
-        if solid > width:  # the word itself is cut; what is seen as one character stays whole
-            cuts = list(range(width, solid, width)) if whole.isascii() else []
-            taken = 0
-            for at, _, cells in [] if whole.isascii() else split_graphemes(whole.rstrip())[0]:
-                if taken and taken + cells > width:
+        if solid > width:  # split the word itself, but no grapheme
+            cuts = list(range(width, solid, width)) if word.isascii() else []
+            line_cells = 0
+            for at, _, cells in [] if word.isascii() else split_graphemes(word.rstrip())[0]:
+                if line_cells and line_cells + cells > width:
                     cuts.append(at)
-                    taken = 0
-                taken += cells
-            found += [start + at for at in cuts]
-            whole = whole[cuts[-1] if cuts else 0 :]
-        used += cell_len(whole)
-    return found
+                    line_cells = 0
+                line_cells += cells
+            starts += [start + at for at in cuts]
+            word = word[cuts[-1] if cuts else 0 :]
+        used += cell_len(word)
+    return starts

@@ -1,6 +1,5 @@
-"""Tells a stream of events to a transcript: which block opens, which replaces it, and what is not worth a line."""
+"""Showing a stream of events in the transcript: which block is added, updated or skipped."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -40,195 +39,192 @@ from ecoshell.tui.transcript.blocks import Block, Body, CallRef, Piece, row, row
 from ecoshell.tui.transcript.column import BlockColumn
 
 THINKING, WRITING = "◦", "…"
-"""Signs of a thought and of an answer that are still arriving."""
+"""Signs of an arriving thought and of an arriving answer."""
 _REASONING = "reasoning"
-_AGAIN = " It is asked again ("
-"""What follows an error after which a model is asked once more, before the number of the attempt."""
-_CHOSEN = re.compile(r"\S+ fits best\.")
-"""What a mode that chooses tools step by step says of its choice."""
+_RETRYING = " Retrying (attempt "
+"""Follows the error in a notice about a retry; successive retries share a block."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class StreamPresenter:
-    """The open end of a transcript. What is thought in one step is one block, with each reply on a line of its own."""
+    """The streamed end of a transcript. The thoughts of one step share a block, with a line for each reply."""
 
     _column: BlockColumn
-    _begins: bool = True
-    """Whether the next piece is the first of a reply."""
+    _is_first_piece: bool = True
+    """Whether the next piece starts a reply."""
     _thinking: bool = False
-    """Whether a thought arrives that is not whole yet."""
+    """Whether a thought is arriving."""
     _answering: bool = False
-    """Whether an answer has begun to arrive that is not whole yet."""
+    """Whether an answer is arriving."""
     _thought: list[str] = field(default_factory=list[str])
-    """What has arrived of it."""
-    _parted: str = ""
-    """The name of a thought's block, where the answer of the same reply stands below it already."""
+    """The pieces of the thought."""
+    _thought_name: str = ""
+    """The block of a thought that the same reply's answer already follows."""
     _thoughts: int = 0
-    """Thoughts that were parted so, so far."""
+    """The number of such thoughts."""
     _reasoned: list[str] = field(default_factory=list[str])
-    _told: int = 0
-    """Pieces of it that are counted on the screen."""
-    _reasons: str = ""
+    _drawn_pieces: int = 0
+    """Pieces of the reasoning included in its last update."""
+    _reasoning_role: str = ""
 
-    def hear(self, event: BudgetHeld | TextArrived | Reasoned | Rationale | StepProposed) -> None:
-        """Show what arrives, and in its place what it came to."""
+    def handle(self, event: BudgetHeld | TextArrived | Reasoned | Rationale | StepProposed) -> None:
+        """Show arriving text, and replace it by the finished thought or step."""
         match event:
             case BudgetHeld():
-                self._begins = True
-                if self._answering:  # it failed: the model is asked again
+                self._is_first_piece = True
+                if self._answering:  # the reply failed and is retried
                     self._column.drop()
-                    self.over()
+                    self.reset()
             case Reasoned():
-                self.reason_ended(event)
+                self.end_reasoning(event)
             case TextArrived():
                 self._take(event)
             case StepProposed():
-                self.become(event_blocks.block_of(event))
-            case Rationale() if self._parted:
+                self.settle(event_blocks.block_of(event))
+            case Rationale() if self._thought_name:
                 if event.text.strip():
-                    self._column.redraw(replace(event_blocks.rationale(event), name=self._parted))
+                    self._column.redraw(replace(event_blocks.rationale(event), name=self._thought_name))
             case Rationale() if event.text.strip():
-                self.become(event_blocks.rationale(event))
+                self.settle(event_blocks.rationale(event))
             case Rationale():
                 if self._thinking or self._answering:
                     self._column.drop()
-                    self.over()
+                    self.reset()
 
-    def become(self, block: Block | None) -> None:
-        """Put a block in the place of what is arriving."""
+    def settle(self, block: Block | None) -> None:
+        """Replace the arriving text by a finished block."""
         self._column.settle(block)
-        self.over()
+        self.reset()
 
-    def over(self) -> None:
-        """Take it that nothing arrives any more."""
+    def reset(self) -> None:
+        """Forget the arriving text."""
         self._thinking = self._answering = False
         self._thought.clear()
-        self._parted = ""
+        self._thought_name = ""
 
-    def reason_ended(self, event: Reasoned | None = None) -> None:
-        """Show what was reasoned, or what has arrived of it where nobody says what it came to."""
+    def end_reasoning(self, event: Reasoned | None = None) -> None:
+        """Show the finished reasoning; without an event, as much of it as has arrived."""
         if event is None and self._reasoned:
-            event = Reasoned("".join(self._reasoned), self._reasons)
+            event = Reasoned("".join(self._reasoned), self._reasoning_role)
         if event is not None:
             self._reasoned.clear()
-            self._told = 0
-            self._column.settle(event_blocks.reasoned(event), _REASONING)
+            self._drawn_pieces = 0
+            self._column.settle(event_blocks.reasoning(event), _REASONING)
 
     def _take(self, event: TextArrived) -> None:
-        """Show a piece; of several roles, whose it is; of what is reasoned how much, at ever longer intervals."""
+        """Show a piece of text with its role; of reasoning show the length, at growing intervals."""
         if event.channel == "reasoning":
             self._reasoned.append(event.text)
-            self._reasons = event.role
+            self._reasoning_role = event.role
             pieces = len(self._reasoned)
-            if pieces - self._told > self._told // 16:
-                self._told = pieces
-                whole = Reasoned("".join(self._reasoned), event.role)
-                self._column.open(event_blocks.reasoned(whole, arriving=True), _REASONING)
+            if pieces - self._drawn_pieces > self._drawn_pieces // 16:
+                self._drawn_pieces = pieces
+                reasoned = Reasoned("".join(self._reasoned), event.role)
+                self._column.open(event_blocks.reasoning(reasoned, arriving=True), _REASONING)
             return
-        if self._told:
-            self._told = 0
-            self._column.open(event_blocks.reasoned(Reasoned("".join(self._reasoned), self._reasons)), _REASONING)
+        if self._drawn_pieces:
+            self._drawn_pieces = 0
+            reasoned = Reasoned("".join(self._reasoned), self._reasoning_role)
+            self._column.open(event_blocks.reasoning(reasoned), _REASONING)
         if event.channel == "answer":
-            if self._thinking and not self._begins:
-                # the thought ends here; what it comes to is told after the answer has arrived
+            if self._thinking and not self._is_first_piece:
+                # the thought ends here; its Rationale follows after the answer
                 self._thoughts += 1
-                self._parted = f"thought {self._thoughts}"
+                self._thought_name = f"thought {self._thoughts}"
                 rows = rows_of("".join(self._thought).strip(), "thought")
-                self._column.settle(Block(THINKING, "thought", rows, name=self._parted))
+                self._column.settle(Block(THINKING, "thought", rows, name=self._thought_name))
             self._column.stream(event.text, WRITING, "text")
             self._answering = True
-        elif self._answering and not self._begins:
-            return  # what a model says after its answer is told with the thought
+        elif self._answering and not self._is_first_piece:
+            return  # text after the answer is part of the Rationale
         else:
             text = event.text
-            if self._begins:
+            if self._is_first_piece:
                 start = "\n" if self._thinking else ""
                 role = f"{event.role}  " if event.role in ROLES else ""
                 text = f"{start}{role}{text.lstrip()}"
             self._thought.append(text)
             self._column.stream(text, THINKING, "thought")
         self._thinking = event.channel == "thought"
-        self._begins = False
+        self._is_first_piece = False
 
 
 class EventPresenter:
-    """Remembers just enough of a turn to show an event beside the one it belongs to."""
+    """Shows events in a transcript, keeping the state of the running turn."""
 
-    def __init__(self, column: BlockColumn, *, beside: Callable[[], bool] = lambda: False) -> None:
-        """`beside` says whether panels tell what is kept account of: then only what is new of it gets a line."""
+    def __init__(self, column: BlockColumn, *, panels_shown: Callable[[], bool] = lambda: False) -> None:
+        """`panels_shown` tells whether panels show the plan and tools; then only changes get a line."""
         self._column = column
-        self._beside = beside
-        self._said: list[str] = []
+        self._panels_shown = panels_shown
+        self._summaries: list[str] = []
         self._details: list[str] = []
-        """What is kept account of in this turn: what is said of it, and all of it."""
-        self._known: dict[type[Event], object] = {}
-        """The offer and the share of the plan that were told last."""
-        self._noted: tuple[str, str] = ("", "")
-        """The note that was told last, and the name of its block."""
-        self._notes = 0
+        """The turn's registrations and plan: short texts for its folded block, and the full texts inside."""
+        self._last_summary: dict[type[Event], object] = {}
+        """The last tool offer and plan share that were shown."""
+        self._notice: tuple[str, str] = ("", "")
+        """The text of the last notice, and the name of its block."""
+        self._notices = 0
         self._calls: dict[str, CallStarted] = {}
-        self._names: dict[str, str] = {}
-        """What calls are of that somebody was asked about."""
+        self._approval_names: dict[str, str] = {}
+        """The tools of calls that needed approval."""
         self._denied: dict[str, ApprovalGiven] = {}
         self._arriving = StreamPresenter(column)
         self._answer: Answer | None = None
-        """An answer whose turn has not ended: how it ends decides its sign."""
+        """The answer of the running turn, whose ending determines its sign."""
         self._turn = 0
         self._plan: PlanChanged | None = None
-        self._branching: Branching | None = None
-        """The parallel plan that is under way."""
+        self._graph: Branching | None = None
+        """The running tool graph."""
         self._graphs = 0
         self._graph_name = ""
         self._results: dict[CallRef, Block] = {}
-        self._judged: dict[CallRef, bool | None] = {}
+        self._judgements: dict[CallRef, bool | None] = {}
         self.marks: dict[CallRef, bool | None] = {}
-        """What the person said of results; None when it was taken back."""
+        """The user's marks of results; None after a mark was removed."""
 
     def show(self, event: Event) -> None:
-        """Tell one event."""
+        """Show an event."""
         match event:
             case TurnStarted():
-                self.rest()
-                self._turn, self._plan, self._noted = event.turn, None, ("", "")
-                self._said, self._details = [], []
-                self._arriving.become(event_blocks.question(event.question, attachments=event.attachments))
+                self.end_activity()
+                self._turn, self._plan, self._notice = event.turn, None, ("", "")
+                self._summaries, self._details = [], []
+                self._arriving.settle(event_blocks.question(event.question, attachments=event.attachments))
             case TurnFinished():
                 self._stop()
                 if self._answer is not None:
                     self._column.settle(event_blocks.answer(self._answer, event.status))
                 self._close(event_blocks.footer(event, self._answer.role if self._answer else ""))
-                self._names.clear()
+                self._approval_names.clear()
                 self._answer = None
-            case ToolsOffered() | ToolRegistered(by="agent" | "first_call" | "upfront") | Rationale() if self._account(
-                event
-            ):
-                pass
-            case PlanChanged():  # a turn's first plan is told and, of later ones, only what they have come to forbid
-                block = event_blocks.planned(event, self._plan)
+            case ToolsOffered() | ToolRegistered(by="agent" | "first_call" | "upfront"):
+                self._summarize_tools(event)
+            case PlanChanged():  # the first plan of a turn is shown; of later ones, what they newly forbid
+                block = event_blocks.plan(event, self._plan)
                 self._plan = event
                 if block is not None and event.number <= 1:
                     share = planned_share(event)
-                    self._keep(block, f"plan: {share} tools", (PlanChanged, share))
+                    self._add_summary(block, f"plan: {share} tools", (PlanChanged, share))
                 elif block is not None:
                     self._column.insert(block)
             case Notice() | ErrorHappened() | BudgetSettled():
-                self._trouble(event)
+                self._warn(event)
             case TextArrived() | BudgetHeld() | Reasoned() | Rationale() | StepProposed():
-                self._arriving.hear(event)
-            case GraphPlanned():  # drawn in the place of what was streamed
+                self._arriving.handle(event)
+            case GraphPlanned():
                 self._end_graph()
                 self._graphs += 1
-                self._branching, self._graph_name = Branching(event), f"graph {self._graphs}"
-                self._arriving.become(event_blocks.graph(self._branching, self._graph_name))
+                self._graph, self._graph_name = Branching(event), f"graph {self._graphs}"
+                self._arriving.settle(event_blocks.graph(self._graph, self._graph_name))
             case NodeChanged():
-                if self._branching is not None:
-                    self._branching = self._branching.heard(event)
-                    self._column.redraw(event_blocks.graph(self._branching, self._graph_name))
+                if self._graph is not None:
+                    self._graph = self._graph.heard(event)
+                    self._column.redraw(event_blocks.graph(self._graph, self._graph_name))
             case CallJudged() | CallMarked():
                 self._judge(event)
             case Answer():
                 self._answer = event
-                self._arriving.over()
+                self._arriving.reset()
                 self._column.open(event_blocks.answer(event))
             case CallStarted() | CallProgressed() | CallFinished() | ApprovalWanted() | ApprovalGiven():
                 self._call(event)
@@ -239,24 +235,24 @@ class EventPresenter:
                 elif block is not None:
                     self._column.insert(block)
 
-    def rest(self) -> None:
-        """Take it that nothing is under way, as after the events of a process that is gone."""
+    def end_activity(self) -> None:
+        """Mark everything as stopped, as after the last event of an ended process."""
         self._stop()
         if self._answer is not None:
             self._column.settle()
             self._answer = None
 
     def _call(self, event: CallStarted | CallProgressed | CallFinished | ApprovalWanted | ApprovalGiven) -> None:
-        """Say of a call that it waits, that it runs, or what it came to; of an approval that holds on, a line."""
+        """Show that a call waits, runs or has ended; and decisions that apply to more than one call."""
         key, call = f"call {event.id}", self._calls.get(event.id)
         match event:
             case CallStarted():
                 self._calls[event.id] = event
                 self._column.settle()
-                self._column.open(event_blocks.under_way(event), key)
+                self._column.open(event_blocks.running_call(event), key)
             case CallProgressed():
                 if call is not None:
-                    self._column.open(event_blocks.under_way(call, progress=event.text or "running"), key)
+                    self._column.open(event_blocks.running_call(call, progress=event.text or "running"), key)
             case CallFinished():
                 block = event_blocks.call(self._calls.pop(event.id, None), event, self._denied.pop(event.id, None))
                 if not event.refused:
@@ -264,106 +260,99 @@ class EventPresenter:
                     block = self._results[ref] = replace(block, call=ref, name=f"result of {ref}")
                 self._column.settle(block, key)
             case ApprovalWanted():
-                self._names[event.id] = event.name
+                self._approval_names[event.id] = event.name
                 if call is not None:
-                    self._column.open(event_blocks.under_way(call, event_blocks.WAITS), key)
+                    self._column.open(event_blocks.running_call(call, event_blocks.WAITS), key)
             case ApprovalGiven() if call is not None and event.decision == "no":
                 self._denied[event.id] = event
             case ApprovalGiven():
                 if call is not None:
-                    self._column.open(event_blocks.under_way(call), key)
+                    self._column.open(event_blocks.running_call(call), key)
                 if event.decision != "once" or event.arguments is not None:
-                    name = self._names.get(event.id) or (call.name if call else "the call")
+                    name = self._approval_names.get(event.id) or (call.name if call else "the call")
                     self._column.insert(event_blocks.approval(name, event))
 
     def _judge(self, event: CallJudged | CallMarked) -> None:
-        """Show beside a result what the judge says or, where the person has spoken, what they say."""
+        """Show the judge's verdict or the user's mark next to a result."""
         marked = isinstance(event, CallMarked)
         call = CallRef(event.turn if marked else self._turn, event.id, event.name)
-        said = self.marks if marked else self._judged
-        said[call] = event.helpful
+        verdicts = self.marks if marked else self._judgements
+        verdicts[call] = event.helpful
         if (block := self._results.get(call)) is not None:
-            verdict = event_blocks.verdict(self._judged.get(call), self.marks.get(call))
+            verdict = event_blocks.verdict(self._judgements.get(call), self.marks.get(call))
             self._column.redraw(replace(block, judged=True, verdict=verdict))
 
-    def _account(self, event: ToolsOffered | ToolRegistered | Rationale) -> bool:
-        """Take what is kept account of into one folded block of the turn; says whether it is that."""
+    def _summarize_tools(self, event: ToolsOffered | ToolRegistered) -> None:
+        """Add offered and registered tools to the turn's folded summary."""
         block = event_blocks.block_of(event)
         if isinstance(event, ToolsOffered) and block is not None:
-            upfront = f", {len(event.upfront)} registered up front" if event.upfront else ""
-            told = (ToolsOffered, (event.names, upfront))
-            self._keep(block, f"{len(event.names)} tools by name{upfront}", told)
-        elif isinstance(event, ToolRegistered) and block is not None:
-            if event.by != "upfront":  # those are counted in the offer
-                self._keep(block, f"registered {visible_line(event.name)}")
-        elif isinstance(event, Rationale):
-            if not _CHOSEN.fullmatch(event.text):
-                return False
-            self._column.drop()
-            self._arriving.over()
-            self._details.append(event.text)
-        return True
+            upfront = f", {len(event.upfront)} registered at start" if event.upfront else ""
+            content = (ToolsOffered, (event.names, upfront))
+            self._add_summary(block, f"{len(event.names)} tools by name{upfront}", content)
+        elif isinstance(event, ToolRegistered) and block is not None and event.by != "upfront":
+            self._add_summary(block, f"registered {visible_line(event.name)}")
 
-    def _keep(self, block: Block, said: str, told: tuple[type[Event], object] | None = None) -> None:
-        """Put a line on it into the turn's account, which shows where it is new or no panel tells it.
+    def _add_summary(self, block: Block, summary: str, content: tuple[type[Event], object] | None = None) -> None:
+        """Add a block to the turn's folded summary.
 
-        It is not new where the same was `told` the last time.
+        It gets no visible text if panels are shown and its `content` is the same as in the last turn.
         """
         self._details.append(block.text())
-        if told is not None:
-            kind, what = told
-            before, self._known[kind] = self._known.get(kind), what
-            if before == what and self._beside():
+        if content is not None:
+            kind, value = content
+            previous, self._last_summary[kind] = self._last_summary.get(kind), value
+            if previous == value and self._panels_shown():
                 return
-        self._said.append(said)
-        head = row(Piece(" · ".join(self._said), "muted"))  # all of it is folded away
+        self._summaries.append(summary)
+        head = row(Piece(" · ".join(self._summaries), "muted"))
         bodies = (Body("\n".join(self._details), 0, tone="muted", head=head),)
-        account = Block("·", "muted", bodies=bodies, name=f"account {self._turn}")
-        if len(self._said) == 1:
-            self._column.insert(account)
+        folded_summary = Block("·", "muted", bodies=bodies, name=f"summary {self._turn}")
+        if len(self._summaries) == 1:
+            self._column.insert(folded_summary)
         else:
-            self._column.redraw(account)
+            self._column.redraw(folded_summary)
 
-    def _trouble(self, event: Notice | ErrorHappened | BudgetSettled) -> None:
-        """Tell a note or an error once: not the same note again, and an error in the place of the note that has it."""
+    def _warn(self, event: Notice | ErrorHappened | BudgetSettled) -> None:
+        """Show a notice or an error; retries update their notice, and their final error replaces it."""
         if isinstance(event, BudgetSettled):
-            event = Notice(describe(event))  # which a model's overrun is followed by, too
+            event = Notice(describe(event))  # empty unless the call exceeded its reservation
             if not event.text:
                 return
-        text, name = self._noted
+        text, name = self._notice
+        cause = text.partition(_RETRYING)[0]
         if isinstance(event, Notice):
-            again = name and event.text.partition(_AGAIN)[0] == text.partition(_AGAIN)[0]
-            if not again:
-                self._notes += 1
-                name = f"note {self._notes}"
-            self._noted = event.text, name
-            show = self._column.redraw if again else self._column.insert
+            repeats = name and event.text.partition(_RETRYING)[0] == cause
+            if not repeats:
+                self._notices += 1
+                name = f"notice {self._notices}"
+            self._notice = event.text, name
+            show = self._column.redraw if repeats else self._column.insert
             show(replace(event_blocks.notice(event.text), name=name))
-        elif name and event.message in text:
-            self._noted = "", ""
-            self._arriving.reason_ended()
+        elif name and (event.message in text or event.message.startswith(cause)):
+            self._notice = "", ""
+            self._arriving.end_reasoning()
             self._column.redraw(replace(event_blocks.error(event), name=name))
             self._column.settle()
-            self._arriving.over()
+            self._arriving.reset()
         else:
             self._close(event_blocks.error(event))
 
     def _end_graph(self) -> None:
-        """Let no node stand as if it went on."""
-        if self._branching is not None and not self._branching.settled:
-            self._column.redraw(event_blocks.graph(self._branching.ended(), self._graph_name))
-        self._branching = None
+        """Show unfinished nodes as stopped or skipped."""
+        if self._graph is not None and not self._graph.settled:
+            self._column.redraw(event_blocks.graph(self._graph.ended(), self._graph_name))
+        self._graph = None
 
     def _stop(self) -> None:
-        """Say of what nobody heard the end that it was stopped."""
-        self._arriving.reason_ended()
+        """Show running calls and nodes as stopped."""
+        self._arriving.end_reasoning()
         for started in self._calls.values():
-            self._column.settle(event_blocks.under_way(started, event_blocks.STOPPED), f"call {started.id}")
+            self._column.settle(event_blocks.running_call(started, event_blocks.STOPPED), f"call {started.id}")
         self._calls.clear()
         self._end_graph()
 
     def _close(self, block: Block) -> None:
-        """Put a block below everything, which ends what is still open."""
-        self._arriving.reason_ended()
+        """Add a block below everything open."""
+        self._arriving.end_reasoning()
         self._column.add(block)
-        self._arriving.over()
+        self._arriving.reset()

@@ -1,4 +1,4 @@
-"""The transcript: what was asked, thought, called and answered, as lines that cost nothing while off screen."""
+"""The transcript widget: a scrollable view of a column of blocks."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -21,23 +21,23 @@ from textual.widget import Widget
 from ecoshell.tui.keys import Hint
 from ecoshell.tui.transcript.blocks import TONES, CallRef
 from ecoshell.tui.transcript.column import BlockColumn, BlockItem, Spot
-from ecoshell.tui.transcript.painting import MARGIN, Finish, Painter
+from ecoshell.tui.transcript.painting import MARGIN, LineFinisher, Painter
 
 if TYPE_CHECKING:
     from ecoshell.tui.transcript.search import Search
 
-_REPAINT = 1 / 22
-"""Seconds between two paintings of what arrives, at least."""
-_AHEAD = 0.1
-"""Seconds of quiet before what is near the screen is painted ahead."""
+_REPAINT_INTERVAL = 1 / 22
+"""Minimum seconds between two updates while text streams in."""
+_AHEAD_DELAY = 0.1
+"""Seconds without changes before lines near the view are painted ahead."""
 _SLICE = 0.006
-"""Seconds of painting ahead in one go."""
+"""Seconds of painting ahead at a time."""
 
 
 class Transcript(ScrollView, can_focus=True):
-    """A view of a column of blocks that can be pointed at, opened, marked, copied and searched.
+    """A view of a column of blocks with a block cursor, folding, marks, copying and search.
 
-    It stays at the column's end for as long as it is there.
+    It follows the end of the column until the user scrolls up.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -50,10 +50,10 @@ class Transcript(ScrollView, can_focus=True):
         Binding("plus", "mark(True)", "helpful", key_display="+"),
         Binding("minus", "mark(False)", "unhelpful", key_display="-"),
         Binding("slash,ctrl+f", "search", "search"),
-        Binding("n", "found(1)", "Next hit", show=False),
-        Binding("N", "found(-1)", "Hit before", show=False),
+        Binding("n", "go_to_match(1)", "Next match", show=False),
+        Binding("N", "go_to_match(-1)", "Previous match", show=False),
         Binding("ctrl+o", "fold(True)", "Open or fold the newest", show=False),
-        Binding("home", "stand(0)", "First line", show=False),
+        Binding("home", "scroll_to_line(0)", "First line", show=False),
         Binding("end", "end", "Last line", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown,space", "page(1)", "Page down", show=False),
@@ -66,10 +66,10 @@ class Transcript(ScrollView, can_focus=True):
         "transcript--hit-now",
     }
     HELP = (
-        "What was asked, thought, called and answered. Up and down (j, k) move from block to block, [ and ] from turn "
-        "to turn, enter opens or folds a long one, y copies it, / searches, n and N go from hit to hit, esc goes back "
-        "to the prompt. On a call, + and - mark its result as helpful or unhelpful, which outweighs any judge when "
-        "turns are planned; the same key again takes the mark back."
+        "The conversation. Up and down (j, k) move from block to block, [ and ] from turn to turn, enter opens or "
+        "folds a long block, y copies it, / searches, n and N go from match to match, esc returns to the prompt. On a "
+        "call, + and - mark its result as helpful or unhelpful, which overrides any judge when turns are planned; the "
+        "same key again removes the mark."
     )
     DEFAULT_CSS = """
     Transcript {
@@ -102,16 +102,16 @@ class Transcript(ScrollView, can_focus=True):
     """
 
     @dataclass
-    class MarkWanted(Message):
-        """The person says whether a call's result helped; the same word twice takes it back."""
+    class MarkRequested(Message):
+        """Mark a call's result; marking it the same way again removes the mark."""
 
         call: CallRef
         helpful: bool
 
     search: "reactive[Search | None]" = reactive(None)
     _pointed: var[BlockItem | None] = var(None, bindings=True)
-    news = var(False)
-    """Whether something has arrived below what is seen, while the view does not follow the end."""
+    has_news = var(False)
+    """Whether something was added below the view while it does not follow the end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,10 +120,10 @@ class Transcript(ScrollView, can_focus=True):
         self._shown_at = 0.0
         self._following = True
         self._anchor: Spot | None = None
-        """What stands at the top of the view while it does not follow the end."""
-        self._finish = Finish(Style(), 0, Color(0, 0, 0), ())
+        """The top of the view while it does not follow the end."""
+        self._finish = LineFinisher(Style(), 0, Color(0, 0, 0), ())
         self._offered: CallRef | None = None
-        """The call that the keys in the footer can mark."""
+        """The call that the footer's keys can mark."""
 
     def clear(self) -> None:
         self._pointed = self._anchor = None
@@ -132,7 +132,7 @@ class Transcript(ScrollView, can_focus=True):
         self.column.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        look = Finish(self.rich_style, self.size.width, self.background_colors[1], self.get_line_filters())
+        look = LineFinisher(self.rich_style, self.size.width, self.background_colors[1], self.get_line_filters())
         finish = self._finish = self._finish if self._finish == look else look
         pointed = self.column.span(self._cursor) if self._cursor is not None and self.has_focus else range(0)
         strips: list[Strip] = []
@@ -155,9 +155,9 @@ class Transcript(ScrollView, can_focus=True):
         return self.render_lines(Region(0, y, self.outer_size.width, 1))[0]
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """What stands between two places, without margins and signs, and with wrapped lines in one piece again.
+        """The selected text, without margins and signs and with wrapped lines joined.
 
-        Blocks that are selected whole are given as they were written.
+        Blocks selected completely are returned as they were written.
         """
         first, start = (selection.start.y, selection.start.x) if selection.start else (0, 0)
         last, end = (selection.end.y, selection.end.x) if selection.end else (self.column.height, None)
@@ -165,7 +165,7 @@ class Transcript(ScrollView, can_focus=True):
         for item in self.column.items:
             span = self.column.span(item)
             if span and first <= span.start and span.stop <= last and (first < span.start or start <= MARGIN):
-                parts += ["\n", item.whole]  # and nothing of it is laid out, which would move what is below
+                parts += ["\n", item.full_text]  # not laid out, which would move what is below
                 continue
             at = max(span.start, first)
             while at <= last and at in self.column.span(item):
@@ -176,27 +176,27 @@ class Transcript(ScrollView, can_focus=True):
         return "".join(parts[1:]), "\n"
 
     def notify_style_update(self) -> None:
-        """Paint everything in the new colours, which Textual gives the components after it has called this."""
+        """Repaint in the new colours; Textual updates the component styles after this call."""
         super().notify_style_update()
         self.call_later(self.on_resize)
 
     def on_resize(self) -> None:
-        """Paint at another width or in other colours what is seen at once, and the rest when it is looked at."""
-        width, before = self.scrollable_content_region.width, self.column.painter
+        """Repaint for another width or theme, the visible part at once."""
+        width, painter_before = self.scrollable_content_region.width, self.column.painter
         painter = Painter({tone: self._look(tone) for tone in TONES}, width)
-        if width and (before.width, before.styles) != (width, painter.styles):
+        if width and (painter_before.width, painter_before.styles) != (width, painter.styles):
             self.column.repaint(painter)
             self._stale = True
         self._show()
 
     def _look(self, name: str) -> Style:
-        """Colour and attributes of a component; the background is the transcript's own."""
+        """Colour and attributes of a component style, without its background."""
         full = self.get_component_rich_style(f"transcript--{name}")
         return Style(
             color=full.color, bold=full.bold, italic=full.italic, underline=full.underline, reverse=full.reverse
         )
 
-    # -- standing at a line
+    # -- scrolling
 
     @property
     def _view(self) -> range:
@@ -204,7 +204,7 @@ class Transcript(ScrollView, can_focus=True):
 
     @contextmanager
     def filling(self) -> Generator[None]:
-        """Show nothing of what is put meanwhile until the end: for a long session that is told in one go."""
+        """Defer drawing until the end, while many blocks are added."""
         due, self._due = self._due, True
         try:
             yield
@@ -212,24 +212,24 @@ class Transcript(ScrollView, can_focus=True):
             self._due = due
             self._changed()
 
-    def _changed(self, whole: bool = True, arrived: bool = False) -> None:
-        """Show what has changed, soon, at most 22 times a second; not the whole when only text was streamed."""
-        self._stale = self._stale or whole
+    def _changed(self, redraw_all: bool = True, arrived: bool = False) -> None:
+        """Schedule an update; `redraw_all` is False if only streamed text was added."""
+        self._stale = self._stale or redraw_all
         self._arrived = self._arrived or arrived
         if not self._due:
             self._due = True
-            wait = self._shown_at + _REPAINT - monotonic()
+            wait = self._shown_at + _REPAINT_INTERVAL - monotonic()
             if wait > 0:
                 self.set_timer(wait, self._show)
             else:
                 self.call_later(self._show)
 
     def _show(self) -> None:
-        """Show as much as there is: the end, or what stood at the top before."""
+        """Draw now: the end of the column, or from the line that was at the top before."""
         self._due, self._shown_at = False, monotonic()
         if not self.scrollable_content_region.width:
             return
-        before = (self.scroll_offset.y, self.virtual_size)
+        previous = (self.scroll_offset.y, self.virtual_size)
         first, height = self.column.catch_up(), self.scrollable_content_region.height
         if self._following:
             top = self.column.reveal_end(height)
@@ -237,22 +237,22 @@ class Transcript(ScrollView, can_focus=True):
             top = self.column.line_of(self._anchor) if self._anchor else 0
             self.column.reveal(top, height)
         self._fit(top)
-        if self._stale or before != (self.scroll_offset.y, self.virtual_size):
+        if self._stale or previous != (self.scroll_offset.y, self.virtual_size):
             self.refresh()
         elif first < self._view.stop:
             self.refresh_lines(first, self._view.stop - first)
-        self.news = not self._following and (self.news or self._arrived)
+        self.has_news = not self._following and (self.has_news or self._arrived)
         self._stale = self._arrived = False
-        if self._offered != self._markable:  # it was judged while the cursor was on it
+        if self._offered != self._markable:  # judged while the cursor was on it
             self._offered = self._markable
             self.refresh_bindings()
 
     def _fit(self, top: int) -> None:
-        """Take the column's height as the content's, and stand at this line of it."""
+        """Adopt the column's height, and scroll to this line."""
         self._moving = True
         size = Size(self.scrollable_content_region.width, self.column.height)
         if size != self.virtual_size:
-            # without its watchers, which would have the whole screen laid out again for every line
+            # without the watchers, which would lay out the whole screen for every line
             self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
             self._scroll_update(size)
         self.scroll_to(y=top, animate=False, immediate=True, force=True)
@@ -260,15 +260,15 @@ class Transcript(ScrollView, can_focus=True):
         self._anchor = self.column.spot(self.scroll_offset.y)
         if not self._ahead_due:
             self._ahead_due = True
-            self.set_timer(_AHEAD, self._paint_ahead)
+            self.set_timer(_AHEAD_DELAY, self._paint_ahead)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Paint what has come into view; follow the end from when it is reached until the view moves up from it."""
+        """Paint lines that come into view; follow the end once it is reached, until the user scrolls up."""
         super().watch_scroll_y(old_value, new_value)
         if self._moving:
             return
         if new_value >= self.max_scroll_y:
-            self._following, self.news = True, False
+            self._following, self.has_news = True, False
         elif new_value < old_value:
             self._following = False
         top, height = round(new_value), self.scrollable_content_region.height
@@ -280,7 +280,7 @@ class Transcript(ScrollView, can_focus=True):
         self._fit(top)
 
     def _paint_ahead(self) -> None:
-        """Paint what is a screen or two away, so that scrolling finds it; the lines in view stay where they are."""
+        """Paint a screen or two above and below, in time slices, without moving the visible lines."""
         self._ahead_due = False
         until, top, height = perf_counter() + _SLICE, self.scroll_offset.y, self.scrollable_content_region.height
         more, done = self.column.reveal_above(top, 2 * height, until)
@@ -290,28 +290,28 @@ class Transcript(ScrollView, can_focus=True):
             self._fit(top + more)
         if not done and not self._ahead_due:
             self._ahead_due = True
-            self.set_timer(_REPAINT, self._paint_ahead)
+            self.set_timer(_REPAINT_INTERVAL, self._paint_ahead)
 
-    def action_stand(self, top: int) -> None:
-        """Stand at a line, as exactly as the lines below it allow."""
+    def action_scroll_to_line(self, top: int) -> None:
+        """Scroll to a line, as far as the lines below it allow."""
         self.column.reveal(top, self.scrollable_content_region.height)
         self._fit(top)
         self._following = self.scroll_offset.y >= self.max_scroll_y
-        self.news = self.news and not self._following
+        self.has_news = self.has_news and not self._following
         self.refresh()
 
     def action_end(self) -> None:
-        """Go to the last line, and follow it."""
+        """Scroll to the last line and follow it."""
         self._following = True
         self._show()
 
     def action_page(self, by: int) -> None:
         self.scroll_relative(y=by * max(1, self.scrollable_content_region.height - 1), animate=False)
 
-    # -- moving about
+    # -- block cursor
 
     def action_cursor(self, by: int) -> None:
-        """Move the block cursor; in a block that is higher than the view, move by half a page first."""
+        """Move the block cursor; inside a block higher than the view, scroll half a page first."""
         items, view = self.column.items, self._view
         edge = self.column.spot(view.start if by > 0 else view.stop - 1)
         if edge is None:
@@ -324,13 +324,13 @@ class Transcript(ScrollView, can_focus=True):
             return
         else:
             item = items[min(max(self._cursor.index + by, 0), len(items) - 1)]
-        self._pointed = item  # as much of it is brought into view as there is room for
+        self._pointed = item  # and scroll as much of it as fits into view
         self.column.reveal(self.column.span(item).start, len(view))
         lines, view = self.column.span(item), self._view
         if lines.start < view.start or len(lines) > len(view):
-            self.action_stand(lines.start)
+            self.action_scroll_to_line(lines.start)
         elif lines.stop > view.stop:
-            self.action_stand(lines.stop - len(view))
+            self.action_scroll_to_line(lines.stop - len(view))
         self.refresh()
 
     def action_turn(self, by: int) -> None:
@@ -339,15 +339,15 @@ class Transcript(ScrollView, can_focus=True):
             return
         at = (self._cursor or top.item).index
         ahead = items[at + 1 :] if by > 0 else items[:at][::-1]
-        found = next((item for item in ahead if item.block.turn), None)
-        if found is None:
-            self.action_end() if by > 0 else self.action_stand(0)
+        target = next((item for item in ahead if item.block.turn), None)
+        if target is None:
+            self.action_end() if by > 0 else self.action_scroll_to_line(0)
         else:
-            self._pointed = found
-            self.action_stand(self.column.span(found).start)
+            self._pointed = target
+            self.action_scroll_to_line(self.column.span(target).start)
 
     def action_fold(self, newest: bool = False, *, item: BlockItem | None = None) -> None:
-        """Open or fold this block, or the newest that can be, or the one under the cursor; its beginning is in view."""
+        """Toggle the fold of a block: `item`, the newest foldable one, or the one under the cursor."""
         if newest:
             item = next((item for item in reversed(self.column.items) if item.block.foldable), None)
         elif item is None:
@@ -355,35 +355,35 @@ class Transcript(ScrollView, can_focus=True):
         if item is not None and item.block.foldable:
             top = self.scroll_offset.y
             self.column.fold(item, opened=not item.opened)
-            self.action_stand(min(top, self.column.span(item).start))
+            self.action_scroll_to_line(min(top, self.column.span(item).start))
         elif item is not None:
             self.post_message(Hint("Nothing is folded away in this block."))
 
     @property
     def _cursor(self) -> BlockItem | None:
-        """The block that the cursor is on, for as long as it is there."""
+        """The block under the cursor, unless it was removed."""
         return self._pointed if self._pointed is not None and self._pointed.index >= 0 else None
 
     @property
     def _markable(self) -> CallRef | None:
-        """The call under the cursor, if its result was judged."""
+        """The call under the cursor if its result was judged."""
         return self._cursor.block.call if self._cursor is not None and self._cursor.block.judged else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer to mark only where the cursor is on a result that was judged."""
+        """Offer marks only if the cursor is on a judged result."""
         return action != "mark" or self._markable is not None
 
     def action_mark(self, helpful: bool) -> None:
         if (call := self._markable) is not None:
-            self.post_message(self.MarkWanted(call, helpful=helpful))
+            self.post_message(self.MarkRequested(call, helpful=helpful))
 
     def action_copy(self) -> None:
         if self._cursor is not None:
-            self.app.copy_to_clipboard(self._cursor.whole)  # pyright: ignore[reportUnknownMemberType]
+            self.app.copy_to_clipboard(self._cursor.full_text)  # pyright: ignore[reportUnknownMemberType]
             self.post_message(Hint("The block is copied."))
 
     def on_click(self, event: Click) -> None:
-        """Open a link, or what is folded; else put the cursor on the block, and fold it with the next click."""
+        """Open a link or a fold; otherwise move the cursor to the block, and toggle its fold if it was there."""
         at = self.scroll_offset.y + event.get_content_offset_capture(self).y
         spot = self.column.spot(at)
         if self.text_selection is not None or spot is None or at >= self.column.height:
@@ -396,10 +396,10 @@ class Transcript(ScrollView, can_focus=True):
             self._pointed = spot.item
             self.refresh()
 
-    # -- searching
+    # -- search
 
     def action_search(self) -> None:
-        from ecoshell.tui.transcript.search import SearchBar  # it is not needed for the first frame
+        from ecoshell.tui.transcript.search import SearchBar  # not needed for the first frame
 
         fields = self.screen.query("SearchBar Input")
         if fields:
@@ -408,10 +408,10 @@ class Transcript(ScrollView, can_focus=True):
             row = next(node for node in self.screen.children if self in node.walk_children(with_self=True))
             self.screen.mount(SearchBar(self), after=row)
 
-    def action_found(self, by: int) -> None:
+    def action_go_to_match(self, by: int) -> None:
         line = self.search.move(by) if self.search else None
         if line is not None:
             self._following = False
             if line not in self._view:
-                self.action_stand(max(0, line - len(self._view) // 3))
+                self.action_scroll_to_line(max(0, line - len(self._view) // 3))
             self.refresh()

@@ -1,0 +1,242 @@
+"""The state behind the side panels, without a screen."""
+
+from dataclasses import replace
+
+from plan_play import ADVICE, PLANNED, TOKEN_PLAN, USED
+from side_play import READY, TURN, TWO_MODELS
+from tui_play import CAP
+
+from ecoshell.budget import CapState
+from ecoshell.events import (
+    BranchLeft,
+    BudgetChanged,
+    BudgetHeld,
+    BudgetSettled,
+    CallStarted,
+    Event,
+    StepStarted,
+    TextArrived,
+    ToolRegistered,
+    ToolUnregistered,
+    TurnStarted,
+)
+from ecoshell.messages import Usage
+from ecoshell.tui.side.panel_state import PanelState, ToolState
+
+STARTED, STEP, HELD, SETTLED, REGISTERED, FINISHED = TURN
+
+
+def heard(*events: Event) -> PanelState:
+    board = PanelState()
+    for event in events:
+        board.handle(event)
+    return board
+
+
+def looked(*events: Event, standing=READY) -> PanelState:
+    board = heard(*events)
+    board.update(standing, standing.caps)
+    return board
+
+
+def tool(board: PanelState, name: str) -> ToolState:
+    return next(tool for tool in board.tools if tool.name == name)
+
+
+def test_role_adds_up_its_calls_tokens_price_and_seconds():
+    board = heard(*TURN, STEP, SETTLED)
+    use = board.roles["single", "embedded"]
+    assert (use.calls, use.consumption.nano, use.seconds) == (2, 6_200_000, 4.2)
+    assert use.consumption.usage == Usage(3_800, 120, cached=2_400)
+
+
+def test_role_with_two_models_has_two_entries_in_order_of_first_use():
+    other = BudgetSettled(9, "single", "openai/x", 1, Usage(1, 1), True, 0.1)
+    assert list(heard(*TURN, other).roles) == [("single", "embedded"), ("single", "openai/x")]
+
+
+def test_tools_registered_only_in_an_abandoned_branch_are_unregistered():
+    board = looked(STARTED, ToolRegistered("read_file", 200, True, 1, "agent", "c1"))
+    assert tool(board, "read_file").registered
+    assert board.handle(BranchLeft((), 1, "given up", ("read_file",)))
+    assert not tool(board, "read_file").registered
+
+
+def test_one_unknown_price_makes_the_sum_unknown_for_good():
+    board = heard(replace(SETTLED, spent_nano=None), SETTLED)
+    assert board.roles["single", "embedded"].consumption.nano is None
+
+
+def test_thinking_role_is_known_from_step_to_settlement():
+    board = heard(STARTED)
+    thinkers = []
+    for event in (STEP, HELD, SETTLED):
+        board.handle(event)
+        thinkers.append(board.thinking)
+    assert thinkers == [("single", "embedded"), ("single", "embedded"), None]
+
+
+def test_no_role_thinks_during_a_call():
+    board = heard(STARTED, STEP, CallStarted("c1", "count_text", {}))
+    assert board.thinking is None
+
+
+def test_held_amount_is_the_sum_of_unsettled_holds():
+    other = BudgetHeld(2, "caller", "embedded", 900_000, 400, 256, clamped=False)
+    board = heard(STARTED, HELD, other)
+    assert board.held == (8_000_000, 2_700)
+    board.handle(SETTLED)
+    assert board.held == (900_000, 400)
+
+
+def test_hold_with_unknown_price_makes_the_sum_unknown():
+    board = heard(HELD, BudgetHeld(2, "single", "x", None, 400, 256, clamped=False))
+    assert board.held == (None, 2_700)
+
+
+def test_silently_released_hold_ends_with_the_next_step():
+    board = heard(STARTED, STEP, HELD, StepStarted(2, "single", "embedded"))
+    assert board.held == (0, 0)
+
+
+def test_no_hold_and_no_thinking_role_after_a_turn():
+    board = heard(STARTED, STEP, HELD, FINISHED)
+    assert (board.held, board.thinking, board.running) == ((0, 0), None, False)
+
+
+def test_past_of_a_killed_process_has_no_activity():
+    board = heard(*TURN, TurnStarted(2, "more", "embedded", "single", "react"), STEP, HELD)
+    board.end_activity()
+    assert (board.held, board.thinking, board.running) == ((0, 0), None, False)
+    assert board.roles["single", "embedded"].calls == 1
+
+
+def test_plan_of_an_ended_process_is_dropped():
+    board = heard(STARTED, PLANNED, USED)
+    board.end_activity()
+    assert board.plan is None
+
+
+def test_between_turns_the_shells_plan_applies():
+    board = looked(STARTED, PLANNED, FINISHED)
+    raised = replace(PLANNED, cap=90_000_000, whole=92_000_000, reason="the session's cap is $0.09 now")
+    assert board.update(replace(READY, planned=raised), READY.caps)
+    assert (board.plan, board.plan_total) == (raised, 92_000_000)
+    assert not board.update(replace(READY, planned=raised), READY.caps)
+
+
+def test_older_plan_of_the_shell_does_not_replace_the_turns_plan():
+    board = looked(STARTED, USED)
+    board.update(replace(READY, planned=PLANNED), READY.caps)
+    assert board.plan is USED
+
+
+def test_saved_tokens_add_up_over_turns():
+    assert heard(*TURN, FINISHED).saved_tokens == 8_400
+
+
+def test_registered_tool_shows_when_and_by_whom():
+    assert tool(looked(*TURN), "count_text") == ToolState("count_text", 142, "Counts words.", "agent", 1, 1)
+
+
+def test_tool_registered_by_the_user_has_no_turn():
+    assert tool(looked(), "write_file") == ToolState("write_file", 131, "Writes a file.", "user")
+
+
+def test_registration_of_the_running_turn_counts_at_once():
+    board = looked(STARTED, ToolRegistered("read_file", 120, True, 2, "agent"))
+    assert tool(board, "read_file").registered
+    assert board.context_tokens == READY.context_tokens + 120
+
+
+def test_context_tokens_never_exceed_the_total():
+    near = replace(READY, context_tokens=390, everything_tokens=400)
+    board = looked(STARTED, ToolRegistered("read_file", 120, True, 2, "agent"), standing=near)
+    assert board.context_tokens == 400
+
+
+def test_between_turns_the_shells_registrations_apply():
+    board = heard(*TURN)
+    rows = tuple(replace(row, registered=False, by="") for row in READY.tools)
+    board.update(replace(READY, tools=rows), ())
+    assert not any(tool.registered for tool in board.tools)
+
+
+def test_unregistered_tool_is_known_by_name_only():
+    rows = tuple(replace(row, registered=False, by="") for row in READY.tools)
+    board = looked(*TURN, ToolUnregistered("count_text"), standing=replace(READY, tools=rows))
+    assert tool(board, "count_text") == ToolState("count_text", 142, "Counts words.")
+
+
+def test_caps_are_the_latest_reported():
+    reached = replace(CAP, spent=CAP.limit, held=0)
+    board = looked(*TURN)
+    assert board.handle(BudgetChanged((reached,)))
+    assert board.caps == (reached,)
+    assert not board.handle(BudgetChanged((reached,)))
+
+
+def test_arriving_text_changes_nothing():
+    assert not heard(*TURN).handle(TextArrived("a", "answer", "single"))
+
+
+def test_plan_is_the_latest_and_belongs_to_its_turn():
+    board = heard(STARTED, PLANNED, USED)
+    assert (board.plan, board.planned_turn, board.planning) == (USED, 1, False)
+
+
+def test_turn_is_planning_until_its_first_plan():
+    board = heard(STARTED, PLANNED, FINISHED, replace(STARTED, turn=2))
+    assert board.planning
+    assert board.plan is PLANNED
+    board.handle(replace(PLANNED, cap=40_000_000))
+    assert not board.planning
+
+
+def test_plan_total_follows_a_lowered_cap():
+    board = heard(STARTED, replace(PLANNED, whole=50_000_000), replace(USED, cap=3_000_000, whole=4_300_000))
+    assert board.plan_total == 4_300_000
+
+
+def test_plan_total_of_old_sessions_is_the_maximum_since_the_first_plan():
+    board = heard(STARTED, PLANNED, USED)
+    assert board.plan_total == 50_000_000
+    board.handle(replace(USED, cap=90_000_000, number=3))
+    assert board.plan_total == 90_000_000
+    board.handle(replace(PLANNED, cap=30_000_000))
+    assert board.plan_total == 30_000_000
+
+
+def test_plan_total_restarts_with_another_unit():
+    board = heard(STARTED, PLANNED, replace(TOKEN_PLAN, number=2))
+    assert board.plan_total == 200_000
+
+
+def test_plan_without_a_cap_has_no_total():
+    assert heard(STARTED, ADVICE).plan_total == 0
+
+
+def test_switching_the_plan_mode_changes_the_state():
+    board = looked(*TURN)
+    assert board.update(replace(READY, plan="off"), READY.caps)
+
+
+def test_same_status_changes_nothing():
+    board = looked(*TURN)
+    assert not board.update(replace(READY), READY.caps)
+    assert board.update(replace(READY, next_nano=1), READY.caps)
+    assert board.update(replace(READY, next_nano=1, context_tokens=1), READY.caps)
+
+
+def test_clear_empties_the_state():
+    board = looked(*TWO_MODELS)
+    board.handle(PLANNED)
+    board.clear()
+    assert (board.roles, board.tools, board.caps, board.saved_tokens, board.plan) == ({}, [], (), 0, None)
+
+
+def test_token_cap_is_stored_unchanged():
+    cap = CapState("day", "tokens", 200_000, 1, 2)
+    board = looked()
+    board.update(READY, [cap])
+    assert board.caps == (cap,)
