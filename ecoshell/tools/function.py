@@ -1,7 +1,6 @@
-"""A function as a tool: its signature is the schema, its docstring's first line the description.
+"""Functions as tools: the signature becomes the schema, the first line of the docstring the description.
 
-The schema is kept small because every word of it costs tokens. Plain types are translated here, so that listing tools
-needs no pydantic; any other annotation is left to pydantic.
+Schemas are compact because each word costs tokens. Plain types are translated without pydantic, others with it.
 """
 
 import difflib
@@ -43,19 +42,18 @@ _WORDS = {
     "object": "an object",
 }
 _OF_TYPE = ("_type", "enum", "literal_error", "int_parsing", "float_parsing", "bool_parsing", "int_from_float")
-"""How the faults end, as pydantic calls them, of what is not of the type itself."""
+"""Suffixes of pydantic error types for values of a wrong type."""
 _NOISE = frozenset({"title", "$defs"})
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_SHOWN = 80
-"""Characters of a wrong argument that are shown."""
+_MAX_VALUE_CHARS = 80
+"""Maximum length of a wrong value in a message."""
 
 
 class FunctionTool:
-    """A tool made of an annotated function, plain or `async`.
+    """A tool made from an annotated function, plain or `async`.
 
-    A plain function runs in a thread; its long loops call `worker.checkpoint()`, so that a cancelled call ends there
-    too. The function returns a text, an Observation, or anything JSON can say; it raises ToolError for what the model
-    must know.
+    A plain function runs in a thread; long loops call `worker.checkpoint()`, so that a cancelled call ends. The
+    function returns text, an Observation or a JSON value, and raises ToolError for errors that the model should see.
     """
 
     def __init__(
@@ -68,7 +66,7 @@ class FunctionTool:
         price_nano: int = 0,
         preview: Callable[..., str] | None = None,
     ) -> None:
-        """`preview` takes the function's arguments and gives, as a unified diff, what a run would change in files."""
+        """`preview` takes the same arguments and returns the file changes of a run as a unified diff."""
         self._function = function
         self._preview = preview
         self._document: ToolDocument | None = None
@@ -80,7 +78,7 @@ class FunctionTool:
 
     @property
     def document(self) -> ToolDocument:
-        """What registering the tool tells a model."""
+        """The name, description and parameters that a model sees."""
         if self._document is None:
             description = (inspect.getdoc(self._function) or "").partition("\n")[0]
             self._document = ToolDocument(self.name, description, parameters_of(self._function))
@@ -88,13 +86,15 @@ class FunctionTool:
 
     @cached_property
     def subjects(self) -> Mapping[str, Subject]:
-        """The arguments that say what they stand for, with a Subject in their `Annotated`."""
+        """The arguments with a Subject in their `Annotated`."""
         hints = get_type_hints(self._function, include_extras=True)
-        found = {name: _subject(hints[name]) for name in inspect.signature(self._function).parameters if name in hints}
-        return {name: subject for name, subject in found.items() if subject is not None}
+        subjects = {
+            name: _subject(hints[name]) for name in inspect.signature(self._function).parameters if name in hints
+        }
+        return {name: subject for name, subject in subjects.items() if subject is not None}
 
     def preview(self, arguments: Mapping[str, Any]) -> str:
-        """What a run would change in files; empty when it cannot be told, as when the run would fail."""
+        """Return the file changes of a run; empty if unknown or if the run would fail."""
         if self._preview is None:
             return ""
         try:
@@ -103,13 +103,13 @@ class FunctionTool:
             return ""
 
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
-        """Run with these arguments; what goes wrong is an observation, only cancelling is raised.
+        """Run with these arguments; errors become observations, only cancellation is raised.
 
-        The time of its limits is kept by `running.contained`, which all tools run through.
+        `running.contained`, which runs all tools, enforces the time limit.
         """
         try:
             return await self._outcome(arguments)
-        except Exception as error:  # noqa: BLE001 - a fence: whatever a tool raises is an observation, never the end of a turn
+        except Exception as error:  # noqa: BLE001 - errors of a tool must not end the turn
             return failed(self.name, error, self.limits)
 
     async def _outcome(self, arguments: Mapping[str, Any]) -> Observation:
@@ -129,23 +129,23 @@ class FunctionTool:
 
 
 class WorkerTool(FunctionTool):
-    """A tool made of a plain function that works on patterns, queries or the like, and changes nothing.
+    """A read-only tool that runs in a worker process, where its limits are always enforced.
 
-    It runs in a worker process, where the limits hold whatever it does; so function and arguments must be picklable.
+    Function and arguments must be picklable.
     """
 
     async def _outcome(self, arguments: Mapping[str, Any]) -> Observation:
-        found, start_mb, most_mb = await in_thread(
-            lambda: in_worker(_told, self.name, self._function, self._checked(arguments), self.limits)
+        observation, start_mb, peak = await in_thread(
+            lambda: in_worker(_run_in_worker, self.name, self._function, self._checked(arguments), self.limits)
         )
-        worked(start_mb, most_mb)
-        return found
+        worked(start_mb, peak)
+        return observation
 
 
-def _told(
+def _run_in_worker(
     name: str, function: Callable[..., Any], arguments: Mapping[str, Any], limits: Limits
 ) -> tuple[Observation, float | None, float | None]:
-    """What a worker says of a call: the observation, what the process held before, and its peak, in MB."""
+    """Return the observation, and the memory of the worker before the call and at its peak in MB."""
     start_mb = forget_peak()
     return told(name, function(**arguments), limits), start_mb, peak_mb("self")
 
@@ -154,10 +154,10 @@ def _told(
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The parameters of a function as a JSON schema.
+    """Return the parameters of a function as a JSON schema.
 
-    An argument's description is the string in its `Annotated[type, "description"]`. Raises TypeError for a function
-    with arguments that cannot be given by name.
+    The string in `Annotated[type, "description"]` is the description. Raises TypeError for arguments that cannot be
+    passed by name.
     """
     hints = get_type_hints(function, include_extras=True)
     properties: dict[str, Any] = {}
@@ -180,7 +180,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _default(value: Any) -> dict[str, Any]:
-    """What a schema says of a default: its value as JSON has it, and nothing where JSON has none for it."""
+    """Return the schema entry of a default value; empty if JSON cannot represent it."""
     try:
         json.dumps(value, allow_nan=False)
         return {"default": value}
@@ -194,7 +194,7 @@ def _default(value: Any) -> dict[str, Any]:
 
 
 def split_annotation(annotation: Any) -> tuple[Any, str]:
-    """The type and the description in `Annotated[type, "description"]`; what else is said of the type stays with it."""
+    """Split `Annotated[type, "description"]` into type and description; other annotations stay with the type."""
     if get_origin(annotation) is not Annotated:
         return annotation, ""
     inner, *extras = get_args(annotation)
@@ -205,7 +205,7 @@ def split_annotation(annotation: Any) -> tuple[Any, str]:
 
 
 def _subject(annotation: Any) -> Subject | None:
-    """What is said anywhere in an annotation, such as of the items of a list."""
+    """Return the Subject anywhere in an annotation, such as of list items."""
     within = (part if isinstance(part, Subject) else _subject(part) for part in get_args(annotation))
     return next((subject for subject in within if subject is not None), None)
 
@@ -218,7 +218,7 @@ def _type_schema(annotation: Any) -> dict[str, Any]:
         return {"type": "string", "enum": list(arguments)}
     if origin in (Union, types.UnionType):
         members = [member for member in arguments if member is not type(None)]
-        if len(members) == 1:  # "or None" is said by the argument not being required
+        if len(members) == 1:  # "or None" is expressed by the argument not being required.
             return _type_schema(members[0])
     if origin is list and arguments:
         return {"type": "array", "items": _type_schema(arguments[0])}
@@ -229,18 +229,18 @@ def _type_schema(annotation: Any) -> dict[str, Any]:
 
 
 def _clean(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
-    """The schema without titles, its definitions put in place; a type that contains itself ends as any object."""
+    """Return the schema without titles and with inlined definitions; a recursive type becomes any object."""
     if isinstance(node, list):
         return [_clean(item, definitions, inside) for item in node]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(node, dict):
         return node
-    found: dict[str, Any] = node  # pyright: ignore[reportUnknownVariableType]
-    if "$ref" in found:
-        name = str(found["$ref"]).rpartition("/")[2]
+    schema: dict[str, Any] = node  # pyright: ignore[reportUnknownVariableType]
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rpartition("/")[2]
         return {"type": "object"} if name in inside else _clean(definitions[name], definitions, (*inside, name))
-    cleaned = {key: _clean(value, definitions, inside) for key, value in found.items() if key not in _NOISE}
-    if isinstance(found.get("properties"), dict):  # here "title" may be the name of an argument
-        cleaned["properties"] = {key: _clean(value, definitions, inside) for key, value in found["properties"].items()}
+    cleaned = {key: _clean(value, definitions, inside) for key, value in schema.items() if key not in _NOISE}
+    if isinstance(schema.get("properties"), dict):  # here "title" may be the name of an argument
+        cleaned["properties"] = {key: _clean(value, definitions, inside) for key, value in schema["properties"].items()}
     return cleaned
 
 
@@ -248,7 +248,7 @@ def _clean(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -
 
 
 class Arguments:
-    """The arguments of one function: what they are (`parameters`, a JSON schema), and a check that converts them."""
+    """Validation and conversion of one function's arguments."""
 
     def __init__(self, function: Callable[..., Any], parameters: Mapping[str, Any]) -> None:
         from pydantic import ConfigDict, TypeAdapter  # heavy: only for a tool that is run
@@ -257,7 +257,7 @@ class Arguments:
         self._properties: Mapping[str, Any] = parameters["properties"]
         self._required = frozenset(parameters.get("required", ()))
         self._optional = frozenset(self._properties) - self._required
-        """Arguments that may be left out, so that null says the same."""
+        """Optional arguments, for which null means that they are missing."""
         hints = get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {}
         for name in inspect.signature(function).parameters:
@@ -267,32 +267,32 @@ class Arguments:
         shape.__pydantic_config__ = ConfigDict(extra="forbid", coerce_numbers_to_str=True, arbitrary_types_allowed=True)
         self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
 
-    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the function takes them; raises ToolError that names each wrong one, and what it must be."""
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the converted arguments; raises ToolError that names each wrong one and its expected type."""
         from pydantic import ValidationError
 
-        kept = {name: value for name, value in given.items() if value is not None or name not in self._optional}
+        values = {name: value for name, value in arguments.items() if value is not None or name not in self._optional}
         try:
-            return self._adapter.validate_python(kept)
+            return self._adapter.validate_python(values)
         except ValidationError as error:
             faults = [self._fault(detail) for detail in error.errors(include_url=False, include_context=False)]
         raise ToolError("; ".join(faults) + ".")
 
     def _fault(self, detail: "ErrorDetails") -> str:
         name = str(detail["loc"][0]) if detail["loc"] else ""
-        whole = len(detail["loc"]) == 1
-        if whole and detail["type"] == "missing":
+        is_top_level = len(detail["loc"]) == 1
+        if is_top_level and detail["type"] == "missing":
             return f"`{name}` is missing: it must be {self._expected(name)}"
-        if whole and detail["type"] == "extra_forbidden":
+        if is_top_level and detail["type"] == "extra_forbidden":
             near = difflib.get_close_matches(name, self._properties, n=1, cutoff=0.5)
             taken = f"did you mean `{near[0]}`?" if near else f"it takes {', '.join(self._properties) or 'none'}"
             return f"`{name}` is not an argument ({taken})"
-        came = json.dumps(detail["input"], ensure_ascii=False, default=repr)
-        came = came if len(came) <= _SHOWN else came[: _SHOWN - 1] + "…"
-        if whole and detail["type"].endswith(_OF_TYPE) and (expected := self._expected(name)):
-            return f"`{name}` must be {expected}, not {came}"
+        value = json.dumps(detail["input"], ensure_ascii=False, default=repr)
+        value = value if len(value) <= _MAX_VALUE_CHARS else value[: _MAX_VALUE_CHARS - 1] + "…"
+        if is_top_level and detail["type"].endswith(_OF_TYPE) and (expected := self._expected(name)):
+            return f"`{name}` must be {expected}, not {value}"
         path = name + "".join(f"[{part!r}]" for part in detail["loc"][1:])
-        return f"`{path}`: {detail['msg']}, not {came}"
+        return f"`{path}`: {detail['msg']}, not {value}"
 
     def _expected(self, name: str) -> str:
         schema = self._properties.get(name, {})

@@ -1,6 +1,6 @@
-"""Runs a tool so that its call ends in time, whatever the tool does, within its limits; and what the run takes.
+"""Run tools within their limits of time and result size, and measure time and memory.
 
-What blocks runs in a thread of its own that holds up nothing.
+Blocking work runs in daemon threads that delay neither other tools nor the end of the program.
 """
 
 import asyncio
@@ -28,40 +28,40 @@ from ecoshell.worker import CancelToken, cancel_token, checkpoint
 
 _KB_PER_MB, _BYTES_PER_MB = 1 << 10, 1 << 20
 _FIRST_LOOK, _LAST_LOOK = 0.005, 0.1
-"""Seconds between two looks at a program, growing from the one to the other."""
-_MOST_PROGRAMS = 64
-"""Descendants of a program that are looked at."""
+"""First and longest interval in seconds between measurements of a program."""
+_MAX_PROGRAMS = 64
+"""Maximum number of measured descendants of a program."""
 _PEAK = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 _GPUS = ("/dev/nvidia", "/dev/kfd", "/dev/dxg")
-"""How the devices begin through which a program computes on a GPU: NVIDIA's, AMD's, and either under Windows."""
+"""Path prefixes of GPU devices: NVIDIA, AMD, and WSL."""
 _DEVICES = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
-"""What of them there is wherever there is a GPU."""
+"""Devices that exist on every machine with a GPU."""
 
 
 @dataclass(slots=True, eq=False)
 class Meter:
-    """Watches one run."""
+    """Measurements of one run."""
 
     alone: bool = True
-    """Whether no other run was under way meanwhile."""
+    """Whether no other run overlapped."""
     start_mb: float | None = None
     gpu_start_mb: float | None = None
     programs: bool = False
-    """Whether it has started a program."""
+    """Whether the tool started a program."""
     program_mb: float | None = None
-    """The peak of that program, with all that this has started."""
+    """Peak memory of that program and its descendants."""
     worker_mb: tuple[float | None, float | None] | None = None
-    """What the worker process held before the run, and its peak; None where none was at work."""
+    """Memory of the worker process before the run and its peak; None without a worker."""
     program_gpu_mb: float | None = None
 
 
 _present: ContextVar[Meter | None] = ContextVar("meter", default=None)
 _meters: list[Meter] = []
-"""All meters of this process: its memory is one figure, whoever takes of it."""
+"""All meters of this process, because overlapping runs share its memory figure."""
 
 
 async def measured(run: Callable[[], Awaitable[Observation]]) -> Observation:
-    """Run a tool; the observation has the seconds and the memory the run took. Raises what the tool raises."""
+    """Run a tool and add its duration and memory to the observation; raises what the tool raises."""
     meter = Meter(alone=not _meters)
     for other in _meters:
         other.alone = False
@@ -73,17 +73,17 @@ async def measured(run: Callable[[], Awaitable[Observation]]) -> Observation:
                 meter.gpu_start_mb = await asyncio.to_thread(gpu_mb, (os.getpid(),))
             meter.start_mb = forget_peak()
         started = time.monotonic()
-        seen = await run()
+        observation = await run()
         seconds = time.monotonic() - started
     finally:
         _present.reset(token)
         _meters.remove(meter)
-    return replace(seen, seconds=seconds, footprint=await _footprint(meter))
+    return replace(observation, seconds=seconds, footprint=await _footprint(meter))
 
 
 @contextlib.asynccontextmanager
 async def following(pid: int) -> AsyncGenerator[None]:
-    """Count what a program holds, while it runs, for the run of the tool that has started it."""
+    """Measure a running program for the tool that started it."""
     meter = _present.get()
     if meter is None:
         yield
@@ -106,14 +106,14 @@ async def following(pid: int) -> AsyncGenerator[None]:
 
 
 def worked(start_mb: float | None, peak_mb: float | None) -> None:
-    """Count what a worker process held before the run and at its peak, in MB, in the place of this process."""
+    """Record the memory of a worker process before the run and at its peak, in MB."""
     meter = _present.get()
     if meter is not None:
         meter.worker_mb = (start_mb, peak_mb)
 
 
 async def _footprint(meter: Meter) -> Footprint:
-    """What the run took; a program's memory is all constant: it is held for the run and for nothing else."""
+    """Return the memory of the run; all memory of a program counts as constant."""
     gpu = 0.0 if not gpu_there() else None
     if meter.programs:
         known = meter.program_mb is not None
@@ -134,7 +134,7 @@ async def _footprint(meter: Meter) -> Footprint:
 
 
 async def _look(meter: Meter, pid: int) -> None:
-    """Take the peaks of a program and of all it has started."""
+    """Update the peaks of a program and its descendants."""
     pids = _family(pid)
     peaks = [peak for peak in map(peak_mb, pids) if peak is not None]
     if not peaks:
@@ -145,18 +145,18 @@ async def _look(meter: Meter, pid: int) -> None:
 
 
 def _family(pid: int) -> list[int]:
-    """A process and its descendants, as far as the system tells."""
-    found = [pid]
-    for one in found:
+    """Return a process and its known descendants."""
+    pids = [pid]
+    for member in pids:
         with contextlib.suppress(OSError):
-            found += map(int, Path(f"/proc/{one}/task/{one}/children").read_text(encoding="ascii").split())
-        if len(found) >= _MOST_PROGRAMS:
+            pids += map(int, Path(f"/proc/{member}/task/{member}/children").read_text(encoding="ascii").split())
+        if len(pids) >= _MAX_PROGRAMS:
             break
-    return found
+    return pids
 
 
 def forget_peak() -> float | None:
-    """Let the peak of this process be counted from now on; gives what it holds now, None where that cannot be done."""
+    """Reset the memory peak of this process and return its current memory; None if that is not possible."""
     descriptor = keep_measuring()
     if descriptor is None:
         return None
@@ -169,7 +169,7 @@ def forget_peak() -> float | None:
 
 @cache
 def keep_measuring() -> int | None:
-    """Open what the peak is forgotten through, for good: a process that no other may look into cannot open it later."""
+    """Open the file that resets the peak; a process that is not dumpable cannot open it later."""
     try:
         return os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -177,14 +177,14 @@ def keep_measuring() -> int | None:
 
 
 def peak_mb(pid: int | str) -> float | None:
-    """The most memory that a process has held at one time, in MB; None when it is gone or cannot be read."""
+    """Return the peak memory of a process in MB; None if it has ended or is not readable."""
     try:
         with open(f"/proc/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123 - this is on the way of every call
             status = file.read()
     except OSError:
         return None
-    found = _PEAK.search(status)
-    return int(found[1]) / _KB_PER_MB if found else None
+    match = _PEAK.search(status)
+    return int(match[1]) / _KB_PER_MB if match else None
 
 
 # -- GPUs
@@ -192,35 +192,35 @@ def peak_mb(pid: int | str) -> float | None:
 
 @cache
 def gpu_there() -> bool:
-    """Whether a program could hold memory on a GPU here."""
+    """Return whether this machine may have a GPU."""
     return not Path("/proc/self/fd").is_dir() or any(device.exists() for device in _DEVICES)
 
 
 def gpu_mb(pids: Collection[int]) -> float | None:
-    """MB (2^20) that these processes hold together; 0 where none of them has a GPU open, None where nobody can tell.
+    """Return the GPU memory of these processes in MB (2^20); 0 if none has a GPU open, None if unknown.
 
-    Asks NVIDIA's driver, which does not know the processes of a container from within it. May block.
+    Queries the NVIDIA driver, which does not report processes inside a container. May block.
     """
     using = {pid for pid in pids if _has_gpu_open(pid)} if gpu_there() else set[int]()
     if not using:
         return 0.0
     nvml: Any = import_module("pynvml")
-    found: set[int] = set()
+    listed: set[int] = set()
     used = 0
     try:
         nvml.nvmlInit()  # counted by the driver: it begins once
         for index in range(nvml.nvmlDeviceGetCount()):
             for process in nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(index)):
                 if process.pid in using and process.usedGpuMemory is not None:
-                    found.add(process.pid)
+                    listed.add(process.pid)
                     used += process.usedGpuMemory
     except nvml.NVMLError:
         return None
-    return used / _BYTES_PER_MB if found == using else None
+    return used / _BYTES_PER_MB if listed == using else None
 
 
 def _has_gpu_open(pid: int) -> bool:
-    """Whether a process has a GPU open; taken for granted where its files cannot be read."""
+    """Return whether a process has a GPU open; assumed if its files are not readable."""
     try:
         opened = list(Path(f"/proc/{pid}/fd").iterdir())
     except FileNotFoundError:
@@ -228,7 +228,7 @@ def _has_gpu_open(pid: int) -> bool:
     except OSError:
         return True
     for entry in opened:
-        with contextlib.suppress(OSError):  # it was closed meanwhile
+        with contextlib.suppress(OSError):  # closed in the meantime
             if str(entry.readlink()).startswith(_GPUS):
                 return True
     return False
@@ -237,34 +237,34 @@ def _has_gpu_open(pid: int) -> bool:
 T = TypeVar("T")
 
 GRACE = 2.0
-"""Seconds a tool gets to put things in order once it is called off."""
+"""Seconds that a cancelled tool gets to clean up."""
 
 _MARKS = 200
-"""Characters for the marks of a tool that has cut its result itself."""
-_under_way: set[asyncio.Task[Observation]] = set()
-"""Also those that run on though nobody waits for them any more: asyncio itself holds tasks weakly."""
+"""Extra characters for the truncation marks of a tool."""
+_running_tasks: set[asyncio.Task[Observation]] = set()
+"""Strong references, also to tools that outlive their call: asyncio holds tasks weakly."""
 
 
 async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) -> Observation:
-    """Run a tool, measured, within the limits of its time and of what it may say.
+    """Run a tool within its limits of time and result size, and measure it.
 
-    Cancelling is raised after GRACE seconds at most; a tool that has not ended by then, or by then after its time was
-    up, runs on, and what comes of it is dropped. Raises what the tool raises.
+    A cancellation is raised after at most GRACE seconds. A tool that does not end within that time after a timeout or
+    cancellation continues in the background, and its result is dropped. Raises what the tool raises.
     """
     name, started = tool.document.name, time.monotonic()
-    held = CancelToken(started + limits.seconds)
+    token = CancelToken(started + limits.seconds)
     # In a task of its own. Nothing waits for it but the call: a loop that is closed would wait for every task that
     # asyncio has registered.
-    running = asyncio.create_task(_run(tool, arguments, limits, held))
-    _under_way.add(running)
+    running = asyncio.create_task(_run(tool, arguments, limits, token))
+    _running_tasks.add(running)
     running.add_done_callback(_forget)
     asyncio._unregister_task(running)  # pyright: ignore[reportPrivateUsage] - asyncio documents it, for other loops
     running._log_destroy_pending = False  # pyright: ignore - as asyncio.gather does
     try:
         await asyncio.wait([running], timeout=limits.seconds)
-        in_time = running.done() and time.monotonic() < held.deadline  # what ends at its deadline was ended by it
+        in_time = running.done() and time.monotonic() < token.deadline  # what ends at its deadline was ended by it
     finally:
-        held.cancelled.set()
+        token.cancelled.set()
         if not running.done():
             running.cancel()
             await asyncio.wait([running], timeout=GRACE)
@@ -296,21 +296,20 @@ async def _run(tool: Tool, arguments: Mapping[str, Any], limits: Limits, held: C
 
 
 def _forget(ended: asyncio.Task[Observation]) -> None:
-    _under_way.discard(ended)
+    _running_tasks.discard(ended)
     if not ended.cancelled():
-        ended.exception()  # seen, so that nobody complains of one that nobody waited for
+        ended.exception()  # Retrieve it so that asyncio does not log it.
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """What a function gives or raises, called in this context; once this is cancelled, nobody waits for it any more.
+    """Call a blocking function in a daemon thread with this context; a cancelled caller does not wait for it.
 
-    A function that never ends keeps neither another from running nor the program from ending, as it would in a pool:
-    the interpreter waits at its end for every thread of those.
+    Unlike threads of a pool, one that never ends delays neither other tools nor the end of the program.
     """
     loop = asyncio.get_running_loop()
     context = contextvars.copy_context()
     outcome: Future[T] = Future()
-    told = asyncio.Event()
+    finished = asyncio.Event()
 
     def run() -> None:
         try:
@@ -318,27 +317,24 @@ async def in_thread(work: Callable[[], T]) -> T:
         except BaseException as failure:  # noqa: BLE001 - whatever it is, it is raised where it is awaited
             outcome.set_exception(failure)
         with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
-            loop.call_soon_threadsafe(told.set)
+            loop.call_soon_threadsafe(finished.set)
 
     threading.Thread(target=run, name="tool", daemon=True).start()
-    await told.wait()
+    await finished.wait()
     return outcome.result()
 
 
-def truncation_mark(shown: int, total: int | None, what: str = "characters") -> str:
-    """The words that stand where something was left out; `total` is None where nobody has counted."""
+def truncation_mark(shown: int, total: int | None, unit: str = "characters") -> str:
+    """Return the mark of a truncated text; `total` is None if unknown."""
     if total is None:
-        return f"[truncated: only the first {shown} {what} shown]"
-    return f"[truncated: {shown} of {total} {what} shown]"
+        return f"[truncated: only the first {shown} {unit} shown]"
+    return f"[truncated: {shown} of {total} {unit} shown]"
 
 
 def clip(text: str, characters: int) -> tuple[str, bool]:
-    """The text, or its beginning and the mark; and whether anything was left out.
-
-    Half a surrogate pair, which cannot be sent or stored, is escaped.
-    """
-    plain = str.__str__(text)  # of a class of its own, which may do as it likes
-    head = plain[: characters + 1]  # cut before it is encoded: it may be a gigabyte
+    """Truncate a text and return it with whether it was cut; escapes unpaired surrogates."""
+    plain = str.__str__(text)  # A subclass may override methods.
+    head = plain[: characters + 1]  # Cut before encoding, because the text may be huge.
     storable = head.encode("utf-8", "backslashreplace").decode()
     total = len(storable) + len(plain) - len(head)
     if total <= characters:
@@ -346,66 +342,64 @@ def clip(text: str, characters: int) -> tuple[str, bool]:
     return f"{storable[:characters].rstrip()}\n{truncation_mark(characters, total)}", True
 
 
-def sound(name: str, found: object, limits: Limits) -> Observation:
-    """A tool's observation within the limits, without what only guards say of a call.
+def sound(name: str, result: object, limits: Limits) -> Observation:
+    """Return a tool's observation within the limits, without fields reserved for guards.
 
-    Raises ToolError when it is no observation, or one of wrong parts.
+    Raises ToolError for other types and for wrong field types.
     """
-    if not isinstance(found, Observation):
-        raise ToolError(f"{name} failed: it gave {type(found).__name__} in place of an observation.")
+    if not isinstance(result, Observation):
+        raise ToolError(f"{name} failed: it gave {type(result).__name__} in place of an observation.")
     for part, kind in (("text", str), ("ok", bool), ("truncated", bool), ("changes", str), ("images", tuple)):
-        value = getattr(found, part)
+        value = getattr(result, part)
         if not isinstance(value, kind):
             raise ToolError(f"{name} failed: `{part}` of its result is {type(value).__name__}, not {kind.__name__}.")
-    text, clipped = clip(found.text, limits.result.characters + (_MARKS if found.truncated else 0))
-    changes, _ = clip(found.changes, limits.changes)
-    images = tuple(one for one in cast("tuple[object, ...]", found.images) if isinstance(one, Image))
-    return Observation(text, found.ok, found.truncated or clipped, changes=changes, images=images[:MAX_IMAGES])
+    text, clipped = clip(result.text, limits.result.characters + (_MARKS if result.truncated else 0))
+    changes, _ = clip(result.changes, limits.changes)
+    images = tuple(image for image in cast("tuple[object, ...]", result.images) if isinstance(image, Image))
+    return Observation(text, result.ok, result.truncated or clipped, changes=changes, images=images[:MAX_IMAGES])
 
 
 def told(name: str, outcome: Any, limits: Limits) -> Observation:
-    """What a function gave, as an observation; anything but a text or an observation is told as JSON. May block."""
+    """Convert a function's result to an observation; other types become JSON. May block."""
     if isinstance(outcome, Observation):
         return sound(name, outcome, limits)
     if isinstance(outcome, str):
         return sound(name, Observation(outcome), limits)
-    pieces, most = list[str](), limits.result.characters
+    pieces = list[str]()
+    limit = limits.result.characters
     length = 0
     encoder = json.JSONEncoder(ensure_ascii=False, default=str)
-    for piece in encoder.iterencode(_head(outcome, most, iter(range(most)))):
+    for piece in encoder.iterencode(_head(outcome, limit, iter(range(limit)))):
         checkpoint()
         pieces.append(piece)
         length += len(piece)
-        if length > most:
-            text = f"{''.join(pieces)[:most]}\n{truncation_mark(most, None)}"
+        if length > limit:
+            text = f"{''.join(pieces)[:limit]}\n{truncation_mark(limit, None)}"
             return sound(name, Observation(text, truncated=True), limits)
     return sound(name, Observation("".join(pieces)), limits)
 
 
 def failed(name: str, failure: BaseException, limits: Limits) -> Observation:
-    """How a tool failed, in words for the model."""
+    """Return the observation of a failed tool."""
     if isinstance(failure, ToolError):
         return sound(name, Observation(str(failure), ok=False), limits)
     words = type(failure).__name__
-    with contextlib.suppress(Exception):  # a fence: even what says how a tool failed may be anybody's code
+    with contextlib.suppress(Exception):  # Formatting a foreign exception may fail too.
         words = f"{words}: {failure}"
     return sound(name, Observation(f"{name} failed: {words}", ok=False), limits)
 
 
-def _head(value: Any, most: int, room: Iterator[int]) -> Any:
-    """So much of a value as the first `most` characters of its JSON can show; `room` counts its parts.
-
-    What is left out of a long text or a long list would stand behind those, so it need not be encoded.
-    """
+def _head(value: Any, limit: int, room: Iterator[int]) -> Any:
+    """Cut a value to the parts that the first `limit` characters of its JSON can show; `room` limits their number."""
     if isinstance(value, str | bytes):
-        return value[:most]
+        return value[:limit]
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
         return {
-            key[:most] if isinstance(key, str) else key: _head(inner, most, room)
+            key[:limit] if isinstance(key, str) else key: _head(inner, limit, room)
             for (key, inner), _ in zip(items, room, strict=False)
         }
     if isinstance(value, list | tuple):
-        inside = cast("list[Any] | tuple[Any, ...]", value)
-        return [_head(inner, most, room) for inner, _ in zip(inside, room, strict=False)]
+        elements = cast("list[Any] | tuple[Any, ...]", value)
+        return [_head(inner, limit, room) for inner, _ in zip(elements, room, strict=False)]
     return value

@@ -1,7 +1,7 @@
-"""fetch_url: a page from the web, as text; never from this machine or its local network, unless a person allows it.
+"""fetch_url: fetch a web page as text; local addresses are refused unless the settings allow them.
 
-A name is resolved once and the connection goes to the address that was checked, so that a name that answers
-differently the second time gains nothing. A proxy resolves names by itself: of those, only what they say can be known.
+A host name is resolved once and the connection goes to the checked address, which defeats DNS rebinding. Behind a
+proxy, which resolves names itself, only the name can be checked.
 """
 
 import asyncio
@@ -48,14 +48,14 @@ _CHARSETS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What an address answered, after redirects."""
+    """The response of an address, after redirects."""
 
     address: str
     kind: str
     """The media type, such as text/html."""
     text: str
     cut: bool
-    """Whether there was more than is read of a page."""
+    """Whether the page exceeded the size limit."""
     status: int
     reason: str
 
@@ -79,15 +79,17 @@ class FetchTool:
         return Observation(text or f"{page.address} has no text.", truncated=page.cut)
 
     async def readable(self, page: Page) -> str:
-        """What there is to read on a page; raises ToolError where that takes too long or too much memory."""
+        """Return the readable text of a page; raises ToolError if that takes too long or too much memory."""
         if page.kind not in HTML:
             return page.text
         seconds = min(_READING_SECONDS, self._options.fetch_seconds)
         return await in_thread(lambda: in_worker(readable_text, page.text, seconds=seconds))
 
     async def page(self, url: str, *, redirects: int = _REDIRECTS) -> Page:
-        """What an address answers, also with an error; so many redirects are followed. Raises ToolError for what is
-        no text, cannot be reached or may not be."""
+        """Fetch a page, following redirects; error responses are returned too.
+
+        Raises ToolError for addresses that are refused, unreachable or not text.
+        """
         await asyncio.to_thread(_ssl_context)  # the first call imports httpx, which would hold up the event loop
         import httpx
 
@@ -95,10 +97,10 @@ class FetchTool:
             async with asyncio.timeout(self._options.fetch_seconds):
                 address = _web_address(url)
                 for _ in range(redirects + 1):  # followed by hand: every address on the way is checked
-                    found = await self._fetch(address)
-                    if isinstance(found, Page):
-                        return found
-                    address = _web_address(str(address.join(found)))
+                    result = await self._fetch(address)
+                    if isinstance(result, Page):
+                        return result
+                    address = _web_address(str(address.join(result)))
                 raise ToolError(f"It redirects more than {redirects} times, and at last to {address}.")
         except httpx.InvalidURL as error:
             raise ToolError(f"{url} is not a web address: {error}.") from error
@@ -108,7 +110,7 @@ class FetchTool:
             raise ToolError(f"{url} could not be fetched: {error or type(error).__name__}.") from error
 
     async def _fetch(self, url: "httpx.URL") -> Page | str:
-        """One request: the page, or where it redirects to."""
+        """Send one request; returns the page or the redirect target."""
         import urllib.request  # half a megabyte that no open chat needs before a page is fetched
 
         import httpx
@@ -159,7 +161,7 @@ def _ssl_context() -> "ssl.SSLContext":
 
 
 def _web_address(text: str) -> "httpx.URL":
-    """The address, https if no scheme is given; raises ToolError for anything but a plain web address."""
+    """Parse a web address, with https as the default scheme; raises ToolError for other addresses."""
     import httpx
 
     url = httpx.URL(text.strip())
@@ -174,38 +176,38 @@ def _web_address(text: str) -> "httpx.URL":
     return url
 
 
-def _text(body: bytes, encoding: str, charset: str | None, most: int) -> tuple[str, bool]:
-    """At most `most` bytes of a body as text, and whether there was more; raises zlib.error.
+def _text(body: bytes, encoding: str, charset: str | None, limit: int) -> tuple[str, bool]:
+    """Decode at most `limit` bytes of a body, and return whether there was more; raises zlib.error.
 
-    The text is in the charset of the header, else the one the page names, else UTF-8; so too where it is unknown.
+    The charset is that of the header, else of the page, else UTF-8; unknown charsets count as UTF-8.
     """
     unpacked = body
     for bits in _WINDOW_BITS.get(encoding, ()):
         try:  # the body may have been cut off itself
-            unpacked = _unpacked(body[:most], bits, most + 1)
+            unpacked = _unpacked(body[:limit], bits, limit + 1)
             break
         except zlib.error:
             if bits == _WINDOW_BITS[encoding][-1]:
                 raise
-    cut = len(body) > most or len(unpacked) > most
-    shown = unpacked[:most]
-    if charset is None and (named := _META_CHARSET.search(shown[:2048])):
-        charset = named[1].decode("ascii")
+    cut = len(body) > limit or len(unpacked) > limit
+    content = unpacked[:limit]
+    if charset is None and (match := _META_CHARSET.search(content[:2048])):
+        charset = match[1].decode("ascii")
     try:
         codec = codecs.lookup(charset or "utf-8").name
-        return shown.decode(codec if _CHARSETS.fullmatch(codec) else "utf-8", errors="replace"), cut
+        return content.decode(codec if _CHARSETS.fullmatch(codec) else "utf-8", errors="replace"), cut
     except (LookupError, UnicodeError, ValueError):  # a charset nobody knows
-        return shown.decode(errors="replace"), cut
+        return content.decode(errors="replace"), cut
 
 
-def _unpacked(packed: bytes, bits: int, most: int) -> bytes:
-    """At most so many bytes of all parts that a gzip file has; raises zlib.error where the first is none."""
+def _unpacked(packed: bytes, bits: int, limit: int) -> bytes:
+    """Unpack at most `limit` bytes of all gzip members; raises zlib.error if the first is invalid."""
     unpacked = b""
-    while packed and len(unpacked) < most:
+    while packed and len(unpacked) < limit:
         checkpoint()
         stream = zlib.decompressobj(bits)
         try:
-            part = stream.decompress(packed, most - len(unpacked))
+            part = stream.decompress(packed, limit - len(unpacked))
         except zlib.error:
             if unpacked:  # what follows the last part is passed over
                 break
@@ -220,7 +222,7 @@ def _unpacked(packed: bytes, bits: int, most: int) -> bytes:
 # -- addresses
 
 _UNICAST = IPv6Network("2000::/3")
-"""All that is given out of IPv6; what lies elsewhere is local, or carries an IPv4 address inside."""
+"""Global IPv6 addresses; others are local or embed an IPv4 address."""
 _NAT64 = IPv6Network("64:ff9b::/96")
 """How a network without IPv4 of its own reaches every IPv4 address."""
 _NOT_PUBLIC = (
@@ -229,7 +231,7 @@ _NOT_PUBLIC = (
     IPv6Network("2001::/23"),  # Teredo, 6to4 and their kind lead to an address that is written inside
     IPv6Network("2002::/16"),
 )
-"""Beside what Python knows not to be global."""
+"""Additional non-public networks that Python considers global."""
 _LOCAL_NAME = re.compile(
     r"(.*\.)?(localhost|local|localdomain|internal|intranet|private|corp|home|lan|home\.arpa)|[^.]*", re.DOTALL
 )
@@ -240,7 +242,7 @@ _PRIVATE = "{} is on this machine or its local network, which fetch_url does not
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Whether an address is on the open internet, also when it carries an IPv4 address inside."""
+    """Return whether an address is public, including an embedded IPv4 address."""
     if isinstance(address, IPv6Address):
         inner = IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else address.ipv4_mapped
         if inner is not None:
@@ -251,7 +253,7 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
 
 
 def require_public_name(host: str) -> None:
-    """Check a host that a proxy will look up: only what its name says can be known. Raises ToolError."""
+    """Check the name of a host that a proxy resolves; raises ToolError for local names."""
     name = host.strip("[]").rstrip(".").lower()
     try:
         public = is_public(ip_address(name))
@@ -287,24 +289,21 @@ _LEAST_SHARE = 0.2
 
 
 def readable_text(html: str) -> str:
-    """The main text of a page under its title; of a page without one, all its text.
-
-    Belongs in a worker process, as it may take any time and memory.
-    """
+    """Return title and main text of a page, or all its text; run in a worker process because its cost is unbounded."""
     from lxml.etree import LxmlError, ParserError  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
     from readability import Document  # heavy
     from readability.readability import Unparseable
 
     if not html.strip():
         return ""
-    whole = _plain_text(html)
+    full_text = _plain_text(html)
     try:
         document = Document(html)
         title = str(document.short_title())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         article = _plain_text(str(document.summary()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     except (Unparseable, LxmlError, ParserError, RecursionError):
-        return whole
-    text = article if len(article) >= len(whole) * _LEAST_SHARE else whole
+        return full_text
+    text = article if len(article) >= len(full_text) * _LEAST_SHARE else full_text
     return text if not title or title in text[: len(title) + 200] else f"{title}\n\n{text}"
 
 
