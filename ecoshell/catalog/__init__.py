@@ -1,4 +1,4 @@
-"""What is known: all tools by unique name, which of them are registered, and which documents a question starts with."""
+"""All known tools by unique name, the registered ones, and how they are presented to a model."""
 
 import difflib
 import re
@@ -18,7 +18,7 @@ from ecoshell.tools import Tool, ToolProvider
 
 @dataclass(frozen=True, slots=True)
 class CatalogNews:
-    """What has changed in a catalog, by name."""
+    """Changes of a catalog, by tool name."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -29,9 +29,9 @@ class CatalogNews:
 
 
 class Catalog:
-    """Tools by name, in the order given; a name that two servers share is qualified with the server's.
+    """Tools by name; a name that several servers share is qualified with the server name.
 
-    Those of providers come after the others, and change only by `follow`, so that they stand still during a turn.
+    Provider tools come last and change only in `follow`, so that they are constant during a turn.
     """
 
     def __init__(self, tools: Iterable[Tool], providers: Sequence[ToolProvider] = ()) -> None:
@@ -53,21 +53,21 @@ class Catalog:
 
     @property
     def grows(self) -> bool:
-        """Whether tools may come and go."""
+        """Whether providers may add or remove tools."""
         return bool(self.providers)
 
     def is_all(self, names: Iterable[str]) -> bool:
-        """Whether there is no tool but these, and none can come."""
+        """Return whether these are all tools and no provider can add any."""
         return not self.grows and set(names).issuperset(self._tools)
 
     def follow(self, kept: Container[str]) -> CatalogNews:
-        """Have the tools that providers have by now; those in `kept`, which a model was shown, stay as they are.
+        """Update the provider tools, except those in `kept`, whose schemas a model has seen.
 
-        A new tool whose name is taken is left out.
+        New tools with a name that is already used are ignored.
         """
         now = {
             tool.document.name: tool
-            for provider in reversed(self.providers)  # of two with the same name, the first has it
+            for provider in reversed(self.providers)  # The first provider of a name wins.
             for tool in provider.tools
             if tool.document.name not in self._own | META_TOOLS
         }
@@ -101,31 +101,31 @@ class Catalog:
 
     @property
     def prices(self) -> dict[str, int]:
-        """What one use of each tool costs by itself, in nano-dollars."""
+        """Price of one use in nano-dollars, by tool."""
         return {name: tool.price_nano for name, tool in self._tools.items()}
 
     @property
     def servers(self) -> dict[str, str]:
-        """The server of each tool that a server has."""
+        """The server of each MCP tool."""
         return {name: document.server for name, document in self._documents.items() if document.server}
 
     def tool(self, name: str) -> Tool:
-        """The tool of this name; KeyError when unknown."""
+        """Return a tool; raises KeyError if it is unknown."""
         return self._tools[name]
 
     def document(self, name: str) -> ToolDocument:
-        """The document of the tool of this name; KeyError when unknown."""
+        """Return a tool's schema; raises KeyError if it is unknown."""
         return self._documents[name]
 
     def documents_of(self, names: Iterable[str]) -> tuple[ToolDocument, ...]:
-        """The documents of those of the names that are known, in their order."""
+        """Return the schemas of the known names, in this order."""
         documents = self._documents
         return tuple([documents[name] for name in names if name in documents])
 
     def closest(self, name: str, limit: int = 3) -> tuple[str, ...]:
-        """Known names that look most like this one, best first."""
-        lowered = {known.lower(): known for known in self._tools}
-        inside = [known for low, known in lowered.items() if name and (name.lower() in low or low in name.lower())]
+        """Return the most similar names, best first."""
+        lowered = {tool_name.lower(): tool_name for tool_name in self._tools}
+        inside = [lowered[low] for low in lowered if name and (name.lower() in low or low in name.lower())]
         alike = [lowered[low] for low in difflib.get_close_matches(name.lower(), lowered, n=limit, cutoff=0.5)]
         return tuple(dict.fromkeys([*alike, *inside]))[:limit]
 
@@ -135,7 +135,7 @@ By = Literal["agent", "first_call", "user", "upfront"]
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A registered tool; `tokens` is what its document takes in the context."""
+    """A registered tool; `tokens` is the size of its schema in the context."""
 
     name: str
     tokens: int
@@ -144,10 +144,9 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class SkillLibrary:
-    """Registered tools in the order of their registration; each name at most once."""
+    """Registered tools by name, in the order of registration."""
 
     skills: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
-    """By their names."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.skills
@@ -161,14 +160,14 @@ class SkillLibrary:
         return sum(skill.tokens for skill in self.skills.values())
 
     def including(self, skills: Iterable[Skill]) -> "SkillLibrary":
-        """The library with these added; those already in it stay as they are."""
-        found = dict(self.skills)
+        """Return the library with these added; existing entries are unchanged."""
+        extended = dict(self.skills)
         for skill in skills:
-            found.setdefault(skill.name, skill)
-        return SkillLibrary(found)
+            extended.setdefault(skill.name, skill)
+        return SkillLibrary(extended)
 
     def without(self, names: Container[str]) -> "SkillLibrary":
-        """The library without these names."""
+        """Return the library without these names."""
         return SkillLibrary({name: skill for name, skill in self.skills.items() if name not in names})
 
 
@@ -176,13 +175,13 @@ PresentationName = Literal["grow", "deferred", "stable", "direct", "plain", "tex
 CORE = ("list_files", "read_file", "search_text", "edit_file", "write_file", "run_command")
 """The core set: tools that a model with native tool calls always has, in the order of its tool array (SPEC §1)."""
 
-_MOST_WORDS = 8
-_MOST_CHARACTERS = 60
+_MAX_WORDS = 8
+_MAX_CHARACTERS = 60
 _SENTENCE_END = re.compile(r"[.;:!?](?:\s|$)|[。；：！？\n]")
 
 
 def _meta_tool(name: str, description: str, types: Mapping[str, str], *, required: bool = True) -> ToolDocument:
-    """A meta-tool's document; `types` gives each argument's JSON type."""
+    """Return a meta-tool's schema; `types` maps arguments to JSON types."""
     parameters: dict[str, Any] = {"type": "object", "properties": {key: {"type": kind} for key, kind in types.items()}}
     if required:
         parameters["required"] = list(types)
@@ -206,7 +205,7 @@ FINISH_DOCUMENT = _meta_tool(
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """One way to put tools before a model."""
+    """A way to present tools to a model."""
 
     name: PresentationName
     as_text: bool
@@ -241,7 +240,7 @@ class Presentation:
             (FINISH_DOCUMENT, finish),
             (SEARCH_DOCUMENT, large and not self.whole and not self.deferred),
         )
-        offered = [document for document, wanted in meta if wanted]
+        offered = [document for document, is_offered in meta if is_offered]
         if self.as_text:
             return (*declared, *offered)
         if self.whole:
@@ -249,16 +248,16 @@ class Presentation:
         if self.deferred and deferrable:
             known = {document.name for document in registered}
             registered = [one if one.name in known else replace(one, deferred=True) for one in deferrable]
-        # What is the same in every session comes first, so that prompt caches of other sessions serve this one.
-        core = sorted((one for one in registered if one.name in CORE), key=lambda one: CORE.index(one.name))
-        return (*declared, *core, *offered, *(one for one in registered if one.name not in CORE))
+        # Schemas common to all sessions come first, so that sessions share the prompt cache.
+        core = sorted((tool for tool in registered if tool.name in CORE), key=lambda tool: CORE.index(tool.name))
+        return (*declared, *core, *offered, *(tool for tool in registered if tool.name not in CORE))
 
     def registration_result(self, document: ToolDocument) -> str:
-        """What the model reads when it has registered this tool."""
+        """Return the result of registering this tool."""
         return document.as_text() if self.as_text else "Registered."
 
     def shown(self, document: ToolDocument) -> str:
-        """The document as it stands in the prompt, wherever that is: what it weighs."""
+        """Return the schema as it appears in the prompt, for counting its tokens."""
         if document.name in self.declared:
             return replace(document, brief=True).entry
         return document.as_text() if self.as_text else document.entry
@@ -272,9 +271,9 @@ class Presentation:
         about: Mapping[str, str] | None = None,
         servers: Mapping[str, str] | None = None,
     ) -> str:
-        """The text that goes with the question: names to register, and documents where the array does not hold them.
+        """Return the text before a question: names to register, and schemas that are not in the tool array.
 
-        `about` has a few words for names that come with what they do, `servers` whose the tools are that servers have.
+        `about` has short descriptions of tools, `servers` the server of MCP tools.
         """
         upfront = [document for document in upfront if document.name not in self.declared]
         parts: list[str] = []
@@ -309,22 +308,21 @@ PRESENTATIONS: Mapping[str, Presentation] = {one.name: one for one in (GROW, DEF
 
 
 def presentation_of(name: str, declared: Iterable[str], *, registers: bool) -> Presentation | None:
-    """The presentation of this name for a session that begins with `declared` tools; `registers` if there are others,
-    or may be."""
+    """Return a presentation for a session with these `declared` tools; `registers` if further tools may exist."""
     if name != "direct":
         return PRESENTATIONS.get(name)
     return Presentation("direct", as_text=True, registers=registers, declared=frozenset(declared))
 
 
 def few_words(document: ToolDocument) -> str:
-    """What the tool does in at most eight words: how its description begins."""
-    begun = _SENTENCE_END.split(document.description.strip(), maxsplit=1)[0]
-    words = " ".join(begun.split()[:_MOST_WORDS])
-    return words[:_MOST_CHARACTERS].rstrip(" ,(-")
+    """Return the beginning of a tool's description, at most eight words."""
+    sentence = _SENTENCE_END.split(document.description.strip(), maxsplit=1)[0]
+    words = " ".join(sentence.split()[:_MAX_WORDS])
+    return words[:_MAX_CHARACTERS].rstrip(" ,(-")
 
 
 def by_server(names: Iterable[str], servers: Mapping[str, str]) -> dict[str, list[str]]:
-    """The names under their servers, there without the server's; under "" those that no other of a server is beside."""
+    """Group names by server, without the prefix; under "" names without a server or alone on theirs."""
     groups: dict[str, list[str]] = {"": []}
     for name in names:
         server = servers.get(name, "")
@@ -335,7 +333,7 @@ def by_server(names: Iterable[str], servers: Mapping[str, str]) -> dict[str, lis
 
 
 def listed_parts(names: Iterable[str], servers: Mapping[str, str]) -> Iterator[str]:
-    """What each name, and each server's heading, adds to a listing: what they weigh."""
+    """Yield the parts of a listing of names, for counting their tokens."""
     for server, own in by_server(names, servers).items():
         if server:
             yield f"\n{server}: "
