@@ -1,16 +1,16 @@
 """The helper process that owns litellm: JSON Lines in, JSON Lines out, so that its slow import stalls no screen.
 
-It reads `{"environ": {…}}` (keys that stand in no environment any more), `{"id", "ask": {…}, "bytes", "seconds"}` and
+It reads `{"environ": {…}}` (keys that were removed from the environment), `{"id", "ask": {…}, "bytes", "seconds"}` and
 `{"id", "cancel": true}` from standard input and ends when that does. For each ask it writes `{"id", "sent": true}`
 before anything leaves this machine, `{"id", "delta": text, "reasoning": text, "answer": text, "unseen": bytes}` for
-each chunk (the texts may be empty: arguments of a call other than `finish` are only counted), and last either
+each chunk (texts may be empty: arguments of calls other than `finish` are only counted), and finally either
 `{"id", "reply": {text, reasoning, calls, message, usage, finish}}` or `{"id", "error": {kind, address, message, status,
-retry_after, transient, billed}}`. An answer of more bytes or seconds than the ask allows is an error. Its argument is
-how many bytes of memory the process may take.
+retry_after, transient, billed}}`. An answer of more bytes or seconds than the ask allows is an error. The program's
+argument is its memory limit in bytes.
 
 Kinds of errors: `key` (missing or refused), `unknown` (no such model or provider), `context` (the prompt is too
-long), `busy` (limits, outages, time-outs), `unreachable` (nobody could be connected to), `request` (what was asked is
-refused), `broken` (the answer cannot be used).
+long), `busy` (limits, outages, time-outs), `unreachable` (no connection), `request` (the request is rejected), `broken`
+(the answer is unusable).
 """
 
 import asyncio
@@ -44,24 +44,24 @@ _ALWAYS: dict[str, Any] = {
     "drop_params": True,
     "_skip_mcp_handler": True,  # or a tool array makes litellm import mcp, which need not be installed
 }
-"""What every ask says besides its own."""
+"""Arguments of every call."""
 
 _ESTIMATING = frozenset(
     {"a2a", "langflow", "langgraph", "nlp_cloud", "petals", "predibase", "replicate", "sagemaker", "sagemaker_chat"}
 )
-"""Providers whose usage litellm may have counted itself inside their chunks; such a figure is not a report."""
+"""Providers whose usage may be litellm's own count, which is not a report."""
 
 
 def main() -> None:
     """Serve until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the shell, which cancels what it wants cancelled
-    close_process()  # it is told the keys
+    close_process()  # it receives keys
     limit_memory(int(sys.argv[1]))
     wire = _take_stdout()
     lines: SimpleQueue[bytes] = SimpleQueue()
 
     def read() -> None:
-        """Pass lines on, and end the process with the input: a thread notices that also while litellm loads."""
+        """Pass lines on and end the process with its input; a thread works also while litellm loads."""
         try:
             for line in sys.stdin.buffer:
                 lines.put(line)
@@ -74,12 +74,12 @@ def main() -> None:
     asyncio.run(Worker(wire).serve(lines))
 
 
-def limit_memory(most: int) -> None:
+def limit_memory(max_bytes: int) -> None:
     """Limit the address space of this process to `most` bytes, where the system supports it."""
     with suppress(ImportError, OSError, ValueError):  # Windows has none, macOS none that holds
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
 
 
 def load_litellm() -> None:
@@ -160,7 +160,7 @@ class Worker:
     _tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
 
     async def serve(self, lines: SimpleQueue[bytes]) -> None:
-        """Do what the lines say, for ever."""
+        """Process lines forever."""
         while True:
             line = await asyncio.to_thread(lines.get)
             try:
@@ -173,13 +173,13 @@ class Worker:
                 self.take(message)
 
     def take(self, message: dict[str, Any]) -> None:
-        """Begin an ask, or cancel one."""
+        """Start or cancel an ask."""
         number: int = message["id"]
         if "cancel" not in message:
             task = self._tasks[number] = asyncio.create_task(self._answer(number, message))
             task.add_done_callback(lambda _: self._tasks.pop(number, None))
-        elif asked := self._tasks.get(number):
-            asked.cancel()
+        elif task := self._tasks.get(number):
+            task.cancel()
 
     @property
     def is_busy(self) -> bool:
@@ -202,18 +202,20 @@ class Worker:
             reply = {
                 "text": "".join(answer.text),
                 "reasoning": "".join(answer.reasoning),
-                "calls": [{"name": call["name"], "arguments": _once(call["arguments"])} for call in answer.calls],
+                "calls": [
+                    {"name": call["name"], "arguments": _without_repetition(call["arguments"])} for call in answer.calls
+                ],
                 "message": answer.message(),
                 "finish": traffic.finish(answer.finish),
                 "usage": None if traffic.odd_usage else answer.usage,
             }
             self._write({"id": number, "reply": reply})
         except Exception as error:  # noqa: BLE001 - the worker's edge: one ask's failure is a line, the others go on
-            if _has([*_chain(error)], MemoryError):  # after which nothing in this process can be relied on
+            if _has([*_chain(error)], MemoryError):  # the process is unreliable afterwards
                 _end_at_the_limit()
             late = Unfinished(f"its answer had not ended after {message['seconds']:g} seconds")
-            told = late if deadline.expired() else error
-            self._write({"id": number, "error": describe(told, began=answer.began, traffic=traffic)})
+            failure = late if deadline.expired() else error
+            self._write({"id": number, "error": describe(failure, began=answer.began, traffic=traffic)})
 
     async def _stream(self, number: int, ask: dict[str, Any], answer: "_Answer") -> None:
         litellm: Any = import_module("litellm")
@@ -229,9 +231,9 @@ class Worker:
         try:
             async for chunk in stream:
                 self._write({"id": number, **answer.take(chunk)})
-                await asyncio.sleep(0)  # a provider that floods would else leave no room for a cancel to be seen
+                await asyncio.sleep(0)  # lets cancellation through even if a provider floods
         except Exception:
-            # What follows an answer's end, such as a usage nobody can read, does not undo the answer.
+            # Errors after the end of an answer, such as an unreadable usage, do not undo it.
             if not _finish_reason(stream):
                 raise
         finally:
@@ -245,29 +247,29 @@ class Worker:
 
 @dataclass(slots=True)
 class _Answer:
-    """What came of one stream so far."""
+    """The contents of one stream so far."""
 
     began: bool = False
     text: list[str] = field(default_factory=list[str])
     reasoning: list[str] = field(default_factory=list[str])
     calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     open: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
-    """The call that the pieces of each index belong to by now."""
+    """The call that pieces of each index belong to."""
     thinking: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Anthropic's thinking blocks; the last one may still miss its signature."""
+    """Anthropic's thinking blocks; the last one may lack its signature."""
     items: list[Any] = field(default_factory=list[Any])
     """OpenAI's reasoning items."""
     details: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """OpenRouter's reasoning details, whose pieces carry an index."""
+    """OpenRouter's reasoning details, whose pieces have an index."""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What else the provider sent with its message, such as Gemini's thought signatures."""
+    """Other fields of the provider's message, such as Gemini's thought signatures."""
     answer: AnswerText = field(default_factory=AnswerText)
-    """That of a call of `finish`, if it is the first: one after other calls does not end the turn."""
+    """The answer of a first call of `finish`; after other calls it does not end the turn."""
     finish: str = ""
     usage: dict[str, Any] | None = None
 
     def take(self, chunk: Any) -> dict[str, Any]:
-        """Add one chunk; returns what it adds to the text, the reasoning and the answer, and what stays unseen."""
+        """Add one chunk; returns its text, reasoning and answer, and the bytes that are not shown."""
         if not chunk.choices:
             return {"delta": "", "reasoning": "", "answer": "", "unseen": 0}
         choice = chunk.choices[0]
@@ -277,28 +279,28 @@ class _Answer:
         self._take_fields(choice.delta)
         self.text.append(text)
         self.reasoning.append(reasoning)
-        said, unseen = "", 0
+        answer, unseen = "", 0
         for part in choice.delta.tool_calls or ():
-            # A piece belongs to the call of its index, unless it begins another under the same one: some servers number
-            # every call 0 and tell them apart by their ids alone.
-            index, given = part.index or 0, part.id or ""
+            # A piece belongs to the call of its index, unless it starts another: some servers number every call 0 and
+            # distinguish calls only by their IDs.
+            index, identifier = part.index or 0, part.id or ""
             call = self.open.get(index)
             name = part.function.name or ""
-            if call is None or (name and call["name"] and given and given != call["id"]):
-                call = self.open[index] = {"id": given, "name": "", "arguments": "", "fields": {}}
+            if call is None or (name and call["name"] and identifier and identifier != call["id"]):
+                call = self.open[index] = {"id": identifier, "name": "", "arguments": "", "fields": {}}
                 self.calls.append(call)
-            call["id"] = call["id"] or given
+            call["id"] = call["id"] or identifier
             for source in (part, part.function):
                 call["fields"] |= _plain(getattr(source, "provider_specific_fields", None)) or {}
-            call["name"] += "" if name == call["name"] else name  # which some servers say with every piece
+            call["name"] += "" if name == call["name"] else name  # some servers repeat it with every piece
             call["arguments"] += part.function.arguments or ""
             unseen += len(name) + len(part.function.arguments or "")
             if call is self.calls[0] and call["name"] == FINISH:
-                said += self.answer.feed(part.function.arguments or "")
-        return {"delta": text, "reasoning": reasoning, "answer": said, "unseen": unseen}
+                answer += self.answer.feed(part.function.arguments or "")
+        return {"delta": text, "reasoning": reasoning, "answer": answer, "unseen": unseen}
 
     def _take_fields(self, delta: Any) -> None:
-        """Add what the provider expects back with its message; opaque here."""
+        """Add opaque fields that the provider expects back with its message."""
         for block in _plain(getattr(delta, "thinking_blocks", None)) or ():
             if block.get("type") == "redacted_thinking":
                 self.thinking.append(block)
@@ -312,19 +314,23 @@ class _Answer:
             self._take_detail(piece)
         fields: dict[str, Any] = _plain(getattr(delta, "provider_specific_fields", None)) or {}
         for name, value in fields.items():
-            known = None if name in _CUMULATIVE_FIELDS else self.fields.get(name)
-            both_lists = isinstance(known, list) and isinstance(value, list)
-            self.fields[name] = [*cast("list[Any]", known), *cast("list[Any]", value)] if both_lists else value
+            earlier = None if name in _CUMULATIVE_FIELDS else self.fields.get(name)
+            both_lists = isinstance(earlier, list) and isinstance(value, list)
+            self.fields[name] = [*cast("list[Any]", earlier), *cast("list[Any]", value)] if both_lists else value
 
     def _take_detail(self, piece: dict[str, Any]) -> None:
         """Add a piece of a reasoning detail: texts of one index are joined, its other fields replaced."""
-        known = next((one for one in self.details if one.get("index") == piece.get("index")), None)
-        if known is None or piece.get("index") is None:
+        detail_so_far = next((detail for detail in self.details if detail.get("index") == piece.get("index")), None)
+        if detail_so_far is None or piece.get("index") is None:
             self.details.append(piece)
             return
         for name, value in piece.items():
-            joined = name in ("text", "summary", "data") and isinstance(value, str) and isinstance(known.get(name), str)
-            known[name] = known[name] + value if joined else value
+            joined = (
+                name in ("text", "summary", "data")
+                and isinstance(value, str)
+                and isinstance(detail_so_far.get(name), str)
+            )
+            detail_so_far[name] = detail_so_far[name] + value if joined else value
 
     def message(self) -> dict[str, Any]:
         """The assistant message as the provider expects it back, in litellm's form."""
@@ -334,7 +340,7 @@ class _Answer:
                 {
                     "id": call["id"],
                     "type": "function",
-                    "function": {"name": call["name"], "arguments": _once(call["arguments"])},
+                    "function": {"name": call["name"], "arguments": _without_repetition(call["arguments"])},
                     **({"provider_specific_fields": call["fields"]} if call["fields"] else {}),
                 }
                 for call in self.calls
@@ -352,16 +358,16 @@ class _Answer:
         return message | {name: value for name, value in optional.items() if value}
 
     def close(self, stream: Any) -> None:
-        """Check that the stream came to its end, and take the usage it carried.
+        """Check that the stream is complete, and take its usage.
 
-        To litellm a connection that just closes is an end too, and it makes up a finish reason; only one that was sent
-        counts. Raises Unfinished, or BadBody when nothing came at all.
+        litellm treats a closed connection as an end and invents a finish reason; only a received one counts. Raises
+        Unfinished, or BadBody if nothing was received.
         """
         finish = _finish_reason(stream)
         if finish in ("", "error"):
             if finish or any(self.text) or any(self.reasoning) or self.calls:
                 raise Unfinished("the stream ended before the answer did")
-            raise BadBody("it answered with something that is no stream of chat chunks")
+            raise BadBody("its answer is not a stream of chat chunks")
         self.finish = self.finish or finish
         self.usage = _reported_usage(stream)
 
@@ -386,11 +392,11 @@ def _is_text(part: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value litellm gives as JSON; None where it is none."""
+    """A value of litellm as plain JSON; None if that is impossible."""
     if value is None:
         return None
     if isinstance(value, list):
-        return [_plain(one) for one in cast("list[Any]", value)]
+        return [_plain(item) for item in cast("list[Any]", value)]
     dump = getattr(value, "model_dump", None)
     value = dump(exclude_none=True) if dump else value
     try:
@@ -399,24 +405,23 @@ def _plain(value: Any) -> Any:
         return None
 
 
-def _once(arguments: str) -> str:
-    """Arguments that came twice over, as litellm has those of models that it does not stream, such as gpt-5-pro."""
+def _without_repetition(arguments: str) -> str:
+    """The arguments without their repetition, which litellm adds for models that it cannot stream (gpt-5-pro)."""
     half = arguments[: len(arguments) // 2]
     return half if arguments == half * 2 else arguments
 
 
 def _finish_reason(stream: Any) -> str:
-    """The finish reason the provider sent; empty when it sent none."""
+    """The finish reason sent by the provider; empty if none."""
     return getattr(stream, "received_finish_reason", None) or getattr(stream, "intermittent_finish_reason", None) or ""
 
 
 def _reported_usage(stream: Any) -> dict[str, Any] | None:
-    """The largest figures the provider itself sent; None when it sent none.
+    """The largest usage figures sent by the provider; None if it sent none.
 
-    litellm always ends with a usage chunk, and counts by itself when the provider sent none. What the provider sent
-    stands on the chunks that the wrapper keeps, before that last one. Several reports are cumulative: the largest
-    counts. litellm has made cached and written tokens part of the prompt's for every provider. Some servers count
-    reasoning in the total alone.
+    litellm always ends with a usage chunk, counted by itself if the provider sent none. The provider's reports are on
+    the chunks before it. Several reports are cumulative, so the largest counts. litellm includes cached and written
+    tokens in the prompt's for every provider. Some servers count reasoning only in the total.
     """
     if getattr(stream, "custom_llm_provider", None) in _ESTIMATING:
         return None
@@ -440,19 +445,19 @@ def _reported_usage(stream: Any) -> dict[str, Any] | None:
             "reasoning": getattr(output, "reasoning_tokens", None) or 0,
         }
         for name, count in report.items():
-            known = largest.setdefault(name, count)
-            if isinstance(count, int) and not (isinstance(known, int) and known >= count):
+            highest = largest.setdefault(name, count)
+            if isinstance(count, int) and not (isinstance(highest, int) and highest >= count):
                 largest[name] = count
     return largest or None
 
 
-OUT_OF_MEMORY = "it needed more memory than it may take"
+OUT_OF_MEMORY = "it reached its memory limit"
 clients: set[int] = set()
-"""Descriptors of connected clients, which are told why the process ends."""
+"""Descriptors of connected clients, which receive the reason when the process ends."""
 
 
 def end_process(why: str) -> NoReturn:
-    """End the process; the shell shows the reason and starts another process when needed."""
+    """End the process; ecoshell shows the reason and starts another one when needed."""
     os.write(2, f"\n{why}\n".encode())
     for client in clients:
         with suppress(OSError):
@@ -465,26 +470,25 @@ def _end_at_the_limit() -> NoReturn:
 
 
 def _take_stdout() -> BinaryIO:
-    """Standard output as the wire; whatever prints from now on prints to standard error."""
+    """Reserve standard output for the protocol; other output goes to standard error."""
     wire = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return wire
 
 
-# -- traffic: how much may come over the network for one ask, and whether it can cost money
+# -- traffic: limits the data received for one ask, and detects whether it can cost money
 #
-# Bytes are counted where they arrive, before anybody looks for lines or JSON in them, so those of every kind count:
-# comments, empty chunks, half a line, the text of an error. They are counted again once unpacked.
+# Bytes are counted on arrival, before parsing, so all of them count: comments, empty chunks, half a line, the text of
+# an error. They are counted again after decompression.
 
 REFUSALS = frozenset({400, 401, 403, 404, 413, 422, 429})
-"""Statuses that certainly came before any work. Whatever else is answered may stand at the end of work that is billed:
-a gateway's 502 as a rule does."""
+"""Statuses that certainly precede any work. Others may follow billed work, as a gateway's 502 usually does."""
 
 _LONGEST_REFUSAL = 1 << 16
-"""Bytes of an answer that is no success; what comes after them is not read."""
+"""Maximum bytes that are read of an error response."""
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _WINDOW_BITS = 47
-"""For zlib: gzip or deflate, whichever it is."""
+"""For zlib: gzip or deflate."""
 _ODD_USAGE = re.compile(
     rb"""(?<!\\)"(?:
         (?:prompt|completion|input|output|total|cached|reasoning|cache_(?:read|write|creation)(?:_input)?
@@ -495,8 +499,8 @@ _ODD_USAGE = re.compile(
     )"\s{0,9}:\s{0,9}(?:[tf"NI\[-]|\d{1,20}[.eE]|\d{10})""",
     re.VERBOSE,
 )
-"""A count of tokens that is no whole number from 0 to 999,999,999. Looked for in what was sent, since litellm makes
-numbers of `true`, `"7"` and 7.0."""
+"""A token count that is not an integer from 0 to 999,999,999. Searched in the raw data, because litellm converts
+`true`, `"7"` and 7.0 to integers."""
 _FINISH = re.compile(rb'(?<!\\)"(?:finishReason|finish_reason|stop_reason)"\s{0,9}:\s{0,9}"([A-Za-z_]{1,40})"')
 _REFUSAL = re.compile(rb'(?<!\\)"refusal"\s{0,9}:\s{0,9}"[^"]')
 _UNKNOWN_FINISHES = {
@@ -507,50 +511,50 @@ _UNKNOWN_FINISHES = {
     "UNEXPECTED_TOOL_CALL": "malformed_call",
     "MISSING_THOUGHT_SIGNATURE": "malformed_call",
 }
-"""Finish reasons that litellm makes `stop` of."""
+"""Finish reasons that litellm turns into `stop`."""
 CONNECT = 3.0
-"""Seconds in which somebody must be connected to."""
+"""Seconds until a connection must be established."""
 _ODD_USAGE_LENGTH = 128
-"""Bytes; more than it takes to see one, as it may lie across two pieces."""
+"""Bytes that are kept between pieces, enough to match across two of them."""
 
 
 class BadBody(Exception):
-    """What came is no answer, too long for one, or packed in a way that is not read here."""
+    """The response is not an answer, is too long, or has an unsupported encoding."""
 
 
 @dataclass(slots=True)
 class Traffic:
-    """The traffic of one ask; `left` bytes of answer may still come."""
+    """The traffic of one ask; `left` bytes of answer are still allowed."""
 
     left: int
     sent: bool = False
     """Whether anything was sent through httpx, as nearly all providers do."""
     unrefused: int = 0
-    """Requests that were sent and not certainly turned away before any work."""
+    """Sent requests that were not certainly rejected before any work."""
     unreached: str = ""
-    """The last address, as host:port, at which nobody could be connected to."""
+    """The last address (host:port) that could not be connected to."""
     odd_usage: bool = False
-    """Whether a count of tokens was none."""
+    """Whether a token count was invalid."""
     retry_after: float | None = None
     """Seconds the provider asked to wait, in the headers of its last refusal."""
     sent_finish: str = ""
-    """The last finish reason in the provider's own words, which litellm turns into `stop` where it does not know it."""
+    """The provider's own last finish reason, which litellm turns into `stop` if unknown."""
     refusal: bool = False
-    """Whether OpenAI sent a refusal, which litellm leaves out."""
+    """Whether OpenAI sent a refusal, which litellm drops."""
 
     async def body(self, pieces: AsyncIterable[bytes], encoding: str, *, refused: bool) -> AsyncIterator[bytes]:
-        """The body of an answer, counted, unpacked and counted again; of one that is no success only the beginning."""
+        """The body of a response, counted before and after decompression; of an error only the beginning."""
         if encoding not in ("identity", *_PACKED):
-            raise BadBody(f"it answered in the encoding {encoding[:80]!r}, which it was not asked for")
+            raise BadBody(f"it used the encoding {encoding[:80]!r}, which was not requested")
         unpack = zlib.decompressobj(_WINDOW_BITS).decompress if encoding in _PACKED else None
-        told, tail, lines = 0, b"", StreamLines()
+        sent_bytes, tail, lines = 0, b"", StreamLines()
         async for piece in pieces:
             self._take(len(piece))
             room = min(self.left, _LONGEST_REFUSAL) if refused else self.left
             try:
                 text = unpack(piece, room + 1) if unpack else piece
             except zlib.error as error:
-                raise BadBody(f"what it sent is not in the encoding {encoding!r} that it says") from error
+                raise BadBody(f"its answer is not in the stated encoding {encoding!r}") from error
             self._take(len(text))
             tail = (tail + text)[-len(text) - _ODD_USAGE_LENGTH :]
             self.odd_usage = self.odd_usage or _ODD_USAGE.search(tail) is not None
@@ -558,13 +562,13 @@ class Traffic:
             for reason in _FINISH.finditer(tail):
                 self.sent_finish = reason[1].decode()
             yield text if refused else lines.feed(text)
-            told += len(text)
-            if refused and told > _LONGEST_REFUSAL:
+            sent_bytes += len(text)
+            if refused and sent_bytes > _LONGEST_REFUSAL:
                 return
         yield lines.end()
 
     def finish(self, known: str) -> str:
-        """Why the model stopped: what litellm makes of it, unless the provider said something else than `stop`."""
+        """The finish reason: litellm's, unless it hides the provider's own."""
         if known != "stop":
             return known
         return "refusal" if self.refusal else _UNKNOWN_FINISHES.get(self.sent_finish, known)
@@ -572,7 +576,7 @@ class Traffic:
     def _take(self, count: int) -> None:
         self.left -= count
         if self.left < 0:
-            raise BadBody("it sent far more than an answer of this length takes, and was cut off")
+            raise BadBody("it sent far more data than an answer of this length needs, and was cut off")
 
 
 _ODD_CONTENT = re.compile(rb"""(?<!\\)"(?:content"\s{0,9}:\s{0,9}\[|refusal"\s{0,9}:\s{0,9}")""")
@@ -581,29 +585,29 @@ _ODD_CONTENT = re.compile(rb"""(?<!\\)"(?:content"\s{0,9}:\s{0,9}\[|refusal"\s{0
 
 @dataclass(slots=True)
 class StreamLines:
-    """Lines of a stream of chat chunks, in which a list of content parts and a refusal become text.
+    """Converts lists of content parts and refusals in a stream of chat chunks to text.
 
-    Everything else passes at once and unchanged; only a line that may hold either is awaited whole.
+    All other data passes unchanged and without delay; only a line that may contain either is buffered.
     """
 
     _waiting: bytes = b""
 
     def feed(self, piece: bytes) -> bytes:
-        """What can be passed on by now."""
+        """Add a piece; returns the data that is ready."""
         if not self._waiting and not _ODD_CONTENT.search(piece) and piece.endswith(b"\n"):
             return piece
         text = self._waiting + piece
-        whole, newline, self._waiting = text.rpartition(b"\n")
-        return b"\n".join(map(_with_text_content, whole.split(b"\n"))) + newline if newline else b""
+        lines, newline, self._waiting = text.rpartition(b"\n")
+        return b"\n".join(map(_with_text_content, lines.split(b"\n"))) + newline if newline else b""
 
     def end(self) -> bytes:
-        """What still waited, once nothing follows."""
+        """The buffered rest at the end of the stream."""
         text, self._waiting = self._waiting, b""
         return _with_text_content(text)
 
 
 def _with_text_content(line: bytes) -> bytes:
-    """A line of a stream with its content as text; the line itself where it is no chat chunk of that kind."""
+    """A line of a stream with its content as text; other lines are returned unchanged."""
     prefix, _, data = line.partition(b"data:")
     if prefix or not _ODD_CONTENT.search(line):
         return line
@@ -621,17 +625,19 @@ def _with_text_content(line: bytes) -> bytes:
 
 
 _CURRENT: ContextVar[Traffic | None] = ContextVar("traffic", default=None)
-"""Of the ask that the current task sends something for."""
+"""The traffic of the current task's ask."""
 
 
 def count_traffic() -> None:
-    """Have every httpx client in this process count what it sends and receives for the ask it works for."""
+    """Let all httpx clients of this process count the traffic of their asks."""
     import httpx
 
     class Body(httpx.AsyncByteStream):
         def __init__(self, response: httpx.Response, traffic: Traffic) -> None:
             self._inner = cast("httpx.AsyncByteStream", response.stream)
-            encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()  # or httpx would unpack it
+            encoding = (
+                response.headers.pop("Content-Encoding", "identity").strip().lower()
+            )  # or httpx would decompress it
             self._pieces = traffic.body(self._inner, encoding, refused=not response.is_success)
 
         def __aiter__(self) -> AsyncIterator[bytes]:
@@ -653,7 +659,7 @@ def count_traffic() -> None:
         traffic.unrefused += 1
         try:
             response = await send(self, request)
-        except (httpx.ConnectError, httpx.ConnectTimeout):  # nobody was reached
+        except (httpx.ConnectError, httpx.ConnectTimeout):
             traffic.unrefused -= 1
             port = request.url.port or {"http": 80}.get(request.url.scheme, 443)
             traffic.unreached = f"{request.url.host}:{port}"
@@ -668,35 +674,35 @@ def count_traffic() -> None:
     httpx.AsyncHTTPTransport.handle_async_request = counted
 
 
-# -- failures, as they go over the wire
+# -- failures
 
 _LONGEST_MESSAGE = 20_000
-"""Far more than anyone is shown: the shell shortens it, after it took the keys out, which half a key would escape."""
+"""Characters; ecoshell shortens the message after removing keys, because half of a key would not be recognised."""
 _WRAPPINGS = re.compile(r"^(?:litellm\.\w+:\s*|\w*Error:\s*|\w+Exception - )+")
 
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII)
 _RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"', re.ASCII)
-"""Gemini's wait, which stands in the body of the error."""
+"""Gemini's wait, in the body of the error."""
 _LIMITS = ("requests", "tokens")
 _OUT_OF_CREDIT = re.compile(r"insufficient_quota|credit balance|exceeded your current quota|billing", re.IGNORECASE)
-"""What providers say, also with status 429, when waiting does not help."""
+"""Messages of providers, also with status 429, for which waiting does not help."""
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds a provider asks to wait: Retry-After (seconds or an HTTP date), or the reset of an exhausted limit."""
+    """Seconds to wait by Retry-After (seconds or an HTTP date), or until the reset of an exhausted limit."""
     with suppress(KeyError, ValueError):
         return _plain_seconds(headers["retry-after-ms"]) / 1000
-    if said := headers.get("retry-after", ""):
+    if header := headers.get("retry-after", ""):
         with suppress(ValueError):
-            return _plain_seconds(said)
+            return _plain_seconds(header)
         with suppress(TypeError, ValueError, OverflowError):
-            return max(0.0, parsedate_to_datetime(said).timestamp() - now)
+            return max(0.0, parsedate_to_datetime(header).timestamp() - now)
     resets: list[float] = []
     for limit in _LIMITS:
-        written = _DURATION.fullmatch(headers.get(f"x-ratelimit-reset-{limit}", ""))
-        if headers.get(f"x-ratelimit-remaining-{limit}") == "0" and written and written.group():
-            hours, minutes, seconds, milliseconds = (float(part or 0) for part in written.groups())
+        duration = _DURATION.fullmatch(headers.get(f"x-ratelimit-reset-{limit}", ""))
+        if headers.get(f"x-ratelimit-remaining-{limit}") == "0" and duration and duration.group():
+            hours, minutes, seconds, milliseconds = (float(part or 0) for part in duration.groups())
             resets.append(hours * 3600 + minutes * 60 + seconds + milliseconds / 1000)
     return max(resets, default=None)
 
@@ -709,35 +715,35 @@ def _plain_seconds(text: str) -> float:
 
 
 class Unfinished(Exception):
-    """The stream ended before the answer did, or the answer had not ended by its deadline."""
+    """The stream ended early, or the answer missed its deadline."""
 
 
 class NoOutputLimit(Exception):
-    """The provider cannot be told how much it may write."""
+    """The provider has no parameter for an output limit."""
 
 
 def describe(error: Exception, *, began: bool, traffic: Traffic) -> dict[str, Any]:
-    """The failure as it goes over the wire; `began` says whether the provider had started to answer."""
+    """The failure as a record; `began` says whether the provider had started to answer."""
     import httpx
     from litellm.exceptions import AuthenticationError, BadRequestError
 
     chain = list(_chain(error))
-    # litellm makes up a status for failures without one, so only httpx's counts
+    # litellm invents a status for failures without one, so only httpx's counts
     status = next((link.response.status_code for link in chain if isinstance(link, httpx.HTTPStatusError)), None)
-    told = next((link for link in chain if isinstance(link, BadBody)), error)
-    said = str(told).partition("Original exception:")[0].partition("Traceback (most recent")[0]
-    # a provider that does not use httpx cannot have charged anything where litellm itself refused to send
+    cause = next((link for link in chain if isinstance(link, BadBody)), error)
+    message = str(cause).partition("Original exception:")[0].partition("Traceback (most recent")[0]
+    # without httpx traffic, nothing can be billed if litellm itself rejected the request
     unsent = _has(chain, NoOutputLimit) or isinstance(error, (BadRequestError, AuthenticationError))
-    delay = _RETRY_DELAY.search(str(told))
+    delay = _RETRY_DELAY.search(str(cause))
     return {
         "kind": "unreachable" if traffic.unreached else _kind(chain, status),
         "address": traffic.unreached,
-        "message": _WRAPPINGS.sub("", said).strip()[:_LONGEST_MESSAGE] or type(told).__name__,
+        "message": _WRAPPINGS.sub("", message).strip()[:_LONGEST_MESSAGE] or type(cause).__name__,
         "status": status,
         "retry_after": float(delay[1]) if delay and traffic.retry_after is None else traffic.retry_after,
         "transient": (status is None or status in _TRANSIENT or status >= 500)
         and status not in _LASTING
-        and not (status == 429 and _OUT_OF_CREDIT.search(str(told))),
+        and not (status == 429 and _OUT_OF_CREDIT.search(str(cause))),
         "billed": began or traffic.unrefused > 0 or not (traffic.sent or unsent),
     }
 
@@ -760,8 +766,8 @@ def _kind(chain: list[BaseException], status: int | None) -> str:
     )
 
     first = chain[0]
-    said_in_stream = any(type(link) is openai.APIError for link in chain)
-    ruled = (
+    is_stream_error = any(type(link) is openai.APIError for link in chain)
+    rules = (
         (_has(chain, BadBody), "broken"),
         (isinstance(first, ContextWindowExceededError), "context"),
         (status is not None, _STATUS_KINDS.get(status or 0, "request")),
@@ -769,10 +775,10 @@ def _kind(chain: list[BaseException], status: int | None) -> str:
         (_has(chain, AuthenticationError), "key"),
         (_has(chain, Unfinished, httpx.TransportError, OSError, openai.APIConnectionError, Timeout), "busy"),
         (isinstance(first, MidStreamFallbackError) and "ended before" in str(first), "busy"),
-        (said_in_stream, "busy"),
+        (is_stream_error, "busy"),
         (isinstance(first, (NoOutputLimit, BadRequestError)), "request"),
     )
-    return next((kind for holds, kind in ruled if holds), "broken")
+    return next((kind for holds, kind in rules if holds), "broken")
 
 
 def _has(chain: list[BaseException], *classes: type[BaseException]) -> bool:
@@ -780,7 +786,7 @@ def _has(chain: list[BaseException], *classes: type[BaseException]) -> bool:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it; litellm wraps several times."""
+    """The error and its causes; litellm wraps errors several times."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
