@@ -17,6 +17,9 @@ from ecoshell.tui.commands import CHAT_COMMANDS
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+FILE_NAME = re.compile(
+    r"\b(?:agent|assembly|budget|cli|events|models|modes|planning|plugins|settings|tests|tools|tui)/[a-z_/]+\.py\b"
+)
 PAGES = (README, ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
@@ -105,6 +108,14 @@ def test_every_linked_page_exists():
         for page, target in links
         if not target.startswith("reference/") and not (page.parent / target).exists()
     ]
+    assert missing == []
+
+
+def test_every_source_and_test_file_named_exists():
+    pages = (*PAGES, ROOT / "CONTRIBUTING.md")
+    names = {name for page in pages for name in FILE_NAME.findall(page.read_text(encoding="utf-8"))}
+    missing = [name for name in names if not any((folder / name).exists() for folder in (ROOT, ROOT / "ecoshell"))]
+    assert len(names) > 40
     assert missing == []
 
 
