@@ -75,6 +75,7 @@ def _add_speed(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add("--repeat", type=number, default=15, metavar="N", help="runs per median (default: 15)")
     add("--adapter", type=Path, metavar="FILE", help="a LoRA adapter for the embedded model")
     add("--model", metavar="NAME", help="a local model to measure instead: embedded, local:FILE.gguf")
+    add("--path", action="store_true", help="count the code run by one question with one tool call instead")
     return speed
 
 

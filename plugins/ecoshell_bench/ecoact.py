@@ -1,23 +1,23 @@
-"""`ecoshell bench ecoact`: what registering by name saves on recorded runs, by number of tools (EcoAct §3.2, Figure 3)
+"""`ecoshell bench ecoact`: savings of registration by name on recorded runs, by number of tools (EcoAct §3.2, Figure 3)
 
-Each run, or session of several, gets a pool of tools: those it used and a plain random draw of others. Policies:
+Each session of one or more runs gets a pool of tools: those it used and a uniform random draw of others. Policies:
 
-- all: every document in the tool array from the start;
-- all_text: every document as text from the start, in the compact form;
+- all: every tool schema in the tool array from the start;
+- all_text: every tool schema as text from the start, in the compact form;
 - grow, stable: names only, in that presentation;
-- auto: what the shell decides from the question, the documents and the prices alone (catalog/registration);
-- oracle: knows what will be used and has exactly that registered up front, in the cheaper of the two presentations.
+- auto: the shell's decision from the question, the tool schemas and the prices (catalog/registration);
+- oracle: loads exactly the tools that will be used, in the cheaper of the two presentations.
 
-What a run would have cost is counted without a model, request by request, as providers bill and the shell sends:
+The cost is computed without a model, request by request, as the shell sends requests and providers bill them:
 
-- A prompt is the tool array, then the system prompt, then the conversation, as providers put them. What it has in
-  common with the prompt before it, from the first token on, is read from the cache; the rest is written to it.
-- There is no `finish`, as where no strategy searches; an answer is text.
-- A registration is a model call of its own: the whole prompt once more, and a short call as output. Recorded thoughts
-  stay with the calls they were recorded with.
-- A tool is registered right before its first use. A tool that the catalog does not have needs no registration.
-- Several runs may be the questions of one session: what was said, registered and cached stays.
-- A cache holds for the whole session, and begins empty with each.
+- A prompt is the tool array, then the system prompt, then the conversation. Its longest common prefix with the
+  previous prompt is read from the cache; the remaining tokens are written to it.
+- An answer is text, not a `finish` call, as in strategies without search.
+- A registration is a separate model call: the complete prompt again, and a short call as output. Recorded thoughts
+  stay with their recorded calls.
+- A tool is registered right before its first use. A tool that is not in the catalog needs no registration.
+- The runs of a session share the conversation, registered tools and cache.
+- The cache never expires within a session and starts empty.
 """
 
 import argparse
@@ -50,30 +50,30 @@ from ecoshell_bench.printing import counting, show, table
 from ecoshell_bench.reading import RecordedRun, Tools, read_runs, read_tools
 
 POLICIES = ("all", "all_text", "grow", "stable", "auto", "oracle")
-PER_MESSAGE = 3
-"""Tokens of a message's frame, as the shell counts them for remote models."""
+TOKENS_PER_MESSAGE = 3
+"""The overhead of a message, as the shell counts it for remote models."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, and print."""
+    """Measure and print."""
     tools = read_tools(args.catalog)
-    pools = list(dict.fromkeys(min(pool, len(tools.documents)) for pool in args.pools))  # no row of more than there are
+    pools = list(dict.fromkeys(min(pool, len(tools.documents)) for pool in args.pools))
     runs = read_runs(args.replay, tools)[: args.limit]
-    one = Decimal(1)  # without cache prices, every token of a prompt costs 1
-    cached = one if args.cached_price is None else args.cached_price
-    written = one if args.cache_write_price is None else args.cache_write_price
-    rates = Rates(one, cached, written, args.output_price, args.output_price)
+    unit = Decimal(1)  # the input price, and the default for reading and writing the cache
+    cached = unit if args.cached_price is None else args.cached_price
+    cache_write = unit if args.cache_write_price is None else args.cache_write_price
+    rates = Rates(unit, cached, cache_write, args.output_price, args.output_price)
     with counting("gpt-4") as (count, tokenizer):
         setting = Setting(rates, count, system_text, args.seed, args.wrong, args.questions)
         results = list(measure_pools(runs, tools, pools, setting))
-    measured = results, setting, tokenizer
-    show(json.dumps(as_record(*measured)) if args.json else as_text(*measured))
+    format_results = as_json if args.json else as_text
+    show(format_results(results, setting, tokenizer))
     return 0
 
 
 @dataclass(slots=True)
 class Bill:
-    """Adds up the usage of one run's calls; `calls` counts them."""
+    """The total usage and number of the model calls of a session."""
 
     usage: Usage = field(default_factory=Usage)
     calls: int = 0
@@ -81,7 +81,7 @@ class Bill:
     _messages: int = 0
 
     def call(self, array: int, messages: int, output: int) -> None:
-        """One request with these tokens of tool array and messages; both only ever grow, and the array stands first."""
+        """Add a request with these token counts; both parts only grow, and the tool array comes first."""
         cached = self._array + (self._messages if array == self._array else 0)
         prompt = array + messages
         self.usage += Usage(input=prompt, output=output, cached=cached, cache_write=prompt - cached)
@@ -90,47 +90,47 @@ class Bill:
 
 
 class Session:
-    """Runs, one after another, on their way from question to answer; `count` counts the tokens of a text."""
+    """Replays runs as the questions of one session; `count` counts the tokens of a text."""
 
     def __init__(
         self, presentation: Presentation, system: str, count: Callable[[str], int], pool: Sequence[ToolDocument]
     ) -> None:
-        """A session that knows the tools of `pool` by name."""
+        """Start a session that knows the tools of `pool` by name."""
         self.bill = Bill()
         self.registered: dict[str, ToolDocument] = {}
         self._presentation = presentation
         self._count = count
-        self._known = {document.name: document for document in pool}
-        self._asked = False
+        self._pool = {document.name: document for document in pool}
+        self._is_first_question = True
         self._array = self._array_tokens()
-        self.history = count(system) + PER_MESSAGE
-        """Tokens of all messages so far, the system prompt's included."""
+        self.history = count(system) + TOKENS_PER_MESSAGE
+        """Tokens of all messages so far, including the system prompt."""
 
     def ask(
         self,
         run: RecordedRun,
-        upfront: Sequence[ToolDocument] = (),
+        loaded: Sequence[ToolDocument] = (),
         *,
         about: Mapping[str, str] | None = None,
         wrong: str = "",
     ) -> None:
-        """One question with its run; documents of `upfront` are put there with it, and `about` goes with the names.
+        """Replay a run; the `loaded` tool schemas come with the question, and `about` describes the names.
 
-        `wrong` is a tool that is registered as well, before the first one that is needed and not there.
+        `wrong` is an unneeded tool that is registered before the first needed one that is not loaded.
         """
-        names = () if self._asked else tuple(self._known)
-        self._asked = True
-        fresh = [document for document in upfront if document.name not in self.registered]
-        self.registered |= {document.name: document for document in fresh}
+        names = tuple(self._pool) if self._is_first_question else ()
+        self._is_first_question = False
+        new = [document for document in loaded if document.name not in self.registered]
+        self.registered |= {document.name: document for document in new}
         self._array = self._array_tokens()
-        listing = self._presentation.opening(names, fresh, about=about)
-        self.history += self._count(f"{listing}\n\n{run.query}" if listing else run.query) + PER_MESSAGE
+        listing = self._presentation.opening(names, new, about=about)
+        self.history += self._count(f"{listing}\n\n{run.query}" if listing else run.query) + TOKENS_PER_MESSAGE
         for step in run.steps:
             if step.tool is not None and step.tool not in self.registered:
                 if wrong and wrong not in self.registered:
-                    self._register(self._known[wrong])
+                    self._register(self._pool[wrong])
                 wrong = ""
-                self._register(self._known[step.tool])
+                self._register(self._pool[step.tool])
             call = _call_text(step.called, step.arguments)
             if self._presentation in (STABLE, TEXT):
                 call = _call_text(TOOL_CALL, call)
@@ -148,47 +148,47 @@ class Session:
         return sum(self._count(document.entry) for document in array)
 
     def _exchange(self, thought: str, call: str, observation: str) -> None:
-        """One request, its reply, and what both leave in the conversation."""
+        """Bill a request and its reply, and add the reply and the observation to the conversation."""
         output = self._count(thought) + self._count(call)
         self.bill.call(self._array, self.history, output)
-        self.history += output + PER_MESSAGE + self._count(observation) + PER_MESSAGE
+        self.history += output + TOKENS_PER_MESSAGE + self._count(observation) + TOKENS_PER_MESSAGE
 
 
 def _call_text(name: str, arguments: str) -> str:
-    """A call as chat templates print it."""
+    """Format a call as chat templates do."""
     return f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}'
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How runs are replayed; `rates` are relative to the price of an input token, `count` counts a text's tokens, and
-    `system` is what a model is told first.
-
-    `wrong` is the chance that a question registers a tool it does not need before the first that it does; `questions`
-    is how many runs make a session.
-    """
+    """The parameters of a replay."""
 
     rates: Rates
+    """Prices relative to that of an input token."""
     count: Callable[[str], int]
+    """Counts the tokens of a text."""
     system: Callable[[Presentation], str]
+    """Returns the system prompt."""
     seed: int = 0
     wrong: float = 0.0
+    """The probability that a question registers an unneeded tool."""
     questions: int = 1
+    """Runs per session."""
 
     def price(self, usage: Usage) -> Decimal:
-        """What the usage costs, in prices of an input token."""
-        fresh = usage.input - usage.cached - usage.cache_write
-        read = fresh * self.rates.input + usage.cached * self.rates.cached_input
-        return read + usage.cache_write * self.rates.cache_write + usage.output * self.rates.output
+        """Return the price of the usage, in prices of an input token."""
+        uncached = usage.input - usage.cached - usage.cache_write
+        prompt = uncached * self.rates.input + usage.cached * self.rates.cached_input
+        return prompt + usage.cache_write * self.rates.cache_write + usage.output * self.rates.output
 
     def session(self, presentation: Presentation, pool: Sequence[ToolDocument]) -> Session:
-        """A session that begins."""
+        """Start a session."""
         return Session(presentation, self.system(presentation), self.count, pool)
 
 
 @dataclass(slots=True)
 class Total:
-    """Sums over runs under one policy; `documents` counts the documents registered by the end of each."""
+    """Sums over sessions under one policy; `documents` counts the tool schemas registered at the end of each."""
 
     usage: Usage = field(default_factory=Usage)
     calls: int = 0
@@ -197,37 +197,39 @@ class Total:
 
 @dataclass(slots=True)
 class PoolResult:
-    """All policies at one pool size, and what `auto` did: its choices, its schemas up front, those that were used."""
+    """The totals of all policies at one pool size, and the decisions of `auto`."""
 
     pool: int
     runs: int = 0
-    """Sessions, where these have several questions."""
+    """The number of sessions."""
     totals: dict[str, Total] = field(default_factory=lambda: {policy: Total() for policy in POLICIES})
-    chosen: Counter[str] = field(default_factory=Counter[str])
-    upfront: int = 0
-    upfront_used: int = 0
+    presentations: Counter[str] = field(default_factory=Counter[str])
+    """Presentations chosen by `auto`."""
+    loaded: int = 0
+    """Tool schemas that `auto` loaded with the questions."""
+    loaded_used: int = 0
     excess: list[Decimal] = field(default_factory=list[Decimal])
-    """Of each run, what `auto` cost beside registering everything in the cheaper of the two forms, less 1."""
+    """The relative extra cost of `auto` over the cheaper form of registering everything, for each session."""
 
     def saving(self, policy: str, setting: Setting) -> Decimal:
-        """The share of the cost of registering everything that a policy saves; negative when it is dearer."""
+        """Return the share of the cost of `all` that a policy saves; negative if it costs more."""
         return 1 - setting.price(self.totals[policy].usage) / setting.price(self.totals["all"].usage)
 
     @property
     def losing(self) -> float:
-        """The share of runs in which `auto` costs more than registering everything."""
-        return sum(one > 0 for one in self.excess) / len(self.excess) if self.excess else 0.0
+        """The share of sessions in which `auto` costs more than registering everything."""
+        return sum(extra > 0 for extra in self.excess) / len(self.excess) if self.excess else 0.0
 
     @property
     def worst(self) -> float:
-        """How much more it costs in the worst of them."""
+        """The largest relative extra cost of `auto`."""
         return max(0.0, float(max(self.excess, default=Decimal(0))))
 
 
 def measure_pools(
     runs: Sequence[RecordedRun], tools: Tools, pools: Sequence[int], setting: Setting
 ) -> Iterator[PoolResult]:
-    """One result per pool size, in order; a session that used more tools than a pool holds has no place in it."""
+    """Yield one result per pool size; sessions that used more tools than the pool holds are skipped."""
     for size in pools:
         result = PoolResult(size)
         for session in sessions_of(runs, setting):
@@ -237,27 +239,27 @@ def measure_pools(
 
 
 def sessions_of(runs: Sequence[RecordedRun], setting: Setting) -> list[tuple[RecordedRun, ...]]:
-    """Each run at the beginning of a session, and others drawn to follow it, none twice."""
+    """Return a session for each run: the run itself, followed by a random draw of other runs."""
     sessions: list[tuple[RecordedRun, ...]] = []
     for run in runs:
-        others = [one for one in runs if one is not run]
-        draw = random.Random(f"{setting.seed}/{run.id}/session")
-        sessions.append((run, *draw.sample(others, min(setting.questions - 1, len(others)))))
+        candidates = [other for other in runs if other is not run]
+        rng = random.Random(f"{setting.seed}/{run.id}/session")
+        sessions.append((run, *rng.sample(candidates, min(setting.questions - 1, len(candidates)))))
     return sessions
 
 
 def draw_pool(session: Sequence[RecordedRun], tools: Tools, size: int, seed: int) -> list[ToolDocument]:
-    """What the runs used and a random draw of what they did not, up to `size`, shuffled; the same for the same seed."""
-    draw = random.Random(f"{seed}/{'+'.join(run.id for run in session)}/{size}")
+    """Return the used tools and a random draw of unused ones up to `size`, shuffled; reproducible by the seed."""
+    rng = random.Random(f"{seed}/{'+'.join(run.id for run in session)}/{size}")
     used = _used(session)
-    others = [name for name in tools.documents if name not in used]
-    names = [*used, *draw.sample(others, max(0, min(size - len(used), len(others))))]
-    draw.shuffle(names)
+    unused = [name for name in tools.documents if name not in used]
+    names = [*used, *rng.sample(unused, max(0, min(size - len(used), len(unused))))]
+    rng.shuffle(names)
     return [tools.documents[name] for name in names]
 
 
 def _used(session: Sequence[RecordedRun]) -> dict[str, None]:
-    """The catalog's tools that were used, in the order of their first use."""
+    """Return the used tools of the catalog, in the order of their first use."""
     return dict.fromkeys(name for run in session for name in run.used)
 
 
@@ -270,9 +272,9 @@ def decide_for(
     history: int = 0,
     registered: Container[str] = (),
 ) -> Decision:
-    """The shell's own decision, which knows the question, the documents and the prices, and nothing of the run.
+    """Return the shell's decision from the question, the tool schemas and the prices, without looking at the run.
 
-    `history` is the tokens of earlier questions of the session, `registered` what these have registered.
+    `history` is the token count of earlier questions of the session, `registered` the tools they registered.
     """
     work = Workload(base=setting.count(setting.system(PLAIN)) + history + setting.count(question))
     documents = [document for document in pool if document.name not in registered]
@@ -281,13 +283,13 @@ def decide_for(
 
 
 def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult) -> None:
-    """Add one session, under all policies, to the result."""
+    """Replay a session under all policies and add it to the result."""
     result.runs += 1
 
-    def replayed(presentation: Presentation, upfront: Callable[[RecordedRun], Sequence[ToolDocument]]) -> Session:
+    def replay(presentation: Presentation, loaded: Callable[[RecordedRun], Sequence[ToolDocument]]) -> Session:
         session = setting.session(presentation, pool)
         for run in runs:
-            session.ask(run, upfront(run), wrong=_wrong(run, pool, session, setting))
+            session.ask(run, loaded(run), wrong=_wrong_tool(run, pool, session, setting))
         return session
 
     def used(run: RecordedRun) -> list[ToolDocument]:
@@ -296,71 +298,82 @@ def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting:
     def price(session: Session) -> Decimal:
         return setting.price(session.bill.usage)
 
-    found = {
-        "all": replayed(PLAIN, lambda _: pool),
-        "all_text": replayed(TEXT, lambda _: pool),
-        "grow": replayed(GROW, lambda _: ()),
-        "stable": replayed(STABLE, lambda _: ()),
-        "auto": _auto(runs, pool, setting, result),
-        "oracle": min((replayed(one, used) for one in (GROW, STABLE)), key=price),
+    sessions = {
+        "all": replay(PLAIN, lambda _: pool),
+        "all_text": replay(TEXT, lambda _: pool),
+        "grow": replay(GROW, lambda _: ()),
+        "stable": replay(STABLE, lambda _: ()),
+        "auto": _replay_auto(runs, pool, setting, result),
+        "oracle": min((replay(presentation, used) for presentation in (GROW, STABLE)), key=price),
     }
-    for policy, session in found.items():
+    for policy, session in sessions.items():
         total = result.totals[policy]
         total.usage += session.bill.usage
         total.calls += session.bill.calls
         total.documents += len(session.registered)
-    result.excess.append(price(found["auto"]) / min(price(found["all"]), price(found["all_text"])) - 1)
+    result.excess.append(price(sessions["auto"]) / min(price(sessions["all"]), price(sessions["all_text"])) - 1)
 
 
-def _auto(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult) -> Session:
-    """A session as the shell decides it, question by question; it keeps its presentation."""
+def _replay_auto(
+    runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult
+) -> Session:
+    """Replay a session with the shell's decision for each question; the first one fixes the presentation."""
     decision = decide_for(runs[0].query, pool, setting)
-    first = decision.plan
-    session = setting.session(first.presentation, pool)
-    result.chosen[first.presentation.name] += 1
-    about = {document.name: few_words(document) for document in pool} if first.described else {}
-    kept = "grow" if first.presentation in (GROW, PLAIN) else "stable"
+    plan = decision.plan
+    session = setting.session(plan.presentation, pool)
+    result.presentations[plan.presentation.name] += 1
+    about = {document.name: few_words(document) for document in pool} if plan.described else {}
+    presentation = "grow" if plan.presentation in (GROW, PLAIN) else "stable"
     for run in runs:
         if run is not runs[0]:
-            there = session.registered
             decision = decide_for(
-                run.query, pool, setting, presentation=kept, history=session.history, registered=there
+                run.query,
+                pool,
+                setting,
+                presentation=presentation,
+                history=session.history,
+                registered=session.registered,
             )
-        upfront = [document for document in pool if document.name in decision.plan.upfront]
-        session.ask(run, upfront, about=about, wrong=_wrong(run, pool, session, setting))
-        result.upfront += len(upfront)
-        result.upfront_used += len({*decision.plan.upfront} & {*run.used})
+        loaded = [document for document in pool if document.name in decision.plan.upfront]
+        session.ask(run, loaded, about=about, wrong=_wrong_tool(run, pool, session, setting))
+        result.loaded += len(loaded)
+        result.loaded_used += len({*decision.plan.upfront} & {*run.used})
     return session
 
 
-def _wrong(run: RecordedRun, pool: Sequence[ToolDocument], session: Session, setting: Setting) -> str:
-    """The tool that this run registers without need; the same under every policy, unless that has it already."""
-    draw = random.Random(f"{setting.seed}/{run.id}/wrong")
-    if draw.random() >= setting.wrong:
+def _wrong_tool(run: RecordedRun, pool: Sequence[ToolDocument], session: Session, setting: Setting) -> str:
+    """Return the unneeded tool that this run registers: the same under every policy, unless it is registered there."""
+    rng = random.Random(f"{setting.seed}/{run.id}/wrong")
+    if rng.random() >= setting.wrong:
         return ""
     names = [document.name for document in pool if document.name not in run.used]
-    draw.shuffle(names)
+    rng.shuffle(names)
     return next((name for name in names if name not in session.registered), "")
 
 
+def as_json(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> str:
+    """Return the record as JSON."""
+    return json.dumps(as_record(results, setting, tokenizer))
+
+
 def as_record(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> dict[str, Any]:
-    """One object: rows by pool, tokenizer and prices. Costs are the mean of a run, in prices of an input token."""
+    """Return rows by pool, the tokenizer and the prices; costs are means per session in prices of an input token."""
 
     def row(result: PoolResult) -> dict[str, Any]:
         runs, totals = max(1, result.runs), result.totals
-        saved = {policy: round(float(result.saving(policy, setting)), 4) for policy in POLICIES if result.runs}
+        savings = {policy: round(float(result.saving(policy, setting)), 4) for policy in POLICIES if result.runs}
         return {
             "pool": result.pool,
             "runs": result.runs,
             "cost": {policy: round(float(setting.price(total.usage) / runs), 2) for policy, total in totals.items()},
-            "saving": saved,
+            "saving": savings,
             "loses": {"share": round(result.losing, 4), "worst": round(result.worst, 4)},
             "registered": round(totals["grow"].documents / runs, 3),
             "tokens": {policy: _tokens(total, runs) for policy, total in totals.items()},
             "auto": {
-                "presentations": dict(result.chosen),
-                "upfront": round(result.upfront / runs, 3),
-                "upfront_used": round(result.upfront_used / runs, 3),
+                "presentations": dict(result.presentations),
+                "upfront": round(result.loaded / runs, 3),
+                "upfront_used": round(result.loaded_used / runs, 3),
             },
         }
 
@@ -376,34 +389,34 @@ def as_record(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -
 
 
 def as_text(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> str:
-    """The same for people: a table of the policies at each size, and what `auto` did."""
+    """Return a table of the policies at each pool size, and a summary of the decisions of `auto`."""
     rows: list[dict[str, Any]] = []
-    about: list[str] = []
+    notes: list[str] = []
     for result in results:
         if not result.runs:
-            about.append(f"{result.pool} tools: every run used more tools than this")
+            notes.append(f"{result.pool} tools: every run used more tools than this")
             continue
         for policy, total in result.totals.items():
             cost, saving = float(setting.price(total.usage) / result.runs), float(result.saving(policy, setting))
             figures = {"cost": cost, "saving": saving, **_tokens(total, result.runs)}
             rows.append({"policy": policy, "tools": result.pool, **figures})
-        choices = ", ".join(f"{name} in {count}" for name, count in result.chosen.most_common())
-        about.append(
-            f"{result.pool} tools: of {result.runs} runs, auto chose {choices}; {result.upfront} schemas up front, "
-            f"{result.upfront_used} of them used; dearer than registering everything in {result.losing:.1%}, by "
-            f"{result.worst:.1%} at most"
+        choices = ", ".join(f"{name} in {count}" for name, count in result.presentations.most_common())
+        notes.append(
+            f"{result.pool} tools: of {result.runs} runs, auto chose {choices}; it loaded {result.loaded} schemas, of "
+            f"which {result.loaded_used} were used; it cost more than registering everything in {result.losing:.1%} "
+            f"of the runs, by {result.worst:.1%} at most"
         )
     rates = setting.rates
     prices = f"cached input {plain(rates.cached_input)}, cache write {plain(rates.cache_write)}"
-    about += [
-        f"Mean of a run, in prices of an input token: {prices}, output {plain(rates.output)}. Saving: against all.",
-        f"Tokens by {tokenizer}; other tools drawn with seed {setting.seed}.",
+    notes += [
+        f"Means per run in prices of an input token: {prices}, output {plain(rates.output)}. Savings compare with all.",
+        f"Tokens by {tokenizer}; unused tools drawn with seed {setting.seed}.",
     ]
-    return "\n".join((*table(rows), "", *about))
+    return "\n".join((*table(rows), "", *notes))
 
 
 def _tokens(total: Total, runs: int) -> dict[str, float]:
-    """What a run reads and writes on average; `fresh` is all of the prompts that was not found in the cache."""
+    """Return mean calls and tokens of a run; `fresh` is the part of the prompts that is not read from the cache."""
     use = total.usage
     counts = {"calls": total.calls, "fresh": use.input - use.cached, "cached": use.cached, "output": use.output}
     return {name: round(count / runs, 2) for name, count in {**counts, "documents": total.documents}.items()}

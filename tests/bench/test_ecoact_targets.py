@@ -68,46 +68,44 @@ def cache_prices(count: Callable[[str], int]) -> Savings:
     return measure(count, "0.1", "1.25")
 
 
-def test_without_cache_prices_grow_saves_what_the_paper_promises(plain_prices: Savings) -> None:
+def test_grow_reaches_the_savings_of_the_paper_without_cache_prices(plain_prices: Savings) -> None:
     for size, percent in {10: 9, 20: 33, 40: 56, 64: 68, 527: 92}.items():
         assert plain_prices[size]["grow"] >= percent - 1
 
 
-def test_on_five_tools_growing_the_array_is_dearer(plain_prices: Savings, cache_prices: Savings) -> None:
+def test_growing_the_array_costs_more_with_five_tools(plain_prices: Savings, cache_prices: Savings) -> None:
     assert plain_prices[5]["grow"] < 0
     assert cache_prices[5]["grow"] < 0
 
 
-def test_with_cache_prices_growing_the_array_loses_on_few_tools(cache_prices: Savings) -> None:
+def test_growing_the_array_costs_more_with_few_tools_and_cache_prices(cache_prices: Savings) -> None:
     assert cache_prices[10]["grow"] < -10
     assert cache_prices[20]["grow"] < 10
 
 
-def test_with_cache_prices_a_stable_array_saves_from_ten_tools_up(cache_prices: Savings) -> None:
+def test_stable_array_saves_from_ten_tools_up_with_cache_prices(cache_prices: Savings) -> None:
     for size, percent in {10: 8, 20: 25, 40: 45, 64: 58, 527: 88}.items():
         assert cache_prices[size]["stable"] >= percent
 
 
-def test_the_decision_is_never_dearer_than_registering_everything(plain_prices: Savings, cache_prices: Savings) -> None:
+def test_decision_never_costs_more_than_registering_everything(plain_prices: Savings, cache_prices: Savings) -> None:
     for savings in (plain_prices, cache_prices):
         assert all(row["auto"] >= 0 for row in savings.values())
 
 
-def test_the_decision_is_never_two_points_below_the_better_of_the_others(
-    plain_prices: Savings, cache_prices: Savings
-) -> None:
+def test_decision_is_within_two_points_of_the_best_fixed_policy(plain_prices: Savings, cache_prices: Savings) -> None:
     for savings in (plain_prices, cache_prices):
         assert all(row["auto"] >= max(0, row["all_text"], row["grow"], row["stable"]) - 2 for row in savings.values())
 
 
-def test_the_decision_is_within_six_points_of_the_oracle_from_twenty_tools_up(
+def test_decision_is_within_six_points_of_the_oracle_from_twenty_tools_up(
     plain_prices: Savings, cache_prices: Savings
 ) -> None:
     for savings in (plain_prices, cache_prices):
         assert all(row["oracle"] - row["auto"] <= 6 for size, row in savings.items() if size >= 20)
 
 
-def test_single_runs_hardly_ever_lose_and_never_much(plain_prices: Savings, cache_prices: Savings) -> None:
+def test_single_runs_rarely_lose_and_never_much(plain_prices: Savings, cache_prices: Savings) -> None:
     for savings in (plain_prices, cache_prices):
         assert all(row["worst"] <= (2 if size >= 20 else 2.5) for size, row in savings.items())
         assert all(row["lost"] <= 2 for size, row in savings.items() if size >= 10)

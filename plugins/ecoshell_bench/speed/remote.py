@@ -18,11 +18,11 @@ ANSWER = "The answer."
 MODEL = "openai/immediate"
 _IMPORT = (sys.executable, "-c", "import litellm")
 _OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
-"""What ecoshell, too, has litellm do: fetch nothing while it is imported."""
+"""The environment ecoshell sets for litellm, so that it fetches nothing during import."""
 
 
 def measure_remote(repeat: int) -> Iterator[Measurement]:
-    """Seconds of `ecoshell ask`, from the start of the process to its end; nothing where litellm is not installed."""
+    """Measure seconds of `ecoshell ask` from process start to end; yields nothing without litellm."""
     if find_spec("litellm") is None:
         return
     with new_home() as home, immediate_server() as address:
@@ -36,7 +36,7 @@ def measure_remote(repeat: int) -> Iterator[Measurement]:
 
 
 def _measure(home: Home, repeat: int) -> Iterator[Measurement]:
-    environ = {**home.environ, "OPENAI_API_KEY": "no-key-at-all"}  # or the system's keyring is looked into
+    environ = {**home.environ, "OPENAI_API_KEY": "no-key-at-all"}  # avoids a look-up in the system keyring
     asking = (sys.executable, "-m", "ecoshell", "ask", "Hello?", "--quiet", "--workspace", str(home.folder), "--model")
     remote, scripted = wall((*asking, MODEL), environ), wall((*asking, home.script(ANSWER)), environ)
 
@@ -50,7 +50,7 @@ def _measure(home: Home, repeat: int) -> Iterator[Measurement]:
 
 @contextmanager
 def immediate_server() -> Generator[str]:
-    """A server on loopback that speaks OpenAI's protocol and answers at once; gives its base URL."""
+    """Run a loopback server with OpenAI's protocol that answers at once; yield its base URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     serving = threading.Thread(target=server.serve_forever, daemon=True)

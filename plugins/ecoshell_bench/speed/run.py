@@ -1,4 +1,4 @@
-"""`ecoshell bench speed`: how quick the shell is, each figure a median beside a baseline measured in the same run."""
+"""`ecoshell bench speed`: speed and memory of the shell, as medians compared with a baseline from the same run."""
 
 import argparse
 import asyncio
@@ -11,33 +11,37 @@ from ecoshell.errors import UsageError
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import check_adapter, check_base
 from ecoshell.models.local_models import local_files
-from ecoshell_bench.printing import note, show
+from ecoshell_bench.printing import note, show, show_record
 from ecoshell_bench.speed.chat import measure_chat, measure_processes
 from ecoshell_bench.speed.measuring import Measurement
 from ecoshell_bench.speed.models import measure_local, measure_roles
+from ecoshell_bench.speed.path import measure_path
 from ecoshell_bench.speed.planning import measure_planning, measure_reserve_settle
 from ecoshell_bench.speed.remote import measure_remote
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure the shell, or one local model, and print; raises ModelMissing, ModelBroken and UsageError."""
-    measured: Iterable[Measurement]
+    """Measure the shell, one local model or a question's path, and print; raises EcoshellError."""
+    if args.path:
+        show_record(measure_path(), as_json=args.json)
+        return 0
+    measurements: Iterable[Measurement]
     if args.model is not None:
         files = local_files(args.model)
         if files is None or files.adapter is not None:
             raise UsageError(
-                f"{args.model} is no local model without an adapter.", fix="Give embedded or local:FILE.gguf."
+                f"{args.model} is not a local model without an adapter.", fix="Give embedded or local:FILE.gguf."
             )
         check_base(files.base)
-        measured = asyncio.run(measure_local(files.base, args.repeat))
+        measurements = asyncio.run(measure_local(files.base, args.repeat))
     else:
         if args.adapter is None:
-            note("adapter_switch is left out: it takes --adapter FILE, one of the embedded model.")
+            note("Skipping adapter_switch, which needs --adapter FILE for the embedded model.")
         else:
             check_adapter(args.adapter, embedded_path())
-        measured = measure_speed(args.repeat, args.adapter)
+        measurements = measure_speed(args.repeat, args.adapter)
     rows: list[Measurement] = []
-    for row in measured:
+    for row in measurements:
         rows.append(row)
         if not args.json:
             baseline = "–" if row.baseline is None else f"{row.baseline:,.4g}"
@@ -49,10 +53,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def measure_speed(repeat: int = 15, adapter: Path | None = None) -> Iterator[Measurement]:
-    """The figures as they are taken; the longer one takes, the fewer runs are behind its median.
+    """Yield the measurements; slower ones repeat less often.
 
-    Those of memory need Linux's /proc, and are left out where there is none. So are those of roles without the embedded
-    model, and that of switching without a LoRA `adapter` for it.
+    Skips memory without Linux's /proc, roles without the embedded model, and switching without a LoRA `adapter`.
     """
     yield from measure_processes(repeat)
     yield from measure_remote(repeat)

@@ -1,1 +1,1 @@
-"""`ecoshell bench tasks`: natural requests in throw-away workspaces, checked by what came of them."""
+"""`ecoshell bench tasks`: natural requests in temporary workspaces, with checked results."""

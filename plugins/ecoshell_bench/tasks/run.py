@@ -91,13 +91,13 @@ def _read_baseline(path: Path, model: str) -> list[Result]:
 
 
 def _results_path(args: argparse.Namespace, heading: dict[str, Any]) -> Path:
-    """Return the path of the results file; a new run in the default path keeps the previous file beside it."""
+    """Return the path of the results file; a new run in the default path renames the previous file."""
     path = args.resume or args.out
     if args.resume and args.out and Path(args.resume) != args.out:
         raise UsageError("--resume and --out name different files.", fix="Name one file.")
     if path:
         if args.resume and not Path(path).exists():
-            raise UsageError(f"There is no {path} to resume.", fix="Start it with --out.")
+            raise UsageError(f"{path} does not exist, so it cannot be resumed.", fix="Start it with --out.")
         return Path(path)
     digest = hashlib.sha256(json.dumps(heading).encode()).hexdigest()[:16]
     default = user_paths().cache / "bench" / f"tasks-{digest}.jsonl"

@@ -96,15 +96,15 @@ def sandbox() -> Generator[Sandbox]:
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    before = dict(os.environ)
+    original = dict(os.environ)
     os.environ.update(changes)
     try:
         yield Sandbox(folder)
     finally:
         for name in changes:
             os.environ.pop(name, None)
-            if name in before:
-                os.environ[name] = before[name]
+            if name in original:
+                os.environ[name] = original[name]
         _remove(folder)
         os.close(lock)
 

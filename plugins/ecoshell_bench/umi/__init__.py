@@ -1,1 +1,1 @@
-"""How often a model takes the step that a reference takes: `ecoshell bench umi` (α-UMi, Appendix C)."""
+"""`ecoshell bench umi`: agreement of a model's steps with reference trajectories (α-UMi, Appendix C)."""

@@ -1,7 +1,7 @@
-"""Asking a model for each step, with the reference's own steps before it (α-UMi, Appendix C).
+"""Ask a model for each step, given the previous steps of the reference (α-UMi, Appendix C).
 
-The model plays in the mode that the shell would give it, behind the gate and under the user's caps, and sees what it
-would see there with every tool of the task registered. Nothing that it calls is carried out.
+The model runs in the shell's mode, behind the gate and under the user's caps, with the shell's prompt and every tool
+of the task registered. Its calls are not run.
 """
 
 import asyncio
@@ -33,14 +33,13 @@ from ecoshell_bench.umi.metrics import Prediction
 from ecoshell_train.trajectories import Trajectory
 
 MODES = ("single", "umi")
-"""The modes that can be measured."""
-Asked = tuple[Trajectory, int]
-"""A trajectory, and the number of one of its steps."""
+StepId = tuple[Trajectory, int]
+"""A trajectory, and the index of one of its steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSetup:
-    """Who is asked: a model in a mode, and the models that roles of the mode have of their own."""
+    """A model, a mode, and the models of single roles of the mode."""
 
     model: str
     mode: str = "single"
@@ -48,32 +47,32 @@ class ModelSetup:
 
     @classmethod
     def of(cls, model: str, mode: str, roles: RoleModels = NO_ROLE_MODELS) -> "ModelSetup":
-        """Who plays when the shell begins with this model and mode: roles that are not told are as the settings say.
+        """Return the setup of a shell with this model and mode; roles not given come from the settings.
 
-        Raises UsageError for a mode that cannot be measured, and for roles where there are none; SettingsError.
+        Raises SettingsError, and UsageError for an unsupported mode or for roles in the mode single.
         """
         if mode not in MODES:
-            raise UsageError(f"The mode {mode!r} cannot be measured.", fix=f"Choose of {', '.join(MODES)}.")
+            raise UsageError(f"The mode {mode!r} cannot be measured.", fix=f"Available: {', '.join(MODES)}.")
         if mode == "umi":
             return cls(model, mode, roles_of(load_settings(user_paths()), Options(roles=roles)))
         if roles != NO_ROLE_MODELS:
-            raise UsageError("In the mode single there are no roles.", fix="Add --mode umi.")
+            raise UsageError("The mode single has no roles.", fix="Add --mode umi.")
         return cls(model, mode)
 
     @property
-    def named(self) -> dict[str, str]:
-        """The models of roles, where those are others than the model itself."""
-        given = {role: self.roles.of(role) for role in ROLES}
-        return {role: model for role, model in given.items() if model not in (None, self.model)}
+    def role_models(self) -> dict[str, str]:
+        """The models of roles that differ from the main model."""
+        models = {role: self.roles.of(role) for role in ROLES}
+        return {role: model for role, model in models.items() if model not in (None, self.model)}
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """One step as the model answered it, and what that took; `error` says why there is no decision."""
+class ModelAnswer:
+    """The model's answer to a step and its usage; `error` is the reason for a missing decision."""
 
     id: str
     step: int
-    """Counted from 0."""
+    """The index of the step."""
     prediction: Prediction
     error: str = ""
     input_tokens: int = 0
@@ -83,29 +82,28 @@ class Answered:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Which step it is."""
         return self.id, self.step
 
 
 async def ask_all(
-    setup: ModelSetup, budget: Amount | None, steps: Iterable[Asked], told: Callable[[Answered], None]
+    setup: ModelSetup, budget: Amount | None, steps: Iterable[StepId], report: Callable[[ModelAnswer], None]
 ) -> None:
-    """Ask for these steps one after another, and tell of each answer before the next; `budget` caps the whole run.
+    """Ask for the steps in order and report each answer before the next; `budget` caps the whole run.
 
-    Raises SettingsError, StoreError, BudgetError, ModelMissing, ModelUnavailable, and ModelBroken of a model that said
-    nothing at all.
+    Raises SettingsError, StoreError, BudgetError, ModelMissing, ModelUnavailable, and ModelBroken for a model that did
+    not reply at all.
     """
     paths = user_paths()
     settings = await asyncio.to_thread(load_settings, paths)
     with closing(await asyncio.to_thread(open_ledger, paths, settings)) as ledger:
         async with aclosing(ModelUnderTest(setup, settings, SessionBudget(Gate(ledger)))) as model:
             await model.set_caps(settings, budget)
-            for asked in steps:
-                told(await model.answer(asked))
+            for step in steps:
+                report(await model.answer(step))
 
 
 class ModelUnderTest(ConfiguredModelFactory):
-    """A model in a mode, asked for steps of task after task; each model is made once."""
+    """A model in a mode that answers steps of many tasks; each model is created once."""
 
     def __init__(self, setup: ModelSetup, settings: Settings, session_budget: SessionBudget) -> None:
         super().__init__(
@@ -115,30 +113,30 @@ class ModelUnderTest(ConfiguredModelFactory):
             paths=user_paths(),
         )
         self._setup = setup
-        self._made: dict[str, Model] = {}
+        self._models: dict[str, Model] = {}
         self._session = f"bench-{uuid4().hex[:12]}"
         self._turn = 0
 
     async def set_caps(self, settings: Settings, budget: Amount | None) -> None:
-        """The caps of the settings, each step being a turn of one session; `budget` stands in for the session's."""
+        """Set the caps of the settings, with `budget` for the session; each step is a turn of one session."""
         self._session_budget.enter(self._session, self._turn)
         for scope in SCOPES:
             text = getattr(settings.budget, scope)
-            given = None if text is None else parse_amount(text)
+            cap = None if text is None else parse_amount(text)
             if scope == "session" and budget is not None:
-                given = budget
+                cap = budget
             if scope in ("day", "month"):
-                await asyncio.to_thread(self._session_budget.gate.ledger.adopt_cap, scope, given)
-            elif given is not None:
-                await self._session_budget.set_cap(scope, given)
+                await asyncio.to_thread(self._session_budget.gate.ledger.adopt_cap, scope, cap)
+            elif cap is not None:
+                await self._session_budget.set_cap(scope, cap)
 
-    async def answer(self, asked: Asked) -> Answered:
-        """What the model does at this step; a reply that cannot be used is no decision, and says why."""
-        trajectory, number = asked
+    async def answer(self, step: StepId) -> ModelAnswer:
+        """Ask the model for this step; an unusable reply gives no decision and an error."""
+        trajectory, number = step
         self._turn += 1
         self._session_budget.enter(self._session, self._turn)
-        who = self._setup
-        models = await asyncio.to_thread(lambda: self.make(who.model, who.mode, roles=who.roles))
+        setup = self._setup
+        models = await asyncio.to_thread(lambda: self.make(setup.model, setup.mode, roles=setup.roles))
         view, settled = view_of(trajectory, number, direct=models.calls_undeclared), list[BudgetSettled]()
         started = time.monotonic()
 
@@ -149,54 +147,54 @@ class ModelUnderTest(ConfiguredModelFactory):
         error = ""
         try:
             prediction = predicted(await models.mode.think(view, emit), view.path)
-        except CallBroken as broken:  # the decision was to call, and the call counts as it was written
+        except CallBroken as broken:  # the decision was a call, which counts as written
             prediction, error = Prediction("call", broken.tool, broken.arguments), broken.message
         except ModelBroken as broken:
             if not broken.billed:
                 raise
             prediction, error = Prediction(None), broken.message
-        except UsageError as unfit:  # the task does not fit into the model's context
-            prediction, error = Prediction(None), unfit.message
-        usage = sum((one.usage for one in settled), Usage())
-        return Answered(
+        except UsageError as failure:  # the task does not fit into the model's context
+            prediction, error = Prediction(None), failure.message
+        usage = sum((event.usage for event in settled), Usage())
+        return ModelAnswer(
             trajectory.id,
             number,
             prediction,
             error=error,
             input_tokens=usage.input,
             output_tokens=usage.output,
-            spent_nano=known_sum(one.spent_nano for one in settled),
+            spent_nano=known_sum(event.spent_nano for event in settled),
             seconds=time.monotonic() - started,
         )
 
     async def aclose(self) -> None:
-        for model in self._made.values():
+        for model in self._models.values():
             await model.aclose()
         await super().aclose()
 
     def _model(self, name: str) -> Model:
-        if name not in self._made:
-            self._made[name] = super()._model(name)
-        return self._made[name]
+        if name not in self._models:
+            self._models[name] = super()._model(name)
+        return self._models[name]
 
 
 def view_of(trajectory: Trajectory, number: int, *, direct: bool = False) -> View:
-    """What a mode sees before the step with this number: the reference's own steps, and every tool registered.
+    """Return a mode's view before a step: the reference's previous steps, and every tool registered.
 
-    With `direct` tools are put before it as they are before models on this machine.
+    With `direct`, tools are presented as for local models.
     """
     path = Path(trajectory.query)
-    for place, step in enumerate(trajectory.steps[:number]):
-        seen = Observation(step.observation, ok=not unwrapped(step.observation)[1])
-        path = path.then(Step(step.thought, Call(step.tool, step.arguments, f"r{place}"), seen))
+    for index, step in enumerate(trajectory.steps[:number]):
+        observation = Observation(step.observation, ok=not unwrapped(step.observation)[1])
+        path = path.then(Step(step.thought, Call(step.tool, step.arguments, f"r{index}"), observation))
     names = tuple(tool.name for tool in trajectory.tools)
-    way = (presentation_of("direct", names, registers=False) if direct else None) or PLAIN
-    opening = opening_text(way.opening(names, trajectory.tools), trajectory.query)
-    return View(path, opening, (), names, trajectory.tools, way)
+    presentation = (presentation_of("direct", names, registers=False) if direct else None) or PLAIN
+    opening = opening_text(presentation.opening(names, trajectory.tools), trajectory.query)
+    return View(path, opening, (), names, trajectory.tools, presentation)
 
 
 def predicted(thought: Thought, path: Path) -> Prediction:
-    """The decision in a thought; raises ModelBroken when it neither calls nor says anything."""
+    """Return the decision in a thought; raises ModelBroken for an empty one."""
     end = ending(thought, path)
     if end is None:
         call = thought.call or Call("")

@@ -1,6 +1,6 @@
-"""What predicted steps are worth beside their references (SPEC §4; α-UMi, Appendix C), and how far that can be trusted.
+"""Metrics of predicted steps (SPEC §4; α-UMi, Appendix C).
 
-The figures of one step are from 0 to 1, those of a data set in percent with intervals of 95 %.
+Figures of a step range from 0 to 1; those of a data set are percentages with 95 % intervals.
 """
 
 import re
@@ -12,15 +12,12 @@ from typing import Any
 from ecoshell_train.trajectories import Decision, Trajectory
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
-"""Runs of letters and digits; where no spaces part the words, each Chinese or Japanese character."""
+"""Runs of letters and digits, or single Chinese or Japanese characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What was decided at a step: a call, or an answer; the decision is None when nothing usable was said.
-
-    A call that cannot be used has the tool it names, if any, and the arguments as they were written.
-    """
+    """The decision at a step, None for an unusable reply; a broken call keeps its tool name and raw arguments."""
 
     decision: Decision | None
     tool: str = ""
@@ -30,12 +27,13 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class StepScore:
-    """One step's figures; None where the reference has nothing to compare with.
+    """The figures of a step; None if the reference has nothing to compare with.
 
-    Plan ACC: the decision is the reference's, of call, finish and give up. Act. EM, of a reference call: the same tool
-    is called. Hallu.: a tool is called that is not in the list; a call that names none invents none. Arg. F1, of a
-    reference call: how far the arguments are the reference's; 0 if the tool is another. R-L, of a reference that
-    finishes: Rouge-L of the answer; another decision has no answer.
+    - Plan ACC: the decision (call, finish or give up) equals the reference's.
+    - Act. EM (reference calls): the same tool is called.
+    - Hallu.: the called tool is not in the list; a call without a name is not a hallucination.
+    - Arg. F1 (reference calls): F1 of the arguments, 0 for another tool.
+    - R-L (reference answers): Rouge-L of the answer, 0 for another decision.
     """
 
     plan_acc: float
@@ -46,66 +44,66 @@ class StepScore:
 
 
 def score_step(trajectory: Trajectory, number: int, prediction: Prediction) -> StepScore:
-    """The figures of the trajectory's step with this number, counted from 0."""
+    """Score the prediction of the trajectory's step with this index."""
     step, called = trajectory.steps[number], prediction.decision == "call"
     calls, finishes = step.decision == "call", step.decision == "finish"
-    right = called and prediction.tool == step.tool
-    said = prediction.answer if prediction.decision == "finish" else None
+    same_tool = called and prediction.tool == step.tool
+    answer = prediction.answer if prediction.decision == "finish" else None
     return StepScore(
         plan_acc=float(prediction.decision == step.decision),
-        action_em=float(right) if calls else None,
+        action_em=float(same_tool) if calls else None,
         hallucination=float(called and bool(prediction.tool) and prediction.tool not in trajectory.names),
-        argument_f1=(arguments_f1(step.arguments, prediction.arguments) if right else 0.0) if calls else None,
-        rouge_l=(0.0 if said is None else rouge_l(trajectory.final, said)) if finishes else None,
+        argument_f1=(arguments_f1(step.arguments, prediction.arguments) if same_tool else 0.0) if calls else None,
+        rouge_l=(0.0 if answer is None else rouge_l(trajectory.final, answer)) if finishes else None,
     )
 
 
 def gold(trajectory: Trajectory, number: int) -> Prediction:
-    """The reference as a prediction of itself."""
+    """Return the reference's step as a prediction."""
     step = trajectory.steps[number]
     return Prediction(step.decision, step.tool, step.arguments, trajectory.final if step.decision != "call" else "")
 
 
-def arguments_f1(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """The F1 of two sets of arguments: a key in both counts a half, with its value 1; two empty sets are equal.
+def arguments_f1(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
+    """Return the F1 of two sets of arguments: a common key counts 0.5, with an equal value 1; empty sets are equal.
 
-    Python takes true for 1, JSON does not.
+    True and 1 differ, as in JSON.
     """
-    if not one and not other:
+    if not first and not second:
         return 1.0
-    pairs = [(one[key], other[key]) for key in one.keys() & other.keys()]
-    same = sum(mine == theirs and isinstance(mine, bool) == isinstance(theirs, bool) for mine, theirs in pairs)
-    return (len(pairs) + same) / (len(one) + len(other))
+    pairs = [(first[key], second[key]) for key in first.keys() & second.keys()]
+    equal = sum(a == b and isinstance(a, bool) == isinstance(b, bool) for a, b in pairs)
+    return (len(pairs) + equal) / (len(first) + len(second))
 
 
-def rouge_l(one: str, other: str) -> float:
-    """Rouge-L F of two texts: the longest common subsequence of their words over the mean of their lengths.
+def rouge_l(first: str, second: str) -> float:
+    """Return Rouge-L F of two texts: the longest common subsequence of words over the mean length.
 
-    Words are compared in lower case and unstemmed; two texts without words are equal. It is written out here because
-    the usual package knows ASCII words only, and reference answers are in other scripts too.
+    Words are lowercased and not stemmed; two texts without words are equal. The usual package supports ASCII words
+    only, but reference answers also use other scripts.
     """
-    words, others = _WORD.findall(one.lower()), _WORD.findall(other.lower())
-    if not words and not others:
+    words, other_words = _WORD.findall(first.lower()), _WORD.findall(second.lower())
+    if not words and not other_words:
         return 1.0
-    return 2 * common_subsequence(words, others) / (len(words) + len(others))
+    return 2 * common_subsequence(words, other_words) / (len(words) + len(other_words))
 
 
-def common_subsequence(one: list[str], other: list[str]) -> int:
-    """The length of the longest common subsequence: a row of the table is the bits of one number (Hyyrö, 2004)."""
-    places: dict[str, int] = {}
-    for place, word in enumerate(one):
-        places[word] = places.get(word, 0) | 1 << place
-    full = (1 << len(one)) - 1
+def common_subsequence(first: list[str], second: list[str]) -> int:
+    """Return the length of the longest common subsequence, with each table row as bits of an integer (Hyyrö, 2004)."""
+    positions: dict[str, int] = {}
+    for index, word in enumerate(first):
+        positions[word] = positions.get(word, 0) | 1 << index
+    full = (1 << len(first)) - 1
     row = full
-    for word in other:
-        matches = row & places.get(word, 0)
+    for word in second:
+        matches = row & positions.get(word, 0)
         row = (row + matches | row - matches) & full
-    return len(one) - row.bit_count()
+    return len(first) - row.bit_count()
 
 
-# A data set's figures
+# Figures of a data set
 
-METRICS = tuple(one.name for one in fields(StepScore))
+METRICS = tuple(each.name for each in fields(StepScore))
 RESAMPLES = 2000
 SEED = 0
 TAILS = (2.5, 97.5)
@@ -114,18 +112,18 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A data set's figures in percent by metric, None where no step can be compared; `n` counts steps."""
+    """The figures of a data set by metric, None if no step can be compared; `n` counts steps."""
 
     n: int
     percent: dict[str, float | None]
     intervals: dict[str, Interval | None]
-    """Of 95 %."""
+    """95 % intervals in percent."""
 
 
 def summarise(tasks: Sequence[Sequence[StepScore]]) -> Result:
-    """The means over all steps, and their percentile bootstrap intervals; raises ValueError when there is no step.
+    """Return means over all steps and percentile bootstrap intervals; raises ValueError without steps.
 
-    Whole tasks are drawn, as the steps of one are alike; where there is but one task, its steps are.
+    Tasks are resampled, because the steps of a task are correlated; the steps of a single task are.
     """
     import numpy as np
 
@@ -133,32 +131,35 @@ def summarise(tasks: Sequence[Sequence[StepScore]]) -> Result:
     steps = [step for task in scored for step in task]
     if not steps:
         raise ValueError("no step to summarise")
-    drawn = scored if len(scored) > 1 else [[step] for step in steps]
-    values = [np.array([astuple(step) for step in group], dtype=float) for group in drawn]  # None becomes nan
-    draws = resamples(len(drawn))
+    groups = scored if len(scored) > 1 else [[step] for step in steps]
+    values = [np.array([astuple(step) for step in group], dtype=float) for group in groups]  # None becomes nan
+    draws = resamples(len(groups))
     totals = draws @ np.stack([np.nansum(group, axis=0) for group in values])
     cases = draws @ np.stack([np.sum(~np.isnan(group), axis=0) for group in values])
     percent: dict[str, float | None] = {}
     intervals: dict[str, Interval | None] = {}
-    for place, metric in enumerate(METRICS):
-        known = [value for step in steps if (value := getattr(step, metric)) is not None]
-        percent[metric], some = 100 * fmean(known) if known else None, cases[:, place] > 0
+    for column, metric in enumerate(METRICS):
+        scores = [value for step in steps if (value := getattr(step, metric)) is not None]
+        percent[metric] = 100 * fmean(scores) if scores else None
         intervals[metric] = None
-        if some.any():
-            low, high = np.percentile(100 * totals[some, place] / cases[some, place], TAILS)
+        has_cases = cases[:, column] > 0
+        if has_cases.any():
+            low, high = np.percentile(100 * totals[has_cases, column] / cases[has_cases, column], TAILS)
             intervals[metric] = (float(low), float(high))
     return Result(len(steps), percent, intervals)
 
 
 def resamples(size: int) -> Any:
-    """How often each of so many groups is drawn in each bootstrap sample: an array of samples by groups."""
+    """Return how often each of `size` groups is drawn in each bootstrap sample: an array of samples by groups."""
     import numpy as np
 
     return np.random.default_rng(SEED).multinomial(size, np.full(size, 1 / size), size=RESAMPLES)
 
 
 def as_record(result: Result) -> dict[str, Any]:
-    """What is printed: n, the metrics in percent, and their 95 % intervals."""
+    """Return the record to print: n, the metrics in percent, and their 95 % intervals."""
     percent = {metric: None if value is None else round(value, 4) for metric, value in result.percent.items()}
-    intervals = {metric: one and [round(end, 4) for end in one] for metric, one in result.intervals.items()}
+    intervals = {
+        metric: interval and [round(bound, 4) for bound in interval] for metric, interval in result.intervals.items()
+    }
     return {"n": result.n, **percent, "intervals": intervals}

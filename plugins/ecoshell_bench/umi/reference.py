@@ -1,6 +1,4 @@
-"""Reference trajectories, made of recorded runs (LiveMCPBench's and BFCL's), of tool documents (ToolBench's), or of
-generated tasks that the shell plays.
-"""
+"""Convert recorded runs (LiveMCPBench, BFCL), tool schemas (ToolBench) or generated tasks to reference trajectories."""
 
 import ast
 import asyncio
@@ -24,12 +22,12 @@ from ecoshell_train.trajectories import ReferenceStep, Trajectory
 
 Kind = Literal["livemcp", "bfcl", "toolbench", "generated"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_BESIDE = {"livemcp": "tools_flat.jsonl", "bfcl": "multi_turn_func_doc"}
-"""Where a data set's tool documents are, beside its runs: a file, or a folder of files."""
+_DEFAULT_DOCUMENTS = {"livemcp": "tools_flat.jsonl", "bfcl": "multi_turn_func_doc"}
+"""The file or folder with a data set's tool schemas, in the folder of its runs."""
 _DOCUMENT = TypeAdapter(ToolDocument)
 _JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
-"""BFCL writes some types as Python calls them."""
-_FIX_RUNS = "Give the data set's replay.jsonl, with its tool documents beside it or named by --documents."
+"""Replacements for Python type names in BFCL's schemas."""
+_FIX_RUNS = "Give the data set's replay.jsonl, with its tool schemas in the same folder or set by --documents."
 
 
 _FINISH = ReferenceStep(decision="finish")
@@ -39,36 +37,36 @@ _FINISH = ReferenceStep(decision="finish")
 
 
 def convert(kind: Kind, runs: Path, documents: Path | None, pool: int) -> list[Trajectory]:
-    """The trajectories of a file of recorded runs, or of so many generated tasks; UsageError names the line.
+    """Convert a file of recorded runs, or generate a number of tasks; UsageError names the line.
 
-    `pool` is the least number of tools that a task of LiveMCPBench has; a run of BFCL says which it had.
+    `pool` is the minimum number of tools of a task; multi-turn runs of BFCL list their own.
     """
     if kind == "generated":
         if not str(runs).isdecimal() or int(str(runs)) == 0:
-            raise UsageError(f"{runs} is no number of tasks.", fix="Such as: --convert generated 100 held.jsonl")
+            raise UsageError(f"{runs} is not a number of tasks.", fix="Example: --convert generated 100 held.jsonl")
         return asyncio.run(_of_generated(int(str(runs))))
     if kind == "toolbench":
         return [*_of_toolbench(runs, pool)]
     if kind == "bfcl" and (runs.parent / "possible_answer" / runs.name).is_file():
         return [*_of_bfcl_single(runs, pool)]
-    place = documents or runs.parent / _BESIDE[kind]
-    return _of_livemcp(runs, place, pool) if kind == "livemcp" else _of_bfcl(runs, place)
+    path = documents or runs.parent / _DEFAULT_DOCUMENTS[kind]
+    return _of_livemcp(runs, path, pool) if kind == "livemcp" else _of_bfcl(runs, path)
 
 
 def write(trajectories: Iterable[Trajectory], path: Path) -> None:
-    """A new file of trajectories; raises UsageError for one that exists, StoreError for one that cannot be written."""
-    lines = (f"{json.dumps(one.as_record(), ensure_ascii=False)}\n" for one in trajectories)
+    """Write trajectories to a new file; raises UsageError if it exists, StoreError if it cannot be written."""
+    lines = (f"{json.dumps(trajectory.as_record(), ensure_ascii=False)}\n" for trajectory in trajectories)
     write_new(path, "".join(lines), kept="Nothing was written.")
 
 
 def _of_livemcp(path: Path, documents: Path, pool: int) -> list[Trajectory]:
-    """The successful runs; a call of a tool that has no document is left out, as nothing says how to call it."""
-    catalog, found = read_tools(documents), list[Trajectory]()
+    """Convert the successful runs; calls of tools without a schema are skipped."""
+    catalog, trajectories = read_tools(documents), list[Trajectory]()
     for run in read_runs(path, catalog):
-        # the tools it used, and others drawn by its id, in the catalog's order, which gives none away
-        others = [name for name in catalog.documents if name not in run.used]
-        missing = min(len(others), max(0, pool - len(run.used)))
-        chosen = {*run.used, *random.Random(run.id).sample(others, missing)}
+        # The used tools and a random draw, in the catalog's order so that the order does not reveal the used ones.
+        unused = [name for name in catalog.documents if name not in run.used]
+        missing = min(len(unused), max(0, pool - len(run.used)))
+        chosen = {*run.used, *random.Random(run.id).sample(unused, missing)}
         tools = tuple(document for name, document in catalog.documents.items() if name in chosen)
         steps: list[ReferenceStep] = []
         for step in run.steps:
@@ -79,40 +77,41 @@ def _of_livemcp(path: Path, documents: Path, pool: int) -> list[Trajectory]:
             except (ValueError, RecursionError):
                 arguments = None
             if not isinstance(arguments, dict):
-                told = f"The run {run.id} calls {step.tool} with arguments that are no JSON object."
-                raise UsageError(told, fix=_FIX_RUNS)
-            given = cast("dict[str, Any]", arguments)
-            steps.append(ReferenceStep(step.thought, "call", step.tool, given, step.observation))
-        found.append(Trajectory(run.id, tools, run.query, (*steps, _FINISH), run.answer))
-    return found
+                message = f"The run {run.id} calls {step.tool} with arguments that are not a JSON object."
+                raise UsageError(message, fix=_FIX_RUNS)
+            call_arguments = cast("dict[str, Any]", arguments)
+            steps.append(ReferenceStep(step.thought, "call", step.tool, call_arguments, step.observation))
+        trajectories.append(Trajectory(run.id, tools, run.query, (*steps, _FINISH), run.answer))
+    return trajectories
 
 
 async def _of_generated(count: int) -> list[Trajectory]:
-    """Of so many tasks that `train umi` holds back, those that have no attachment and no refused call."""
+    """Convert those of `count` held-out tasks of `train umi` that have no attachment and no refused call."""
     from ecoshell.models.embedded import embedded_path
     from ecoshell.models.local import LocalModel
     from ecoshell_train.data import generate, observed
 
-    found: dict[str, Trajectory] = {}
+    trajectories: dict[str, Trajectory] = {}
     async with aclosing(LocalModel(embedded_path())) as local:
         for task in generate(count, 0, "held"):
             if task.attachments or task.refused:
                 continue
-            if (seen := await observed(replace(task, drafted=False), local)) is None:
+            if (run := await observed(replace(task, drafted=False), local)) is None:
                 continue
-            tools, returned = seen
+            tools, observations = run
             steps = [
                 ReferenceStep(step.rationale, "call", step.call.name, dict(step.call.arguments), observation)
-                for step, observation in zip(task.steps, returned, strict=True)
+                for step, observation in zip(task.steps, observations, strict=True)
             ]
-            end = (*steps, _FINISH)
-            found[task.digest] = Trajectory(task.digest, tools, task.request, end, task.answer(returned))
-    return list(found.values())
+            trajectories[task.digest] = Trajectory(
+                task.digest, tools, task.request, (*steps, _FINISH), task.answer(observations)
+            )
+    return list(trajectories.values())
 
 
-_DESCRIBED = re.compile(r'description of this function is: "(.*)"$', re.DOTALL)
-"""What ToolBench says of a function, after what it says of all."""
-_ASKED = (
+_DESCRIPTION = re.compile(r'description of this function is: "(.*)"$', re.DOTALL)
+"""The specific part of ToolBench's descriptions, after a common introduction."""
+_REQUESTS = (
     "{core}: {given}",
     "{core}, {given}",
     "{core} with {given}",
@@ -124,49 +123,53 @@ _ASKED = (
     "For {given}: {core}.",
     "{api} please. {given}",
 )
-"""Ways to ask for a tool of which there is only the document."""
+"""Templates of requests for a tool with a schema but no recorded use."""
 
 
 def _of_toolbench(path: Path, pool: int) -> Iterator[Trajectory]:
-    """A request for each tool whose parameters have examples, made of its document, and the call that serves it.
+    """Yield a request and the matching call for each tool whose parameters have examples.
 
-    Half of the others to choose from are of its category. No document tells the examples.
+    Half of the other tools come from the same category. The schemas do not contain the examples.
     """
     rows = [*read_objects(path)]
-    catalog = {str(one.get("name")): one for _, one in rows}
-    read = {
-        one.name: one for one in (checked(_DOCUMENT, row, at, "Give ToolBench's catalog.jsonl.") for at, row in rows)
-    }
-    documents = {name: _without_examples(document) for name, document in read.items()}
-    alike: dict[str, list[str]] = {}
-    for name, one in catalog.items():
-        alike.setdefault(str(one.get("category")), []).append(name)
-    for name, document in read.items():
-        chance = random.Random(name)
+    catalog = {str(row.get("name")): row for _, row in rows}
+    originals = [checked(_DOCUMENT, row, place, "Give ToolBench's catalog.jsonl.") for place, row in rows]
+    original_by_name = {document.name: document for document in originals}
+    documents = {name: _without_examples(document) for name, document in original_by_name.items()}
+    categories: dict[str, list[str]] = {}
+    for name, row in catalog.items():
+        categories.setdefault(str(row.get("category")), []).append(name)
+    for name, document in original_by_name.items():
+        rng = random.Random(name)
         fields: Mapping[str, Any] = document.parameters.get("properties") or {}
-        wanted = [one for one in document.parameters.get("required") or () if isinstance(fields.get(one), dict)]
-        values = {one: fields[one].get("example_value") for one in wanted}
+        required = [field for field in document.parameters.get("required") or () if isinstance(fields.get(field), dict)]
+        values = {field: fields[field].get("example_value") for field in required}
         core = documents[name].description.split(". ")[0].strip(" .")
-        plain = 3 <= len(core.split()) <= 25 and core.isascii()
-        if not wanted or not plain or any(value in ("", None) or len(str(value)) > 40 for value in values.values()):
+        is_plain = 3 <= len(core.split()) <= 25 and core.isascii()
+        if (
+            not required
+            or not is_plain
+            or any(value in ("", None) or len(str(value)) > 40 for value in values.values())
+        ):
             continue
-        form = chance.choice(("{name} {value}", "{name}: {value}", "{value} as the {name}"))
-        told = [form.format(name=_words(one), value=value) for one, value in values.items()]
-        given = str(values[wanted[0]]) if len(wanted) == 1 and chance.random() < 0.5 else " and ".join(told)
+        form = rng.choice(("{name} {value}", "{name}: {value}", "{value} as the {name}"))
+        parts = [form.format(name=_words(field), value=value) for field, value in values.items()]
+        value_text = str(values[required[0]]) if len(required) == 1 and rng.random() < 0.5 else " and ".join(parts)
         api = _words(str(catalog[name].get("api") or name)).lower()
-        near = [one for one in alike[str(catalog[name].get("category"))] if one != name]
-        others = {
-            *chance.sample(near, min(len(near), pool // 2)),
-            *chance.sample([*documents], min(len(documents), pool // 2)),
+        related = [other for other in categories[str(catalog[name].get("category"))] if other != name]
+        offered = {
+            name,
+            *rng.sample(related, min(len(related), pool // 2)),
+            *rng.sample([*documents], min(len(documents), pool // 2)),
         }
-        tools = tuple([documents[one] for one in documents if one == name or one in others])
-        query = chance.choice(_ASKED).format(core=core, given=given, api=api)
+        tools = tuple(document for other, document in documents.items() if other in offered)
+        query = rng.choice(_REQUESTS).format(core=core, given=value_text, api=api)
         yield Trajectory(name, tools, query, (ReferenceStep(tool=name, arguments=values),))
 
 
 def _without_examples(document: ToolDocument) -> ToolDocument:
-    """A document that says what the function does, and not of which service it is part, and no values."""
-    said = _DESCRIBED.search(document.description)
+    """Remove example values, and everything from the description except what the function does."""
+    match = _DESCRIPTION.search(document.description)
     fields: Mapping[str, Any] = document.parameters.get("properties") or {}
     plain = {
         name: {key: value for key, value in cast("dict[str, Any]", about).items() if key != "example_value"}
@@ -178,7 +181,7 @@ def _without_examples(document: ToolDocument) -> ToolDocument:
         "properties": plain,
         "required": document.parameters.get("required") or [],
     }
-    return replace(document, description=said[1].strip() if said else document.description, parameters=schema)
+    return replace(document, description=match[1].strip() if match else document.description, parameters=schema)
 
 
 def _words(name: str) -> str:
@@ -186,66 +189,67 @@ def _words(name: str) -> str:
 
 
 def _of_bfcl_single(path: Path, pool: int) -> Iterator[Trajectory]:
-    """The questions of one turn that one call serves; what it returned is not known."""
+    """Convert the questions with one turn and one call; observations are unknown."""
     answers = {one.get("id"): one for _, one in read_objects(path.parent / "possible_answer" / path.name)}
     rows = [*read_objects(path)]
-    known = {tool.name: tool for place, record in rows for tool in _functions(record, place)}
+    catalog = {tool.name: tool for place, record in rows for tool in _functions(record, place)}
     for place, record in rows:
         try:
             own = {tool.name: tool for tool in _functions(record, place)}
             calls, turns = answers[record["id"]]["ground_truth"], record["question"]
             if len(calls) != 1 or len(turns) != 1:
                 continue
-            ((name, given),) = calls[0].items()
-            step = ReferenceStep(tool=name, arguments=_first(given))
-            others = [one for one in known if one not in own]
-            chosen = random.Random(record["id"]).sample(others, min(len(others), max(0, pool - len(own))))
-            tools = (*own.values(), *(known[one] for one in chosen))
-            made = Trajectory(record["id"], tools, turns[0][-1]["content"], (step,))
+            ((name, accepted),) = calls[0].items()
+            step = ReferenceStep(tool=name, arguments=_first(accepted))
+            unused = [other for other in catalog if other not in own]
+            chosen = random.Random(record["id"]).sample(unused, min(len(unused), max(0, pool - len(own))))
+            tools = (*own.values(), *(catalog[other] for other in chosen))
+            trajectory = Trajectory(record["id"], tools, turns[0][-1]["content"], (step,))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as failure:
-            raise UsageError(f"{place} is no question with a known answer: {failure}.", fix=_FIX_RUNS) from failure
-        yield made
+            raise UsageError(f"{place} is not a question with an answer: {failure}.", fix=_FIX_RUNS) from failure
+        yield trajectory
 
 
 def _functions(record: Mapping[str, Any], place: str) -> list[ToolDocument]:
-    """The tools of a question, with schemas that JSON Schema knows."""
-    read = [checked(_DOCUMENT, tool, place, _FIX_RUNS) for tool in record.get("function") or ()]
-    return [replace(tool, parameters=_schema(tool.parameters)) for tool in read]
+    """Return the tools of a question with valid JSON Schema types."""
+    documents = [checked(_DOCUMENT, tool, place, _FIX_RUNS) for tool in record.get("function") or ()]
+    return [replace(document, parameters=_schema(document.parameters)) for document in documents]
 
 
 def _first(accepted: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """The first of the values that are right for each argument; one that may be left out is left out."""
-    plain = {name: values[0] for name, values in accepted.items() if "" not in values}
+    """Return the first accepted value of each argument, without optional arguments."""
+    required = {name: values[0] for name, values in accepted.items() if "" not in values}
     return {
         name: _first(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
-        for name, value in plain.items()
+        for name, value in required.items()
     }
 
 
 def _of_bfcl(path: Path, folder: Path) -> list[Trajectory]:
-    """Each conversation as one task: its turns line by line, all their calls, and a finish without recorded words."""
-    known: dict[str, ToolDocument] = {}
+    """Convert each conversation to one task: its turns joined by lines, all calls, and a finish without an answer."""
+    catalog: dict[str, ToolDocument] = {}
     for file in sorted(folder.glob("*.json")):
         for _, tool in read_records(file, ToolDocument, _FIX_RUNS):
-            known[tool.name] = replace(tool, parameters=_schema(tool.parameters))
-    if not known:
-        raise UsageError(f"{folder} holds no tool documents.", fix=_FIX_RUNS)
-    found: list[Trajectory] = []
+            catalog[tool.name] = replace(tool, parameters=_schema(tool.parameters))
+    if not catalog:
+        raise UsageError(f"{folder} has no tool schemas.", fix=_FIX_RUNS)
+    trajectories: list[Trajectory] = []
     for place, record in read_objects(path):
         try:
-            taken = [_bfcl_step(step, place, known[step["tool"]]) for turn in record["steps"] for step in turn]
-            tools = tuple(known[name] for name in record["tools"])
-            found.append(Trajectory(str(record["id"]), tools, "\n".join(record["turns"]), (*taken, _FINISH), ""))
+            steps = [_bfcl_step(step, place, catalog[step["tool"]]) for turn in record["steps"] for step in turn]
+            tools = tuple(catalog[name] for name in record["tools"])
+            request = "\n".join(record["turns"])
+            trajectories.append(Trajectory(str(record["id"]), tools, request, (*steps, _FINISH), ""))
         except KeyError as missing:
-            told = f"{place}: {missing.args[0]!r} is missing, or has no document."
-            raise UsageError(told, fix=_FIX_RUNS) from missing
+            message = f"{place}: {missing.args[0]!r} is missing, or has no schema."
+            raise UsageError(message, fix=_FIX_RUNS) from missing
         except TypeError as failure:
             raise UsageError(f"{place} is not a recorded run: {failure}.", fix=_FIX_RUNS) from failure
-    return found
+    return trajectories
 
 
 def _schema(value: Any) -> Any:
-    """A schema with the types that JSON Schema knows."""
+    """Replace Python type names in a schema by those of JSON Schema."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         return {
@@ -261,12 +265,12 @@ def _bfcl_step(step: Mapping[str, Any], place: str, tool: ToolDocument) -> Refer
     parameters: Sequence[str] = tuple(tool.parameters.get("properties") or ())
     wrong = UsageError(f"{place}: {call!r} is not a call with plain arguments.", fix=_FIX_RUNS)
     try:
-        made = ast.parse(call, mode="eval").body
-        if not isinstance(made, ast.Call) or len(made.args) > len(parameters):
+        node = ast.parse(call, mode="eval").body
+        if not isinstance(node, ast.Call) or len(node.args) > len(parameters):
             raise wrong
-        given = {name: ast.literal_eval(value) for name, value in zip(parameters, made.args, strict=False)}
-        given |= {keyword.arg: ast.literal_eval(keyword.value) for keyword in made.keywords if keyword.arg}
-        arguments = json.loads(json.dumps(given))
+        values = {name: ast.literal_eval(value) for name, value in zip(parameters, node.args, strict=False)}
+        values |= {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg}
+        arguments = json.loads(json.dumps(values))
     except (SyntaxError, ValueError, TypeError, RecursionError) as failure:
         raise wrong from failure
     return ReferenceStep("", "call", tool.name, arguments, step["observation"])

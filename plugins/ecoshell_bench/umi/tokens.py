@@ -1,9 +1,8 @@
-"""`ecoshell bench umi --tokens`: what the trio takes beside one model, on recorded turns and without a model.
+"""`ecoshell bench umi --tokens`: tokens and price of the mode umi compared with single, on recorded turns.
 
-The shell's own modes make their own requests, and every call goes through the gate like any other; the replies are the
-reference's. A prompt is the tool array, then the messages, as providers put them. What it has in common with an earlier
-prompt of the turn, from the first token on, is found cached, as providers' automatic prefix caches and llama.cpp have
-it.
+The shell's modes make their usual requests through the gate; the replies come from the reference instead of a model. A
+prompt is the tool array, then the messages. The longest common prefix with an earlier prompt of the turn is cached, as
+in automatic prefix caches of providers and in llama.cpp.
 """
 
 import argparse
@@ -30,86 +29,86 @@ from ecoshell.modes.base import CALLER, PLANNER, SUMMARIZER
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import ENDINGS, Umi
 from ecoshell.paths import user_paths
-from ecoshell_bench.ecoact import PER_MESSAGE
+from ecoshell_bench.ecoact import TOKENS_PER_MESSAGE
 from ecoshell_bench.printing import counting, progress, show_record
 from ecoshell_bench.umi.asking import MODES, view_of
 from ecoshell_bench.umi.metrics import TAILS, resamples
 from ecoshell_train.trajectories import Decision, Trajectory, read_trajectories
 
 PRICED_AS = "openai/gpt-5-mini"
-"""Whose price and tokenizer count unless `--model` says otherwise."""
+"""The default model for prices and the tokenizer."""
 Count = Callable[[str], int]
 """Counts the tokens of a text."""
 Form = Literal["native", "text"]
-"""How tools are sent: as an array and calls of the provider's own kind, or as text."""
+"""How tools are sent: as a tool array with native calls, or as text."""
 FORMS: tuple[Form, ...] = get_args(Form)
 Turn = tuple[Usage, ...]
-"""What one turn took in one mode, call by call."""
+"""The usage of each model call of a turn."""
 Measure = Callable[[Turn], float]
-_SAID: dict[Decision, str] = dict(zip(("call", "finish", "give_up"), ENDINGS, strict=True))
-_ENDLESS = 1 << 20
-"""Tokens; no reply of the reference is cut."""
-_ABOUT = """\
-native: tools as an array, calls of the provider's own kind; text: both as text. Not cached (fresh): in and out,
-but for what an earlier prompt of the turn began with. Prices are dollars per million tokens."""
+_PLANNER_ENDINGS: dict[Decision, str] = dict(zip(("call", "finish", "give_up"), ENDINGS, strict=True))
+_MAX_TOKENS = 1 << 20
+"""Large enough that no reply of the reference is cut."""
+_NOTES = """\
+native: tool array and native calls; text: both as text. fresh: input and output without cached prompt prefixes.
+Prices are dollars per million tokens."""
 
 
 def run_tokens(args: argparse.Namespace) -> None:
-    """Count, and print; raises UsageError and SettingsError."""
+    """Count and print; raises UsageError and SettingsError."""
     model = args.model or PRICED_AS
     price = price_book(load_settings(user_paths())).price(model)
     if price is None:
-        raise UsageError(f"The price of {model} is not known.", fix=f"Name another with --model, such as {PRICED_AS}.")
+        raise UsageError(f"The price of {model} is unknown.", fix=f"Set --model to another, such as {PRICED_AS}.")
     trajectories = read_trajectories(args.data, args.split)[: args.limit]
     with counting(model) as (count, tokenizer), progress(len(FORMS) * len(trajectories)) as advance:
-        measured = {
+        figures = {
             form: spending(asyncio.run(replay(trajectories, count, form, advance)), measures(price)) for form in FORMS
         }
     rates = {rate: float(getattr(price.rates, rate)) for rate in ("input", "cached_input", "output")}
-    record = {"n": len(trajectories), **measured, "tokenizer": tokenizer, "prices": {"model": model, **rates}}
-    show_record(record, as_json=args.json, notes=_ABOUT)
+    record = {"n": len(trajectories), **figures, "tokenizer": tokenizer, "prices": {"model": model, **rates}}
+    show_record(record, as_json=args.json, notes=_NOTES)
 
 
 class RecordedModel:
-    """Says, in every role, what one trajectory says, and counts what it was sent; its cache begins empty."""
+    """Replies from a trajectory in every role, and counts the tokens of its prompts; the cache starts empty."""
 
     def __init__(self, trajectory: Trajectory, count: Count, form: Form) -> None:
         self._trajectory = trajectory
         self._count = count
-        self._sent: list[tuple[str, ...]] = []
+        self._prompts: list[tuple[str, ...]] = []
         self.number = 0
-        """The step it is asked for, counted from 0."""
+        """The index of the current step."""
         self.traits = Traits("recorded", ZERO_PRICE, None, None, native_tools=form == "native", local=True)
 
     def count(self, text: str) -> int:
-        """Tokens of a plain text."""
+        """Count the tokens of a text."""
         return self._count(text)
 
     def size(self, request: Request) -> PromptSize:
-        """Tokens of the prompt."""
+        """Count the tokens of the prompt."""
         tokens = self._tokens(self._prompt(request))
         return PromptSize(tokens, tokens, exact=False)
 
     async def stream(self, request: Request) -> AsyncGenerator[Reply]:
-        """The reference's part in this role; calls are written as chat templates print them."""
+        """Reply with the reference's text or call for this role; calls are counted as chat templates print them."""
         prompt = self._prompt(request)
-        cached = max((self._shared(prompt, before) for before in self._sent), default=0)
-        self._sent.append(prompt)
-        text, call = self._said(request.role)
-        written = self._count(text) if call is None or self.traits.native_tools else self._count(call_text(call, text))
+        cached = max((self._common_tokens(prompt, earlier) for earlier in self._prompts), default=0)
+        self._prompts.append(prompt)
+        text, call = self._reply(request.role)
+        output = self._count(text) if call is None or self.traits.native_tools else self._count(call_text(call, text))
         if call is not None and self.traits.native_tools:
-            written += self._count(call_text(call))
-        usage = Usage(input=self._tokens(prompt), cached=cached, output=written)
+            output += self._count(call_text(call))
+        usage = Usage(input=self._tokens(prompt), cached=cached, output=output)
         yield Reply(text, () if call is None else (call,), usage)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing; there is nothing to close."""
 
-    def _said(self, role: str) -> tuple[str, Call | None]:
-        """What the reference says in a role, or as one model that plays them all."""
+    def _reply(self, role: str) -> tuple[str, Call | None]:
+        """Return the reference's reply in a role, or as a single model."""
         step, final = self._trajectory.steps[self.number], self._trajectory.final
         if role == PLANNER:
-            return f"{step.thought} {_SAID[step.decision]}".strip(), None
+            return f"{step.thought} {_PLANNER_ENDINGS[step.decision]}".strip(), None
         if role == SUMMARIZER:
             return final, None
         if step.decision == "call":
@@ -118,7 +117,7 @@ class RecordedModel:
         return "" if step.decision == "give_up" else step.thought, Call(FINISH, answer)
 
     def _prompt(self, request: Request) -> tuple[str, ...]:
-        """The prompt in pieces: documents and messages."""
+        """Return the prompt as a sequence of tool schemas and messages."""
 
         def piece(message: Message) -> str:
             calls = message.calls if message.speaker == "assistant" else ()
@@ -129,28 +128,28 @@ class RecordedModel:
         return tuple(map(piece, as_plain_messages(request)))
 
     def _tokens(self, pieces: Iterable[str]) -> int:
-        return sum(self._count(piece) + PER_MESSAGE for piece in pieces)
+        return sum(self._count(piece) + TOKENS_PER_MESSAGE for piece in pieces)
 
-    def _shared(self, one: tuple[str, ...], other: tuple[str, ...]) -> int:
-        """Tokens that two prompts have in common from the first one on."""
-        alike = _alike(one, other)
-        tokens = self._tokens(one[:alike])
-        if alike < min(len(one), len(other)):
-            piece = one[alike]
-            tokens += self._count(piece[: _alike(piece, other[alike])])
+    def _common_tokens(self, first: tuple[str, ...], second: tuple[str, ...]) -> int:
+        """Count the tokens of the longest common prefix of two prompts."""
+        pieces = _common_length(first, second)
+        tokens = self._tokens(first[:pieces])
+        if pieces < min(len(first), len(second)):
+            piece = first[pieces]
+            tokens += self._count(piece[: _common_length(piece, second[pieces])])
         return tokens
 
 
-def _alike(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many pieces, or letters, two sequences begin with alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+def _common_length(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the length of the longest common prefix of two sequences or texts."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 async def replay(
-    trajectories: Iterable[Trajectory], count: Count, form: Form, told: Callable[[], None]
+    trajectories: Iterable[Trajectory], count: Count, form: Form, advance: Callable[[], None]
 ) -> list[dict[str, Turn]]:
-    """Every trajectory as a turn in each mode; `told` is called after each."""
+    """Replay every trajectory as a turn in each mode; `advance` is called after each."""
     turns: list[dict[str, Turn]] = []
     with TemporaryDirectory() as folder, closing(Ledger(Path(folder) / "ledger.sqlite")) as ledger:
         for number, trajectory in enumerate(trajectories, start=1):
@@ -158,7 +157,7 @@ async def replay(
             budget.enter("bench", number)
             models = {mode: RecordedModel(trajectory, count, form) for mode in MODES}
             turns.append({mode: await _turn(trajectory, mode, model, budget) for mode, model in models.items()})
-            told()
+            advance()
     return turns
 
 
@@ -171,22 +170,22 @@ async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, session
 
     metered = MeteredModel(model, session_budget.gate, session_budget.account)
     if mode == "single":
-        playing = Single(metered, max_tokens=_ENDLESS, answer_tokens=_ENDLESS)
+        mode_under_test = Single(metered, max_tokens=_MAX_TOKENS, answer_tokens=_MAX_TOKENS)
     else:
-        playing = Umi(metered, metered, metered, max_tokens=_ENDLESS, answer_tokens=_ENDLESS)
+        mode_under_test = Umi(metered, metered, metered, max_tokens=_MAX_TOKENS, answer_tokens=_MAX_TOKENS)
     for number in range(len(trajectory.steps)):
         model.number = number
-        await playing.think(view_of(trajectory, number), emit)
+        await mode_under_test.think(view_of(trajectory, number), emit)
     return tuple(calls)
 
 
-# What that comes to
+# Figures
 
 
 def measures(price: Price) -> dict[str, Measure]:
-    """What is measured of a turn: calls, tokens, and dollars at this price.
+    """Return the measures of a turn: calls, tokens, and dollars at this price.
 
-    `raw` is all that is read and written, `fresh` is that without what is found cached.
+    `raw` is input and output, `fresh` is that without cached input.
     """
     return {
         "calls": len,
@@ -200,27 +199,27 @@ def measures(price: Price) -> dict[str, Measure]:
 
 
 def spending(turns: Sequence[Mapping[str, Turn]], by: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
-    """For each measure of these turns means and medians by mode, and the mean of umi over that of single.
+    """Return means and medians by mode for each measure, and the ratio of the means of umi and single.
 
-    The ratio has a percentile bootstrap interval of 95 %, for which both modes of a turn are drawn together; both are
-    None where single takes nothing. Raises ValueError when there is no turn.
+    The ratio has a 95 % percentile bootstrap interval over turns; both are None if the mean of single is 0. Raises
+    ValueError without turns.
     """
     import numpy as np
 
-    found: dict[str, dict[str, Any]] = {}
+    figures: dict[str, dict[str, Any]] = {}
     for name, measure in by.items():
         values = {mode: [float(measure(turn[mode])) for turn in turns] for mode in MODES}
         mean = {mode: fmean(each) for mode, each in values.items()}
         ratio = interval = None
         if mean["single"]:
             draws = resamples(len(turns))
-            below = draws @ np.array(values["single"])
-            some = below > 0
-            ends = np.percentile((draws @ np.array(values["umi"]))[some] / below[some], TAILS)
-            ratio, interval = round(mean["umi"] / mean["single"], 4), [round(float(end), 4) for end in ends]
-        found[name] = {
+            single = draws @ np.array(values["single"])
+            positive = single > 0
+            bounds = np.percentile((draws @ np.array(values["umi"]))[positive] / single[positive], TAILS)
+            ratio, interval = round(mean["umi"] / mean["single"], 4), [round(float(bound), 4) for bound in bounds]
+        figures[name] = {
             **{mode: {"mean": round(mean[mode], 8), "median": round(median(values[mode]), 8)} for mode in MODES},
             "ratio": ratio,
             "interval": interval,
         }
-    return found
+    return figures
