@@ -400,7 +400,7 @@ def test_answers_that_are_kept_serve_every_split_and_only_with_their_own_steps(t
 def test_interrupted_run_resumes_with_the_missing_steps(data, script, tmp_path, capsys):
     out = tmp_path / "answers.jsonl"
     model = script(*RIGHT[:4])
-    with pytest.raises(ModelBroken, match="further one was asked for"):
+    with pytest.raises(ModelBroken, match="another one was requested"):
         bench("--data", data, "--model", model, "--out", out)
     assert f"4 of 6 steps are kept in {out}" in capsys.readouterr().err
     script(*RIGHT[4:])  # a step that was asked again would get a reply of another
