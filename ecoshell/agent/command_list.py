@@ -24,7 +24,7 @@ from ecoshell.options import EFFORTS, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Effo
 from ecoshell.planning.btp.costs import state_word
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
-from ecoshell.sessions.plans import branchings
+from ecoshell.sessions.plans import tool_graphs
 from ecoshell.tools.builtin.files import RESTORABLE
 from ecoshell.tools.restore import Changed
 
@@ -85,10 +85,10 @@ async def _plan(shell: Shell, argument: str) -> Printed:
             return Printed(f"Plan {mode}. {means}")
     if word == "mermaid":
         busy, past = shell.conversation.busy, shell.store.events(shell.session)
-        drawn = await asyncio.to_thread(lambda: branchings((event for _, event in past), running=busy))
+        drawn = await asyncio.to_thread(lambda: tool_graphs((event for _, event in past), running=busy))
         if not drawn:
             raise UsageError(
-                "No parallel plan was made in this session.", fix="Say /strategy graph, then ask for several things."
+                "No tool graph was made in this session.", fix="Say /strategy graph, then ask for several things."
             )
         text = flowchart(drawn[-1])
         if not rest.strip():

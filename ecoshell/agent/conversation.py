@@ -304,12 +304,12 @@ class Conversation:
         raise UsageError(f"There is no tool called {name!r}.", fix=fix)
 
     async def score(self, turn: int) -> Sequence[Event]:
-        """The new score of a turn's parallel plan, where a mark has changed it; raises StoreError."""
+        """The new score of a turn's tool graph, where a mark has changed it; raises StoreError."""
         scored = await self._scorer.again(turn) if self._scorer is not None else None
         return () if scored is None else (await self.note(scored),)
 
     def _keep_scores(self, past: Sequence[Event] = ()) -> None:
-        from ecoshell.agent.scoring import Scorer  # few sessions have parallel plans
+        from ecoshell.agent.scoring import Scorer  # few sessions have tool graphs
         from ecoshell.sessions.plans import PlannedTurns
 
         self._scorer = Scorer(self._deps, self.session, PlannedTurns(past))
@@ -348,7 +348,7 @@ class Conversation:
     async def _perform(self, asked: Asked, arrived: "asyncio.Queue[Event | None]") -> None:
         """Run one turn and put its events, in order, where the reader takes them."""
         usage = TurnUsage()
-        if self._scorer is None and self._deps.strategy.branches:
+        if self._scorer is None and self._deps.strategy.parallel:
             self._keep_scores()
         hearers: list[Emit] = [usage.see, self.memory.see]
         if self._scorer is not None:
@@ -478,8 +478,8 @@ class Conversation:
         offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=self._shown, told=told)
         offer = replace(offer, budget=budget)
         costs = ""
-        if deps.strategy.branches:
-            from ecoshell.agent.parallel import costs_text  # only parallel plans are told costs
+        if deps.strategy.parallel:
+            from ecoshell.agent.tool_graph import costs_text  # only tool graphs are told costs
 
             size = await asyncio.to_thread(deps.workspace.size_of_input, asked.question, asked.attachments)
             costs = await asyncio.to_thread(lambda: costs_text(plan, deps.profiles.costs(), offer.names, size))

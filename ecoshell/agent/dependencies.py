@@ -163,9 +163,9 @@ class SessionSettings:
     """What an hour of waiting is worth; None is nothing."""
     recording: bool = field(default=True, metadata={"key": "experience.record"})
     alpha: float = field(default=0.5, metadata={"key": "graph.alpha"})
-    """How much performance weighs beside cost where a finished parallel plan is scored."""
+    """How much performance weighs beside cost where a finished tool graph is scored."""
     most_nano: int = field(default=NANO // 20, metadata={"key": "graph.most"})
-    """What a parallel plan may cost at most, C_max, where no cap allows less."""
+    """What a tool graph may cost at most, C_max, where no cap allows less."""
     checker: str | None = field(default=None, metadata={"key": "graph.checker"})
     """A command that tells by its exit status whether an answer, on its standard input, is right."""
     presets: Mapping[str, RoleModels] = field(default_factory=dict[str, RoleModels])

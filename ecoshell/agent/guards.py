@@ -69,7 +69,7 @@ class CallContext:
     role: str = ""
     """Who made the call; empty where no model did."""
     node: bool = False
-    """Whether it is a node of a parallel plan, which decides itself what is made again."""
+    """Whether it is a node of a tool graph, which decides itself what is made again."""
     forgotten: frozenset[str] = frozenset()
     """IDs of calls whose results the model no longer reads in full, so that making them again is no repetition."""
     thought: StepCost | None = None
@@ -208,7 +208,7 @@ class Checked(Guard):
             try:
                 await self.deps.budget.gate.require(self.deps.budget.account(), price)
                 break
-            except LimitReached as limit:  # the person may make room; nodes of a parallel plan are refused unasked
+            except LimitReached as limit:  # the person may make room; nodes of a tool graph are refused unasked
                 if context.node or not await self.ask(limit, context.emit):
                     return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
         return await self.inner.execute(call, context)

@@ -236,10 +236,10 @@ class _OpenTurn:
     calls: dict[str, Step] = field(default_factory=dict[str, Step])
     """The calls that are under way, by their IDs; their observations are still missing."""
     places: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """By what steps are in order, by the ids of their calls: as they were made, those of a parallel plan as its nodes
+    """By what steps are in order, by the ids of their calls: as they were made, those of a tool graph as its nodes
     stand, whatever came back first."""
     graph: tuple[str, ...] = ()
-    """The labels of the parallel plan that was made last, in its order."""
+    """The labels of the tool graph that was made last, in its order."""
     graph_place: int | None = None
     """Where the steps of that plan begin; None before its first."""
     answer: str = ""

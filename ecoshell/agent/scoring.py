@@ -1,4 +1,4 @@
-"""What a parallel plan has come to, and what it was worth: how far it helped against its cost (QoP, CATP-LLM eq. 5).
+"""What a tool graph has come to, and what it was worth: how far it helped against its cost (QoP, CATP-LLM eq. 5).
 
 Each node counts as its result was judged: by the person's mark, else by the checker of the settings, else by whoever
 judged the call. A node that failed or was skipped did not help, nor did any where the agent gave up.
@@ -17,7 +17,7 @@ from ecoshell.events import CallFinished, Emit, Notice, PlanScored, Status
 from ecoshell.messages import visible_line
 from ecoshell.planning.catp.costs import worth
 from ecoshell.planning.catp.plan import longest_path
-from ecoshell.sessions.plans import Branching, PlannedTurn, PlannedTurns
+from ecoshell.sessions.plans import PlannedTurn, PlannedTurns, ToolGraph
 
 _FINISHED: frozenset[Status] = frozenset({"answered", "limit", "gave_up"})
 """How a turn ends whose plan is scored; a stop and an error say nothing of the plan."""
@@ -95,7 +95,7 @@ def taken(runs: Iterable[CallFinished], unit_nano: int, profiled: Mapping[str, i
 def scored(turn: PlannedTurn, status: Status, spent_nano: int | None, before: PlanScored) -> PlanScored:
     """The score of a turn's plan, with what no mark changes as it was `before`."""
     told: list[tuple[bool, str]] = []  # whether each node helped, where somebody could tell, and who says so
-    for node in turn.branching.plan.nodes if turn.branching is not None else ():
+    for node in turn.tool_graph.plan.nodes if turn.tool_graph is not None else ():
         call = turn.calls.get(node.label, "")
         verdict = turn.verdicts.get(call)
         if call in turn.marks:
@@ -104,7 +104,7 @@ def scored(turn: PlannedTurn, status: Status, spent_nano: int | None, before: Pl
             told.append((before.checked, "checker"))
         elif status == "gave_up":
             told.append((False, "agent"))
-        elif turn.branching is not None and turn.branching.stands(node.label) != "done":
+        elif turn.tool_graph is not None and turn.tool_graph.stands(node.label) != "done":
             told.append((False, "rules"))
         elif verdict is not None and verdict.helpful is not None:
             told.append((verdict.helpful, verdict.by))
@@ -120,15 +120,15 @@ def scored(turn: PlannedTurn, status: Status, spent_nano: int | None, before: Pl
     )
 
 
-def outcome(branching: Branching) -> str:
+def outcome(tool_graph: ToolGraph) -> str:
     """What it has come to: how its nodes stand, what they have cost, and how long its longest path took by the clock.
 
     `2 done, 1 failed · $0.0021, 1.4 s`
     """
-    counts = ", ".join(f"{count:,} {state}" for state, count in branching.counts.items())
-    spent = branching.spent_nano
+    counts = ", ".join(f"{count:,} {state}" for state, count in tool_graph.counts.items())
+    spent = tool_graph.spent_nano
     price = "price unknown" if spent is None else amount_text(spent, "usd")
-    waits = {node.label: node.after for node in branching.plan.nodes}
-    took = {label: branching.came_to(label) for label in waits}
+    waits = {node.label: node.after for node in tool_graph.plan.nodes}
+    took = {label: tool_graph.came_to(label) for label in waits}
     longest, _ = longest_path(waits, {label: one.seconds if one else 0.0 for label, one in took.items()})
     return f"{counts} · {price}, {longest:.1f} s"

@@ -442,7 +442,7 @@ class Shell:
     async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> Sequence[Event]:
         """Keep the person's word on a call's result; None takes it back. Raises StoreError.
 
-        Gives what has happened: the mark, and the new score of the parallel plan that the call belongs to.
+        Gives what has happened: the mark, and the new score of the tool graph that the call belongs to.
         """
         marked = await self.conversation.note(CallMarked(turn, call, name, helpful))
         await asyncio.to_thread(self.deps.experience.records.mark, self.session, turn, call, helpful)

@@ -40,13 +40,13 @@ from ecoshell.strategies import (
     AskModel,
     Backtrack,
     CallTool,
-    Draft,
-    Drafted,
-    Gathered,
+    DraftGraph,
+    GraphDraft,
+    GraphResult,
     Outcome,
     Path,
     Rank,
-    RunParallel,
+    RunGraph,
     Step,
     Strategy,
     Thinking,
@@ -54,14 +54,14 @@ from ecoshell.strategies import (
     Tried,
     same,
 )
-from ecoshell.strategies.react import onward
+from ecoshell.strategies.react import extend
 from ecoshell.tools import LASTING
 
 if TYPE_CHECKING:
-    from ecoshell.agent.parallel import ParallelPlan
+    from ecoshell.agent.tool_graph import ParallelPlan
 
 T = TypeVar("T")
-Reply = Thought | tuple[Observation, ...] | Drafted | Gathered | None
+Reply = Thought | tuple[Observation, ...] | GraphDraft | GraphResult | None
 """What a strategy receives for a request."""
 MOST_CALLS = 64
 """Calls of one reply that run; the others are dropped."""
@@ -121,7 +121,7 @@ class Turn:
     @cached_property
     def _parallel(self) -> "ParallelPlan":
         """Makes and runs tool graphs, which few strategies need."""
-        from ecoshell.agent.parallel import ParallelPlan
+        from ecoshell.agent.tool_graph import ParallelPlan
 
         return ParallelPlan(self.turn_context, executor=self.executor, emit=self.emit)
 
@@ -139,7 +139,7 @@ class Turn:
                 has_successor = await take_over(outcome.answer)
                 await self._follow()
                 if has_successor:
-                    outcome = await self._drive(onward(outcome.path, max_steps - self._steps))
+                    outcome = await self._drive(extend(outcome.path, max_steps - self._steps))
             return await self._end(outcome)
         except AnswerNow:
             return await self._conclude()
@@ -173,9 +173,9 @@ class Turn:
                         reply = await self._rank(want)
                     case Backtrack():
                         reply = self._backtrack(want.to, want.reason)
-                    case Draft():
+                    case DraftGraph():
                         reply = await self._draft(want)
-                    case RunParallel():
+                    case RunGraph():
                         reply = await self._parallel.run(self.mode, want.path, self._steps)
         except StopIteration as stop:
             return stop.value
@@ -273,12 +273,12 @@ class Turn:
     async def _rank(self, want: Rank) -> Thought | None:
         """The better of two thoughts; costs less than either, so that the user is not asked."""
         try:
-            return await self.mode.prefer(self.turn_context.view(want.path), want.one, want.other, self.emit)
+            return await self.mode.prefer(self.turn_context.view(want.path), want.first, want.second, self.emit)
         except LimitReached as limit:
             self.emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
             return None
 
-    async def _draft(self, want: Draft) -> Thought | Drafted | None:
+    async def _draft(self, want: DraftGraph) -> Thought | GraphDraft | None:
         """A tool graph; None if no tool may be used."""
         view = self.turn_context.view(want.path)
         if view.closed or not view.usable:
@@ -346,7 +346,7 @@ class Turn:
             self._answerer = role
         if call is None:
             return thought
-        if thought.rationale and not thought.told and not proposal:
+        if thought.rationale and not thought.announced and not proposal:
             self.emit(Rationale(thought.rationale, self.mode.role))
         call = self._identified(call)
         self._origins[call.id] = CallOrigin(thought.rationale, role, proposal)
@@ -386,7 +386,7 @@ class Turn:
 
     async def _second_answer(self) -> tuple[str, str]:
         """Ask again after an empty answer; without success, quote the last result or raise ModelBroken."""
-        results = self._path.found
+        results = self._path.result_steps
         try:
             answer, role = await self._final_text()
         except ModelBroken:
@@ -408,7 +408,7 @@ class Turn:
         await self._follow()
         self._backtrack(self._best, FOUND_MOST)
         text, role = await self._final_text()
-        results = self._path.found
+        results = self._path.result_steps
         if not text and results:
             quote = _quoted(results[-1])
             separator = "\n\n" if quote.startswith("```") else " "

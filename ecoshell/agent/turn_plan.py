@@ -29,7 +29,6 @@ from ecoshell.events import (
     ToolRegistered,
 )
 from ecoshell.messages import Call, Usage
-from ecoshell.planning.btp import HELPFUL_PRIOR, Candidate, TaskPlan, chance, frequency_bound, priors, value
 from ecoshell.planning.btp.costs import (
     Expected,
     PricedPlan,
@@ -43,6 +42,8 @@ from ecoshell.planning.btp.costs import (
 )
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, NOTHING_KNOWN, Evidence, ModeEvidence
 from ecoshell.planning.btp.experience import document_hash
+from ecoshell.planning.btp.plan import Candidate, TaskPlan
+from ecoshell.planning.btp.value import HELPFUL_PRIOR, chance, frequency_bound, priors, value
 
 MOST_ROWS = 60
 """Rows an event carries; thousands of tools would fill the session's log."""
@@ -172,7 +173,7 @@ class PlanSnapshot:
             return PricedPlan(self.task.solve(None, candidates), unit, None, costs, priors=before)
         paid = max(map(self._paid_of, costs.values()), default=0)
         while True:
-            plan = self.task.solve(found.budget + paid, candidates, beyond=beyond)
+            plan = self.task.solve(found.budget + paid, candidates, unaffordable=beyond)
             most = max((self._paid_of(costs[row.tool]) for row in plan.rows if row.left), default=0)
             if most >= paid:
                 return PricedPlan(plan, unit, found, costs, paid, before)

@@ -93,7 +93,7 @@ STRATEGIES = Strategies(
 AT_HAND = (
     "ecoshell.agent.callbacks",
     "ecoshell.agent.command_list",
-    "ecoshell.agent.parallel",
+    "ecoshell.agent.tool_graph",
     "ecoshell.assembly.inventory",
 )
 """What a person may ask for at any moment: loaded with the shell, in its thread, so that no key waits for it."""

@@ -62,7 +62,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     add("--mode", choices=modes, help="agent mode: one model; planner, caller and summarizer; or as experience says")
     add("--role", metavar="ROLE=MODEL", action=_GiveRole, help="a role's model in the mode umi; repeatable")
     add("--effort", choices=tuple(EFFORTS), help="how much the model reasons before it answers")
-    how = "react (one path), dfsdt, tot (they backtrack), graph (a parallel plan), or a plugin's"
+    how = "react (one path), dfsdt, tot (they backtrack), graph (a tool graph), or a plugin's"
     add("--strategy", metavar="NAME", help=how)
 
 

@@ -49,11 +49,11 @@ from ecoshell.events import (
 from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, length_text, plan_news, turn_sums
 from ecoshell.messages import visible, visible_line
 from ecoshell.options import ROLES
-from ecoshell.sessions.plans import Branching
+from ecoshell.sessions.plans import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing, headline
 
 _DRAWN = 24
-"""Lines of a parallel plan that are drawn."""
+"""Lines of a tool graph that are drawn."""
 _LOOKS: Mapping[type[Event], tuple[str, str]] = {
     BranchLeft: ("{back}", "yellow"),
     CallFinished: ("  {result}", "dim"),
@@ -165,8 +165,8 @@ class EventLines:
         """Of this turn."""
         self._noted = ""
         """What a note has said last."""
-        self._branching: Branching | None = None
-        """The parallel plan that is under way."""
+        self._tool_graph: ToolGraph | None = None
+        """The tool graph that is under way."""
         self._calls: dict[str, str] = {}
         """How each call of this turn was told, by its id."""
 
@@ -308,12 +308,12 @@ class EventLines:
                     line(f"{signs.dot} {told}", "dim" if event.number <= 1 else "yellow")
             case GraphPlanned():
                 self._end_branches()
-                self._branching = Branching(event)
+                self._tool_graph = ToolGraph(event)
                 if signs is not FANCY:
                     line(f"{signs.thought} {describe(event)}", "italic")
                     return
-                drawing = Drawing(self._branching)
-                line(f"{signs.thought} {' · '.join(headline(self._branching))}", "italic")
+                drawing = Drawing(self._tool_graph)
+                line(f"{signs.thought} {' · '.join(headline(self._tool_graph))}", "italic")
                 for drawn in drawing.lines(self._printer.width - 2, 0, _DRAWN):
                     line(f"  {''.join(text for text, _ in drawn)}".rstrip(), "dim")
                 if drawing.height > _DRAWN:
@@ -321,16 +321,16 @@ class EventLines:
             case NodeChanged():
                 if told := describe(event):
                     line(f"{signs.dot} {told}", "yellow")
-                if self._branching is not None:
-                    self._branching = self._branching.heard(event)
-                    if self._branching.settled:
+                if self._tool_graph is not None:
+                    self._tool_graph = self._tool_graph.heard(event)
+                    if self._tool_graph.settled:
                         self._end_branches()
 
     def _end_branches(self) -> None:
-        """What the parallel plan that was under way came to."""
-        if self._branching is not None:
-            self._printer.line(f"{self._signs.dot} plan: {outcome(self._branching.ended())}", "dim")
-            self._branching = None
+        """What the tool graph that was under way came to."""
+        if self._tool_graph is not None:
+            self._printer.line(f"{self._signs.dot} plan: {outcome(self._tool_graph.ended())}", "dim")
+            self._tool_graph = None
 
 
 def summary(event: TurnFinished, signs: Signs) -> str:

@@ -183,7 +183,7 @@ def _undone(event: TurnUndone) -> str:
     return "; ".join(parts)
 
 
-# -- plans: what a turn's plan allows and has come to forbid, a parallel plan and how its nodes end, what it was worth
+# -- plans: what a turn's plan allows and has come to forbid, a tool graph and how its nodes end, what it was worth
 
 
 def plan_news(before: PlanChanged | None, plan: PlanChanged, written: Written = amount_text) -> str:

@@ -81,9 +81,9 @@ class Elements:
         first = _class_char(tag[0])
         rules = [f"text ::= ([^{first}\\x00] text | {literal(tag[0])} text-1)?"]
         for length in range(1, len(tag)):
-            onward = f"{literal(tag[length])} text-{length + 1} | " if length + 1 < len(tag) else ""
+            extend = f"{literal(tag[length])} text-{length + 1} | " if length + 1 < len(tag) else ""
             other = f"[^{_class_char(tag[length])}{first}\\x00]"
-            rules.append(f"text-{length} ::= ({onward}{literal(tag[0])} text-1 | {other} text)?")
+            rules.append(f"text-{length} ::= ({extend}{literal(tag[0])} text-1 | {other} text)?")
         return "\n".join(rules)
 
     def _argument_rule(self, key: str, schema: Any, root: Node) -> str:

@@ -63,7 +63,7 @@ class Single(BaseMode):
             reply = await self._ask(self._model, replace(repair, temperature=self._temperature), emit, role=self.role)
         if reply.fault:
             raise broken_call(self._model, reply.fault, reply.attempt)
-        if reply.finish == "length" and not (reply.call or reply.text.strip() or view.path.found):
+        if reply.finish == "length" and not (reply.call or reply.text.strip() or view.path.result_steps):
             raise exhausted(self._model)
         return thought_of(reply)
 

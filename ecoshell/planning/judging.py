@@ -174,7 +174,9 @@ def unwrapped(text: str) -> tuple[str, bool]:
     for _ in range(_DEEPEST):
         if _PRINTED.match(text):
             marked = text.rstrip().endswith("isError=True")
-            text = "\n".join(_said(one[1:].removesuffix(one[0]), one[0]) for one in _LITERAL.findall(text))
+            text = "\n".join(
+                _said(literal[1:].removesuffix(literal[0]), literal[0]) for literal in _LITERAL.findall(text)
+            )
         else:
             inner = _encoded(text.lstrip())
             if inner is None:
@@ -207,8 +209,8 @@ def _encoded(text: str) -> tuple[str, bool] | None:
         return None
     parts: list[str] = []
     for item in cast("Sequence[Any]", content):
-        known = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {"text": item}
-        parts.append(str(known["text"]) if "text" in known else f"[{known.get('type', 'content')}]")
+        fields = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {"text": item}
+        parts.append(str(fields["text"]) if "text" in fields else f"[{fields.get('type', 'content')}]")
     return "\n".join(parts), value.get("isError") is True
 
 
@@ -219,24 +221,24 @@ def failing(value: Any, depth: int = 0) -> str:
     measurement, and one beside results is no more than a note.
     """
     if isinstance(value, Mapping):
-        known, told, failed = _lowered(value), "", False
-        has_results = any(known.get(name) for name in _RESULTS)
-        for error in (known[name] for name in _ERRORS if name in known):
-            said = error.strip().lower() not in _NO_ERROR if isinstance(error, str) else error is True
-            if said or (_is_nested(error) and error and not has_results):
-                told, failed = "" if error is True else str(error), True
+        fields, message, failed = _lowered(value), "", False
+        has_results = any(fields.get(name) for name in _RESULTS)
+        for error in (fields[name] for name in _ERRORS if name in fields):
+            is_failure = error.strip().lower() not in _NO_ERROR if isinstance(error, str) else error is True
+            if is_failure or (_is_nested(error) and error and not has_results):
+                message, failed = "" if error is True else str(error), True
                 break
-        states = {str(known.get(name, "")).lower() for name in _STATES}
-        codes = [known[name] for name in _CODES if type(known.get(name)) is int]
-        failed = failed or any(known.get(name) is False for name in _SUCCESSES) or known.get("iserror") is True
+        states = {str(fields.get(name, "")).lower() for name in _STATES}
+        codes = [fields[name] for name in _CODES if type(fields.get(name)) is int]
+        failed = failed or any(fields.get(name) is False for name in _SUCCESSES) or fields.get("iserror") is True
         if failed or states & _FAILED or any(400 <= code < 600 for code in codes):
-            more = (known[name] for name in _MESSAGES if isinstance(known.get(name), str))
-            return " ".join(part for part in (told, next(more, "")) if part) or "it says so itself"
+            more = (fields[name] for name in _MESSAGES if isinstance(fields.get(name), str))
+            return " ".join(part for part in (message, next(more, "")) if part) or "it says so itself"
     parts = children(value)
     if depth == _DEEPEST or not parts or not all(_is_nested(part) and part for part in parts):
         return ""
-    found = [failing(part, depth + 1) for part in parts]
-    return found[0] if all(found) else ""
+    failures = [failing(part, depth + 1) for part in parts]
+    return failures[0] if all(failures) else ""
 
 
 def empty(value: Any) -> bool:
@@ -245,14 +247,14 @@ def empty(value: Any) -> bool:
         return True
     if not isinstance(value, Mapping):
         return False
-    known = _lowered(value)
-    lengths = [len(children(part)) for part in known.values() if isinstance(part, list)]
+    fields = _lowered(value)
+    lengths = [len(children(part)) for part in fields.values() if isinstance(part, list)]
     if any(lengths):
         return False
-    results = [known[name] for name in _RESULTS if name in known]
+    results = [fields[name] for name in _RESULTS if name in fields]
     if results and all(part in _BLANK for part in results):
         return True
-    return bool(lengths) and any(type(known.get(name)) is int and known[name] == 0 for name in _COUNTS)
+    return bool(lengths) and any(type(fields.get(name)) is int and fields[name] == 0 for name in _COUNTS)
 
 
 def texts(value: Any, depth: int = 0) -> Iterator[str]:
@@ -311,31 +313,31 @@ def by_rules(query: str, call: Call, observation: Observation) -> Verdict:
     """
     if observation.refused:
         return Verdict(None, "", "the call was not run")
-    said = Payload.of(observation)
-    message = failing(said.value)[:_BRIEF] if said.is_json else ""
-    if said.failed:
-        return _failed(call, message or _gist(said.text))
+    payload = Payload.of(observation)
+    message = failing(payload.value)[:_BRIEF] if payload.is_json else ""
+    if payload.failed:
+        return _failed(call, message or _gist(payload.text))
     if observation.changes:
         return Verdict(True, "rules", "it changed files")
-    if not said.is_json:
-        shown = len(said.text) <= _SHORT and _ERROR.match(said.text)
-        marked = len(said.text) <= _BRIEF and _MARKED.search(said.text)
-        if _TRACE.match(said.text) or shown or marked:  # errors may be what was asked about, or be in a file
-            given = json.dumps(list(call.arguments.values()), ensure_ascii=False, default=str)
-            from_file = "\n" in said.text and any(map(_A_FILE.search, call.arguments))
-            if from_file or _ABOUT_ERRORS.search(f"{query} {given}"):
+    if not payload.is_json:
+        is_error = len(payload.text) <= _SHORT and _ERROR.match(payload.text)
+        marked = len(payload.text) <= _BRIEF and _MARKED.search(payload.text)
+        if _TRACE.match(payload.text) or is_error or marked:  # errors may be what was asked about, or be in a file
+            arguments = json.dumps(list(call.arguments.values()), ensure_ascii=False, default=str)
+            from_file = "\n" in payload.text and any(map(_A_FILE.search, call.arguments))
+            if from_file or _ABOUT_ERRORS.search(f"{query} {arguments}"):
                 return Verdict(None, "", "it reads like an error, which may be what was asked for", sure=False)
-            message = _gist(said.text)
+            message = _gist(payload.text)
     if message:
         return _failed(call, message)
-    if not said.is_json and (_NO_OUTPUT.search(said.text) or _PLACE_EMPTY.match(said.text)):
+    if not payload.is_json and (_NO_OUTPUT.search(payload.text) or _PLACE_EMPTY.match(payload.text)):
         return Verdict(None, "", "it had nothing to show", sure=False)  # which may be just as it should be
-    if said.is_json:
-        nothing = empty(said.value)
+    if payload.is_json:
+        nothing = empty(payload.value)
     else:  # no text, a heading alone, or words that say so
-        heading = said.text.endswith(":") and said.text.count("\n") <= 1
-        empty_words = _UNFINISHED.search(said.text) or _NOTHING.match(said.text)
-        nothing = len(said.text) <= _BRIEF and bool(not said.text or heading or empty_words)
+        heading = payload.text.endswith(":") and payload.text.count("\n") <= 1
+        empty_words = _UNFINISHED.search(payload.text) or _NOTHING.match(payload.text)
+        nothing = len(payload.text) <= _BRIEF and bool(not payload.text or heading or empty_words)
     if not nothing:
         return Verdict(True, "rules", "it gave a result", sure=False)
     # a tool that by its name does something, rather than look something up, may well say nothing
@@ -350,19 +352,19 @@ def _failed(call: Call, message: str) -> Verdict:
 
     The caller is to blame and can correct it where the arguments do not fit, or name what is not there.
     """
-    shown = " ".join(message.split())[:_SHOWN]
+    excerpt = " ".join(message.split())[:_SHOWN]
     absent = bool(_ABSENT.search(message))
-    named = absent and any(re.search(rf"[`'\"]{re.escape(name)}[`'\"]", message) for name in call.arguments)
-    if named or _PROGRAM.search(message) or _ILL_FORMED.search(message):
+    is_named = absent and any(re.search(rf"[`'\"]{re.escape(name)}[`'\"]", message) for name in call.arguments)
+    if is_named or _PROGRAM.search(message) or _ILL_FORMED.search(message):
         mistaken = True
     elif _OUTAGE.search(message):
         mistaken = False
     else:
-        given = (value for value in texts(dict(call.arguments)) if len(value) > 1)
-        mistaken = bool(_WRONG_VALUE.search(message)) or (absent and any(value in message for value in given))
+        values = (value for value in texts(dict(call.arguments)) if len(value) > 1)
+        mistaken = bool(_WRONG_VALUE.search(message)) or (absent and any(value in message for value in values))
     if mistaken:
-        return Verdict(None, "", f"the call was wrong, not the tool: {shown}")
-    return Verdict(False, "rules", f"it failed: {shown}" if shown else "it failed")
+        return Verdict(None, "", f"the call was wrong, not the tool: {excerpt}")
+    return Verdict(False, "rules", f"it failed: {excerpt}" if excerpt else "it failed")
 
 
 def _gist(text: str) -> str:

@@ -45,7 +45,7 @@ from ecoshell.paths import remedy
 from ecoshell.sessions import SessionInfo
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
 from ecoshell.sessions.mermaid import flowchart
-from ecoshell.sessions.plans import branchings
+from ecoshell.sessions.plans import tool_graphs
 
 Timed = tuple[float, Event]
 """When an event was written (seconds since 1970), and the event."""
@@ -78,18 +78,18 @@ def as_json(events: Iterable[Timed], session: SessionInfo | None = None) -> str:
 def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None, *, running: bool = False) -> str:
     """Questions, thoughts, registrations, calls with their results, answers and costs, in the order they happened.
 
-    A parallel plan is drawn as it stood at last; with `running` the last turn goes on.
+    A tool graph is drawn as it stood at last; with `running` the last turn goes on.
     """
     events = _by_call(events)
-    plans = iter(branchings((event for _, event in events), running=running))
+    plans = iter(tool_graphs((event for _, event in events), running=running))
     blocks = [f"# {literal(session.title) if session and session.title else 'A session with ecoshell'}"]
     if session is not None:
         blocks.append(f"Session {code(session.id)}, begun {iso_time(session.created)} in {code(session.workspace)}")
     for at, event in events:
         if isinstance(event, GraphPlanned):
-            branching = next(plans)
-            head = f"Plan of branches{', repaired' if branching.plan.repaired else ''}: {code(branching.plan.text)}"
-            blocks += [head, fenced(flowchart(branching), "mermaid")]
+            tool_graph = next(plans)
+            head = f"Tool graph{', repaired' if tool_graph.plan.repaired else ''}: {code(tool_graph.plan.text)}"
+            blocks += [head, fenced(flowchart(tool_graph), "mermaid")]
         else:
             blocks += _turn_blocks(at, event) or _call_blocks(event) or _line(event)
     return "\n\n".join(blocks) + "\n"

@@ -1,4 +1,4 @@
-"""A parallel plan as a Mermaid flowchart, with what each node was expected to take and took.
+"""A tool graph as a Mermaid flowchart, with what each node was expected to take and took.
 
 Names are untrusted: whatever is no letter, digit or underscore is written as a character's number (`#34;`), so that no
 name can end its quotation, its line or the code block it stands in; nodes are called n1, n2, …
@@ -9,7 +9,7 @@ from itertools import pairwise
 from ecoshell.budget import amount_text
 from ecoshell.events import GraphNode, NodeState
 from ecoshell.messages import visible_line
-from ecoshell.sessions.plans import Branching
+from ecoshell.sessions.plans import ToolGraph
 
 _LOOKS: dict[NodeState, str] = {
     "waiting": "fill:#f4f4f4,stroke:#999,color:#333",
@@ -22,23 +22,23 @@ _LOOKS: dict[NodeState, str] = {
 }
 
 
-def flowchart(branching: Branching) -> str:
+def flowchart(tool_graph: ToolGraph) -> str:
     """The plan as Mermaid, ending in a newline: states as words and as classes, the longest path as thick arrows."""
-    plan = branching.plan
+    plan = tool_graph.plan
     names = {label: f"n{number}" for number, label in enumerate(dict.fromkeys(node.label for node in plan.nodes), 1)}
     nodes = {node.label: node for node in plan.nodes}
     critical = frozenset(pairwise(plan.critical))
     lines = ["flowchart TD"]
     for label, node in nodes.items():
         mark = "* " if label in plan.critical else ""
-        said = f"{mark}{escaped(label)}<br/>{_figures(branching, node)}"
-        lines.append(f'    {names[label]}["{said}"]:::{branching.stands(label)}')
+        said = f"{mark}{escaped(label)}<br/>{_figures(tool_graph, node)}"
+        lines.append(f'    {names[label]}["{said}"]:::{tool_graph.stands(label)}')
     for label, node in nodes.items():
         for before in dict.fromkeys(node.after):
             if before in names:
                 arrow = "==>" if (before, label) in critical else "-->"
                 lines.append(f"    {names[before]} {arrow} {names[label]}")
-    lines += [f"    classDef {state} {_LOOKS[state]}" for state in branching.counts]
+    lines += [f"    classDef {state} {_LOOKS[state]}" for state in tool_graph.counts]
     return "\n".join(lines) + "\n"
 
 
@@ -50,14 +50,14 @@ def escaped(text: str) -> str:
     return "".join(sign if sign.isalnum() or sign == "_" else f"#{ord(sign)};" for sign in visible_line(text))
 
 
-def _figures(branching: Branching, node: GraphNode) -> str:
+def _figures(tool_graph: ToolGraph, node: GraphNode) -> str:
     """How a node stands, its time and its price: `done · ≈1.20 s → 0.90 s · ≈$0.001 → $0.0012`."""
     time = "?" if node.seconds is None else f"≈{node.seconds:.2f} s"
     price = "?" if node.price_nano is None else f"≈{amount_text(node.price_nano, 'usd')}"
-    took = branching.came_to(node.label)
+    took = tool_graph.came_to(node.label)
     if took is not None:
         spent = "?" if took.spent_nano is None else amount_text(took.spent_nano, "usd")
         time, price = f"{time} → {took.seconds:.2f} s", f"{price} → {spent}"
-    elif branching.stands(node.label) == "done":
+    elif tool_graph.stands(node.label) == "done":
         return "done before"
-    return f"{branching.stands(node.label)} · {time} · {price}"
+    return f"{tool_graph.stands(node.label)} · {time} · {price}"

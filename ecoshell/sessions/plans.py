@@ -1,4 +1,4 @@
-"""Parallel plans as a session's events tell of them: how each stands, what it is scored by, and what it came to."""
+"""Tool graphs as a session's events tell of them: how each stands, what it is scored by, and what it came to."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ STATES: tuple[NodeState, ...] = ("done", "running", "waiting", "failed", "denied
 
 
 @dataclass(frozen=True, slots=True)
-class Branching:
+class ToolGraph:
     """One plan, and the last that was heard of each of its nodes."""
 
     plan: GraphPlanned
@@ -31,11 +31,11 @@ class Branching:
     over: bool = False
     """Whether nothing of it can go on any more."""
 
-    def heard(self, event: NodeChanged) -> "Branching":
+    def heard(self, event: NodeChanged) -> "ToolGraph":
         """The plan as it stands after this."""
         return replace(self, changes={**self.changes, event.label: event})
 
-    def ended(self) -> "Branching":
+    def ended(self) -> "ToolGraph":
         """The plan when nothing of it can go on any more, as after its turn."""
         return self if self.over else replace(self, over=True)
 
@@ -72,18 +72,18 @@ class Branching:
         return sum(known) if len(known) == len(spent) else None
 
 
-def branchings(events: Iterable[Event], *, running: bool = False) -> list[Branching]:
-    """Every parallel plan in a session, in its order, as it stood at last.
+def tool_graphs(events: Iterable[Event], *, running: bool = False) -> list[ToolGraph]:
+    """Every tool graph in a session, in its order, as it stood at last.
 
     With `running` the turn of the last events goes on, and what they say that runs does run.
     """
-    found: list[Branching] = []
+    found: list[ToolGraph] = []
     for event in events:
         match event:
             case GraphPlanned() | TurnStarted() | TurnFinished():
                 found[-1:] = [one.ended() for one in found[-1:]]
                 if isinstance(event, GraphPlanned):
-                    found.append(Branching(event))
+                    found.append(ToolGraph(event))
             case NodeChanged() if found:
                 found[-1] = found[-1].heard(event)
             case _:
@@ -99,7 +99,7 @@ class PlannedTurn:
 
     turn: int
     question: str
-    branching: Branching | None = None
+    tool_graph: ToolGraph | None = None
     """The last plan, with what is known of its nodes; None until there is one."""
     calls: dict[str, str] = field(default_factory=dict[str, str])
     """The ids of the calls by the labels of the nodes, empty where one was skipped; what a repair keeps has those of
@@ -117,7 +117,7 @@ class PlannedTurn:
 
 
 class PlannedTurns:
-    """The turns of one session that have a parallel plan, by their numbers; hears every event of the session."""
+    """The turns of one session that have a tool graph, by their numbers; hears every event of the session."""
 
     def __init__(self, past: Iterable[Event] = ()) -> None:
         self.by_number: dict[int, PlannedTurn] = {}
@@ -143,10 +143,10 @@ class PlannedTurns:
             case _ if (turn := self._open) is not None:
                 match event:
                     case GraphPlanned():
-                        turn.branching = Branching(event)
+                        turn.tool_graph = ToolGraph(event)
                         self.by_number[turn.turn] = turn
-                    case NodeChanged() if turn.branching is not None:
-                        turn.branching = turn.branching.heard(event)
+                    case NodeChanged() if turn.tool_graph is not None:
+                        turn.tool_graph = turn.tool_graph.heard(event)
                         turn.calls[event.label] = event.call
                     case CallFinished(refused=""):
                         turn.runs[event.id] = event
@@ -154,7 +154,7 @@ class PlannedTurns:
                         turn.verdicts[event.id] = event
                     case TurnFinished():
                         turn.status, turn.seconds = event.status, event.seconds
-                        turn.branching = turn.branching and turn.branching.ended()
+                        turn.tool_graph = turn.tool_graph and turn.tool_graph.ended()
                         self._open = None
                     case _:
                         pass

@@ -240,7 +240,7 @@ class PlanSettings(Section):
 
 
 class GraphSettings(Section):
-    """What finished parallel plans are scored by."""
+    """What finished tool graphs are scored by."""
 
     alpha: Annotated[float, BeforeValidator(_plain_number), Field(ge=0, le=1)] = 0.5
     """How much what a plan has achieved weighs beside what it has cost; the paper's α."""

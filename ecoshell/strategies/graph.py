@@ -1,62 +1,63 @@
-"""Graph: a parallel plan whose branches run side by side, then the answer (CATP-LLM §3, SPEC §3)."""
+"""Graph: run a tool graph with independent nodes in parallel, then answer (CATP-LLM §3, SPEC §3)."""
 
 from collections.abc import Generator
 from typing import Any
 
-from ecoshell.strategies import (
-    Draft,
-    Drafted,
-    Gathered,
+from ecoshell.strategies.protocol import (
+    DraftGraph,
+    GraphDraft,
+    GraphResult,
     Path,
     Request,
-    RunParallel,
+    RunGraph,
     StrategySpec,
     Thinking,
     Thought,
 )
-from ecoshell.strategies.react import onward
+from ecoshell.strategies.react import extend
 
-ATTEMPTS = 2
-"""Plans that are written at most until one can be run."""
-REPAIRS = 1
-"""How often the rest of a plan is written anew after a part of it has failed."""
+MAX_DRAFTS = 2
+"""Drafts per graph until one can run."""
+MAX_REPAIRS = 1
+"""Times that the rest of a graph is drafted again after a failure."""
 
 
 def graph(question: str, max_steps: int) -> Thinking:
-    """Draft a plan, run it, repair it once where it failed, and go on from what it found as ReAct does.
+    """Draft a tool graph, run it, repair it once if a node fails, then continue as ReAct.
 
-    A thought in the place of a plan is followed; without a plan that can be run, everything goes as in ReAct. Drafts
-    count as steps.
+    A thought instead of a draft continues as ReAct at once, and so does a draft that cannot run. Drafts count as steps.
     """
-    path, left = Path(question), max_steps
+    path, steps_left = Path(question), max_steps
     unfinished: tuple[str, ...] = ()
-    for _ in range(1 + REPAIRS):
-        drafted, taken = yield from _draft(path, unfinished, min(ATTEMPTS, left))
-        left -= taken
-        if isinstance(drafted, Thought):
-            return (yield from onward(path, left + 1, drafted))
-        if drafted is None:
+    for _ in range(1 + MAX_REPAIRS):
+        draft, count = yield from _draft(path, unfinished, min(MAX_DRAFTS, steps_left))
+        steps_left -= count
+        if isinstance(draft, Thought):
+            return (yield from extend(path, steps_left + 1, draft))
+        if draft is None:
             break
-        gathered: Gathered = yield RunParallel(path)
-        path, unfinished = path.then(*gathered.steps), gathered.unfinished
+        result: GraphResult = yield RunGraph(path)
+        path, unfinished = path.then(*result.steps), result.unfinished
         if not unfinished:
             break
-    return (yield from onward(path, left))
+    return (yield from extend(path, steps_left))
 
 
 def _draft(
-    path: Path, unfinished: tuple[str, ...], most: int
-) -> Generator[Request, Any, tuple[Drafted | Thought | None, int]]:
-    """A plan that can be run, a thought, or None; and how many steps that took."""
+    path: Path, unfinished: tuple[str, ...], limit: int
+) -> Generator[Request, Any, tuple[GraphDraft | Thought | None, int]]:
+    """Return a draft that can run, a thought, or None, and the number of steps used."""
     fault = ""
-    for taken in range(1, most + 1):
-        drafted: Drafted | Thought | None = yield Draft(path, fault, unfinished)
-        if drafted is None:
-            return None, taken - 1
-        if isinstance(drafted, Thought) or not drafted.fault:
-            return drafted, taken
-        fault = drafted.fault
-    return None, most
+    for count in range(1, limit + 1):
+        draft: GraphDraft | Thought | None = yield DraftGraph(path, fault, unfinished)
+        if draft is None:
+            return None, count - 1
+        if isinstance(draft, Thought) or not draft.fault:
+            return draft, count
+        fault = draft.fault
+    return None, limit
 
 
-GRAPH = StrategySpec("graph", graph, "plans branches, runs them side by side, then answers", branches=True)
+GRAPH = StrategySpec(
+    "graph", graph, "plans a tool graph, runs independent nodes in parallel, then answers", parallel=True
+)

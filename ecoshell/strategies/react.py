@@ -1,6 +1,6 @@
-"""ReAct: one path, thought and action in turn (EcoAct §3.1)."""
+"""ReAct: one path that alternates thoughts and calls (EcoAct §3.1)."""
 
-from ecoshell.strategies import (
+from ecoshell.strategies.protocol import (
     Outcome,
     Path,
     StrategySpec,
@@ -15,14 +15,14 @@ from ecoshell.strategies import (
 
 
 def react(question: str, max_steps: int) -> Thinking:
-    """AskModel and act until a thought ends the path or `max_steps` model calls led to an action."""
-    return onward(Path(question), max_steps)
+    """Think and act until a thought ends the path or `max_steps` thoughts have been executed."""
+    return extend(Path(question), max_steps)
 
 
-def onward(path: Path, max_steps: int, thought: Thought | None = None) -> Thinking:
-    """The same from this path on; a thought that was had on it already is the first.
+def extend(path: Path, max_steps: int, thought: Thought | None = None) -> Thinking:
+    """Continue a path as ReAct does, beginning with `thought` if given.
 
-    Steps that bring nothing new end it, as the model would only go on with them.
+    Consecutive steps without anything new end the path: the model would only repeat them.
     """
     idle, patience = 0, stalled_after(max_steps)
     for _ in range(max_steps):

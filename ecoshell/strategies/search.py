@@ -1,9 +1,8 @@
 """DFSDT and ToT-DFS: depth-first search over thoughts and calls (BTP §3.1, SPEC §2).
 
-A node is a path; its children are the steps taken from it, `WIDTH` at most. A path comes to a dead end when the model
-gives up on it, when it is as deep as it may be and still acts, when `FAILURES` calls in a row brought nothing, or when
-the model proposes again what was tried there. The search then goes back to the nearest node above that has a child left
-to try.
+A node is a path; its children are the steps taken from it, at most `WIDTH`. A path is a dead end when the model gives
+up, when it acts at the maximum depth, when `FAILURES` consecutive calls failed, or when the model repeats a proposal.
+The search then backtracks to the nearest ancestor with an unexplored child.
 """
 
 from collections.abc import Callable, Generator
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ecoshell.messages import Call
-from ecoshell.strategies import (
+from ecoshell.strategies.protocol import (
     FOUND_MOST,
     Backtrack,
     Outcome,
@@ -29,18 +28,18 @@ from ecoshell.strategies import (
     think,
 )
 
-DFSDT_DEPTH, TOT_DEPTH = 12, 8
-"""Steps of one path: at most half of the default step limit, so that one that leads nowhere leaves room for another."""
+DFSDT_DEPTH = 12
+"""Maximum steps of a path; at most half of the default step limit, so that a dead end leaves room for another path."""
+TOT_DEPTH = 8
 WIDTH = 2
 FAILURES = 3
-"""Calls in a row that fail or were made before, after which a branch is left from before the first of them."""
-_REASON = 300
-"""Characters of a reason that siblings are told."""
+"""Consecutive failed or repeated calls that make a path a dead end, from before the first of them."""
+_REASON_CHARACTERS = 300
 
 
 @dataclass(slots=True)
 class Node:
-    """A place in the tree: the path to it, the children that failed, and the proposals that wait."""
+    """A node of the tree: its path, failed children, and pending proposals."""
 
     path: Path
     tried: tuple[Tried, ...] = ()
@@ -49,61 +48,61 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class DeadEnd:
-    """Why a path is left, and how many of its last steps are not worth another try from between them."""
+    """Why a path is abandoned, and how many of its last steps are skipped as restart points."""
 
     reason: str
     steps: int = 1
 
 
 class Search:
-    """The nodes from the root to where the search is, the thoughts that are left, and the best path seen."""
+    """The nodes from the root to the current one, the remaining thoughts, and the best path."""
 
     def __init__(self, question: str, max_steps: int, depth: int) -> None:
-        self.left = max_steps
-        """Thoughts that may still be asked for, over the whole tree."""
+        self.thoughts_left = max_steps
+        """Remaining thoughts for the entire tree."""
         self.best = Path(question)
-        """The latest of the paths with the most results."""
+        """The latest path with the most results."""
         self.given_up = ""
-        """The last reason the model gave for giving up on a path."""
+        """The model's latest reason for giving up."""
         self._depth = depth
         self._nodes = [Node(self.best)]
 
     @property
     def here(self) -> Node:
-        """The node whose children are being tried."""
+        """The current node."""
         return self._nodes[-1]
 
     @property
     def deepest(self) -> bool:
-        """Whether no step may follow here but one that ends the path."""
+        """Whether the current path has the maximum depth."""
         return len(self.here.path.steps) >= self._depth
 
     def think(self, *tried: Tried, proposal: bool = False) -> Generator[Request, Any, Thought]:
-        """Yield for a thought here, and count it."""
-        self.left -= 1
+        """Request a thought at the current node and count it."""
+        self.thoughts_left -= 1
         return (yield from think(self.here.path, tried, proposal=proposal))
 
     def refuse(self, call: Call, outcome: Outcome | None) -> DeadEnd | None:
-        """Why this call, which brings about this outcome, is not made but ends the path."""
+        """Return why a call is a dead end; None if it may run."""
         if outcome is not None:
             self.given_up = outcome.answer
             return DeadEnd(f"given up: {outcome.answer}")
-        if any(same(call, tried.call) for tried in self.here.tried):
+        if any(same(call, sibling.call) for sibling in self.here.tried):
             return DeadEnd("nothing else was found to try")
         return DeadEnd(f"no answer after {self._depth} steps") if self.deepest else None
 
     def enter(self, step: Step) -> DeadEnd | None:
-        """Go one step further; why that is no place to go on from, if it is none."""
+        """Move to the child that a step leads to; return why it is a dead end, if it is."""
         self._nodes.append(Node(self.here.path.then(step)))
         self._arrive()
         last = self.here.path.steps[-FAILURES:]
-        if len(last) < FAILURES or any(one.observation.ok and not one.observation.refused for one in last):
+        if len(last) < FAILURES or any(child.observation.ok and not child.observation.refused for child in last):
             return None
         return DeadEnd(f"{FAILURES} calls in a row brought nothing, at last: {step.observation.text}", FAILURES)
 
     def back(self, end: DeadEnd) -> bool:
-        """Go back to the nearest node above that has a child left to try; says whether there is one."""
-        reason = " ".join(end.reason.split())[:_REASON]
+        """Backtrack to the nearest ancestor with an unexplored child; return whether one exists."""
+        reason = " ".join(end.reason.split())[:_REASON_CHARACTERS]
         del self._nodes[len(self._nodes) - end.steps + 1 :]
         while len(self._nodes) > 1:
             child, node = self._nodes.pop(), self._nodes[-1]
@@ -114,7 +113,7 @@ class Search:
         return False
 
     def settle(self, path: Path) -> Generator[Request, Any, Path]:
-        """Go from this path to the best one, where that is another: without an answer, it has what there is to tell."""
+        """Backtrack to the best path, if it is not the current one, and return it."""
         if self.best is not path:
             yield Backtrack(path, self.best, FOUND_MOST)
         return self.best
@@ -127,13 +126,13 @@ class Search:
 def depth_first(
     question: str, max_steps: int, *, depth: int, propose: Callable[[Search], Generator[Request, Any, Thought]]
 ) -> Thinking:
-    """Search until the first answer; `propose` gives the next thought to act upon where the search is.
+    """Search until the first answer; `propose` returns the next thought to execute at the current node.
 
-    `max_steps` counts thoughts over the whole tree; when they run out, the outcome is `exhausted`, with the best path.
+    `max_steps` counts thoughts in the entire tree; without any left, the outcome is `exhausted` with the best path.
     """
     search = Search(question, max_steps, depth)
     path = search.here.path
-    while search.left > 0:
+    while search.thoughts_left > 0:
         path = search.here.path
         thought = yield from propose(search)
         outcome, call = ending(thought, path), thought.call
@@ -147,15 +146,15 @@ def depth_first(
         if end is not None and not search.back(end):
             best = yield from search.settle(path)
             return Outcome("gave_up" if search.given_up else "exhausted", search.given_up, best)
-        if end is not None and search.left > 0:
+        if end is not None and search.thoughts_left > 0:
             yield Backtrack(path, search.here.path, end.reason)
     return Outcome("exhausted", "", (yield from search.settle(path)))
 
 
 def dfsdt(question: str, max_steps: int) -> Thinking:
-    """Follow one path; at a dead end go back and try a second child, which is told of the first; stop at an answer.
+    """Follow one path; at a dead end, backtrack and request a second child, with the first one in the prompt.
 
-    A second child is thought of only when the first failed: a question that goes well costs what ReAct costs.
+    The second child is requested only after the first failed, so an easy question costs the same as with ReAct.
     """
     return depth_first(question, max_steps, depth=DFSDT_DEPTH, propose=lambda search: search.think(*search.here.tried))
 
@@ -164,35 +163,34 @@ DFSDT = StrategySpec("dfsdt", dfsdt, "one path; goes back to try another way whe
 
 
 def tot(question: str, max_steps: int) -> Thinking:
-    """Propose two next steps, rank them, take the better one; the other waits in case the search comes back.
+    """Propose two next steps, rank them and execute the better one; the other is kept for backtracking.
 
-    A child is a proposed thought with its call, ranked *before* it is carried out. Executing both to compare what came
-    of them would pay for the loser's tool each time, and have its side effects; ranking proposals spends on the loser
-    only a thought. An answer proposed first ends the search at once; one proposed second is ranked like any step.
+    Proposals are ranked *before* execution: executing both would pay for the tool of the loser, with its side effects.
+    An answer as the first proposal ends the search at once; as the second proposal it is ranked like any step.
     """
     return depth_first(question, max_steps, depth=TOT_DEPTH, propose=_best_of_two)
 
 
 def _best_of_two(search: Search) -> Generator[Request, Any, Thought]:
-    """The better of two new proposals; after coming back the one that waits or, where none does, another thought."""
+    """Return the better of two proposals; after backtracking, the pending proposal or a new thought."""
     node = search.here
     if node.waiting:
         return node.waiting.pop()
     if node.tried:
         return (yield from search.think(*node.tried))
-    one = yield from search.think(proposal=True)
-    if one.call is None or ending(one, node.path) or search.deepest or not search.left:
-        return one
-    other = yield from search.think(Tried(one.call), proposal=True)
-    outcome = ending(other, node.path)
-    given_up = outcome is not None and outcome.ending == "gave_up"
-    if given_up or (other.call is not None and same(one.call, other.call)):  # there is nothing to compare
-        return one
-    # in both orders (SPEC §2); where they disagree the earlier one stays, so the second is asked only where it counts
-    if (yield Rank(node.path, one, other)) == other and (yield Rank(node.path, other, one)) == other:
-        one, other = other, one
-    node.waiting.append(other)
-    return one
+    first = yield from search.think(proposal=True)
+    if first.call is None or ending(first, node.path) or search.deepest or not search.thoughts_left:
+        return first
+    second = yield from search.think(Tried(first.call), proposal=True)
+    outcome = ending(second, node.path)
+    has_given_up = outcome is not None and outcome.ending == "gave_up"
+    if has_given_up or (second.call is not None and same(first.call, second.call)):  # nothing to compare
+        return first
+    # ranked in both orders (SPEC §2): the second must win both, so the other order is requested only after a win
+    if (yield Rank(node.path, first, second)) == second and (yield Rank(node.path, second, first)) == second:
+        first, second = second, first
+    node.waiting.append(second)
+    return first
 
 
 TOT = StrategySpec("tot", tot, "compares two next steps before it takes one; goes back like dfsdt", searches=True)

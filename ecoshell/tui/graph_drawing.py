@@ -19,7 +19,7 @@ from ecoshell.events import GraphNode, NodeState
 from ecoshell.events.describe import duration, estimate
 from ecoshell.messages import visible_line
 from ecoshell.planning.catp.plan import TASK
-from ecoshell.sessions.plans import Branching
+from ecoshell.sessions.plans import ToolGraph
 from ecoshell.tui.text import align_left, align_right, fit, fit_middle, money
 
 Tone = Literal["muted", "text", "warning", "tool", "good", "error"]
@@ -119,7 +119,7 @@ class _Texts:
     """The same with one figure each, the actual one once it is known."""
 
 
-def _texts_of(graph: Branching, node: GraphNode) -> _Texts:
+def _texts_of(graph: ToolGraph, node: GraphNode) -> _Texts:
     """The texts of a node in its current state."""
     waits = [visible_line(label[:_MAX_LABEL_LENGTH]) for label in node.after[: _MAX_NAMED_WAITS + 1] if label != TASK]
     more = len(node.after) - _MAX_NAMED_WAITS
@@ -179,7 +179,7 @@ def _longest(texts: Iterable[str]) -> int:
     return max(map(cell_len, texts), default=0)
 
 
-def headline(graph: Branching) -> tuple[str, str]:
+def headline(graph: ToolGraph) -> tuple[str, str]:
     """The number of tools in a plan, and its estimate."""
     plan = graph.plan
     count = counted(len(plan.nodes), "tool")
@@ -191,7 +191,7 @@ def headline(graph: Branching) -> tuple[str, str]:
 class Drawing:
     """A plan in its current state, one line per node, laid out when lines are requested."""
 
-    def __init__(self, graph: Branching, *, reasons: bool = True) -> None:
+    def __init__(self, graph: ToolGraph, *, reasons: bool = True) -> None:
         """With `reasons`, a line below each failed node says why."""
         self._graph = graph
         self._nodes = {node.label: node for node in graph.plan.nodes}

@@ -47,7 +47,7 @@ from ecoshell.events.describe import CALL_BEGINS, describe
 from ecoshell.messages import FINISH, Call, Effect, visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.markdown import fenced
-from ecoshell.sessions.plans import Branching
+from ecoshell.sessions.plans import ToolGraph
 from ecoshell.tools import Subject, subjects_of
 
 Chunk = schema.UserMessageChunk | schema.AgentMessageChunk | schema.AgentThoughtChunk
@@ -92,7 +92,7 @@ class Updates:
     """IDs of questions asked by MCP servers."""
     _questions: list[tuple[Question, str]] = field(default_factory=list[tuple[Question, str]])
     """Questions of this turn other than approvals, with their IDs."""
-    _plan: Branching | None = None
+    _plan: ToolGraph | None = None
 
     def convert(self, event: Event, *, past: bool = False) -> Sequence[Update]:
         """Convert an event to updates, often none; a `past` event also yields the user's question."""
@@ -127,7 +127,7 @@ class Updates:
             case ErrorHappened():
                 updates = [self.say(" ".join(filter(None, (event.message, event.kept, event.fix))))]
             case GraphPlanned():
-                self._plan = Branching(event)
+                self._plan = ToolGraph(event)
                 updates = [_plan_update(self._plan)]
             case NodeChanged() if self._plan is not None:
                 self._plan = self._plan.heard(event)
@@ -342,7 +342,7 @@ class Updates:
         ]
 
 
-def _plan_update(plan: Branching) -> schema.AgentPlanUpdate:
+def _plan_update(plan: ToolGraph) -> schema.AgentPlanUpdate:
     """Return the nodes of a tool graph as plan entries; failed nodes are labelled."""
     entries: list[schema.PlanEntry] = []
     for node in plan.plan.nodes:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from ecoshell.assembly.shell import STRATEGIES
 from ecoshell.errors import UsageError, suggestion
-from ecoshell.planning.btp import TaskPlan
+from ecoshell.planning.btp.plan import TaskPlan
 from ecoshell.strategies import StrategySpec
 from ecoshell_bench.btp_replay import (
     Gated,
@@ -39,7 +39,7 @@ BAR_COLUMNS = 40
 def run(args: argparse.Namespace) -> int:
     """Measure and print; raises UsageError."""
     # Recordings have one step at a time, which a strategy that plans tool graphs cannot replay.
-    strategies = {name: spec for name, spec in STRATEGIES.items() if not spec.branches}
+    strategies = {name: spec for name, spec in STRATEGIES.items() if not spec.parallel}
     names: Sequence[str] = args.strategy or tuple(strategies)
     for name in names:
         if name not in strategies:

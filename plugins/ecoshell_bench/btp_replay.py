@@ -21,18 +21,19 @@ from ecoshell.agent.guards import refuse
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import UsageError
 from ecoshell.messages import FINISH, Call, Observation, ToolDocument
-from ecoshell.planning.btp import Candidate, TaskPlan, chance, frequency_bound, priors, value
 from ecoshell.planning.btp.evidence import AttemptRow, Evidence, Past
 from ecoshell.planning.btp.experience import Columns
+from ecoshell.planning.btp.plan import Candidate, TaskPlan
+from ecoshell.planning.btp.value import chance, frequency_bound, priors, value
 from ecoshell.planning.judging import by_rules, unwrapped
 from ecoshell.strategies import (
     AskModel,
     Backtrack,
     CallTool,
-    Draft,
+    DraftGraph,
     Path,
     Rank,
-    RunParallel,
+    RunGraph,
     Strategy,
     Thought,
     Tried,
@@ -305,6 +306,6 @@ def replay(task: Task, strategy: Strategy, tools: RecordedTools) -> Spending:
             case CallTool():
                 reply = tuple(map(tools.act, request.calls))
             case Rank():
-                reply = min(request.one, request.other, key=position)
-            case Backtrack() | Draft() | RunParallel():  # without a tool graph, strategies think step by step
+                reply = min(request.first, request.second, key=position)
+            case Backtrack() | DraftGraph() | RunGraph():  # without a tool graph, strategies think step by step
                 reply = None

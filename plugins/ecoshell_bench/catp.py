@@ -143,7 +143,7 @@ def choose(plans: Sequence[RecordedPlan], constants: Constants) -> Choice | None
         chosen += [max(sample, key=model.estimate) for sample in task_samples]
 
     def qop(plan: RecordedPlan) -> float:
-        return quality(plan.score, plan.price, alpha=constants.alpha, most=constants.max_cost)
+        return quality(plan.score, plan.price, alpha=constants.alpha, max_cost=constants.max_cost)
 
     return Choice(
         ours=statistics.fmean(map(qop, chosen)),
@@ -179,7 +179,7 @@ class QopModel:
         sizes = zip(plan.tools, _input_sizes(plan, self.constants), strict=True)
         cost = sum((self._cost(tool, size) for tool, size in sizes), Decimal(0))
         gain = sum(self.effects.get(tool, 0.0) for tool in plan.tools)
-        return quality(gain, cost, alpha=self.constants.alpha, most=self.constants.max_cost)
+        return quality(gain, cost, alpha=self.constants.alpha, max_cost=self.constants.max_cost)
 
     def _cost(self, tool: str, size: float) -> Decimal:
         """Return the cost of a tool for an input size; an unknown tool costs as much as the most expensive one."""

@@ -68,7 +68,7 @@ def measure_planner(planner: Planner, plans: Sequence[RecordedPlan], constants: 
     recordings = Recordings([plan for plan in plans if plan.task in planner.unseen], constants)
 
     def qop(plan: RecordedPlan) -> float:
-        return quality(plan.score, plan.price, alpha=constants.alpha, most=constants.max_cost)
+        return quality(plan.score, plan.price, alpha=constants.alpha, max_cost=constants.max_cost)
 
     recorded_plans: dict[str, Choose] = {
         name: lambda task, level, name=name: planner.plan(name, task, level, [*recordings.by_task[task]])

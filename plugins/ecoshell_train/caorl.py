@@ -1,4 +1,4 @@
-"""`ecoshell train catp`: a planner of branching plans, by cost-aware offline reinforcement learning (CATP-LLM §3.2).
+"""`ecoshell train catp`: a planner of tool graphs, by cost-aware offline reinforcement learning (CATP-LLM §3.2).
 
 A small decision transformer learns which action of a plan came before which return; the return is what the plan was
 worth less what it cost at every action. Tasks are in folds: a model for each, which has not seen the fold's tasks.
@@ -55,14 +55,14 @@ def _folds(text: str) -> int:
 def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
     """What it takes: of each variant its first fold is looked at, as the others are like it."""
     runs = [*_trainings(*_read(args), args, recipe)]
-    found: list[Estimate] = []
-    for _, (run, *others) in groupby(runs, key=lambda run: run.variant):
+    variants: list[Estimate] = []
+    for _, (run, *other_parts) in groupby(runs, key=lambda run: run.variant):
         numbers = sum(values.size for values in run.model.weights.values())
-        one = trainer.estimate(run, run.examples, recipe, numbers=numbers)
-        found += [one] * (1 + len(others))
-    total = found[0]
-    for one in found[1:]:
-        total += one
+        part = trainer.estimate(run, run.examples, recipe, numbers=numbers)
+        variants += [part] * (1 + len(other_parts))
+    total = variants[0]
+    for part in variants[1:]:
+        total += part
     return total
 
 
@@ -106,8 +106,8 @@ def _read(args: argparse.Namespace) -> "tuple[Planner, Recordings]":
     tasks = {task: recordings.situation(task, descriptions) for task in sorted(recordings.by_task)}
     if not 2 <= args.folds <= len(tasks):
         raise UsageError(f"{len(tasks)} tasks cannot be in {args.folds} parts.", fix="Give --folds from 2 to as many.")
-    everywhere = set[str].intersection(*(set(one.words) for one in tasks.values()))
-    words = tuple(sorted({word for one in tasks.values() for word in one.words} - everywhere))
+    everywhere = set[str].intersection(*(set(path.words) for path in tasks.values()))
+    words = tuple(sorted({word for path in tasks.values() for word in path.words} - everywhere))
     folds, levels = folds_of(tasks, args.folds), tuple(constants.image_size_levels_px)
     return Planner(constants.types, levels, constants.alpha, words, tasks, folds), recordings
 
@@ -122,13 +122,13 @@ def _trainings(
     for variant, how in VARIANTS.items():
         if args.only and variant not in args.only:
             continue
-        for fold, held in enumerate(planner.folds[: args.held]):
-            tasks = sorted({*planner.tasks} - {*held})
+        for fold, validation in enumerate(planner.folds[: args.held]):
+            tasks = sorted({*planner.tasks} - {*validation})
             examples = recordings.examples(tasks, planner)
-            returns = [one.returns(planner.alpha, feedback=how.feedback) for one in examples]
+            returns = [name.returns(planner.alpha, feedback=how.feedback) for name in examples]
             targets: dict[str, float] = {}
-            for one, (first, *_) in zip(examples, returns, strict=True):
-                for kind in ("", "+".join(planner.tasks[one.task].wanted)):
+            for name, (first, *_) in zip(examples, returns, strict=True):
+                for kind in ("", "+".join(planner.tasks[name.task].wanted)):
                     targets[kind] = max(targets.get(kind, first), first)
             every = np.concatenate(returns)
             scale = float(every.mean()), max(float(every.std()), 1e-6)
@@ -136,12 +136,12 @@ def _trainings(
             model = Model(fresh(planner, recipe.seed), costs, targets, scale)
             if how.imitates:
                 best: dict[tuple[int, int], Example] = {}  # the plan that is worth most for each task and level
-                for one in examples:
-                    there = best.setdefault((one.task, one.level), one)
-                    if one.worth(planner.alpha) > there.worth(planner.alpha):
-                        best[one.task, one.level] = one
+                for name in examples:
+                    existing = best.setdefault((name.task, name.level), name)
+                    if name.worth(planner.alpha) > existing.worth(planner.alpha):
+                        best[name.task, name.level] = name
                 examples = [*best.values()]
-            yield Training(planner, variant, fold, model, examples, recordings.examples(held, planner))
+            yield Training(planner, variant, fold, model, examples, recordings.examples(validation, planner))
 
 
 @dataclass(frozen=True)
@@ -187,27 +187,27 @@ class Training:
 
         torch = trainer.require()
         alpha, feedback = self.planner.alpha, self._how.feedback
-        asked = [
-            (self.planner.tasks[one.task], one.level, one.actions, one.returns(alpha, feedback=feedback))
-            for one in examples
+        batch = [
+            (self.planner.tasks[item.task], item.level, item.actions, item.returns(alpha, feedback=feedback))
+            for item in examples
         ]
-        given = inputs(self.planner, self._how, self.model, asked)
-        open_ = np.zeros((*given["actions"].shape, self.planner.language.start), bool)
-        target = np.full(given["actions"].shape, -100, np.int64)
-        for row, one in enumerate(examples):
-            for step, allowed in enumerate(self._allowed(one)):
+        given_values = inputs(self.planner, self._how, self.model, batch)
+        open_ = np.zeros((*given_values["actions"].shape, self.planner.language.start), bool)
+        target = np.full(given_values["actions"].shape, -100, np.int64)
+        for row, item in enumerate(examples):
+            for step, allowed in enumerate(self._allowed(item)):
                 open_[row, step, list(allowed)] = True
                 if len(allowed) > 1:
-                    target[row, step] = one.actions[step]
-        tensors = {name: torch.from_numpy(values).to(trainer.device()) for name, values in given.items()}
+                    target[row, step] = item.actions[step]
+        tensors = {name: torch.from_numpy(values).to(trainer.device()) for name, values in given_values.items()}
 
         def drop(x: Any) -> Any:
             return torch.nn.functional.dropout(x, _DROPOUT, training=torch.is_grad_enabled())
 
         scores = forward(self.trained(), tensors, torch, drop).float()
         scores = scores.masked_fill(~torch.from_numpy(open_).to(scores.device), -1e9)
-        wanted = torch.from_numpy(target).to(scores.device)
-        return torch.nn.functional.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="sum")
+        targets = torch.from_numpy(target).to(scores.device)
+        return torch.nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten(), reduction="sum")
 
     def _allowed(self, example: "Example") -> Sequence[Sequence[int]]:
         """What each action was chosen from."""

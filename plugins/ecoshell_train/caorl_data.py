@@ -86,7 +86,7 @@ class Constants(BaseModel):
     @property
     def types(self) -> dict[str, tuple[Sequence[str], str]]:
         """The inputs and the output of each tool."""
-        return {tool: (taken.split("-"), given) for tool, (taken, given) in self.tool_io.items()}
+        return {tool: (inputs.split("-"), output) for tool, (inputs, output) in self.tool_io.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,8 @@ def read_plans(paths: Sequence[Path], constants: Constants) -> list[RecordedPlan
                 raise KeyError(unknown[0])
             runs = zip(tools, line.tool_exec_ms, line.tool_short_cpu_mb, line.tool_short_gpu_mb, strict=True)
             prices = tuple(
-                constants.tariff.price(taken, Footprint(cpu[tool], cpu_mb, gpu[tool], gpu_mb))
-                for tool, taken, cpu_mb, gpu_mb in runs
+                constants.tariff.price(task_inputs, Footprint(cpu[tool], cpu_mb, gpu[tool], gpu_mb))
+                for tool, task_inputs, cpu_mb, gpu_mb in runs
             )
         except KeyError as failure:
             raise UsageError(f"{place}: {failure} is missing in the constants.", fix=_FIX) from failure
@@ -158,8 +158,8 @@ def read_plans(paths: Sequence[Path], constants: Constants) -> list[RecordedPlan
             raise UsageError(f"{place}: this is no recorded plan: {failure}.", fix=_FIX) from failure
         size = _size(plan, line.tool_short_gpu_mb)
         sizes = tuple(sizes_of(plan, constants, size or USUAL_SIZE))
-        told = (line.score, line.price, line.tool_exec_ms, prices, sizes, size)
-        plans.append(RecordedPlan(line.task_id, line.sample_id, plan, *told))
+        message = (line.score, line.price, line.tool_exec_ms, prices, sizes, size)
+        plans.append(RecordedPlan(line.task_id, line.sample_id, plan, *message))
     if not plans:
         raise UsageError(f"{' and '.join(map(str, paths))}: there is no recorded plan.", fix=_FIX)
     return plans
@@ -168,19 +168,19 @@ def read_plans(paths: Sequence[Path], constants: Constants) -> list[RecordedPlan
 def _size(plan: GraphPlan, megabytes: Sequence[float]) -> float | None:
     """Pixels of what the task gives, from the memory of tools that work on it at that size."""
     enlarged: set[str] = set()
-    for node, taken in zip(plan.nodes, megabytes, strict=True):
+    for node, inputs in zip(plan.nodes, megabytes, strict=True):
         if not enlarged.isdisjoint(node.after):
             enlarged.add(node.label)
-        elif node.tool in _USUAL_MB and taken > 0:
-            return USUAL_SIZE * taken / _USUAL_MB[node.tool]
+        elif node.tool in _USUAL_MB and inputs > 0:
+            return USUAL_SIZE * inputs / _USUAL_MB[node.tool]
         elif node.tool in _ENLARGED:
             enlarged.add(node.label)
     return None
 
 
-def sizes_of(plan: GraphPlan, constants: Constants, given: float) -> Iterator[float]:
+def sizes_of(plan: GraphPlan, constants: Constants, kinds: float) -> Iterator[float]:
     """Pixels that reach each node of a plan for an input of so many."""
-    after: dict[str, float] = {TASK: given}
+    after: dict[str, float] = {TASK: kinds}
     for node in plan.nodes:
         size = max(after[label] for label in node.after)
         yield size
@@ -226,68 +226,69 @@ class Recordings:
         self.plans = plans
         self.language = Language(constants.types)
         self._sizes: dict[tuple[int, int], float] = {}
-        for one in plans:
-            if one.size is not None:
-                self._sizes.setdefault((one.task, one.sample), one.size)
+        for plan in plans:
+            if plan.size is not None:
+                self._sizes.setdefault((plan.task, plan.sample), plan.size)
         self.samples: dict[tuple[int, int], set[int]] = defaultdict(set)
         """Samples of each task and level."""
         self.by_task: dict[int, dict[Actions, dict[int, RecordedPlan]]] = defaultdict(lambda: defaultdict(dict))
         """Each task's plans, and by sample what they came to."""
-        for one in plans:
-            self.samples[one.task, self.level(one)].add(one.sample)
-            self.by_task[one.task][self.language.written(one.plan)][one.sample] = one
+        for plan in plans:
+            self.samples[plan.task, self.level(plan)].add(plan.sample)
+            self.by_task[plan.task][self.language.written(plan.plan)][plan.sample] = plan
 
-    def level(self, one: RecordedPlan) -> int:
+    def level(self, plan: RecordedPlan) -> int:
         """The size level of what the task gives."""
-        return level_of(self._sizes.get((one.task, one.sample), USUAL_SIZE), self.constants.image_size_levels_px)
+        return level_of(self._sizes.get((plan.task, plan.sample), USUAL_SIZE), self.constants.image_size_levels_px)
 
     def situation(self, task: int, descriptions: Sequence[str]) -> Situation:
         """A task as a planner is told of it; one without a description is described by what its plans deliver."""
-        own = [one.plan for one in self.plans if one.task == task]
-        wanted = tuple(sorted(self.constants.types[node.tool][1] for node in own[0].sinks))
+        own = [plan.plan for plan in self.plans if plan.task == task]
+        outputs = tuple(sorted(self.constants.types[node.tool][1] for node in own[0].sinks))
         if 0 <= task < len(descriptions):
-            return Situation(words_of(descriptions[task]), wanted)
+            return Situation(words_of(descriptions[task]), outputs)
         delivered: set[str] = set()  # in the words of the other tasks
         for node in own[0].sinks:
             if node.tool == "machine_translation":
                 delivered.add(f"{_GOALS.get(node.after[0], 'text')} in German")
             else:
                 delivered.add(f"{_GOALS[node.tool]} in English" if node.tool in _GOALS else "regular image")
-        return Situation(words_of(f"Given image, how to return the {' and the '.join(sorted(delivered))}"), wanted)
+        return Situation(words_of(f"Given image, how to return the {' and the '.join(sorted(delivered))}"), outputs)
 
     def examples(self, tasks: Collection[int], planner: Planner) -> list[Example]:
         """What can be learned of some tasks."""
-        most, found = self.constants.max_cost, list[Example]()
+        max_nodes, examples = self.constants.max_cost, list[Example]()
         for (task, _), samples in sorted(self.samples.items()):
             if task not in tasks:
                 continue
             for actions, runs in self.by_task[task].items():
-                known = [runs[sample] for sample in samples if sample in runs]
-                if known:
-                    score = sum(one.score for one in known) / len(samples)
-                    prices = zip(*(one.prices for one in known), strict=True)
-                    costs = tuple(float(sum(some, Decimal(0)) / len(known) / most) for some in prices)
-                    level = self.level(known[0])
+                seen_plans = [runs[sample] for sample in samples if sample in runs]
+                if seen_plans:
+                    score = sum(plan.score for plan in seen_plans) / len(samples)
+                    prices = zip(*(plan.prices for plan in seen_plans), strict=True)
+                    costs = tuple(float(sum(some, Decimal(0)) / len(seen_plans) / max_nodes) for some in prices)
+                    level = self.level(seen_plans[0])
                     allowed = _allowed(planner, planner.tasks[task], actions)
-                    begun = iter(costs)  # a node costs once its tool is chosen
-                    added = [next(begun) if action < self.language.end else 0.0 for action in actions]
-                    found.append(Example(task, level, actions, allowed, score, costs, tuple(accumulate(added))))
-        return found
+                    draft = iter(costs)  # a node costs once its tool is chosen
+                    added = [next(draft) if action < self.language.end else 0.0 for action in actions]
+                    examples.append(Example(task, level, actions, allowed, score, costs, tuple(accumulate(added))))
+        return examples
 
     def costs(self, tasks: Collection[int]) -> list[list[float]]:
         """What each tool costs at each size level in the plans of some tasks, as a share of C_max; one that they do not
         use costs as much as the dearest."""
         runs: dict[str, list[tuple[float, Decimal]]] = defaultdict(list)
-        for one in self.plans:
-            if one.task in tasks:
-                for node, size, price in zip(one.plan.nodes, one.sizes, one.prices, strict=True):
+        for plan in self.plans:
+            if plan.task in tasks:
+                for node, size, price in zip(plan.plan.nodes, plan.sizes, plan.prices, strict=True):
                     runs[node.tool].append((size, price))
         levels = self.constants.image_size_levels_px
         vectors = {tool: cost_vector(some, levels) for tool, some in runs.items()}
-        known = {tool: vector.costs for tool, vector in vectors.items() if vector is not None}
-        dearest = tuple(map(max, zip(*known.values(), strict=True)))
+        measured = {tool: vector.costs for tool, vector in vectors.items() if vector is not None}
+        dearest = tuple(map(max, zip(*measured.values(), strict=True)))
         return [
-            [float(cost / self.constants.max_cost) for cost in known.get(tool, dearest)] for tool in self.language.tools
+            [float(cost / self.constants.max_cost) for cost in measured.get(tool, dearest)]
+            for tool in self.language.tools
         ]
 
 
@@ -298,11 +299,11 @@ def _allowed(planner: Planner, situation: Situation, actions: Actions) -> tuple[
     """What the mask allows in the place of each action."""
     key = (situation.wanted, actions)
     if key not in _masks:
-        mask, found = planner.language.masked(situation), list[tuple[int, ...]]()
+        mask, allowed = planner.language.masked(situation), list[tuple[int, ...]]()
         for action in actions:
-            found.append(mask.allowed())
+            allowed.append(mask.allowed())
             mask.add(action)
-        _masks[key] = tuple(found)
+        _masks[key] = tuple(allowed)
     return _masks[key]
 
 

@@ -98,16 +98,16 @@ class Language:
     def written(self, plan: GraphPlan) -> Actions:
         """A plan as actions, with what each node waits for in the mask's order."""
         places = {node.label: place for place, node in enumerate(plan.nodes)}
-        found: list[int] = []
+        words: list[int] = []
         for node in plan.nodes:
             after = sorted(node.after, key=lambda label: places.get(label, -1))
             names = (TASK if label == TASK else f"<{token_word(plan.nodes[places[label]])}>" for label in after)
-            found += [self.tools.index(node.tool), *(self._actions[name] for name in names), self.close]
-        return (*found, self.end)
+            words += [self.tools.index(node.tool), *(self._actions[name] for name in names), self.close]
+        return (*words, self.end)
 
     def text(self, actions: Actions) -> str:
         """Actions as tokens, with what the two heads do not say between them."""
-        parts = (f"{self._tokens[one]} {OPEN}" if one < self.end else self._tokens[one] for one in actions)
+        parts = (f"{self._tokens[word]} {OPEN}" if word < self.end else self._tokens[word] for word in actions)
         return " ".join((START, *parts))
 
     def problem(self, situation: Situation) -> Problem:
@@ -196,20 +196,20 @@ class Planner:
         import numpy as np
 
         how, situation = VARIANTS[variant], self.tasks[task]
-        fold = next(number for number, held in enumerate(self.folds) if task in held)
+        fold = next(number for number, best in enumerate(self.folds) if task in best)
         model, language = self.models[variant, fold], self.language
         mask = language.masked(situation) if how.masking and not among else None
         kind = "+".join(situation.wanted)
         returns, spent, actions = [model.targets.get(kind, model.targets[""])], 0.0, Actions()
         while len(actions) < _ACTIONS and (not actions or actions[-1] != language.end):
             if among:
-                allowed = sorted({one[len(actions)] for one in among if one[: len(actions)] == actions})
+                allowed = sorted({option[len(actions)] for option in among if option[: len(actions)] == actions})
             else:
                 allowed = [*language.head(actions)] if mask is None else [*mask.allowed()]
             action = allowed[0]
             if len(allowed) > 1:
-                asked = inputs(self, how, model, [(situation, level, actions, returns)])
-                scores = forward(model.weights, asked, np)[0, -1]
+                query = inputs(self, how, model, [(situation, level, actions, returns)])
+                scores = forward(model.weights, query, np)[0, -1]
                 action = allowed[int(np.argmax(scores[allowed]))]
             if mask is not None:
                 mask.add(action)
@@ -224,12 +224,12 @@ class Planner:
         import numpy as np
 
         arrays: dict[str, Any] = {}
-        told = [[name, fold, one.targets, one.scale] for (name, fold), one in self.models.items()]
+        header = [[name, fold, array.targets, array.scale] for (name, fold), array in self.models.items()]
         own = {name: getattr(self, name) for name in ("types", "levels", "alpha", "words", "folds")}
-        own |= {"tasks": {task: asdict(one) for task, one in self.tasks.items()}, "models": told}
+        own |= {"tasks": {task: asdict(array) for task, array in self.tasks.items()}, "models": header}
         arrays["about"] = np.frombuffer(json.dumps(own).encode(), np.uint8)
-        for (name, fold), one in self.models.items():
-            for part, values in {**one.weights, "costs": one.costs}.items():
+        for (name, fold), array in self.models.items():
+            for part, values in {**array.weights, "costs": array.costs}.items():
                 arrays[f"{name}/{fold}/{part}"] = np.asarray(values, np.float16 if part != "costs" else np.float32)
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)
@@ -256,7 +256,9 @@ def read_planner(file: Path) -> Planner:
                 costs = parts.pop("costs")
                 weights = {key: value.astype(np.float32) for key, value in parts.items()}
                 models[name, fold] = Model(weights, costs, targets, tuple(scale))
-        tasks = {int(task): Situation(**{k: tuple(v) for k, v in one.items()}) for task, one in about["tasks"].items()}
+        tasks = {
+            int(task): Situation(**{k: tuple(v) for k, v in array.items()}) for task, array in about["tasks"].items()
+        }
         folds: tuple[tuple[int, ...], ...] = tuple(tuple(fold) for fold in about["folds"])
         words: tuple[str, ...] = tuple(about["words"])
         levels: tuple[float, ...] = tuple(about["levels"])
@@ -291,17 +293,17 @@ def fresh(planner: Planner, seed: int) -> "dict[str, NDArray[np.float32]]":
         shapes |= {f"{layer}.down": (4 * d, d), f"{layer}.up_bias": (4 * d,)}
         norms += [f"{layer}.attend", f"{layer}.up"]
     draw = np.random.default_rng(seed)
-    found = {name: draw.normal(0.0, 0.08, shape).astype(np.float32) for name, shape in shapes.items()}
+    weights = {name: draw.normal(0.0, 0.08, shape).astype(np.float32) for name, shape in shapes.items()}
     for name in norms:
-        found[f"{name}.gain"], found[f"{name}.shift"] = np.ones(d, np.float32), np.zeros(d, np.float32)
-    return found
+        weights[f"{name}.gain"], weights[f"{name}.shift"] = np.ones(d, np.float32), np.zeros(d, np.float32)
+    return weights
 
 
 def inputs(
     planner: Planner,
     how: Variant,
     model: Model,
-    asked: Sequence[tuple[Situation, int, Actions, Sequence[float]]],
+    queries: Sequence[tuple[Situation, int, Actions, Sequence[float]]],
 ) -> "dict[str, NDArray[Any]]":
     """What the network is given: for each the task, the level of its input, the actions so far and the returns to go.
 
@@ -309,50 +311,50 @@ def inputs(
     """
     import numpy as np
 
-    known = {word: number for number, word in enumerate(planner.words, 1)}
-    texts = [[known[word] for word in one.words if word in known] for one, *_ in asked]
-    width, longest = max(1, *map(len, texts)), max(len(returns) for *_, returns in asked)
+    known_words = {word: number for number, word in enumerate(planner.words, 1)}
+    texts = [[known_words[word] for word in query.words if word in known_words] for query, *_ in queries]
+    width, longest = max(1, *map(len, texts)), max(len(returns) for *_, returns in queries)
     tools, steps = len(planner.language.tools), np.arange(longest)
-    words = np.zeros((len(asked), width), np.int64)
-    actions = np.full((len(asked), longest), planner.language.start, np.int64)
-    returns = np.zeros((len(asked), longest), np.float32)
-    levels = np.zeros(len(asked), np.int64)
-    costs = np.zeros((len(asked), *model.costs.shape), np.float32)
-    for row, (_, level, taken, to_go) in enumerate(asked):
+    words = np.zeros((len(queries), width), np.int64)
+    actions = np.full((len(queries), longest), planner.language.start, np.int64)
+    returns = np.zeros((len(queries), longest), np.float32)
+    levels = np.zeros(len(queries), np.int64)
+    costs = np.zeros((len(queries), *model.costs.shape), np.float32)
+    for row, (_, level, position, to_go) in enumerate(queries):
         words[row, : len(texts[row])] = texts[row]
-        actions[row, 1 : len(taken) + 1] = taken[: longest - 1]
+        actions[row, 1 : len(position) + 1] = position[: longest - 1]
         if not how.imitates:
             returns[row, : len(to_go)] = (np.array(to_go) - model.scale[0]) / model.scale[1]
         if how.context:
             levels[row] = level
             costs[row] = np.log(model.costs * 100 + 1) * importance(len(planner.levels), level)
     prefix = tools + width + 1
-    seen = np.zeros((len(asked), 1, prefix + longest, prefix + longest), np.float32)
-    seen[:, :, :, tools : tools + width] = np.where(words == 0, _FAR, 0)[:, None, None]
-    seen[:, :, :prefix, prefix:] = _FAR
-    seen[:, :, prefix:, prefix:] = np.where(steps[None] > steps[:, None], _FAR, 0)
-    return {"costs": costs, "level": levels, "words": words, "actions": actions, "returns": returns, "seen": seen}
+    visible = np.zeros((len(queries), 1, prefix + longest, prefix + longest), np.float32)
+    visible[:, :, :, tools : tools + width] = np.where(words == 0, _FAR, 0)[:, None, None]
+    visible[:, :, :prefix, prefix:] = _FAR
+    visible[:, :, prefix:, prefix:] = np.where(steps[None] > steps[:, None], _FAR, 0)
+    return {"costs": costs, "level": levels, "words": words, "actions": actions, "returns": returns, "seen": visible}
 
 
-def forward(w: Weights, given: Mapping[str, Any], xp: Any, drop: Callable[[Any], Any] = lambda x: x) -> Any:
+def forward(w: Weights, arrays: Mapping[str, Any], xp: Any, drop: Callable[[Any], Any] = lambda x: x) -> Any:
     """Scores of all actions at each place of a plan; `xp` is numpy or torch, which agree on what is used here.
 
     Tools with their cost features, the task's words and the level of its input see each other; the plan sees them and
     what stands before in it. Returns and actions have layers of their own, normed, and are added to their place.
     """
-    tools = w["tool"] + _norm(given["costs"] @ w["cost"], w, "cost")
-    level = w["level"][given["level"]][:, None]
-    steps = _norm(given["returns"][..., None] @ w["return"], w, "return") + _norm(
-        w["action"][given["actions"]], w, "action"
+    tools = w["tool"] + _norm(arrays["costs"] @ w["cost"], w, "cost")
+    level = w["level"][arrays["level"]][:, None]
+    steps = _norm(arrays["returns"][..., None] @ w["return"], w, "return") + _norm(
+        w["action"][arrays["actions"]], w, "action"
     )
     steps = steps + w["place"][: steps.shape[1]]
-    x = drop(xp.concatenate([tools, w["word"][given["words"]], level, steps], axis=1))
+    x = drop(xp.concatenate([tools, w["word"][arrays["words"]], level, steps], axis=1))
     for layer in range(_LAYERS):
         count, length, width = x.shape
         parts = _norm(x, w, f"{layer}.attend") @ w[f"{layer}.attend"]
         parts = parts.reshape(count, length, 3, _HEADS, width // _HEADS)
         query, key, value = (parts[:, :, at].swapaxes(1, 2) for at in range(3))
-        scores = query @ key.swapaxes(-1, -2) * (width // _HEADS) ** -0.5 + given["seen"]
+        scores = query @ key.swapaxes(-1, -2) * (width // _HEADS) ** -0.5 + arrays["seen"]
         shares = xp.exp(scores - xp.amax(scores, -1, keepdims=True))
         shares = shares / shares.sum(-1, keepdims=True)
         attended = (shares @ value).swapaxes(1, 2).reshape(count, length, width)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 METHODS: Mapping[str, tuple[str, str]] = {
     "umi": ("ecoshell_train.umi", "adapters for choosing, calling and answering (GLPFT, SPEC §4)"),
-    "catp": ("ecoshell_train.caorl", "a planner of branching plans (CAORL, SPEC §3)"),
+    "catp": ("ecoshell_train.caorl", "a planner of tool graphs (CAORL, SPEC §3)"),
 }
 """Each method's module, and what it makes.
 
@@ -121,11 +121,11 @@ def _bars(*, quiet: bool) -> "Generator[Tell]":
                 bars.console.print(progress.note, markup=False)
             if progress.stage not in stages:
                 stages[progress.stage] = bars.add_task(progress.stage, total=progress.steps, told="")
-            told = "" if progress.loss is None else f"loss {progress.loss:.3f}"
+            status = "" if progress.loss is None else f"loss {progress.loss:.3f}"
             if progress.validation is not None:
-                told += f", validation {progress.validation:.3f}"
+                status += f", validation {progress.validation:.3f}"
             if progress.seconds_left is not None:
-                told += f", {progress.seconds_left / 60:.0f} min left"
-            bars.update(stages[progress.stage], completed=progress.step, told=told)
+                status += f", {progress.seconds_left / 60:.0f} min left"
+            bars.update(stages[progress.stage], completed=progress.step, told=status)
 
         yield tell

@@ -103,7 +103,7 @@ class Task:
         uses, nodes = Counter[str](), list[Node]()
         for size in self.apart or (len(self.steps),):
             waits: tuple[str, ...] = (TASK,)
-            for name in [one.call.name for one in self.steps[len(nodes) : len(nodes) + size]]:
+            for name in [number.call.name for number in self.steps[len(nodes) : len(nodes) + size]]:
                 uses[name] += 1
                 nodes.append(Node(name, waits, uses[name]))
                 waits = (nodes[-1].label,)
@@ -112,9 +112,9 @@ class Task:
     @property
     def digest(self) -> str:
         """What tells the task from others."""
-        told = (self.request, sorted(self.files.items()), self.steps, self.setup, self.refused)
-        told = (*told, self.drafted) if self.drafted else told
-        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+        content = (self.request, sorted(self.files.items()), self.steps, self.setup, self.refused)
+        content = (*content, self.drafted) if self.drafted else content
+        return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
 def ways(kind: str, split: Split) -> list[str]:
@@ -162,7 +162,7 @@ def _counted(world: World, kind: str) -> Made:
         call, pattern = only("count_text", path=world.file("".join(lines)), text=word), r"occurs (\d+)"
     else:
         call, pattern = only("count_text", path=world.file(world.text(1, 30))), rf"(\d+) {kind[:-1]}"
-    return call, lambda seen: {"result": matched(pattern, seen[-1])}
+    return call, lambda results: {"result": matched(pattern, results[-1])}
 
 
 def _search(world: World, _: str) -> Made:
@@ -176,9 +176,9 @@ def _search(world: World, _: str) -> Made:
 
 def _time(world: World, kind: str) -> Made:
     if kind == "now":
-        return only("current_time"), lambda seen: {"result": seen[-1].partition(",")[0]}
+        return only("current_time"), lambda results: {"result": results[-1].partition(",")[0]}
     city = world.about["city"] = world.word("cities")
-    return only("current_time", timezone=city), lambda seen: {"result": matched(r"(\d+:\d+)", seen[-1])}
+    return only("current_time", timezone=city), lambda results: {"result": matched(r"(\d+:\d+)", results[-1])}
 
 
 def _write(world: World, _: str) -> Made:
@@ -208,20 +208,20 @@ def _ran(world: World, kind: str) -> Made:
     chance = world.chance
     if kind == "checksum":
         call = only("run_command", command=f"sha256sum {world.file(world.text())}")
-        return call, lambda seen: {"result": seen[-1].split()[0]}
+        return call, lambda results: {"result": results[-1].split()[0]}
     if kind == "largest":
         for size in chance.sample(range(1, 12), k=3):
             world.file(world.text(size, size))
         return only("run_command", command="ls -S | head -1"), whole
-    said = f"{world.word('nouns')} {chance.randint(10, 999)}"
+    output = f"{world.word('nouns')} {chance.randint(10, 999)}"
     if chance.random() < 0.7:
         script, command = f"{world.folder}{world.name('py')}", "python3"
         a, b = chance.randint(2, 99), chance.randint(2, 99)
-        programs = (f'print("{said}")\n', f"print({a} * {b})\n", f"x = {a}\nprint('sum', x + {b})\n")
+        programs = (f'print("{output}")\n', f"print({a} * {b})\n", f"x = {a}\nprint('sum', x + {b})\n")
         world.files[script] = chance.choice(programs)
     else:
         script, command = f"{world.folder}{world.name('sh')}", "sh"
-        world.files[script] = f"#!/bin/sh\necho {said}\n"
+        world.files[script] = f"#!/bin/sh\necho {output}\n"
     world.about["script"] = script
     return only("run_command", command=f"{command} {script}"), whole
 
@@ -240,19 +240,19 @@ _SUMS = {
 
 
 def _calculated(world: World, kind: str) -> Made:
-    chance, given = world.chance, dict[str, str]()
+    chance, operand = world.chance, dict[str, str]()
     if kind == "percent":
-        given["n"] = str(chance.randint(1, 99))
+        operand["n"] = str(chance.randint(1, 99))
     elif kind == "divide":
         parts = chance.randint(2, 60)
-        given |= {"n": str(parts * chance.randint(2, 90)), "m": str(parts)}
+        operand |= {"n": str(parts * chance.randint(2, 90)), "m": str(parts)}
     elif kind == "part":
-        given |= zip(("part", "part_de", "part_fr", "part_es", "m"), world.word("parts"), strict=True)
+        operand |= zip(("part", "part_de", "part_fr", "part_es", "m"), world.word("parts"), strict=True)
     elif kind == "bill":
-        given["word"] = world.word("nouns")
+        operand["word"] = world.word("nouns")
     elif kind == "share":
-        given["n"] = str(chance.randint(2, 12))
-    world.about |= {"n": world.number(), "m": world.number(), "k": world.number(), **given}
+        operand["n"] = str(chance.randint(2, 12))
+    world.about |= {"n": world.number(), "m": world.number(), "k": world.number(), **operand}
     return only("calculate", expression=_SUMS[kind].format(**world.about)), whole
 
 
@@ -269,20 +269,24 @@ def _table(world: World, kind: str) -> Made:
     rows = [(world.word("people"), str(chance.randint(1, 400))) for _ in range(chance.randint(4, 9))]
     file = world.file(f"{key},{column}\n" + "".join(f"{a},{b}\n" for a, b in rows), "csv")
     world.about |= {"column": key if kind == "rows" else column, "value": rows[0][0]}
-    told = {
+    expression = {
         "column_sum": f"sum(float(r['{column}']) for r in rows)",
         "column_mean": f"round(sum(float(r['{column}']) for r in rows) / len(rows), 2)",
         "column_max": f"max(float(r['{column}']) for r in rows)",
         "rows": f"sum(r['{key}'] == '{rows[0][0]}' for r in rows)",
     }[kind]
-    return only("run_python", code=f"import csv\nrows = list(csv.DictReader(open('{file}')))\nprint({told})"), whole
+    return only(
+        "run_python", code=f"import csv\nrows = list(csv.DictReader(open('{file}')))\nprint({expression})"
+    ), whole
 
 
 def _field(world: World, _: str) -> Made:
     people = world.chance.sample(world.words("people"), k=3)
     key = world.about["key"] = world.chance.choice(("email", "city", "phone"))
-    values = {who: f"{who.lower()}@example.org" if key == "email" else str(world.word("cities")) for who in people}
-    file = world.file(json.dumps([{"name": who, key: values[who]} for who in people], indent=1), "json")
+    values = {
+        person: f"{person.lower()}@example.org" if key == "email" else str(world.word("cities")) for person in people
+    }
+    file = world.file(json.dumps([{"name": person, key: values[person]} for person in people], indent=1), "json")
     name = world.about["name"] = people[world.chance.randrange(3)]
     return only("read_file", path=file), lambda _: {"result": values[name]}
 
@@ -399,10 +403,10 @@ def _refused(task: Task) -> Task:
     at = next((at for at, name in enumerate(names) if name in _REFUSABLE), None)
     if at is None or "+" in task.kind or task.way.startswith(_LANGUAGES):
         return task
-    told = frames()["answers"]["refused"].format(tool=names[at])
+    request = frames()["answers"]["refused"].format(tool=names[at])
 
     def answer(_: Sequence[str]) -> str:
-        return told
+        return request
 
     return replace(task, steps=task.steps[: at + 1], answer=answer, refused=True)
 
@@ -411,14 +415,14 @@ def _both(first: Task, second: Task, chance: random.Random) -> Task:
     """Two requests as one: the calls of both, and both answers."""
     way = chance.choice(frames()["ways"]["both"]["and"])
     at = len(first.steps)
-    said = first.request.rstrip(".") + ("" if first.request[-1] in ".?!" else ".")
+    answers = first.request.rstrip(".") + ("" if first.request[-1] in ".?!" else ".")
     return Task(
         f"{first.kind}+{second.kind}",
         f"{first.way} + {second.way}",
-        way.format(a=said, b=second.request),
+        way.format(a=answers, b=second.request),
         {**first.files, **second.files},
         (*first.steps, *second.steps),
-        lambda seen: f"{first.answer(seen[:at])}\n{second.answer(seen[at:])}",
+        lambda results: f"{first.answer(results[:at])}\n{second.answer(results[at:])}",
         apart=(*(first.apart or (at,)), *(second.apart or (len(second.steps),))),
     )
 
@@ -429,26 +433,26 @@ def make(kind: str, world: World) -> Task:
     if kind == "talk":
         request, answer = chance.choice(here([*frames()["talk"].items()], world.split))
         return Task(kind, request, _typed(request, world), _others(world), (), lambda _: answer)
-    said, _, expression = chance.choice(here(frames()["ways"][kind], world.split)).partition(_SUM)
+    request_text, _, expression = chance.choice(here(frames()["ways"][kind], world.split)).partition(_SUM)
     if kind in _IN_FOLDERS and chance.random() < _FOLDERS:
         world.folder = f"{world.word('dirs')}/"
     calls, read = _MAKERS[kind](world, expression or kind)
-    language, way = said.split(": ", 1) if said.startswith(_LANGUAGES) else ("", said)
+    language, way = request_text.split(": ", 1) if request_text.startswith(_LANGUAGES) else ("", request_text)
     texts = frames()
     answers: dict[str, str] = {**texts["answers"], **texts["answers"].get(language, {})}
     form = answers.get(kind) or answers[_ALIKE[kind]]
     reason = texts["rationales"].get(kind) or texts["rationales"].get(_ALIKE[kind], "")
     steps = tuple(Step(why or reason.format(**about), call) for why, call in calls)
-    others = _others(world) if kind not in _ALONE else {}
+    other_files = _others(world) if kind not in _ALONE else {}
     request = _typed(way.format(**about), world)
-    files = {**others, **world.files}
+    files = {**other_files, **world.files}
     return Task(
         kind,
         way,
         request,
         files,
         steps,
-        lambda seen: form.format(**{**about, **read(seen)}),
+        lambda results: form.format(**{**about, **read(results)}),
         tuple(world.setup),
         apart=(1,) * len(steps) if kind in worlds.APART else (),
     )
@@ -456,45 +460,45 @@ def make(kind: str, world: World) -> Task:
 
 def _others(world: World) -> dict[str, str]:
     """Files that nothing is asked about, of any kind, some of them in folders."""
-    found: dict[str, str] = {}
-    folders = [one for one in world.words("dirs") if one != world.about.get("dir")]
+    names: dict[str, str] = {}
+    folders = [name for name in world.words("dirs") if name != world.about.get("dir")]
     for _ in range(world.chance.randint(0, 4)):
         ending, text = world.any_file()
         folder = f"{world.chance.choice(folders)}/" if world.chance.random() < 0.3 else ""
-        found[f"{folder}{world.name(ending)}"] = text
-    return found
+        names[f"{folder}{world.name(ending)}"] = text
+    return names
 
 
-def _typed(said: str, world: World) -> str:
+def _typed(text: str, world: World) -> str:
     """The request as a person types it: with or without capitals, courtesy and typos; names stay as they are."""
     chance, names = world.chance, world.about.values()
-    if said[0].islower() and chance.random() < 0.4 and not any(said.startswith(name) for name in names):
-        said = said[0].upper() + said[1:]
+    if text[0].islower() and chance.random() < 0.4 and not any(text.startswith(name) for name in names):
+        text = text[0].upper() + text[1:]
     if chance.random() < 0.08:
-        said = f"{chance.choice(('hey, ', 'hi, ', 'ok, ', 'quick one: '))}{said}"
-    if chance.random() < 0.1 and said[-1] not in "?.!":
-        said += chance.choice((" please", ".", " thanks", " pls", "!"))
+        text = f"{chance.choice(('hey, ', 'hi, ', 'ok, ', 'quick one: '))}{text}"
+    if chance.random() < 0.1 and text[-1] not in "?.!":
+        text += chance.choice((" please", ".", " thanks", " pls", "!"))
     if chance.random() < _TYPOS:
-        plain = [word for word in re.finditer(r"\b[a-z]{4,}\b", said) if not any(word[0] in name for name in names)]
+        plain = [word for word in re.finditer(r"\b[a-z]{4,}\b", text) if not any(word[0] in name for name in names)]
         if plain:
             word = chance.choice(plain)
             at = chance.randrange(word.start() + 1, word.end() - 1)
-            said = said[:at] + said[at + 1] + said[at] + said[at + 2 :]
-    return said
+            text = text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+    return text
 
 
 def joined(examples: Iterable[Example]) -> list[Example]:
     """The examples, those that go on where one before them ended as one: what both read is computed once."""
-    found: list[Example] = []
+    merged: list[Example] = []
     latest: dict[str, int] = {}
-    for one in examples:
-        at = latest.get(one.role)
-        if at is not None and one.prompt[: found[at].learned[-1][1]] == (*found[at].prompt, *found[at].reply):
-            found[at] = replace(one, earlier=found[at].learned)
+    for example in examples:
+        at = latest.get(example.role)
+        if at is not None and example.prompt[: merged[at].learned[-1][1]] == (*merged[at].prompt, *merged[at].reply):
+            merged[at] = replace(example, earlier=merged[at].learned)
         else:
-            latest[one.role] = len(found)
-            found.append(one)
-    return found
+            latest[example.role] = len(merged)
+            merged.append(example)
+    return merged
 
 
 # -- playing
@@ -521,12 +525,13 @@ class _Gold:
         """What the calls have returned, in the order of the steps; branches end in any order."""
         if not self._task.drafted:
             return [observation for *_, observation in self._returned]
-        left, found = [*self._returned], list[str]()
-        for call in [one.call for one in self._task.steps]:
-            at = next((at for at, one in enumerate(left) if one[:2] == (call.name, call.arguments)), None)
+        pending, results = [*self._returned], list[str]()
+        for call in [task_step.call for task_step in self._task.steps]:
+            matches = (at for at, entry in enumerate(pending) if entry[:2] == (call.name, call.arguments))
+            at = next(matches, None)
             if at is not None:
-                found.append(left.pop(at)[2])
-        return found
+                results.append(pending.pop(at)[2])
+        return results
 
     def size(self, request: Request) -> PromptSize:
         return self._local.size(request)
@@ -542,8 +547,8 @@ class _Gold:
         text, call = self._said(request)
         self.documents = request.callable_now
         self._made += call is not None and call.name != TOOL_REGISTER
-        said = text if call else Quoting(request).shortened(text)
-        self.examples.append(Example(request.role, *self._local.exchange(request, said, call)))
+        reply_text = text if call else Quoting(request).shortened(text)
+        self.examples.append(Example(request.role, *self._local.exchange(request, reply_text, call)))
         if text:
             yield Delta(text)
         yield Reply(text, () if call is None else (call,), Usage(1, 1))
@@ -556,7 +561,7 @@ class _Gold:
         if "plan ::=" in request.grammar:
             return render(self._task.plan, "numbered") if steps else f"Answer: {self._task.answer([])}", None
         if node := _OF_A_PLAN.search(request.task):
-            labels = [one.label for one in self._task.plan.nodes]
+            labels = [message.label for message in self._task.plan.nodes]
             return "", steps[labels.index(node[1])].call
         if request.role == "planner":
             why, follows = (steps[at].rationale, "caller") if at < len(steps) else ("", "conclusion")
@@ -593,11 +598,11 @@ class _Recorded:
 
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
         """What was returned then; a call that is not the next one was never made."""
-        call, (seen, ok) = self.waiting[0] if self.waiting else (Call(""), ("", False))
+        call, (observation, ok) = self.waiting[0] if self.waiting else (Call(""), ("", False))
         if call.name != self.document.name or call.arguments != arguments:
             return Observation("This call was not made.", ok=False)
         del self.waiting[0]
-        return Observation(seen, ok=ok)
+        return Observation(observation, ok=ok)
 
 
 @dataclass(frozen=True, slots=True)
@@ -640,15 +645,15 @@ async def replayed(
     A pattern among the documents stands for tools of the shell.
     """
     waiting = [*zip((step.call for step in task.steps), observations, strict=True)]
-    tools = [one if isinstance(one, str) else _Recorded(one, waiting) for one in documents]
-    said = await play(task, local, options, tools=tools, past=past)
-    return [] if waiting else said
+    tools = [task_step if isinstance(task_step, str) else _Recorded(task_step, waiting) for task_step in documents]
+    reply = await play(task, local, options, tools=tools, past=past)
+    return [] if waiting else reply
 
 
 async def observed(task: Task, local: LocalModel) -> tuple[tuple[ToolDocument, ...], list[str]] | None:
     """The tools with which the shell serves the task, and what its calls return; None where it fails."""
     gold = await _served(task, local, _PLAIN, ("?*",), lambda home, workspace: None)
-    return gold and (tuple([one for one in gold.documents if one.name not in META_TOOLS]), gold.seen)
+    return gold and (tuple([event for event in gold.documents if event.name not in META_TOOLS]), gold.seen)
 
 
 async def _served(
@@ -701,7 +706,7 @@ def examples(
         for task in tasks
         for how in ways
     )
-    return [one for _, said in played(plays, keep) for one in said]
+    return [example for _, line in played(plays, keep) for example in line]
 
 
 def played(
@@ -711,22 +716,22 @@ def played(
 
     Raises UsageError, which names the line, for a file that is broken.
     """
-    there, wanted = _kept(keep) if keep else {}, list[str]()
+    existing, pending = _kept(keep) if keep else {}, list[str]()
     if keep:
         keep.parent.mkdir(parents=True, exist_ok=True)
 
     async def run() -> None:
         with keep.open("a", encoding="utf-8") if keep else nullcontext() as file:
             for key, made in plays:
-                wanted.append(key)
-                if key not in there:
-                    there[key] = await made()
-                    said = [[one.role, one.prompt, one.reply] for one in there[key]]
+                pending.append(key)
+                if key not in existing:
+                    existing[key] = await made()
+                    lines = [[example.role, example.prompt, example.reply] for example in existing[key]]
                     if file:
-                        print(json.dumps([key, said], separators=(",", ":")), file=file, flush=True)
+                        print(json.dumps([key, lines], separators=(",", ":")), file=file, flush=True)
 
     asyncio.run(run())
-    return [(key, there[key]) for key in wanted]
+    return [(key, existing[key]) for key in pending]
 
 
 def _kept(file: Path) -> dict[str, list[Example]]:
@@ -737,15 +742,15 @@ def _kept(file: Path) -> dict[str, list[Example]]:
     if text and not text.endswith(b"\n"):
         text = text[: text.rfind(b"\n") + 1]
         os.truncate(file, len(text))  # written anew, all would be gone where that is killed, too
-    kept: dict[str, list[Example]] = {}
+    examples: dict[str, list[Example]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            key, said = json.loads(line)
-            kept[str(key)] = [
-                Example(str(role), (*map(int, prompt),), (*map(int, reply),)) for role, prompt, reply in said
+            key, text_line = json.loads(line)
+            examples[str(key)] = [
+                Example(str(role), (*map(int, prompt),), (*map(int, reply),)) for role, prompt, reply in text_line
             ]
         except (ValueError, TypeError) as error:
             raise UsageError(
                 f"{file}, line {number} is no played task: {error}.", fix="Remove the line, or the file."
             ) from error
-    return kept
+    return examples

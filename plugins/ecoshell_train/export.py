@@ -42,16 +42,16 @@ _BLOCK = 32
 
 def architecture(base: Path) -> dict[str, int]:
     """The layers of a base, and its heads of queries and of keys; raises UsageError unless it is of the kind llama."""
-    told = header(base)
-    kind = told.get("general.architecture", "")
+    metadata = header(base)
+    kind = metadata.get("general.architecture", "")
     if kind != "llama":
         raise UsageError(
             f"{base} is of the architecture {kind or 'unknown'}, and adapters are trained for llama alone.",
             fix="Train the embedded model, or another one of that architecture.",
         )
-    heads = int(told["llama.attention.head_count"])
-    keys = int(told.get("llama.attention.head_count_kv", heads))
-    return {"layers": int(told["llama.block_count"]), "attn_q": heads, "attn_k": keys}
+    heads = int(metadata["llama.attention.head_count"])
+    keys = int(metadata.get("llama.attention.head_count_kv", heads))
+    return {"layers": int(metadata["llama.block_count"]), "attn_q": heads, "attn_k": keys}
 
 
 def write_adapter(trained: Mapping[str, Any], base: Path, file: Path, *, alpha: float, role: str) -> None:
@@ -81,20 +81,20 @@ def read_adapter(base: Path, file: Path, rank: int) -> dict[str, Any]:
     """The matrices that `write_adapter` has written, as it takes them; raises UsageError where they are not such."""
     gguf, shape = import_module("gguf"), architecture(base)
     try:
-        tensors = {one.name: one.data.copy() for one in gguf.GGUFReader(file).tensors}
+        tensors = {tensor.name: tensor.data.copy() for tensor in gguf.GGUFReader(file).tensors}
     except (OSError, ValueError, IndexError) as error:
         raise UsageError(f"{file} cannot be read as an adapter: {error}.", fix=_WRITTEN) from error
-    numbers, found = tensor_shapes(base), dict[str, Any]()
+    numbers, matrices = tensor_shapes(base), dict[str, Any]()
     for layer in range(shape["layers"]):
         for module, name in MODULES.items():
             columns, rows = numbers[f"blk.{layer}.{name}.weight"]
-            for part, wanted in (("a", (rank, columns)), ("b", (rows, rank))):
+            for part, expected in (("a", (rank, columns)), ("b", (rows, rank))):
                 matrix = tensors.get(f"blk.{layer}.{name}.weight.lora_{part}")
-                if matrix is None or matrix.shape != wanted:
+                if matrix is None or matrix.shape != expected:
                     raise UsageError(f"{file} is no adapter of rank {rank} for {base.name}.", fix=_WRITTEN)
                 apart = part == "b" and name in shape
-                found[f"layers.{layer}.{module}.{part}"] = _half_apart(matrix, shape[name]) if apart else matrix
-    return found
+                matrices[f"layers.{layer}.{module}.{part}"] = _half_apart(matrix, shape[name]) if apart else matrix
+    return matrices
 
 
 def write_base(folder: Path, file: Path) -> None:
@@ -114,7 +114,7 @@ def write_base(folder: Path, file: Path) -> None:
     tensors = dict(_tensors(model)) if kind == "llama" else {}
     if not tensors:
         raise UsageError(f"{folder} holds a model of the kind {kind}, and not plainly llama.", fix=_CONVERT)
-    wanted = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in _SAMPLES]
+    expected = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in _SAMPLES]
     for split in _SPLITS:
         with TemporaryDirectory() as trial:
             tokens = Path(trial) / "tokens.gguf"
@@ -122,7 +122,7 @@ def write_base(folder: Path, file: Path) -> None:
             vocabulary = Vocabulary(tokens)
             read = [vocabulary.tokens(text) for text in _SAMPLES]
             vocabulary.close()
-        if read == wanted:
+        if read == expected:
             break
     else:
         raise UsageError(f"llama.cpp reads no text as the tokenizer of {folder} does.", fix=_CONVERT)
@@ -147,12 +147,12 @@ def _tensors(model: Any) -> Iterator[tuple[str, Any]]:
     for layer in range(config.num_hidden_layers):
         for module, name in (MODULES | _NORMS).items():
             names[f"model.layers.{layer}.{module}.weight"] = f"blk.{layer}.{name}.weight"
-    there = model.state_dict()
+    state = model.state_dict()
     if config.tie_word_embeddings:
-        there.pop("lm_head.weight", None)
-    if there.keys() - names.keys() or config.rope_parameters["rope_type"] != "default":
+        state.pop("lm_head.weight", None)
+    if state.keys() - names.keys() or config.rope_parameters["rope_type"] != "default":
         return
-    for key, value in there.items():
+    for key, value in state.items():
         array, name = value.float().numpy(), names[key]
         kind = name.split(".")[-2]
         yield name, _side_by_side(array, heads[kind]) if kind in heads else array

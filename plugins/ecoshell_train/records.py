@@ -65,5 +65,5 @@ def checked(adapter: TypeAdapter[T], record: object, place: str, fix: str) -> T:
         first = failure.errors(include_url=False)[0]
         field = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
         no_object = first["type"] in ("model_type", "dataclass_type")  # whose message has a name of ours
-        said = "it is not an object" if no_object else first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{place}: {f'`{field}`: ' if field else ''}{said}.", fix=fix) from failure
+        message = "it is not an object" if no_object else first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{place}: {f'`{field}`: ' if field else ''}{message}.", fix=fix) from failure

@@ -60,8 +60,8 @@ class Taken:
     def told(self) -> str:
         """The same in a sentence or two."""
         reasons = "; ".join(f"{why} ({number})" for why, number in self.left_out.most_common())
-        said = f"{counted(self.turns, 'turn')} of sessions taken, {self.left_out.total()} left out"
-        return " ".join((f"{said}: {reasons}." if reasons else f"{said}.", *self.damaged))
+        counts = f"{counted(self.turns, 'turn')} of sessions taken, {self.left_out.total()} left out"
+        return " ".join((f"{counts}: {reasons}." if reasons else f"{counts}.", *self.damaged))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class _Turn:
 
     @property
     def digest(self) -> str:
-        told = (self.task.digest, self.task.attachments, self.observations, self.past)
-        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+        content = (self.task.digest, self.task.attachments, self.observations, self.past)
+        return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
 def taken(
@@ -89,25 +89,25 @@ def taken(
 
     Raises SettingsError, StoreError and UsageError.
     """
-    paths, found = paths or user_paths(), Taken()
+    paths, collected = paths or user_paths(), Taken()
     settings = load_settings(paths)
-    told = sources_of(settings, paths, Workspace(workspace_folder(None)), lambda _: None)
-    documents = {tool.document.name: tool.document for _, tool in told}
+    notes = sources_of(settings, paths, Workspace(workspace_folder(None)), lambda _: None)
+    documents = {tool.document.name: tool.document for _, tool in notes}
     with closing(open_store(paths)) as store:
-        turns = [*_all_turns(store, documents, found)]
+        turns = [*_all_turns(store, documents, collected)]
     plays = [
         (f"{how.mode} {how.registration} {turn.digest}", partial(_play, turn, documents, local, how))
         for turn in turns
         for how in ways
     ]
-    said = [examples for _, examples in played(plays, keep)]
-    for at in range(0, len(said), len(ways)):
-        if any(of_turn := said[at : at + len(ways)]):
-            found.turns += 1
-            found.examples += [one for examples in of_turn for one in examples]
+    reasons = [examples for _, examples in played(plays, keep)]
+    for at in range(0, len(reasons), len(ways)):
+        if any(of_turn := reasons[at : at + len(ways)]):
+            collected.turns += 1
+            collected.examples += [entry for examples in of_turn for entry in examples]
         else:
-            found.left_out["the shell would not serve it so again"] += 1
-    return found
+            collected.left_out["the shell would not serve it so again"] += 1
+    return collected
 
 
 def _all_turns(store: SessionStore, documents: Mapping[str, ToolDocument], found: Taken) -> Iterator[_Turn]:
@@ -133,14 +133,14 @@ def _all_turns(store: SessionStore, documents: Mapping[str, ToolDocument], found
 
 def _by_turn(events: Sequence[Event]) -> Iterator[list[Event]]:
     """The events from each question to the next; what happened before the first comes by itself."""
-    one: list[Event] = []
+    logged: list[Event] = []
     for event in events:
-        if isinstance(event, TurnStarted) and one:
-            yield one
-            one = []
-        one.append(event)
-    if one:
-        yield one
+        if isinstance(event, TurnStarted) and logged:
+            yield logged
+            logged = []
+        logged.append(event)
+    if logged:
+        yield logged
 
 
 def _unfit(
@@ -152,18 +152,18 @@ def _unfit(
     ended = [event for event in turn if isinstance(event, CallFinished)]
     status = next((event.status for event in turn if isinstance(event, TurnFinished)), "interrupted")
     answers = [event for event in turn if isinstance(event, Answer)]
-    said = [event for event in turn if isinstance(event, (CallStarted, Answer, Rationale))]
+    reasons = [event for event in turn if isinstance(event, (CallStarted, Answer, Rationale))]
     marked = [event for event in clean if isinstance(event, (CallStarted, Answer, Rationale))]
     thought = {event.model for event in turn if isinstance(event, BudgetSettled) and event.role in ("single", *ROLES)}
     why = {
         "it was not answered": status != "answered" or len(answers) != 1 or answers[0].partial,
         "a model of this machine answered it": any(map(is_local, (started.model, *thought))),
-        "it was a search, or a parallel plan": started.strategy != "react",
+        "it was a search, or a tool graph": started.strategy != "react",
         "no tool was called": not made,
         "a call failed, or was refused": any(not event.ok or event.refused for event in ended)
         or [event.id for event in made] != [event.id for event in ended],
         "a result was marked unhelpful": any(event.id in unhelpful for event in made),
-        "a secret stood in a call or the answer": said != marked or secrecy.MARK in repr(said),
+        "a secret stood in a call or the answer": reasons != marked or secrecy.MARK in repr(reasons),
         "a tool is not there any more": any(event.name not in documents for event in made),
     }
     return next((reason for reason, holds in why.items() if holds), "")
@@ -203,8 +203,8 @@ async def _play(
             store.append(session, events)
         return session
 
-    seen = [(text, True) for text in turn.observations]
-    return await replayed(turn.task, seen, [*documents.values()], local, options, past=past)
+    results = [(text, True) for text in turn.observations]
+    return await replayed(turn.task, results, [*documents.values()], local, options, past=past)
 
 
 def _moved(event: Event, workspace: str) -> Event:

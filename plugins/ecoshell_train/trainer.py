@@ -139,7 +139,7 @@ def precision() -> Any:
 def train(
     learner: Learner[E],
     examples: Sequence[E],
-    held: Sequence[E],
+    validation: Sequence[E],
     recipe: Recipe,
     folder: Path,
     tell: Tell,
@@ -157,9 +157,9 @@ def train(
 
     def told(note: str = "") -> None:
         done = run.step - first
-        left = (time.monotonic() - began) / done * (recipe.steps - run.step) if done else None
+        seconds_left = (time.monotonic() - began) / done * (recipe.steps - run.step) if done else None
         row = rows[-1] if rows else {}
-        tell(Progress(run.step, recipe.steps, row.get("loss"), row.get("validation"), left, note))
+        tell(Progress(run.step, recipe.steps, row.get("loss"), row.get("validation"), seconds_left, note))
 
     told(f"Going on from step {first}." if first else "")
     with (folder / CURVE).open("a", encoding="utf-8") as curve:
@@ -170,7 +170,7 @@ def train(
             row["loss"] = run.learn(chosen, told)
             run.step += 1
             if due := run.step % recipe.every == 0 or run.step == recipe.steps:
-                row["validation"] = run.validate(held)
+                row["validation"] = run.validate(validation)
             rows.append(row)
             try:
                 print(json.dumps(row), file=curve, flush=True)
@@ -196,7 +196,7 @@ def estimate(learner: Learner[E], examples: Sequence[E], recipe: Recipe, *, numb
 
     A part of a batch is computed to tell how long it takes.
     """
-    lengths = (learner.tokens(one) for step in range(recipe.steps) for one in _batch(examples, recipe, step))
+    lengths = (learner.tokens(example) for step in range(recipe.steps) for example in _batch(examples, recipe, step))
     tokens = sum(lengths)
     hours = None
     if all(find_spec(name) for name in _LIBRARIES):
@@ -259,13 +259,13 @@ class _Run:
         short = precision()
         return self._torch.autocast(self._kind, short, enabled=short is self._torch.bfloat16)
 
-    def validate(self, held: Sequence[Any]) -> float | None:
+    def validate(self, examples: Sequence[Any]) -> float | None:
         """The mean loss of examples that nothing is learned from."""
-        weight = sum(map(self._learner.weight, held))
+        weight = sum(map(self._learner.weight, examples))
         if not weight:
             return None
         with self._torch.no_grad(), self._autocast():
-            portions = _portions(self._learner, held, self._room)
+            portions = _portions(self._learner, examples, self._room)
             return sum(float(self._learner.loss(few)) for few in portions) / weight
 
     def save(self) -> None:
@@ -322,11 +322,11 @@ def _order(count: int, seed: int, turn: int) -> list[int]:
 def _portions(learner: Learner[E], examples: Sequence[E], room: int) -> Iterator[list[E]]:
     """Examples of like lengths together, at most so many tokens with their padding; one at least."""
     portion: list[E] = []
-    for one in sorted(examples, key=learner.tokens):
-        if portion and learner.tokens(one) * (len(portion) + 1) > room:
+    for example in sorted(examples, key=learner.tokens):
+        if portion and learner.tokens(example) * (len(portion) + 1) > room:
             yield portion
             portion = []
-        portion.append(one)
+        portion.append(example)
     if portion:
         yield portion
 
@@ -335,8 +335,8 @@ def _digest(recipe: Recipe, examples: Sequence[Any]) -> str:
     """What tells a run from others; how often it is saved and how much is computed at once make no other run."""
     same = replace(recipe, every=1, tokens=1)
     digest = hashlib.sha256(json.dumps(asdict(same)).encode())
-    for one in examples:
-        digest.update(repr(one).encode())
+    for example in examples:
+        digest.update(repr(example).encode())
     return digest.hexdigest()
 
 
@@ -382,8 +382,8 @@ def picture(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[list[int], list[float]]]:
     for name in ("loss", "validation"):
-        there = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
-        yield [step for step, _ in there], [value for _, value in there]
+        points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+        yield [step for step, _ in points], [value for _, value in points]
 
 
 def _tick(value: float, _: object) -> str:

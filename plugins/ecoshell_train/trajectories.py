@@ -53,8 +53,8 @@ class ReferenceStep:
     def as_record(self) -> dict[str, Any]:
         """As it stands in a file."""
         called = (self.tool, self.arguments, self.observation) if self.decision == "call" else (None,) * 3
-        named = dict(zip(("tool", "arguments", "observation"), called, strict=True))
-        return {"thought": self.thought, "decision": self.decision, **named}
+        fields = dict(zip(("tool", "arguments", "observation"), called, strict=True))
+        return {"thought": self.thought, "decision": self.decision, **fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +108,21 @@ def is_held(identity: str) -> bool:
 
 def read_trajectories(path: Path, split: Split = "all") -> list[Trajectory]:
     """The trajectories of a file that are in a split: one object a line. Raises UsageError, which names the line."""
-    found: dict[str, Trajectory] = {}
-    for place, one in read_records(path, Trajectory, FIX):
-        if one.id in found:
-            raise UsageError(f"{place}: an earlier line has the id {one.id!r} too.", fix="Give each line an id.")
-        found[one.id] = one
-    if not found:
+    trajectories: dict[str, Trajectory] = {}
+    for place, trajectory in read_records(path, Trajectory, FIX):
+        if trajectory.id in trajectories:
+            raise UsageError(f"{place}: an earlier line has the id {trajectory.id!r} too.", fix="Give each line an id.")
+        trajectories[trajectory.id] = trajectory
+    if not trajectories:
         raise UsageError(f"{path} has no trajectory.", fix=FIX)
-    taken = [one for one in found.values() if split == "all" or is_held(one.id) == (split == "held")]
-    if not taken:
+    identifiers = [
+        trajectory
+        for trajectory in trajectories.values()
+        if split == "all" or is_held(trajectory.id) == (split == "held")
+    ]
+    if not identifiers:
         raise UsageError(f"No task of the file is in the split {split!r}.", fix="Leave out --split, or add tasks.")
-    return taken
+    return identifiers
 
 
 # -- learning from them
@@ -132,14 +136,14 @@ def taken(
     A task that the shell would not serve so is left out, and so is what is longer than a model of this machine should
     learn from. `every` takes only each so many-th. Raises UsageError.
     """
-    found = {one.id: one for file in files for one in read_trajectories(file, "rest")[::every]}
+    tasks = {task.id: task for file in files for task in read_trajectories(file, "rest")[::every]}
     plays = [
-        (f"{how.mode} {how.registration} {one.digest}", partial(_play, one, local, how))
-        for one in found.values()
+        (f"{how.mode} {how.registration} {task.digest}", partial(_play, task, local, how))
+        for task in tasks.values()
         for how in ways
     ]
-    said = [one for _, examples in played(plays, keep) for one in examples]
-    return [one for one in said if len(one.prompt) + len(one.reply) <= _LONGEST]
+    notes = [task for _, examples in played(plays, keep) for task in examples]
+    return [task for task in notes if len(task.prompt) + len(task.reply) <= _LONGEST]
 
 
 async def _play(trajectory: Trajectory, local: LocalModel, options: Options) -> list[Example]:
@@ -150,21 +154,21 @@ async def _play(trajectory: Trajectory, local: LocalModel, options: Options) -> 
     chance = random.Random(trajectory.id)
     made = [step for step in trajectory.steps if step.decision == "call"]
     used = {step.tool for step in made}
-    others = [name for name in sorted(trajectory.names) if name not in used]
-    shown = used | {*chance.sample(others, min(len(others), chance.randint(*_OTHERS)))}
+    other_tools = [name for name in sorted(trajectory.names) if name not in used]
+    schemas = used | {*chance.sample(other_tools, min(len(other_tools), chance.randint(*_OTHERS)))}
     task = Task(
         "recorded",
         "",
         trajectory.query,
         {},
         tuple([Step(f"I call {step.tool}.", Call(step.tool, step.arguments)) for step in made]),
-        lambda seen: seen[-1].strip() if seen else trajectory.final,
+        lambda results: results[-1].strip() if results else trajectory.final,
     )
-    tools = [tool for tool in trajectory.tools if tool.name in shown]
-    seen = [(step.observation, not unwrapped(step.observation)[1]) for step in made]
-    beside = ("?*",) if chance.random() < _BESIDE else ()
+    tools = [tool for tool in trajectory.tools if tool.name in schemas]
+    results = [(step.observation, not unwrapped(step.observation)[1]) for step in made]
+    distractors = ("?*",) if chance.random() < _BESIDE else ()
     try:
-        said = await replayed(task, seen, (*beside, *tools), local, options)
+        reply = await replayed(task, results, (*distractors, *tools), local, options)
     except ToolError:  # the shell has a tool of the same name
-        said = await replayed(task, seen, tools, local, options)
-    return said if trajectory.steps[-1].decision == "finish" else said[:-1]
+        reply = await replayed(task, results, tools, local, options)
+    return reply if trajectory.steps[-1].decision == "finish" else reply[:-1]

@@ -53,17 +53,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from-sessions", action="store_true", help="learn from your own sessions, too; asks nobody")
     recorded = "learn from the tasks of these files of trajectories that are not held back, too (docs/benchmarks.md)"
     parser.add_argument("--trajectories", type=Path, nargs="+", default=(), metavar="FILE", help=recorded)
-    begun = "begin as an adapter of this base and rank is (embedded: the one it wears), not from nothing"
-    parser.add_argument("--begin", metavar="FILE", help=begun)
+    start = "begin as an adapter of this base and rank is (embedded: the one it wears), not from nothing"
+    parser.add_argument("--begin", metavar="FILE", help=start)
     parser.add_argument("--held", type=int, default=_HELD, metavar="N", help=f"to validate with (default: {_HELD})")
     parser.add_argument("--rank", type=int, choices=(2, 4, 8, 16), default=_RANK, help=f"(default: {_RANK})")
     parser.add_argument(
         "--registration", choices=("auto", "names"), default="auto", help="how tools stand in prompts (default: auto)"
     )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--only", choices=(SINGLE,), help="the first stage alone: an adapter for one model")
-    what.add_argument("--without-global", action="store_true", help="adapters of roles from nothing (ablation)")
-    what.add_argument("--one-adapter", action="store_true", help="one adapter for all roles (ablation)")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--only", choices=(SINGLE,), help="the first stage alone: an adapter for one model")
+    choice.add_argument("--without-global", action="store_true", help="adapters of roles from nothing (ablation)")
+    choice.add_argument("--one-adapter", action="store_true", help="one adapter for all roles (ablation)")
 
 
 def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
@@ -71,19 +71,19 @@ def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
     with TemporaryDirectory() as folder:
         base, local = _base(args.base, args.out or Path(folder))
         _begun(args)
-        found = data.examples(local, min(args.tasks, _SAMPLE), recipe.seed, "train", _played(args))
+        sample = data.examples(local, min(args.tasks, _SAMPLE), recipe.seed, "train", _played(args))
         note = ""
         if args.from_sessions:
             yours = sessions.taken(local, _played(args))
-            found += yours.examples[:: max(1, args.tasks // _SAMPLE)]  # in proportion to the tasks
+            sample += yours.examples[:: max(1, args.tasks // _SAMPLE)]  # in proportion to the tasks
             note = yours.told()
         if args.trajectories:
-            found += trajectories.taken(local, args.trajectories, _played(args), every=max(1, args.tasks // _SAMPLE))
-        _require(found, note)
-        learner, total = Adapter(base, args.rank, recipe.seed, found), Estimate(0, 0, 0.0, 0.0)
+            sample += trajectories.taken(local, args.trajectories, _played(args), every=max(1, args.tasks // _SAMPLE))
+        _require(sample, note)
+        learner, total = Adapter(base, args.rank, recipe.seed, sample), Estimate(0, 0, 0.0, 0.0)
         for _, roles, _ in _stages(args):
-            told = trainer.estimate(learner, _of(found, roles), recipe, numbers=learner.numbers)
-            total += replace(told, disk_mb=told.disk_mb + learner.numbers * 2 / 1e6)  # the adapter has half floats
+            notes = trainer.estimate(learner, _of(sample, roles), recipe, numbers=learner.numbers)
+            total += replace(notes, disk_mb=notes.disk_mb + learner.numbers * 2 / 1e6)  # the adapter has half floats
     return replace(total, note=note)
 
 
@@ -95,36 +95,36 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     trainer.require()
     out: Path = args.out
     base, local = _base(args.base, out)
-    begun = _begun(args)
-    matrices = None if begun is None else read_adapter(base, begun, args.rank)
+    start = _begun(args)
+    matrices = None if start is None else read_adapter(base, start, args.rank)
     seed, ways = recipe.seed, _played(args)
     tell(Progress(0, args.tasks, note=f"{args.tasks} tasks are played, or taken from {out}.", stage="tasks"))
-    found = data.examples(local, args.tasks, seed, "train", ways, out / "tasks.jsonl")
-    held = data.examples(local, args.held, seed, "held", ways, out / "held.jsonl")
+    training = data.examples(local, args.tasks, seed, "train", ways, out / "tasks.jsonl")
+    validation = data.examples(local, args.held, seed, "held", ways, out / "held.jsonl")
     made: dict[str, Any] = {}
     if args.from_sessions:
         yours = sessions.taken(local, ways, out / "sessions.jsonl")
-        found += yours.examples
+        training += yours.examples
         made["sessions"] = yours.told()
         tell(Progress(args.tasks, args.tasks, note=yours.told(), stage="tasks"))
     if args.trajectories:
-        found += trajectories.taken(local, args.trajectories, ways, out / "trajectories.jsonl")
-    _require(found, made.get("sessions", ""))
+        training += trajectories.taken(local, args.trajectories, ways, out / "trajectories.jsonl")
+    _require(training, made.get("sessions", ""))
     tell(Progress(args.tasks, args.tasks, stage="tasks"))
     states: dict[str, Mapping[str, Any]] = {}
     figures: list[str] = []
     for name, roles, begins in _stages(args):
-        learner = Adapter(base, args.rank, seed, found)
-        before = states[begins] if begins else matrices
-        if before is not None:
+        learner = Adapter(base, args.rank, seed, training)
+        previous = states[begins] if begins else matrices
+        if previous is not None:
             torch = trainer.require()
             with torch.no_grad():
                 for part, value in learner.trained().items():
-                    value.copy_(torch.as_tensor(before[part]))
+                    value.copy_(torch.as_tensor(previous[part]))
         rows = trainer.train(
             learner,
-            _of(found, roles),
-            _of(held, roles),
+            _of(training, roles),
+            _of(validation, roles),
             recipe,
             out / name,
             lambda progress, name=name: tell(replace(progress, stage=name)),
@@ -134,7 +134,7 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
         file = out / f"{name}.gguf"
         learner.export(file, role=name)
         made[name] = str(file)
-        counted, last = len(_of(found, roles)), rows[-1]
+        counted, last = len(_of(training, roles)), rows[-1]
         figures.append(
             f"| {name} | {counted:,} | {last['step']:,} | {last['loss']:.3f} | {last.get('validation', 0):.3f} |"
         )
@@ -163,12 +163,12 @@ def _begun(args: argparse.Namespace) -> Path | None:
 
 def _card(args: argparse.Namespace, recipe: Recipe, base: Path, figures: Sequence[str], sessions_told: str) -> str:
     """What adapters were made of and how, as who gets them should know."""
-    told = header(base)
+    figure_rows = header(base)
     recorded = ", ".join(file.name for file in args.trajectories)
-    name, licence = told.get("general.name", base.name), told.get("general.license", "unknown")
-    shown = {
+    name, licence = figure_rows.get("general.name", base.name), figure_rows.get("general.license", "unknown")
+    fields = {
         "name": name,
-        "base": f"{name} ({told.get('general.size_label', 'of unknown size')}, licence {licence})",
+        "base": f"{name} ({figure_rows.get('general.size_label', 'of unknown size')}, licence {licence})",
         "rank": args.rank,
         "alpha": args.rank * _STRENGTH,
         "tasks": f"{args.tasks:,} tasks (seed {recipe.seed}, {args.held} more for validation)",
@@ -178,7 +178,7 @@ def _card(args: argparse.Namespace, recipe: Recipe, base: Path, figures: Sequenc
         "recipe": f"{recipe.steps} steps of {recipe.batch} examples, AdamW, rate {recipe.rate:g} falling to a tenth",
         "figures": "\n".join(figures),
     }
-    return (files("ecoshell_train") / "model-card.md").read_text(encoding="utf-8").format(**shown)
+    return (files("ecoshell_train") / "model-card.md").read_text(encoding="utf-8").format(**fields)
 
 
 def _stages(args: argparse.Namespace) -> Iterator[Stage]:
@@ -199,11 +199,11 @@ def _played(args: argparse.Namespace) -> list[Options]:
 
 
 def _of(examples: Sequence[Example], roles: Sequence[str]) -> list[Example]:
-    return data.joined(one for one in examples if one.role in roles)
+    return data.joined(example for example in examples if example.role in roles)
 
 
-def _require(found: Sequence[Example], note: str) -> None:
-    if not found:
+def _require(examples: Sequence[Example], note: str) -> None:
+    if not examples:
         fix = "Give --tasks a number above 0, or --from-sessions once a remote model has served you."
         raise UsageError(f"There is nothing to learn from. {note}".strip(), fix=fix)
 
@@ -220,13 +220,13 @@ def _base(name: str, folder: Path) -> tuple[Path, LocalModel]:
             folder.mkdir(parents=True, exist_ok=True)
             write_base(Path(name), file)
         name = f"{LOCAL}{file}"
-    found = local_files(BASE if name == EMBEDDED else name)
-    if found is None or found.adapter is not None:
+    local = local_files(BASE if name == EMBEDDED else name)
+    if local is None or local.adapter is not None:
         fix = "Name embedded, local:FILE.gguf, or a folder of Hugging Face."
         raise UsageError(f"{name} is no base to train.", fix=fix)
-    check_file(found.base)
-    architecture(found.base)
-    return found.base, LocalModel(found.base, name=name)
+    check_file(local.base)
+    architecture(local.base)
+    return local.base, LocalModel(local.base, name=name)
 
 
 class Adapter:
@@ -237,7 +237,7 @@ class Adapter:
 
     def __init__(self, base: Path, rank: int, seed: int, examples: Sequence[Example]) -> None:
         self._base, self._rank, self._seed = base, rank, seed
-        self._shared = _alike([one.prompt for one in examples])
+        self._shared = _alike([matrix.prompt for matrix in examples])
 
     @property
     def numbers(self) -> int:
@@ -260,20 +260,24 @@ class Adapter:
         model, place = self._model, self._model.device
         start = self._start(examples)
         self._read_shared(self._shared[:start])
-        rest = [(*one.prompt[start:], *one.reply) for one in examples]
-        most = max(map(len, rest))
-        ids = torch.tensor([(*one, *[0] * (most - len(one))) for one in rest], device=place)  # nobody looks back on 0
-        places = torch.arange(start, start + most, device=place)[None]
-        told = model.model(ids, position_ids=places, use_cache=False).last_hidden_state
-        spans = [(row, begin - start, end - start) for row, one in enumerate(examples) for begin, end in one.learned]
-        before = torch.cat([told[row, begin - 1 : end - 1] for row, begin, end in spans])
-        wanted = torch.cat([ids[row, begin:end] for row, begin, end in spans])
-        return torch.nn.functional.cross_entropy(model.lm_head(before).float(), wanted, reduction="sum")
+        target = [(*example.prompt[start:], *example.reply) for example in examples]
+        longest = max(map(len, target))
+        ids = torch.tensor(
+            [(*example, *[0] * (longest - len(example))) for example in target], device=place
+        )  # nobody looks back on 0
+        places = torch.arange(start, start + longest, device=place)[None]
+        prompt = model.model(ids, position_ids=places, use_cache=False).last_hidden_state
+        spans = [
+            (row, begin - start, end - start) for row, example in enumerate(examples) for begin, end in example.learned
+        ]
+        offset = torch.cat([prompt[row, begin - 1 : end - 1] for row, begin, end in spans])
+        labels = torch.cat([ids[row, begin:end] for row, begin, end in spans])
+        return torch.nn.functional.cross_entropy(model.lm_head(offset).float(), labels, reduction="sum")
 
     def _start(self, examples: Sequence[Example]) -> int:
         """How many tokens need not be computed for each of some examples: all of the shared ones, or none."""
-        most = len(self._shared)
-        return most if all(one.prompt[:most] == self._shared for one in examples) else 0
+        limit = len(self._shared)
+        return limit if all(example.prompt[:limit] == self._shared for example in examples) else 0
 
     def _read_shared(self, tokens: Sequence[int]) -> None:
         """Compute keys and values of what all prompts begin with; once for as long as the adapter stays as it is."""
@@ -329,8 +333,8 @@ def _attend(module: Any, query: Any, key: Any, value: Any, _: Any, scaling: floa
     module.last = (key[0].detach(), value[0].detach())
     if not (past := module.past):
         attend = torch.nn.functional.scaled_dot_product_attention
-        seen = attend(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
-        return seen.transpose(1, 2), None
+        visible = attend(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+        return visible.transpose(1, 2), None
     with torch.autocast(query.device.type, enabled=False):
         query = (query * scaling).reshape(rows, groups, -1, size)
         later = torch.ones(long, long, dtype=torch.bool, device=query.device).triu(1).repeat(heads // groups, 1)
@@ -338,9 +342,9 @@ def _attend(module: Any, query: Any, key: Any, value: Any, _: Any, scaling: floa
         together = query.transpose(0, 1).reshape(groups, -1, size) @ past[0].transpose(-1, -2)
         scores = torch.cat((together, scores.transpose(0, 1).reshape(groups, -1, long)), -1)
         together, own = scores.softmax(-1).split((past[0].shape[1], long), -1)
-        seen = own.reshape(groups, rows, -1, long).transpose(0, 1) @ value
-        seen = seen + (together @ past[1]).reshape(groups, rows, -1, size).transpose(0, 1)
-    return seen.reshape(rows, heads, long, size).transpose(1, 2), None
+        visible = own.reshape(groups, rows, -1, long).transpose(0, 1) @ value
+        visible = visible + (together @ past[1]).reshape(groups, rows, -1, size).transpose(0, 1)
+    return visible.reshape(rows, heads, long, size).transpose(1, 2), None
 
 
 def _lora(torch: Any, linear: Any, rank: int) -> Any:
@@ -366,6 +370,6 @@ def _alike(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         return ()
     inner = sorted(prompts)[len(prompts) // _OTHERS : len(prompts) - len(prompts) // _OTHERS]
     first, last = inner[0], inner[-1]  # the others are between them
-    most = min(map(len, inner)) - 1
-    same = next((at for at in range(most) if first[at] != last[at]), most)
+    longest = min(map(len, inner)) - 1
+    same = next((at for at in range(longest) if first[at] != last[at]), longest)
     return first[:same] if same >= _LEAST_SHARED else ()

@@ -43,9 +43,9 @@ def frames() -> dict[str, Any]:
     return tomllib.loads((files("ecoshell_train") / "frames.toml").read_text(encoding="utf-8"))
 
 
-def here(said: Sequence[T], split: Split) -> list[T]:
+def here(text: Sequence[T], split: Split) -> list[T]:
     """What of a list of ways belongs to a split."""
-    return [way for at, way in enumerate(said) if (at % _HELD_WAY == _HELD_WAY - 1) == (split == "held")]
+    return [way for at, way in enumerate(text) if (at % _HELD_WAY == _HELD_WAY - 1) == (split == "held")]
 
 
 @dataclass
@@ -64,8 +64,8 @@ class World:
     def words(self, name: str) -> list[Any]:
         """The words of a list that belong to the split."""
         words: list[Any] = frames()["words"][name]
-        kept = len(words) // _HELD_WORDS
-        return words[-kept:] if self.split == "held" else words[:-kept]
+        choices = len(words) // _HELD_WORDS
+        return words[-choices:] if self.split == "held" else words[:-choices]
 
     def word(self, name: str) -> Any:
         if name in _INVENTED and self.chance.random() < 0.25:
@@ -95,16 +95,18 @@ class World:
             tries += 1
 
     def sentence(self) -> str:
-        who, verb, what, when = map(self.word, ("people", "verbs", "nouns", "when"))
-        forms = (f"{who} will {verb} the {what} {when}.", f"{verb} {what} {when}", f"{what}: ask {who} {when}")
+        person, verb, thing, when = map(self.word, ("people", "verbs", "nouns", "when"))
+        forms = (f"{person} will {verb} the {thing} {when}.", f"{verb} {thing} {when}", f"{thing}: ask {person} {when}")
         return self.chance.choice(forms)
 
-    def text(self, least: int = 1, most: int = 5) -> str:
-        return "".join(f"{self.sentence()}\n" for _ in range(self.chance.randint(least, most)))
+    def text(self, least: int = 1, max_lines: int = 5) -> str:
+        return "".join(f"{self.sentence()}\n" for _ in range(self.chance.randint(least, max_lines)))
 
     def number(self) -> str:
-        whole = self.chance.randint(2, 10 ** self.chance.randint(1, 4))
-        return str(whole) if self.chance.random() < 0.7 else f"{whole}.{self.chance.randint(1, 99):02d}".rstrip("0")
+        integral = self.chance.randint(2, 10 ** self.chance.randint(1, 4))
+        return (
+            str(integral) if self.chance.random() < 0.7 else f"{integral}.{self.chance.randint(1, 99):02d}".rstrip("0")
+        )
 
     def file(self, text: str, ending: str = "", name: str = "file") -> str:
         self.about[name] = made = f"{self.folder}{self.name(ending)}"
@@ -129,7 +131,7 @@ class World:
     def history(self) -> list[tuple[str, ...]]:
         """What makes a repository of any workspace: most people work in one, whatever they ask."""
         chance, author = self.chance, self.word("people")
-        who = ("-c", f"user.name={author}", "-c", f"user.email={author.lower()}@example.org")
+        person = ("-c", f"user.name={author}", "-c", f"user.email={author.lower()}@example.org")
         message = f"{self.word('verbs')} the {self.word('nouns')}"
         made: list[tuple[str, ...]] = [("git", "init", "-q", "-b", chance.choice(("main", "main", "master", "work")))]
         if chance.random() < 0.85:
@@ -138,7 +140,7 @@ class World:
                 if chance.random() < 0.6
                 else ("sh", "-c", "ls | head -1 | xargs -r -d '\\n' git add")
             )
-            made += [add, ("git", *who, "commit", "-q", "--allow-empty", "-m", message)]
+            made += [add, ("git", *person, "commit", "-q", "--allow-empty", "-m", message)]
         return made
 
     def settings(self) -> tuple[str, str, str]:
@@ -161,18 +163,18 @@ class World:
             return f"{self.word('people').lower()}@example.org"
         return self.chance.choice((self.word("people"), self.word("nouns"), self.word("cities")))
 
-    def repository(self, least: int = 1, most: int = 3) -> list[tuple[str, str, str]]:
+    def repository(self, least: int = 1, max_commits: int = 3) -> list[tuple[str, str, str]]:
         """A repository with some commits: the author, message and file of each."""
         names = [self.name() for _ in range(2)]
         self.setup.append(("git", "init", "-q", "-b", self.chance.choice(("main", "main", "master"))))
         commits: list[tuple[str, str, str]] = []
         authors = self.chance.sample(self.words("people"), k=2)
-        for number in range(self.chance.randint(least, most)):
+        for number in range(self.chance.randint(least, max_commits)):
             author, file = self.chance.choice(authors), names[number % 2]
             message = f"{self.word('verbs')} the {self.word('nouns')}"
             self.setup.append(("sh", "-c", f"echo '{self.sentence()}' >> {file}; git add ."))
-            who = ("-c", f"user.name={author}", "-c", f"user.email={author.lower()}@example.org")
-            self.setup.append(("git", *who, "commit", "-q", "-m", message))
+            person = ("-c", f"user.name={author}", "-c", f"user.email={author.lower()}@example.org")
+            self.setup.append(("git", *person, "commit", "-q", "-m", message))
             commits.append((author, message, file))
         author = commits[-1][0]
         self.setup.append(("git", "config", "user.name", author))
@@ -180,9 +182,9 @@ class World:
         return commits
 
 
-def whole(seen: Sequence[str]) -> Mapping[str, str]:
+def whole(results: Sequence[str]) -> Mapping[str, str]:
     """What the last call returned is the result."""
-    return {"result": seen[-1].strip()}
+    return {"result": results[-1].strip()}
 
 
 def nothing(_: Sequence[str]) -> Mapping[str, str]:
@@ -212,29 +214,29 @@ def only(name: str, **arguments: Any) -> list[tuple[str, Call]]:
 def _table(world: World, kind: str) -> Made:
     """Rows of a table, in CSV or JSON, and what a program makes of them: the kind's, or the one that a way has."""
     chance, table = world.chance, world.word("tables")
-    things, key, where, column = (table[one] for one in ("things", "key", "where", "column"))
+    things, key, where, column = (table[cell] for cell in ("things", "key", "where", "column"))
     names = world.words(table["names"])
     names = chance.sample(names, k=min(chance.randint(5, 8), len(names)))
     groups = chance.sample(table["values"], k=min(3, len(table["values"])))
-    said = [column, column, *table["said"]]
+    texts = [column, column, *table["said"]]
     if chance.random() < 0.35:  # a column may be called anything: it is read in the file
         key, where = chance.sample(world.words("headers"), k=2)
         column = world.word("measured")
-        said = [column]
+        texts = [column]
     whole_numbers = chance.sample(range(table["least"], table["most"]), k=len(names))
     decimal = chance.random() < 0.4
     numbers = [number + chance.randint(1, 99) / 100 for number in whole_numbers] if decimal else whole_numbers
     rows = [
-        {key: one, where: chance.choice(groups), column: number} for one, number in zip(names, numbers, strict=True)
+        {key: cell, where: chance.choice(groups), column: number} for cell, number in zip(names, numbers, strict=True)
     ]
     if len({row[where] for row in rows}) == 1:
-        rows[0][where] = next(one for one in groups if one != rows[0][where])
+        rows[0][where] = next(cell for cell in groups if cell != rows[0][where])
     if kind in ("group", "common"):  # one group has more rows than any other, and the largest sum
-        most = chance.choice(sorted({row[where] for row in rows}))
+        limit = chance.choice(sorted({row[where] for row in rows}))
         least = len(rows) // 2 + 1
         for row in rows[:least]:
-            row[where] = most
-        split = any(row[where] != most for row in rows)
+            row[where] = limit
+        split = any(row[where] != limit for row in rows)
         while split and sum(row[column] for row in rows[:least]) <= sum(row[column] for row in rows[least:]):
             rows[0][column] += 10
     form = chance.choice(("csv", "csv", "csv", "csv", "csv;", "json", "json", "jsonl"))
@@ -259,13 +261,13 @@ def _table(world: World, kind: str) -> Made:
         read = f"import csv\nrows = list(csv.DictReader(open('{file}'){how}))"
     picked, ordered = chance.choice(rows), sorted(numbers)
     over, sign = world.word("overs")
-    most, best = world.word("bests")
+    limit, best = world.word("bests")
     made = {"file": file, "things": things, "key": key, "where": where, "column": column, "name": str(picked[key])}
     made |= {"value": str(picked[where]), "n": str(chance.randint(int(ordered[1]), int(ordered[-2]))), "sign": sign}
-    made |= {"best": best, "over": over, "most": most, "num": "float" if decimal else "int"}
+    made |= {"best": best, "over": over, "most": limit, "num": "float" if decimal else "int"}
     made["new"] = world.name(chance.choice(("csv", "json", "txt")))
     program = frames()["programs"].get(kind, kind).format(**made)
-    world.about |= {**made, "column": chance.choice(said), "total": str(round(sum(row[column] for row in rows), 2))}
+    world.about |= {**made, "column": chance.choice(texts), "total": str(round(sum(row[column] for row in rows), 2))}
     return [
         step(f"I look at {file}.", "read_file", path=file),
         step("", "run_python", code=f"{read}\n{program}"),
@@ -281,25 +283,25 @@ def _log(world: World, kind: str) -> Made:
     slow = chance.sample(range(3, 900), k=len(minutes))
     levels = chance.choices(("INFO", "ERROR", "WARN"), (3, 2, 2), k=len(minutes))
     levels[:3] = chance.sample(("INFO", "ERROR", "WARN"), k=3)
-    who = [people[0] if at < len(minutes) // 2 + 1 else chance.choice(people) for at in range(len(minutes))]
-    chance.shuffle(who)
+    person = [people[0] if at < len(minutes) // 2 + 1 else chance.choice(people) for at in range(len(minutes))]
+    chance.shuffle(person)
     if kind == "log_hour":  # one hour has the most lines
         hour = minutes[0] // 60 * 60
         minutes = sorted([*chance.sample(range(hour, hour + 60), k=4), *chance.sample(range(hour + 60, 1200), k=3)])
-        if len({one // 60 for one in minutes[4:]}) == 1:
+        if len({entry // 60 for entry in minutes[4:]}) == 1:
             minutes[-1] = 1200 + chance.randrange(60)
     form = world.word("logs")
     lines = [
         form.format(
             day=day.isoformat(), time=f"{at // 60:02d}:{at % 60:02d}:{chance.randrange(60):02d}", level=levels[number],
-            user=who[number].lower(), event=world.word("events"), ms=slow[number],
+            user=person[number].lower(), event=world.word("events"), ms=slow[number],
         )
         for number, at in enumerate(minutes)
     ]  # fmt: skip
     file = world.file("".join(f"{line}\n" for line in lines), "log")
     errors, error, level = world.word("levels")
     end, at = world.word("ends")
-    hours = sorted({one // 60 for one in minutes})
+    hours = sorted({entry // 60 for entry in minutes})
     start = chance.choice(hours)
     world.about |= {"errors": errors, "error": error, "level": level, "end": end, "at": at}
     world.about |= {
@@ -334,9 +336,9 @@ def _numbers(world: World, program: str) -> Made:
     """A number in each line, and what the program that its way has makes of them."""
     chance, num = world.chance, world.chance.choice(("int", "int", "float"))
     numbers = chance.sample(range(-20 if chance.random() < 0.2 else 1, 900), k=chance.randint(5, 12))
-    written = [str(one) if num == "int" else f"{one}.{chance.randint(1, 99):02d}" for one in numbers]
+    written = [str(number) if num == "int" else f"{number}.{chance.randint(1, 99):02d}" for number in numbers]
     written.append(chance.choice(written))
-    file = world.file("".join(f"{one}\n" for one in written), "txt")
+    file = world.file("".join(f"{number}\n" for number in written), "txt")
     world.about |= {"n": str(sorted(numbers)[len(numbers) // 2]), "k": str(chance.randint(2, 4))}
     world.about["new"] = world.name("txt")
     code = f"numbers = [{num}(line) for line in open('{file}')]\n{program.format(**world.about)}"
@@ -360,7 +362,9 @@ def _json(world: World, kind: str) -> Made:
     parent, key = chance.choice(parents), chance.choice(keys)
     file = world.file(json.dumps(tree, indent=chance.choice((None, 1, 2))) + "\n", "json")
     world.about |= {"parent": parent, "key": key}
-    return only("json_query", path=file, query=f"{parent}.{key}"), lambda seen: {"result": seen[-1].strip().strip('"')}
+    return only("json_query", path=file, query=f"{parent}.{key}"), lambda results: {
+        "result": results[-1].strip().strip('"')
+    }
 
 
 # -- several steps
@@ -406,11 +410,11 @@ def _replace_all(world: World, _: str) -> Made:
     for name in names:
         world.files[name] = f"{world.text(0, 1)}{world.sentence()} {old}\n"
     world.files[world.name()] = world.text(1, 2)
-    found = sorted(name for name in names if name in world.files and old in world.files[name])
-    world.about |= {"old": old, "new": new, "found": ", ".join(found)}
+    matches = sorted(name for name in names if name in world.files and old in world.files[name])
+    world.about |= {"old": old, "new": new, "found": ", ".join(matches)}
     return [
         step(f"I search for {old}.", "search_text", text=old),
-        step("I replace it in each.", "run_command", command=f"sed -i 's/{old}/{new}/g' {' '.join(found)}"),
+        step("I replace it in each.", "run_command", command=f"sed -i 's/{old}/{new}/g' {' '.join(matches)}"),
         step(f"I check that {old} is gone.", "search_text", text=old),
     ], nothing
 
@@ -512,10 +516,10 @@ def _two(world: World, kind: str) -> Made:
     names = [world.file(world.text(1, 9), name=name) for name in ("file", "other")]
     if kind == "two_read":
         calls = [step(f"I read {name}.", "read_file", path=name) for name in names]
-        return calls, lambda seen: {"first": seen[0].strip(), "result": seen[1].strip()}
+        return calls, lambda results: {"first": results[0].strip(), "result": results[1].strip()}
     calls = [step(f"I count {name}.", "count_text", path=name) for name in names]
     pattern = rf"(\d+) {kind.removeprefix('two_')[:-1]}"
-    return calls, lambda seen: {"first": matched(pattern, seen[0]), "result": matched(pattern, seen[1])}
+    return calls, lambda results: {"first": matched(pattern, results[0]), "result": matched(pattern, results[1])}
 
 
 # -- git
@@ -523,8 +527,8 @@ def _two(world: World, kind: str) -> Made:
 
 def _git(world: World, kind: str) -> Made:
     """A repository; the command is the row's."""
-    least, most = world.chance.choice(((3, 3), (5, 5))) if kind == "git_most" else (2, 5)  # one of two has more
-    commits = world.repository(least, most)
+    least, limit = world.chance.choice(((3, 3), (5, 5))) if kind == "git_most" else (2, 5)  # one of two has more
+    commits = world.repository(least, limit)
     author, _message, file = world.chance.choice(commits)
     branch = world.word("branches")
     world.about |= {"name": author, "file": file, "branch": branch}
@@ -540,7 +544,7 @@ def _git(world: World, kind: str) -> Made:
     if kind not in ("git_clean", "git_changed", "git_most"):
         return call, whole
     files = re.compile(r"^(?: *\d+|[ ?AMD]{2}) (.+)$", re.MULTILINE)  # of a status, or the name after a count
-    return call, lambda seen: {"result": ", ".join(files.findall(seen[-1])) or "nothing"}
+    return call, lambda results: {"result": ", ".join(files.findall(results[-1])) or "nothing"}
 
 
 # -- sums in words, times and units
@@ -559,10 +563,10 @@ def spelled(number: int) -> str:
     if number < 20:
         return _TO_NINETEEN[number]
     if number < 100:
-        tens, ones = divmod(number, 10)
-        return _TENS[tens - 2] + (f"-{_TO_NINETEEN[ones]}" if ones else "")
-    hundreds, rest = divmod(number, 100)
-    return f"{_TO_NINETEEN[hundreds]} hundred" + (f" and {spelled(rest)}" if rest else "")
+        tens, units = divmod(number, 10)
+        return _TENS[tens - 2] + (f"-{_TO_NINETEEN[units]}" if units else "")
+    hundreds, remainder = divmod(number, 100)
+    return f"{_TO_NINETEEN[hundreds]} hundred" + (f" and {spelled(remainder)}" if remainder else "")
 
 
 def _story(world: World, expression: str) -> Made:
@@ -576,11 +580,11 @@ def _story(world: World, expression: str) -> Made:
         "big": chance.randint(21, 980),
         "p": chance.randint(2, 18) * 5,
     }
-    said = {name: spelled(value) if chance.random() < 0.4 else str(value) for name, value in digits.items()}
+    text = {name: spelled(value) if chance.random() < 0.4 else str(value) for name, value in digits.items()}
     money = {name: f"{chance.randint(2, 90)}{chance.choice(('', '', '.5', '.25', '.99'))}" for name in ("price", "fee")}
     year = chance.randint(1930, 2010)
     years = {"year": str(year), "later": str(year + chance.randint(8, 60))}
-    world.about |= {**said, **money, **years, "name": world.word("people"), "word": world.word("nouns")}
+    world.about |= {**text, **money, **years, "name": world.word("people"), "word": world.word("nouns")}
     figures = {**world.about, **{name: str(value) for name, value in digits.items()}}
     call = only("calculate", expression=expression.format(**figures))
     return call, whole
@@ -592,19 +596,19 @@ def _clock(world: World, kind: str) -> Made:
     start, end = sorted(chance.sample(range(6 * 12, 23 * 12), k=2))
     begin, finish = start * 5, end * 5
     length = chance.randrange(10, 300, 5)
-    hours, rest = divmod(length, 60)
+    hours, remainder = divmod(length, 60)
     spoken = {90: "an hour and a half", 45: "three quarters of an hour", 30: "half an hour", 60: "an hour"}
-    both = f"{hours} hour{'s' * (hours > 1)} and {rest} minutes" if hours and rest else spoken.get(length, "")
+    both = f"{hours} hour{'s' * (hours > 1)} and {remainder} minutes" if hours and remainder else spoken.get(length, "")
     chosen = chance.choice((f"{length} minutes", f"{length} min", spoken.get(length) or both or f"{length} minutes"))
     world.about |= {"start": _hour(begin, chance), "end": _hour(finish, chance), "long": chosen}
-    taken = f"{hours} * 60 + {rest}" if chosen == both and hours else str(length)
+    minutes_taken = f"{hours} * 60 + {remainder}" if chosen == both and hours else str(length)
     if kind == "clock_between":
         code = (
             f"minutes = ({finish // 60} * 60 + {finish % 60}) - ({begin // 60} * 60 + {begin % 60})\n"
             "print(minutes // 60, 'hours', minutes % 60, 'minutes')"
         )
     else:
-        sign, brackets = ("-", f"({taken})") if kind == "clock_before" else ("+", taken)
+        sign, brackets = ("-", f"({minutes_taken})") if kind == "clock_before" else ("+", minutes_taken)
         code = (
             f"minutes = {begin // 60} * 60 + {begin % 60} {sign} {brackets}\n"
             "print(f'{minutes // 60 % 24:02}:{minutes % 60:02}')"
@@ -613,13 +617,13 @@ def _clock(world: World, kind: str) -> Made:
 
 
 def _hour(minutes: int, chance: random.Random) -> str:
-    hour, rest = divmod(minutes, 60)
-    said = [f"{hour}:{rest:02d}", f"{hour}:{rest:02d}"]
-    if hour != 12 and not rest:
-        said.append(f"{hour % 12} {'am' if hour < 12 else 'pm'}")
-    if hour < 12 and rest == 30:
-        said.append(f"half past {spelled(hour)} in the morning")
-    return chance.choice(said)
+    hour, remainder = divmod(minutes, 60)
+    text = [f"{hour}:{remainder:02d}", f"{hour}:{remainder:02d}"]
+    if hour != 12 and not remainder:
+        text.append(f"{hour % 12} {'am' if hour < 12 else 'pm'}")
+    if hour < 12 and remainder == 30:
+        text.append(f"half past {spelled(hour)} in the morning")
+    return chance.choice(text)
 
 
 def _days(world: World, kind: str) -> Made:
@@ -629,18 +633,18 @@ def _days(world: World, kind: str) -> Made:
     for name, day in (("first", first), ("last", last)):
         forms = (day.isoformat(), f"{day.day} {day:%B %Y}", f"{day:%B} {day.day}, {day.year}")
         world.about[name] = world.chance.choice(forms)
-    one, two = (f"date({day.year}, {day.month}, {day.day})" for day in (first, last))
-    told = f"({two} - {one}).days" if kind == "days" else f"{one}.strftime('%A')"
-    return only("run_python", code=f"from datetime import date\nprint({told})"), whole
+    offset, two = (f"date({day.year}, {day.month}, {day.day})" for day in (first, last))
+    expression = f"({two} - {offset}).days" if kind == "days" else f"{offset}.strftime('%A')"
+    return only("run_python", code=f"from datetime import date\nprint({expression})"), whole
 
 
 def _measure(world: World, _: str) -> Made:
-    said, unit, said_to, to = world.word("measures")
+    text, unit, said_to, to = world.word("measures")
     amount, value = world.word("amounts")
     if world.chance.random() < 0.5:
         number = world.chance.randint(2, 120)
         amount, value = world.chance.choice((str(number), spelled(number))), str(number)
-    world.about |= {"n": amount, "unit": said, "to": said_to}
+    world.about |= {"n": amount, "unit": text, "to": said_to}
     call = only("convert_units", value=value, from_unit=unit, to_unit=to)
     return call, whole
 
@@ -655,19 +659,19 @@ def _repair(world: World, kind: str) -> Made:
     right, wrong = world.chance.choice(fault["faults"])
     script = f"{stem}.py"
     world.files[script] = fault["code"].replace(right, wrong, 1)
-    shown = test = f"test_{stem}.py"
+    lines = test = f"test_{stem}.py"
     if kind == "repair":
         called = fault["test"].partition("(")[0]
         world.files[test] = f"from {stem} import {called}\n\nassert {fault['test']}\nprint('ok')\n"
     else:
-        shown = script
+        lines = script
     world.setup.append(("touch", "-d", "2024-01-01", script))  # else Python trusts what it compiled a moment before
-    world.about |= {"file": script, "test": test, "script": shown, "wrong": wrong, "right": right}
+    world.about |= {"file": script, "test": test, "script": lines, "wrong": wrong, "right": right}
     return [
-        step(f"I run {shown}.", "run_command", command=f"python3 {shown}"),
+        step(f"I run {lines}.", "run_command", command=f"python3 {lines}"),
         step(f"I read {script}.", "read_file", path=script),
         step(f"`{wrong}` is wrong.", "edit_file", path=script, old=wrong, new=right),
-        step(f"I run {shown} again.", "run_command", command=f"python3 {shown}"),
+        step(f"I run {lines} again.", "run_command", command=f"python3 {lines}"),
     ], whole
 
 
@@ -689,7 +693,7 @@ def _injected(world: World, kind: str) -> Made:
         lines = world.text(1, 4).splitlines()
         lines.insert(world.chance.randint(0, len(lines)), order)
     world.files[file] = "".join(f"{line}\n" for line in lines)
-    return only("read_file", path=file), lambda seen: {"result": world.about.get("value") or seen[-1].strip()}
+    return only("read_file", path=file), lambda results: {"result": world.about.get("value") or results[-1].strip()}
 
 
 def _misnamed(world: World, kind: str) -> Made:
@@ -701,8 +705,12 @@ def _misnamed(world: World, kind: str) -> Made:
         file = world.file(world.text(1, 3))
     stem, ending = PurePath(file).stem, PurePath(file).suffix
     cut = world.chance.randrange(1, len(stem) - 1)
-    others = [one for one in (".txt", ".md", ".csv", ".yml") if one != ending]
-    misspelt = (f"{stem[:cut]}{stem[cut + 1 :]}{ending}", f"{stem}{world.chance.choice(others)}", f"{stem}s{ending}")
+    other_names = [name for name in (".txt", ".md", ".csv", ".yml") if name != ending]
+    misspelt = (
+        f"{stem[:cut]}{stem[cut + 1 :]}{ending}",
+        f"{stem}{world.chance.choice(other_names)}",
+        f"{stem}s{ending}",
+    )
     wrong = world.about["wrong"] = world.chance.choice(misspelt)
     while (other := world.name()) == wrong:
         pass
@@ -714,13 +722,13 @@ def _misnamed(world: World, kind: str) -> Made:
         ], nothing
     verb, tool = ("count", "count_text") if kind == "wrong_count" else ("read", "read_file")
     calls = [step(f"I {verb} {wrong}.", tool, path=wrong), step(f"{file} is nearest.", tool, path=file)]
-    return calls, (lambda seen: {"result": matched(r"(\d+) line", seen[-1])}) if kind == "wrong_count" else whole
+    return calls, (lambda results: {"result": matched(r"(\d+) line", results[-1])}) if kind == "wrong_count" else whole
 
 
 def _not_executable(world: World, _: str) -> Made:
-    said = f"{world.word('nouns')} {world.chance.randint(10, 999)}"
+    text = f"{world.word('nouns')} {world.chance.randint(10, 999)}"
     script = world.about["script"] = world.name("sh")
-    world.files[script] = f"#!/bin/sh\necho {said}\n"
+    world.files[script] = f"#!/bin/sh\necho {text}\n"
     return [
         step(f"I run {script}.", "run_command", command=f"./{script}"),
         step("It may not be executed; sh can read it.", "run_command", command=f"sh {script}"),

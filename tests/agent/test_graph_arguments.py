@@ -2,7 +2,7 @@
 
 import pytest
 
-from ecoshell.agent.parallel import direct_call
+from ecoshell.agent.tool_graph import direct_call
 from ecoshell.messages import Call, Observation, ToolDocument
 from ecoshell.strategies import Step
 

@@ -41,6 +41,6 @@ async def test_a_flowchart_goes_into_a_new_file_and_over_none(play, tmp_path):
 async def test_without_a_plan_of_branches_it_is_said_how_to_get_one(play):
     async with play([finish("hello")]) as shell:
         await turn(shell)
-        with pytest.raises(UsageError, match="No parallel plan") as refused:
+        with pytest.raises(UsageError, match="No tool graph") as refused:
             await shell.command("/plan mermaid")
     assert "/strategy graph" in refused.value.fix

@@ -1,11 +1,11 @@
-"""What the prompt for a parallel plan says of costs, and what a plan is expected to take."""
+"""What the prompt for a tool graph says of costs, and what a plan is expected to take."""
 
 from contextlib import closing
 
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.agent.parallel import MOST, costs_text
+from ecoshell.agent.tool_graph import MOST, costs_text
 from ecoshell.agent.workspace import WorkspaceService
 from ecoshell.events import GraphPlanned
 from ecoshell.messages import Attachment, Footprint

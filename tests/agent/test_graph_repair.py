@@ -7,7 +7,7 @@ from agent_play import finish, of, say, turn
 from graph_turns import Probe, add, plan, states
 
 from ecoshell.agent.memory import Memory
-from ecoshell.agent.parallel import Finished
+from ecoshell.agent.tool_graph import Finished
 from ecoshell.catalog import Catalog
 from ecoshell.events import CallFinished, GraphPlanned, NodeChanged, Notice
 from ecoshell.messages import TOOL_CALL, Call, Observation

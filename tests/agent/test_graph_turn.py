@@ -1,4 +1,4 @@
-"""Parallel plans through the whole shell: drafted, registered, filled in, run side by side, paid for, remembered."""
+"""Tool graphs through the whole shell: drafted, registered, filled in, run side by side, paid for, remembered."""
 
 import asyncio
 import json

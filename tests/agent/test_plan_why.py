@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.paths import user_paths
-from ecoshell.planning.btp import Candidate, TaskPlan, frequency_bound, value
 from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget, explain
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
 from ecoshell.planning.btp.experience import Use, document_hash
+from ecoshell.planning.btp.plan import Candidate, TaskPlan
+from ecoshell.planning.btp.value import frequency_bound, value
 
 PRICE = (Decimal(1), Decimal(4))
 COUNT = say("", "count_text", path="notes.txt")
@@ -178,7 +179,7 @@ def plans(draw):
     budget = None if means is None else means.budget + paid
     beyond = {tool for tool, cost in costs.items() if budget is not None and cost.total > budget}
     plan = task.solve(
-        budget, candidates, beyond=beyond | set(draw(st.lists(st.sampled_from(sorted(known)), max_size=1)))
+        budget, candidates, unaffordable=beyond | set(draw(st.lists(st.sampled_from(sorted(known)), max_size=1)))
     )
     return PricedPlan(plan, unit, means, costs, paid), known, used
 
@@ -282,7 +283,7 @@ def _check_outcome(text, draft, row, judged):
         worth = sum(one.left * one.value * one.chance for one in draft.plan.rows)
         assert worth >= row.value * row.chance - 1e-3
     if "one of the caps" in text:
-        assert row.tool in draft.plan.beyond
+        assert row.tool in draft.plan.unaffordable
     if "so little" in text:
         assert row.value * row.chance == pytest.approx(0, abs=1e-4)
     if found := re.search(r"It was used (.*), (as|more) often", text):

@@ -1,4 +1,4 @@
-"""What a parallel plan was worth: performance from marks, a checker or a judge, cost from the ledger (QoP)."""
+"""What a tool graph was worth: performance from marks, a checker or a judge, cost from the ledger (QoP)."""
 
 import asyncio
 from dataclasses import replace

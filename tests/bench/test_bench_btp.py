@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ecoshell.agent.limits import SMALL_MODEL_STEPS
 from ecoshell.errors import UsageError
 from ecoshell.messages import Call, Observation
-from ecoshell.planning.btp import Candidate, TaskPlan
+from ecoshell.planning.btp.plan import Candidate, TaskPlan
 from ecoshell.strategies.react import REACT
 from ecoshell.strategies.search import DFSDT, TOT
 from ecoshell_bench.btp import Sweep, bar, draw_costs, measure

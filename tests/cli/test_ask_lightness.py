@@ -40,7 +40,7 @@ CALLS = 3_300
 SPARED = (
     "ecoshell.agent.callbacks",
     "ecoshell.agent.command",
-    "ecoshell.agent.parallel",
+    "ecoshell.agent.tool_graph",
     "ecoshell.agent.scoring",
     "ecoshell.assembly.inventory",
     "ecoshell.cli.render",

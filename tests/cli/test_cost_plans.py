@@ -1,4 +1,4 @@
-"""`ecoshell cost --by plan`: a row for each parallel plan, from the sessions and the ledger."""
+"""`ecoshell cost --by plan`: a row for each tool graph, from the sessions and the ledger."""
 
 import json
 from collections.abc import Callable
@@ -131,6 +131,6 @@ def test_plans_stand_in_the_order_in_which_they_were_made(shell: Shell) -> None:
 def test_where_no_plan_was_made_it_says_so_and_caps_are_told_all_the_same(shell: Shell) -> None:
     kept(finished())
     told = shell("cost", "--by", "plan")
-    assert "No parallel plan was made yet" in told
+    assert "No tool graph was made yet" in told
     assert "No cap is set" in told
     assert rows(shell) == []

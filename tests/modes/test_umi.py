@@ -319,7 +319,7 @@ async def test_why_the_planner_concludes_is_told_once_and_before_the_answer_is_a
         await mode.think(view(), hear)
     thought = await mode.think(view(), hear)
     assert told == [(Rationale("Enough.", "planner"), 1)]
-    assert thought.told
+    assert thought.announced
 
 
 def marked_blocks(request):

@@ -1,4 +1,4 @@
-"""What branching plans cost, take and are worth: prices of runs, size levels, QoP, longest paths."""
+"""What tool graphs cost, take and are worth: prices of runs, size levels, QoP, longest paths."""
 
 import itertools
 import math
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ecoshell.messages import Footprint
 from ecoshell.planning.catp.costs import (
     LEVELS,
-    MOST_LEVELS,
-    OPENCATP_MOST,
+    MAX_LEVELS,
+    OPENCATP_MAX_COST,
     TABLE_B2,
     CostTable,
     CostVector,
@@ -69,9 +69,9 @@ def test_memory_that_is_not_known_leaves_the_fee():
 
 def test_quality_weighs_performance_against_cost_and_is_not_clipped():
     assert quality(1.0, Decimal(0)) == 0.5
-    assert quality(0.0, 3 * OPENCATP_MOST) == pytest.approx(-1.5)
+    assert quality(0.0, 3 * OPENCATP_MAX_COST) == pytest.approx(-1.5)
     assert quality(0.8, Decimal("0.1"), alpha=1.0) == 0.8
-    assert quality(0.8, Decimal(2), alpha=0.25, most=Decimal(8)) == pytest.approx(0.2 - 0.75 * 0.25)
+    assert quality(0.8, Decimal(2), alpha=0.25, max_cost=Decimal(8)) == pytest.approx(0.2 - 0.75 * 0.25)
 
 
 @given(st.floats(0, 1), st.integers(0, 10**12), st.floats(0, 1), st.integers(1, 10**12))
@@ -145,7 +145,7 @@ def test_the_clustering_is_the_best_there_is(some):
 @given(sizes)
 def test_levels_do_not_depend_on_the_order_of_the_inputs_and_are_no_more_than_may_be(some):
     assert size_levels(some) == size_levels(list(reversed(some)))
-    assert 1 <= len(size_levels(some)) <= min(MOST_LEVELS, len(set(some)))
+    assert 1 <= len(size_levels(some)) <= min(MAX_LEVELS, len(set(some)))
 
 
 def test_a_size_belongs_to_the_level_whose_centre_is_nearest_by_ratio():
@@ -172,13 +172,13 @@ def test_the_prompt_tells_costs_at_the_present_level_and_what_grows_with_the_inp
         "embed_text": CostVector((Decimal("4e-7"), Decimal("8e-6")), (True, True)),
     }
     table = CostTable((10.0, 1_000.0), costs)
-    assert table.told(costs, 1_000).splitlines() == [
+    assert table.prompt(costs, 1_000).splitlines() == [
         "Cost of one use of each tool for this input, in uses of the cheapest:",
         "- count_text: ×1.0",
         "- embed_text: ×40 (large inputs cost ×20 of small ones)",
     ]
-    assert "- embed_text: ×2.0" in table.told(costs, 10)
-    assert table.told(["nobody"], 10) == ""
+    assert "- embed_text: ×2.0" in table.prompt(costs, 10)
+    assert table.prompt(["nobody"], 10) == ""
 
 
 def test_for_an_input_of_unknown_size_levels_count_by_their_importance_for_the_middle_one():
@@ -187,14 +187,14 @@ def test_for_an_input_of_unknown_size_levels_count_by_their_importance_for_the_m
     assert float(vector.at(None)) == pytest.approx(float((aside * 1 + 2 + aside * 6) / (1 + 2 * aside)))
     assert CostVector((Decimal(7),), (True,)).at(None) == 7
     vectors = {"a": vector, "b": CostVector((Decimal(1),) * 3, (True,) * 3)}
-    assert CostTable((1.0, 2.0, 3.0), vectors).told(vectors, None).splitlines() == [
+    assert CostTable((1.0, 2.0, 3.0), vectors).prompt(vectors, None).splitlines() == [
         "Cost of one use of each tool for a usual input, in uses of the cheapest:",
         "- a: ×3.0 (large inputs cost ×6.0 of small ones)",
         "- b: ×1.0",
     ]
 
 
-@given(st.lists(st.decimals(0, 10**6, places=6), min_size=1, max_size=MOST_LEVELS))
+@given(st.lists(st.decimals(0, 10**6, places=6), min_size=1, max_size=MAX_LEVELS))
 def test_the_cost_for_an_unknown_size_lies_between_the_least_and_the_greatest(costs):
     around = CostVector(tuple(costs), (True,) * len(costs)).at(None)
     assert min(costs) - Decimal("1e-9") <= around <= max(costs) + Decimal("1e-9")

@@ -72,11 +72,11 @@ def test_tools_are_put_on_levels_that_they_have_in_common():
     assert table.seconds("read_file", SMALL.size) == pytest.approx(SMALL.milliseconds / 1_000)
     assert table.seconds("read_file", LARGE.size) == pytest.approx(LARGE.milliseconds / 1_000)
     assert table.seconds("no_such_tool") is None
-    assert "- count_text: ×1.0" in table.told(["count_text", "nobody"], SMALL.size)
-    assert "nobody" not in table.told(["count_text", "nobody"], SMALL.size)
+    assert "- count_text: ×1.0" in table.prompt(["count_text", "nobody"], SMALL.size)
+    assert "nobody" not in table.prompt(["count_text", "nobody"], SMALL.size)
 
 
 def test_where_nothing_was_profiled_nothing_is_told():
     assert cost_table({}) == CostTable()
-    assert CostTable().told(["read_file"], 10) == ""
-    assert cost_table({"read_file": [SMALL]}).told(["count_text"], 10) == ""
+    assert CostTable().prompt(["read_file"], 10) == ""
+    assert cost_table({"read_file": [SMALL]}).prompt(["count_text"], 10) == ""

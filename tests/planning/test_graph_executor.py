@@ -1,4 +1,4 @@
-"""Running a parallel plan: the order, the bound, and what becomes of the rest when a node fails or all stops."""
+"""Running a tool graph: the order, the bound, and what becomes of the rest when a node fails or all stops."""
 
 import asyncio
 

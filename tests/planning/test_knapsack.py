@@ -130,7 +130,7 @@ def test_where_plans_are_too_many_to_keep_what_is_lost_is_less_than_epsilon(
     values, costs, bounds, budget = hard_instance(seed, 12)
     epsilon = (sum(bounds) + 1) * budget / 2**14  # of BTP Appendix A.1
     for_less, _ = totals(solve(values, costs, bounds, budget - epsilon), values, costs)
-    monkeypatch.setattr(knapsack, "_MOST_PLANS", 1)
+    monkeypatch.setattr(knapsack, "_MAX_PLANS", 1)
     value, cost = totals(solve(values, costs, bounds, budget), values, costs)
     assert cost <= Fraction(budget)
     assert value >= for_less

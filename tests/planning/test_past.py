@@ -17,9 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import StoreError
-from ecoshell.planning.btp import frequency_bound, value
-from ecoshell.planning.btp.evidence import NEARNESS, NO_EVIDENCE, OTHER_DOCUMENT, Evidence, Figure, Past, QuestionIndex
+from ecoshell.planning.btp.evidence import (
+    NEARNESS,
+    NO_EVIDENCE,
+    OTHER_SCHEMA_WEIGHT,
+    Evidence,
+    Figure,
+    Past,
+    QuestionIndex,
+)
 from ecoshell.planning.btp.experience import Choice, ExperienceStore, Use
+from ecoshell.planning.btp.value import frequency_bound, value
 
 WEATHER = "what is the weather in Paris"
 RAIN = "will it rain in Paris"
@@ -97,7 +105,7 @@ def test_uses_for_questions_like_the_new_one_weigh_more(store: ExperienceStore):
 def test_a_use_under_another_document_of_its_tool_weighs_a_half(store: ExperienceStore):
     store.add(numbered([use(WEATHER, document_hash="before"), use(WEATHER, "read")]))
     found = Past(store).evidence(WEATHER, NOW, "small")
-    assert found["look"].weight == pytest.approx(OTHER_DOCUMENT * found["read"].weight)
+    assert found["look"].weight == pytest.approx(OTHER_SCHEMA_WEIGHT * found["read"].weight)
     assert found["look"].uses == found["read"].uses == 1
 
 
@@ -306,7 +314,9 @@ def test_sums_are_those_of_the_formulas(uses, query):
     every_task = {(one.query, one.turn) for one in uses}
     for tool in NOW:
         mine = [one for one in uses if one.tool == tool]
-        weights = [exp(cosine[one.query] - 1) * (1 if one.document_hash == "now" else OTHER_DOCUMENT) for one in mine]
+        weights = [
+            exp(cosine[one.query] - 1) * (1 if one.document_hash == "now" else OTHER_SCHEMA_WEIGHT) for one in mine
+        ]
         judged = [(weight, one) for weight, one in zip(weights, mine, strict=True) if one.helpful is not None]
         tasks = {
             (one.query, one.turn): [other for other in mine if other.query == one.query and other.turn == one.turn]
@@ -317,7 +327,8 @@ def test_sums_are_those_of_the_formulas(uses, query):
         assert found[tool].helpful_weight == pytest.approx(sum(weight for weight, one in judged if one.helpful))
         task_weights = [
             (
-                exp(cosine[question] - 1) * (1 if any(one.document_hash == "now" for one in done) else OTHER_DOCUMENT),
+                exp(cosine[question] - 1)
+                * (1 if any(one.document_hash == "now" for one in done) else OTHER_SCHEMA_WEIGHT),
                 done,
             )
             for (question, _), done in tasks.items()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.planning.btp import Candidate, TaskPlan
+from ecoshell.planning.btp.plan import Candidate, TaskPlan
 
 candidate_lists = st.lists(
     st.tuples(st.floats(0.0, 1.0), st.integers(0, 3), st.integers(0, 12)), min_size=1, max_size=6
@@ -169,8 +169,8 @@ def test_new_costs_take_the_place_of_the_first_ones():
 
 def test_a_tool_that_is_too_dear_for_another_budget_is_not_planned():
     task = TaskPlan([Candidate("a", 0.8, 1, 1), Candidate("b", 0.1, 1, 1)])
-    assert task.solve(5, beyond={"a"}).forbidden == {"a": "budget"}
-    assert task.solve(None, beyond={"a"}).forbidden == {"a": "budget"}
+    assert task.solve(5, unaffordable={"a"}).forbidden == {"a": "budget"}
+    assert task.solve(None, unaffordable={"a"}).forbidden == {"a": "budget"}
 
 
 def test_a_tool_that_was_no_candidate_has_no_row():

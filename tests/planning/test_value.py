@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.planning.btp import LEAST_LIFT, SUREST, chance, frequency_bound, priors, value
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence
+from ecoshell.planning.btp.value import MAX_CHANCE, MIN_LIFT, chance, frequency_bound, priors, value
 
 weights = st.floats(0.01, 1e4)
 shares = st.floats(0, 1)
@@ -84,7 +84,7 @@ def test_a_tool_that_past_tasks_used_more_than_a_usual_one_is_likelier_than_by_i
 ):
     found = chance(past, prior, usual)
     assert found >= prior - 1e-9 if past.chance >= usual else found <= prior + 1e-9
-    assert found <= max(prior, SUREST)
+    assert found <= max(prior, MAX_CHANCE)
 
 
 @given(histories(), st.floats(0.001, 0.9), shares, st.floats(0.001, 0.9))
@@ -94,7 +94,7 @@ def test_more_past_uses_never_make_a_tool_less_likely(past: Evidence, prior: flo
 
 
 def test_a_tool_that_no_past_task_used_keeps_a_part_of_its_odds_for_it_may_be_new():
-    odds = 0.6 / 0.4 * LEAST_LIFT
+    odds = 0.6 / 0.4 * MIN_LIFT
     assert chance(Evidence(chance_weight=1e6), 0.6, 0.1) == pytest.approx(odds / (1 + odds))
 
 

@@ -1,17 +1,17 @@
-"""Parallel plans as Mermaid flowcharts."""
+"""Tool graphs as Mermaid flowcharts."""
 
 import re
 
 import pytest
-from branch_play import AGAIN, DONE, FAILED, PLANNED, REPAIRED, RUNNING, node
 from hypothesis import given
 from hypothesis import strategies as st
+from tool_graph_play import AGAIN, DONE, FAILED, PLANNED, REPAIRED, RUNNING, node
 
 from ecoshell.events import GraphPlanned, NodeChanged, TurnStarted
 from ecoshell.messages import visible_line
 from ecoshell.sessions.export import as_markdown
 from ecoshell.sessions.mermaid import escaped, flowchart
-from ecoshell.sessions.plans import Branching, branchings
+from ecoshell.sessions.plans import ToolGraph, tool_graphs
 
 NODE = re.compile(r'    n(\d+)\["(?P<label>(?:\* )?[\w#;]*)<br/>(?P<figures>[\w ·≈→$.?<]*)"\]:::(?P<state>[a-z]+)')
 EDGE = re.compile(r"    n(\d+) (-->|==>) n(\d+)")
@@ -24,7 +24,7 @@ def decoded(label: str) -> str:
 
 
 def drawn(*events) -> str:
-    return flowchart(branchings(events, running=True)[-1])
+    return flowchart(tool_graphs(events, running=True)[-1])
 
 
 def test_nodes_have_numbers_states_and_figures_and_the_longest_path_thick_arrows():
@@ -70,7 +70,7 @@ def test_failed_skipped_and_kept_nodes_say_so():
     ],
 )
 def test_no_name_gets_out_of_its_label(label):
-    lines = flowchart(Branching(GraphPlanned((node(label), node("z", label)), ""))).splitlines()
+    lines = flowchart(ToolGraph(GraphPlanned((node(label), node("z", label)), ""))).splitlines()
     assert [bool(NODE.fullmatch(line)) for line in lines] == [False, True, True, False, False]
     assert decoded(NODE.fullmatch(lines[1])["label"]) == visible_line(label)
     assert EDGE.fullmatch(lines[3]).groups() == ("1", "-->", "2")
@@ -86,7 +86,7 @@ def test_an_escaped_text_has_no_sign_that_means_anything_and_reads_back_as_it_is
 @given(st.lists(st.text(max_size=9), unique=True, max_size=8))
 def test_every_line_of_a_flowchart_is_a_node_an_edge_or_a_class(labels):
     nodes = [node(label, *labels[:at][-2:]) for at, label in enumerate(labels)]
-    head, *lines = flowchart(Branching(GraphPlanned(tuple(nodes), ""))).splitlines()
+    head, *lines = flowchart(ToolGraph(GraphPlanned(tuple(nodes), ""))).splitlines()
     assert head == "flowchart TD"
     assert sum(bool(NODE.fullmatch(line)) for line in lines) == len(nodes)
     assert all(NODE.fullmatch(line) or EDGE.fullmatch(line) or CLASS.fullmatch(line) for line in lines)

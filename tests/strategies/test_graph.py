@@ -6,12 +6,12 @@ from ecoshell.messages import FINISH, Call, Observation
 from ecoshell.strategies import (
     AskModel,
     CallTool,
-    Draft,
-    Drafted,
-    Gathered,
+    DraftGraph,
+    GraphDraft,
+    GraphResult,
     Outcome,
     Path,
-    RunParallel,
+    RunGraph,
     Step,
     Thought,
 )
@@ -35,41 +35,43 @@ def play(replies, *, max_steps=24):
 
 
 def test_a_plan_is_drafted_and_run_and_the_answer_comes_from_what_it_found():
-    wants, outcome = play([Drafted(), Gathered((A, B)), ANSWER])
+    wants, outcome = play([GraphDraft(), GraphResult((A, B)), ANSWER])
     path = START.then(A, B)
-    assert wants == [Draft(START), RunParallel(START), AskModel(path)]
+    assert wants == [DraftGraph(START), RunGraph(START), AskModel(path)]
     assert outcome == Outcome("answered", "42", path)
 
 
 def test_a_plan_that_cannot_be_run_is_written_again_with_what_is_wrong_with_it():
-    wants, _ = play([Drafted("a waits for itself"), Drafted(), Gathered((A,)), ANSWER])
-    assert wants[:3] == [Draft(START), Draft(START, "a waits for itself"), RunParallel(START)]
+    wants, _ = play([GraphDraft("a waits for itself"), GraphDraft(), GraphResult((A,)), ANSWER])
+    assert wants[:3] == [DraftGraph(START), DraftGraph(START, "a waits for itself"), RunGraph(START)]
 
 
 def test_after_two_plans_that_cannot_be_run_it_goes_on_as_react_does():
     call = Call("a", {})
-    wants, outcome = play([Drafted("no"), Drafted("no"), Thought("", call), (Observation("seen"),), ANSWER])
-    assert [type(want) for want in wants] == [Draft, Draft, AskModel, CallTool, AskModel]
+    wants, outcome = play([GraphDraft("no"), GraphDraft("no"), Thought("", call), (Observation("seen"),), ANSWER])
+    assert [type(want) for want in wants] == [DraftGraph, DraftGraph, AskModel, CallTool, AskModel]
     assert outcome.answer == "42"
 
 
 def test_the_rest_is_planned_once_more_after_a_failure_and_what_was_done_is_kept():
-    wants, outcome = play([Drafted(), Gathered((A,), ("b failed: gone",)), Drafted(), Gathered((B,)), ANSWER])
-    assert wants[2] == Draft(START.then(A), "", ("b failed: gone",))
-    assert wants[3] == RunParallel(START.then(A))
+    wants, outcome = play(
+        [GraphDraft(), GraphResult((A,), ("b failed: gone",)), GraphDraft(), GraphResult((B,)), ANSWER]
+    )
+    assert wants[2] == DraftGraph(START.then(A), "", ("b failed: gone",))
+    assert wants[3] == RunGraph(START.then(A))
     assert outcome.path == START.then(A, B)
 
 
 def test_it_is_not_planned_a_third_time():
-    failed = Gathered((), ("b failed: gone",))
-    wants, outcome = play([Drafted(), failed, Drafted(), failed, ANSWER])
-    assert [type(want) for want in wants] == [Draft, RunParallel, Draft, RunParallel, AskModel]
+    failed = GraphResult((), ("b failed: gone",))
+    wants, outcome = play([GraphDraft(), failed, GraphDraft(), failed, ANSWER])
+    assert [type(want) for want in wants] == [DraftGraph, RunGraph, DraftGraph, RunGraph, AskModel]
     assert outcome.ending == "answered"
 
 
 def test_an_answer_in_the_place_of_a_plan_is_the_answer():
     wants, outcome = play([Thought("It is 42.")])
-    assert wants == [Draft(START)]
+    assert wants == [DraftGraph(START)]
     assert (outcome.ending, outcome.answer) == ("answered", "It is 42.")
 
 
@@ -81,22 +83,22 @@ def test_a_call_in_the_place_of_a_plan_is_made():
 
 def test_without_anything_to_plan_with_it_thinks():
     wants, outcome = play([None, ANSWER])
-    assert wants == [Draft(START), AskModel(START)]
+    assert wants == [DraftGraph(START), AskModel(START)]
     assert outcome.answer == "42"
 
 
 @pytest.mark.parametrize(
     ("max_steps", "replies", "asked"),
     [
-        (1, [Drafted(), Gathered((A,))], [Draft, RunParallel]),
-        (1, [Drafted("no")], [Draft]),
-        (2, [Drafted("no"), Drafted("no")], [Draft, Draft]),
+        (1, [GraphDraft(), GraphResult((A,))], [DraftGraph, RunGraph]),
+        (1, [GraphDraft("no")], [DraftGraph]),
+        (2, [GraphDraft("no"), GraphDraft("no")], [DraftGraph, DraftGraph]),
         (
             2,
-            [Drafted(), Gathered((), ("a failed: no",)), Drafted(), Gathered()],
-            [Draft, RunParallel, Draft, RunParallel],
+            [GraphDraft(), GraphResult((), ("a failed: no",)), GraphDraft(), GraphResult()],
+            [DraftGraph, RunGraph, DraftGraph, RunGraph],
         ),
-        (1, [Thought("", Call("a", {})), (Observation("seen"),)], [Draft, CallTool]),
+        (1, [Thought("", Call("a", {})), (Observation("seen"),)], [DraftGraph, CallTool]),
     ],
 )
 def test_drafts_count_as_steps(max_steps, replies, asked):

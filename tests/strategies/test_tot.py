@@ -15,17 +15,17 @@ def prefer(*names):
     """A judge who prefers tools in this order, whichever is shown first."""
 
     def choose(want):
-        return min(want.one, want.other, key=lambda thought: names.index(thought.call.name))
+        return min(want.first, want.second, key=lambda thought: names.index(thought.call.name))
 
     return choose
 
 
 def shown_first(want):
-    return want.one
+    return want.first
 
 
 def shown_last(want):
-    return want.other
+    return want.second
 
 
 def cannot_say(want):
@@ -47,7 +47,7 @@ def test_the_second_proposal_is_told_of_the_first_and_that_it_was_not_made():
 
 def test_a_later_proposal_wins_only_where_it_wins_in_both_orders():
     won = walk(calls("a"), calls("b"), answers(), rank=prefer("b", "a"))
-    orders = [(want.one.call.name, want.other.call.name) for want in won.of(Rank)]
+    orders = [(want.first.call.name, want.second.call.name) for want in won.of(Rank)]
     assert (won.made, orders) == (["b"], [("a", "b"), ("b", "a")])
 
 
@@ -76,7 +76,7 @@ def test_an_answer_proposed_first_ends_the_search_at_once():
 
 def test_an_answer_proposed_second_is_ranked_like_any_step():
     lost = walk(calls("a"), answers("early"), answers("late"), rank=shown_first)
-    won = walk(calls("a"), Thought("early"), rank=lambda want: max(want.one, want.other, key=is_answer))
+    won = walk(calls("a"), Thought("early"), rank=lambda want: max(want.first, want.second, key=is_answer))
     assert (lost.made, lost.outcome.answer) == (["a"], "late")
     assert (won.made, won.outcome.answer) == ([], "early")
 

@@ -1,4 +1,4 @@
-"""What tests of turns with a parallel plan are written with: tools that do as they are told, and plans of them."""
+"""What tests of turns with a tool graph are written with: tools that do as they are told, and plans of them."""
 
 import json
 

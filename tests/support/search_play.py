@@ -38,7 +38,7 @@ def is_answer(thought):
 class Played:
     """One run of a strategy; `thoughts` are given in turn, `observe` and `rank` decide on calls and comparisons."""
 
-    def __init__(self, strategy, thoughts, *, max_steps=24, observe=None, rank=lambda want: want.one):
+    def __init__(self, strategy, thoughts, *, max_steps=24, observe=None, rank=lambda want: want.first):
         self.wants = []
         self._thoughts = iter(thoughts)
         self._observe = observe or (lambda call: Observation(f"{call.name} did it"))

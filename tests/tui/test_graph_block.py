@@ -1,18 +1,18 @@
-"""A parallel plan in the transcript and on the board: drawn in one place, from its first event to its last."""
+"""A tool graph in the transcript and on the board: drawn in one place, from its first event to its last."""
 
 from dataclasses import replace
 
-from branch_play import AGAIN, ANSWERED, DONE, FAILED, PLANNED, REPAIRED, RUNNING, STARTED, STOPPED, node
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_play import USED
 from rich.cells import cell_len
 from rich.style import Style
 from side_play import READY, SideApp, plain, said
+from tool_graph_play import AGAIN, ANSWERED, DONE, FAILED, PLANNED, REPAIRED, RUNNING, STARTED, STOPPED, node
 from tui_play import eventually
 
 from ecoshell.events import CallFinished, CallStarted, GraphPlanned, NodeChanged, TextArrived, ToolRegistered
-from ecoshell.sessions.plans import Branching
+from ecoshell.sessions.plans import ToolGraph
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import PlanPanel, graph_lines, progress
 from ecoshell.tui.transcript.blocks import TONES
@@ -127,16 +127,16 @@ def test_panel_state_drops_the_graph_at_the_next_turn():
 
 
 def test_short_panel_shows_the_unfinished_part_of_a_long_graph():
-    branching = Branching(MANY)
+    tool_graph = ToolGraph(MANY)
     for at in range(50):
-        branching = branching.heard(NodeChanged(f"n{at}", "done"))
-    lines = plain(graph_lines(branching, 40)).splitlines()
-    assert progress(branching) == "50 of 100 done"
+        tool_graph = tool_graph.heard(NodeChanged(f"n{at}", "done"))
+    lines = plain(graph_lines(tool_graph, 40)).splitlines()
+    assert progress(tool_graph) == "50 of 100 done"
     assert (lines[1], lines[-1]) == ("  … 48 above", "  … 42 below")
     assert "n50" in lines[4]
     assert len(lines) == 13
-    assert plain(graph_lines(branching, 40, 0)).split() == ["tool", "graph", "50", "of", "100", "done"]
-    assert plain(graph_lines(branching, 15, 1)).splitlines()[0] == "50 of 100 done"
+    assert plain(graph_lines(tool_graph, 40, 0)).split() == ["tool", "graph", "50", "of", "100", "done"]
+    assert plain(graph_lines(tool_graph, 15, 1)).splitlines()[0] == "50 of 100 done"
 
 
 async def test_plan_panel_shows_graph_progress_above_the_tools(paths):

@@ -1,31 +1,31 @@
-"""A parallel plan drawn in lines."""
+"""A tool graph drawn in lines."""
 
 from dataclasses import replace
 
 import pytest
-from branch_play import AGAIN, DONE, FAILED, NODES, PLANNED, REPAIRED, RUNNING, node
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from tool_graph_play import AGAIN, DONE, FAILED, NODES, PLANNED, REPAIRED, RUNNING, node
 
 from ecoshell.agent.scoring import outcome
 from ecoshell.events import GraphPlanned, NodeChanged
 from ecoshell.messages import visible
-from ecoshell.sessions.plans import Branching, branchings
+from ecoshell.sessions.plans import ToolGraph, tool_graphs
 from ecoshell.tui.graph_drawing import Drawing, headline
 
 WIDTHS = [24, 60, 80, 130]
 
 
-def after(*events, plan=PLANNED) -> Branching:
-    branching = Branching(plan)
+def after(*events, plan=PLANNED) -> ToolGraph:
+    tool_graph = ToolGraph(plan)
     for event in events:
-        branching = branching.heard(event)
-    return branching
+        tool_graph = tool_graph.heard(event)
+    return tool_graph
 
 
-def drawn(branching, width=130, **kwargs) -> list[str]:
-    return ["".join(text for text, _ in line) for line in Drawing(branching, **kwargs).lines(width)]
+def drawn(tool_graph, width=130, **kwargs) -> list[str]:
+    return ["".join(text for text, _ in line) for line in Drawing(tool_graph, **kwargs).lines(width)]
 
 
 @st.composite
@@ -44,20 +44,20 @@ def branching_plans(draw):
         for at, label in enumerate(labels)
     )
     some = st.lists(st.sampled_from(labels), max_size=4).map(tuple) if labels else st.just(())
-    branching = Branching(GraphPlanned(nodes, "", kept=draw(some), critical=draw(some)))
+    tool_graph = ToolGraph(GraphPlanned(nodes, "", kept=draw(some), critical=draw(some)))
     states = st.sampled_from(["waiting", "running", "done", "failed", "skipped"])
     for label in draw(some):
-        branching = branching.heard(NodeChanged(label, draw(states), "c", 1.0, draw(figures), draw(texts)))
-    return branching.ended() if draw(st.booleans()) else branching
+        tool_graph = tool_graph.heard(NodeChanged(label, draw(states), "c", 1.0, draw(figures), draw(texts)))
+    return tool_graph.ended() if draw(st.booleans()) else tool_graph
 
 
 @given(branching_plans(), st.integers(1, 140))
-def test_every_graph_fits_every_width(branching, width):
-    lines = drawn(branching, width)
+def test_every_graph_fits_every_width(tool_graph, width):
+    lines = drawn(tool_graph, width)
     assert all(cell_len(line) <= width for line in lines)
     assert all(line == visible(line) and "\n" not in line for line in lines)
-    assert len(lines) == Drawing(branching).height
-    assert len(drawn(branching, width, reasons=False)) == len(branching.plan.nodes)
+    assert len(lines) == Drawing(tool_graph).height
+    assert len(drawn(tool_graph, width, reasons=False)) == len(tool_graph.plan.nodes)
 
 
 @given(st.lists(st.integers(0, 30), max_size=40), st.sampled_from(WIDTHS))
@@ -98,10 +98,10 @@ def test_failure_reason_is_one_line_and_descendants_are_skipped():
 
 
 def test_kept_nodes_of_a_repaired_plan_are_done_and_free():
-    branching = after(*AGAIN[1:], plan=REPAIRED)
-    assert headline(branching)[0] == "repaired plan of 4 tools, 2 of them done"
-    assert [line.split("√ ")[1].split()[0] for line in drawn(branching) if "kept" in line] == ["done", "done"]
-    assert branching.counts == {"done": 3, "running": 1}
+    tool_graph = after(*AGAIN[1:], plan=REPAIRED)
+    assert headline(tool_graph)[0] == "repaired plan of 4 tools, 2 of them done"
+    assert [line.split("√ ")[1].split()[0] for line in drawn(tool_graph) if "kept" in line] == ["done", "done"]
+    assert tool_graph.counts == {"done": 3, "running": 1}
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -123,9 +123,9 @@ def test_stopped_node_shows_its_figures_without_a_reason():
 
 def test_headline_shows_estimates_and_unknown_figures():
     estimated = replace(PLANNED, price_nano=2_000_000, seconds=1.26)
-    assert headline(Branching(estimated)) == ("plan of 5 tools", "tools about $0.002, 1.3 s · * longest path")
-    assert headline(Branching(PLANNED))[1].startswith("tools about price unknown, time unknown")
-    assert headline(Branching(GraphPlanned(NODES[:1], "")))[0] == "plan of 1 tool"
+    assert headline(ToolGraph(estimated)) == ("plan of 5 tools", "tools about $0.002, 1.3 s · * longest path")
+    assert headline(ToolGraph(PLANNED))[1].startswith("tools about price unknown, time unknown")
+    assert headline(ToolGraph(GraphPlanned(NODES[:1], "")))[0] == "plan of 1 tool"
 
 
 def test_outcome_counts_states_sums_prices_and_takes_the_longest_path():
@@ -134,11 +134,11 @@ def test_outcome_counts_states_sums_prices_and_takes_the_longest_path():
 
 
 def test_plans_of_a_session_keep_their_final_states():
-    first, second = branchings((PLANNED, *RUNNING, *FAILED, *AGAIN))
+    first, second = tool_graphs((PLANNED, *RUNNING, *FAILED, *AGAIN))
     assert first.settled
     assert second.stands("calculate") == "stopped"
-    assert branchings((*AGAIN,), running=True)[0].stands("calculate") == "running"
-    assert branchings((NodeChanged("a", "done"),)) == []
+    assert tool_graphs((*AGAIN,), running=True)[0].stands("calculate") == "running"
+    assert tool_graphs((NodeChanged("a", "done"),)) == []
 
 
 def test_front_is_the_first_unfinished_node():

@@ -1,11 +1,11 @@
-"""A parallel plan as a line shell and an exported session tell it."""
+"""A tool graph as a line shell and an exported session tell it."""
 
 import io
 import re
 
-from branch_play import FAILED as FAILURE
-from branch_play import PLANNED as BRANCHES
-from branch_play import RUNNING, STOPPED
+from tool_graph_play import FAILED as FAILURE
+from tool_graph_play import PLANNED as BRANCHES
+from tool_graph_play import RUNNING, STOPPED
 
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.events import GraphNode, GraphPlanned, NodeChanged, TextArrived, TurnStarted
@@ -93,6 +93,6 @@ def test_terminal_draws_the_plan_once(monkeypatch):
 def test_export_contains_the_plan_and_failures():
     started = TurnStarted(1, "How many?", "script", "single", "graph")
     text_shown = as_markdown([(0.0, started), (0.0, PLAN), (0.0, FAILED)])
-    assert 'Plan of branches: `["a", ["<task>"]]`\n\n```mermaid\nflowchart TD\n' in text_shown
+    assert 'Tool graph: `["a", ["<task>"]]`\n\n```mermaid\nflowchart TD\n' in text_shown
     assert "]:::failed\n" in text_shown
     assert "failed: gone" in text_shown

@@ -1,11 +1,11 @@
-"""A parallel plan as pictures: in the transcript and in the plan panel."""
+"""A tool graph as pictures: in the transcript and in the plan panel."""
 
 from dataclasses import replace
 
 import pytest
-from branch_play import AGAIN, ANSWERED, FAILED, NODES, PLANNED, RUNNING, STARTED, node
 from plan_play import USED
 from side_play import READY, SideApp
+from tool_graph_play import AGAIN, ANSWERED, FAILED, NODES, PLANNED, RUNNING, STARTED, node
 from tui_play import FakeShell, eventually
 
 from ecoshell.events import GraphPlanned

@@ -227,11 +227,11 @@ def _time(entry: Entry) -> str:
     return datetime.fromtimestamp(entry.at).strftime("%Y-%m-%d %H:%M")
 
 
-# Parallel plans
+# Tool graphs
 
 
 def _plan_costs(ledger: Ledger, store: SessionStore) -> Iterator[tuple[CostRow | None, dict[str, Any]]]:
-    """Every parallel plan that is kept, the first one first: what its turn has cost, and all as JSON has it.
+    """Every tool graph that is kept, the first one first: what its turn has cost, and all as JSON has it.
 
     That are the columns of every row, null where the ledger has nothing of the turn, and its own. Raises StoreError.
     """
@@ -251,7 +251,7 @@ def _plan_costs(ledger: Ledger, store: SessionStore) -> Iterator[tuple[CostRow |
                 "session": session,
                 "turn": number,
                 "question": turn.question,
-                "nodes": len(turn.branching.plan.nodes) if turn.branching else 0,
+                "nodes": len(turn.tool_graph.plan.nodes) if turn.tool_graph else 0,
                 "seconds": turn.seconds,
                 "performance": scored.performance if scored else None,
                 "judged_by": scored.judged_by if scored else "",
@@ -265,7 +265,7 @@ def _plan_costs(ledger: Ledger, store: SessionStore) -> Iterator[tuple[CostRow |
 
 def _print_plans(plans: Sequence[tuple[CostRow | None, Mapping[str, Any]]]) -> None:
     if not plans:
-        print("No parallel plan was made yet: --strategy graph makes them.")
+        print("No tool graph was made yet: --strategy graph makes them.")
         return
     right = ("nodes", "spent", "seconds", "P", "QoP")
     cells: list[tuple[str, ...]] = []

@@ -291,7 +291,7 @@ def _call_in(reply: Reply, request: Request) -> tuple[Call | None, str]:
 
 def _concluded(answer: str, rationale: str = "") -> Thought:
     """The summarizer's answer; the planner's rationale was reported before."""
-    return Thought(rationale, Call(FINISH, {"answer": answer}), by=SUMMARIZER, told=True)
+    return Thought(rationale, Call(FINISH, {"answer": answer}), by=SUMMARIZER, announced=True)
 
 
 def _given_up(reason: str) -> Thought:

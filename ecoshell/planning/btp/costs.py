@@ -1,7 +1,7 @@
-"""What one use of a tool is expected to cost, a plan by these costs under one cap (BTP §2.2, eq. 1).
+"""Expected costs of tool uses, plans under one cap, and the text that explains a plan (BTP §2.2, eq. 1).
 
-Of the plan a person is told why a tool has its row, with figures that can be checked against each other. A model is
-told of tools only that it can know, and never of more than a few: a note stays in the context.
+Explanations for users contain figures that can be checked against each other. Notes for models name only tools that
+the model knows, and only a few, because notes stay in the context.
 """
 
 import math
@@ -14,24 +14,25 @@ from ecoshell.budget import Unit, amount_text
 from ecoshell.catalog import Catalog
 from ecoshell.events import BudgetSettled, PlanRow
 from ecoshell.events.describe import why_words
-from ecoshell.planning.btp import HELPFUL_PRIOR, WEIGHT_PRIOR, Bound, Plan, mean_frequency, value
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
+from ecoshell.planning.btp.plan import Bound, Plan
+from ecoshell.planning.btp.value import HELPFUL_PRIOR, WEIGHT_PRIOR, mean_frequency, value
 
 SECONDS_PER_HOUR = 3600
 _SIGMAS = 2
-"""Standard deviations by which an estimated price range reaches above and below its mean."""
+"""Half-width of an estimated price range, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """What a model step takes, or took; unknown money is None."""
+    """The cost of a model step; `nano` is None for an unknown price."""
 
     nano: int | None = 0
     tokens: int = 0
     seconds: float = 0.0
 
     def plus(self, settled: BudgetSettled) -> "StepCost":
-        """The same with one more call."""
+        """Return the cost including one more call."""
         return self + StepCost(settled.spent_nano, settled.usage.total, settled.seconds)
 
     def __add__(self, other: "StepCost") -> "StepCost":
@@ -39,28 +40,28 @@ class StepCost:
         return StepCost(nano, self.tokens + other.tokens, self.seconds + other.seconds)
 
     def amount(self, unit: Unit) -> int:
-        """What of it counts against a budget in this unit."""
+        """Return the amount that counts against a budget in this unit."""
         return self.tokens if unit == "tokens" else self.nano or 0
 
     def part(self, of: int) -> "StepCost":
-        """One of so many equal parts; amounts are rounded up, as costs are."""
+        """Return one of `of` equal parts, rounded up."""
         nano = None if self.nano is None else -(-self.nano // of)
         return StepCost(nano, -(-self.tokens // of), self.seconds / of)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The expected cost of one use, part by part, in the plan's unit; `spread` is one standard deviation of the sum."""
+    """The parts of the expected cost of one use, in the plan's unit; `spread` is the standard deviation of the sum."""
 
     unit: Unit
     tool: int
     step: int
     time: int
     spread: int
-    seen: int
-    """Uses that the means come from; 0 is the declared price and an estimate."""
+    sample_count: int
+    """Uses behind the means; 0 for the declared price and an estimate."""
     registering: int = 0
-    """The step that registers the tool, where this is still to come."""
+    """The step that registers the tool; 0 once it is registered."""
 
     @property
     def total(self) -> int:
@@ -68,14 +69,14 @@ class Expected:
 
 
 def expected_cost(evidence: Evidence, declared_nano: int, step: StepCost, unit: Unit, hour_nano: int = 0) -> Expected:
-    """c = c_tool + c_LLM + T: running means from experience, the declared price and an estimate before there are any.
+    """Return c = c_tool + c_LLM + T from running means, or from the declared price and an estimate without samples.
 
-    `hour_nano` is what an hour of waiting is worth. In tokens, tools and time cost nothing.
+    `hour_nano` is the price of an hour of waiting. In tokens, tools and time cost nothing.
     """
     if unit == "tokens":
-        taken = evidence.step_tokens
-        mean = taken.mean if taken.count else step.tokens
-        return Expected(unit, 0, _up(mean), 0, _up(taken.spread), evidence.uses)
+        tokens = evidence.step_tokens
+        mean = tokens.mean if tokens.count else step.tokens
+        return Expected(unit, 0, _up(mean), 0, _up(tokens.spread), evidence.uses)
     rate = hour_nano / SECONDS_PER_HOUR
     tool = evidence.price.mean if evidence.price.count else declared_nano
     thought = evidence.step_nano.mean if evidence.step_nano.count else (step.nano or 0)
@@ -84,7 +85,7 @@ def expected_cost(evidence: Evidence, declared_nano: int, step: StepCost, unit: 
 
 
 def with_sample(figure: Figure, sample: float) -> Figure:
-    """The figure with one more sample, by Welford's update."""
+    """Return the figure with one more sample (Welford's update)."""
     count = figure.count + 1
     mean = figure.mean + (sample - figure.mean) / count
     squares = figure.spread**2 * figure.count + (sample - figure.mean) * (sample - mean)
@@ -92,19 +93,19 @@ def with_sample(figure: Figure, sample: float) -> Figure:
 
 
 def pooled(figures: Iterable[Figure]) -> Figure:
-    """One figure of all samples that went into several; its spread is left at 0."""
-    known = [figure for figure in figures if figure.count]
-    count = sum(figure.count for figure in known)
-    return Figure(count, sum(figure.count * figure.mean for figure in known) / count) if count else Figure()
+    """Merge the samples of several figures; the spread of the result is 0."""
+    samples = [figure for figure in figures if figure.count]
+    count = sum(figure.count for figure in samples)
+    return Figure(count, sum(figure.count * figure.mean for figure in samples) / count) if count else Figure()
 
 
 def _up(amount: float) -> int:
-    """Whole units, rounded up as costs are (BTP Appendix A.1)."""
+    """Round up to whole units (BTP Appendix A.1)."""
     return max(0, math.ceil(round(amount, 6)))
 
 
 class ToolCosts:
-    """The expected cost of one use of each tool of a catalog; learns from the uses and steps of the turn."""
+    """Expected costs per use of the tools of a catalog, updated with each use of the turn."""
 
     def __init__(
         self,
@@ -114,49 +115,49 @@ class ToolCosts:
         *,
         resources: Mapping[str, int],
     ) -> None:
-        """`resources` is what the time and memory of one use of a tool are worth, in nano-dollars."""
+        """`resources` is the price of time and memory per use, in nano-dollars."""
         self._resources = resources
         self._catalog = catalog
         self._evidence = dict(evidence)
         self.registered = set(registered)
-        """Tools that can be called without registering them first."""
+        """Tools that need no registration step."""
         self._tokens = Figure()
         self._nano = Figure()
-        self._usual_tokens = pooled(known.step_tokens for known in evidence.values())
-        self._usual_nano = pooled(known.step_nano for known in evidence.values())
+        self._usual_tokens = pooled(past.step_tokens for past in evidence.values())
+        self._usual_nano = pooled(past.step_nano for past in evidence.values())
 
     @property
     def priced(self) -> bool:
-        """Whether any of the tools has a price of its own."""
+        """Whether any tool declares a price."""
         return any(self._catalog.prices.values())
 
     def copy(self) -> "ToolCosts":
-        """The same costs, which learn by themselves from here on."""
+        """Return an independent copy."""
         twin = copy(self)
         twin._evidence, twin.registered = dict(self._evidence), set(self.registered)
         return twin
 
     def learn(self, tool: str, thought: StepCost, *, price: int, seconds: float) -> None:
-        """One use has cost this, and the step that called for it took `thought`; its judgment is for the next task."""
-        known = self._evidence.get(tool, NO_EVIDENCE)
+        """Record the cost of one use and of the step that called it (`thought`)."""
+        past = self._evidence.get(tool, NO_EVIDENCE)
         self._evidence[tool] = replace(
-            known,
-            uses=known.uses + 1,
-            price=with_sample(known.price, price),
-            seconds=with_sample(known.seconds, seconds + thought.seconds),
-            step_nano=known.step_nano if thought.nano is None else with_sample(known.step_nano, thought.nano),
-            step_tokens=with_sample(known.step_tokens, thought.tokens),
+            past,
+            uses=past.uses + 1,
+            price=with_sample(past.price, price),
+            seconds=with_sample(past.seconds, seconds + thought.seconds),
+            step_nano=past.step_nano if thought.nano is None else with_sample(past.step_nano, thought.nano),
+            step_tokens=with_sample(past.step_tokens, thought.tokens),
         )
         self._tokens = with_sample(self._tokens, thought.tokens)
         if thought.nano is not None:
             self._nano = with_sample(self._nano, thought.nano)
 
     def expected(self, unit: Unit, guess: StepCost, *, hour_nano: int) -> dict[str, Expected]:
-        """What one use costs, with the step that registers the tool where this is still to come.
+        """Return the expected cost per use, including the registration step of unregistered tools.
 
-        `guess` is what a step is estimated to take, until the turn has seen some.
+        `guess` is the estimated cost of a step until the turn has samples.
         """
-        # the mean of this turn's steps, else of all uses with this model, else the guess
+        # the mean of this turn's steps, else of all uses with this model, else the estimate
         tokens = self._tokens if self._tokens.count else self._usual_tokens
         nano = self._nano if self._nano.count else self._usual_nano
         step = StepCost(
@@ -164,27 +165,29 @@ class ToolCosts:
             math.ceil(tokens.mean) if tokens.count else guess.tokens,
         )
         registering = step.tokens if unit == "tokens" else step.nano or 0
-        free = expected_cost(NO_EVIDENCE, 0, step, unit, hour_nano=hour_nano)  # as most new tools are
+        free = expected_cost(
+            NO_EVIDENCE, 0, step, unit, hour_nano=hour_nano
+        )  # shared by all tools without price and history
         costs: dict[str, Expected] = {}
         for name, declared in self._catalog.prices.items():
-            known, cost = self._evidence.get(name, NO_EVIDENCE), free
-            if declared or known is not NO_EVIDENCE:
-                cost = expected_cost(known, declared, step, unit, hour_nano=hour_nano)
+            past, cost = self._evidence.get(name, NO_EVIDENCE), free
+            if declared or past is not NO_EVIDENCE:
+                cost = expected_cost(past, declared, step, unit, hour_nano=hour_nano)
             if unit == "usd":
                 cost = replace(cost, tool=cost.tool + self._resources.get(name, 0))
             costs[name] = cost if name in self.registered else replace(cost, registering=registering)
         return costs
 
     def of_one_use(self, tool: str) -> tuple[int, float | None]:
-        """The price of one use in nano-dollars, and its seconds, thinking of the call included; None is unknown."""
-        known = self._evidence.get(tool, NO_EVIDENCE)
-        price = math.ceil(known.price.mean) if known.price.count else self._catalog.tool(tool).price_nano
-        return price, known.seconds.mean if known.seconds.count else None
+        """Return the price of one use in nano-dollars, and its seconds including the model step; None if unknown."""
+        past = self._evidence.get(tool, NO_EVIDENCE)
+        price = math.ceil(past.price.mean) if past.price.count else self._catalog.tool(tool).price_nano
+        return price, past.seconds.mean if past.seconds.count else None
 
 
 @dataclass(frozen=True, slots=True)
 class RemainingBudget:
-    """What the tightest cap of one unit leaves, and what of it is reserved for the prompts and the answer."""
+    """The remainder of the tightest cap of one unit, and its share reserved for prompts and the answer."""
 
     unit: Unit
     cap: int
@@ -192,40 +195,40 @@ class RemainingBudget:
 
     @property
     def budget(self) -> int:
-        """R, in the unit; below 0 when even the answer may not fit (SPEC §2)."""
+        """R, in the unit; negative if even the answer may not fit (SPEC §2)."""
         return self.cap - self.reserved
 
 
 @dataclass(frozen=True, slots=True)
 class PricedPlan:
-    """A plan under one cap; `remaining` is None without one."""
+    """A plan under one cap; `remaining` is None without a cap."""
 
     plan: Plan = field(default_factory=Plan)
     unit: Unit = "tokens"
     remaining: RemainingBudget | None = None
     costs: Mapping[str, Expected] = field(default_factory=dict[str, Expected])
     paid: int = 0
-    """What of the planned uses is paid already: thinking that is to lead to the next of them."""
+    """The part of the planned uses already paid: thinking that leads to the next use."""
     priors: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What tools are worth before their own history, where that is not the paper's."""
+    """Prior values of tools, where they differ from the paper's."""
 
     @property
     def budget(self) -> int | None:
-        """What the planned uses may cost, with what is paid of them; None without a cap."""
+        """The budget of the planned uses, including the paid part; None without a cap."""
         return None if self.remaining is None else max(0, self.remaining.budget + self.paid)
 
     @property
     def room(self) -> float:
-        """What the cap leaves, in what all bounds would cost: of several caps, the tightest has the least."""
-        wanted = sum(max(1, row.bound) * row.cost for row in self.plan.rows)
-        return math.inf if self.remaining is None or not wanted else self.remaining.budget / wanted
+        """The budget relative to the cost of all bounds; the tightest of several caps has the least."""
+        total = sum(max(1, row.bound) * row.cost for row in self.plan.rows)
+        return math.inf if self.remaining is None or not total else self.remaining.budget / total
 
     def price_range(
         self, chances: Mapping[str, float], answer: StepCost, *, enforced: bool
     ) -> tuple[int | None, int | None]:
-        """What the turn takes from here, at least and at most, as far as can be told; None when a price is unknown.
+        """Estimate the lower and upper cost of the rest of the turn; None if a price is unknown.
 
-        Mean and deviation of the planned uses, each drawn by its tool's chance of use, and the price of an answer.
+        Uses the mean and deviation of the planned uses, each with its tool's chance of use, and the cost of an answer.
         """
         least = answer.tokens if self.unit == "tokens" else answer.nano
         if least is None:
@@ -241,10 +244,9 @@ class PricedPlan:
         return min(high, least + max(0, math.floor(mean - reach))), high
 
 
-_MOST_NAMED = 12
-_MOST_PRICED = 40
-_MOST_INSTEAD = 5
-"""Tools named in a note, tools whose costs are told before the question, and tools named beside a refusal."""
+_NOTE_TOOL_LIMIT = 12
+_PRICE_LIST_LIMIT = 40
+_ALTERNATIVES_LIMIT = 5
 _WHY = {
     "budget": "its expected cost does not fit what is left of the budget, or not beside better tools",
     "quota": "it was used as often as the plan allows",
@@ -282,9 +284,9 @@ def explain(
     parts = f"tool {_exact(cost.tool, unit)} + model step {step}"
     parts += f" + registering {_exact(cost.registering, unit)} + time {_exact(cost.time, unit)}"
     source = "declared and estimated: it was not used before"
-    if cost.seen:
-        here = f", {row.used} of them in this turn" if row.used and row.used < cost.seen else ""
-        source = f"from {_uses(cost.seen)}{here or (' in this turn' if row.used else '')}"
+    if cost.sample_count:
+        here = f", {row.used} of them in this turn" if row.used and row.used < cost.sample_count else ""
+        source = f"from {_uses(cost.sample_count)}{here or (' in this turn' if row.used else '')}"
         steps = past.step_tokens if unit == "tokens" else past.step_nano
         if not row.used and not steps.count:
             source += "; the step is estimated, as none of them tells what one with this model takes"
@@ -334,18 +336,18 @@ def _bound_line(bound: Bound, past: Evidence, threshold: float, *, earned: bool)
         reasons = [f"past questions that used it did so {mean} times on average, by weight, rounded and at least 1"]
     if bound.earned:
         reasons.append(f"one more than the {_uses(bound.helped)} that helped in this turn")
-    if bound.given_back:
-        given_back = _uses(bound.given_back)
+    if bound.refunded:
+        given_back = _uses(bound.refunded)
         reasons.append(f"{given_back} given back that said nothing about the tool, as a mistake in the call")
     elif earned and bound.frequency and not bound.used:
         reasons.append("a use that helps earns another, and one that says nothing about the tool is given back")
-    summands = [bound.frequency, *(part for part in (bound.earned, bound.given_back) if part)]
+    summands = [bound.frequency, *(part for part in (bound.earned, bound.refunded) if part)]
     made_of = f" = {' + '.join(map(str, summands))}" if len(summands) > 1 else ""
     return f"bound  {bound.total}{made_of}: {'; '.join(reasons)}"
 
 
 def _outcome(priced: PricedPlan, row: PlanRow, bound: Bound) -> str:
-    """Why the plan has the tool as often as it has it, or not at all."""
+    """Explain the planned number of uses."""
     plan, unit = priced.plan, priced.unit
     if row.state == "planned" and plan.budget is None:
         return "Without a cap it is planned as often as its bound allows."
@@ -354,23 +356,23 @@ def _outcome(priced: PricedPlan, row: PlanRow, bound: Bound) -> str:
             return "What is left does not even pay for the answer, so no tool is planned."
         if plan.budget is not None and row.cost > plan.budget:
             return f"One use costs {_exact(row.cost, unit)}, and only {_exact(plan.budget, unit)} is left for tools."
-        if row.tool in plan.beyond:
+        if row.tool in plan.unaffordable:
             return "One use costs more than one of the caps leaves for it."
         if plan.budget is not None and plan.cost + row.cost > plan.budget:
-            beside = f"not beside what is planned for {_exact(plan.cost, unit)}, which is worth more together"
-            return f"One use fits what is left, but {beside}."
+            reason = f"not beside what is planned for {_exact(plan.cost, unit)}, which is worth more together"
+            return f"One use fits what is left, but {reason}."
         return "It would still fit, but adds so little that the plan does not tell it from nothing."
     again = "used again" if row.used else "tried"
     times = "once" if row.used == 1 else f"{row.used:,} times"
     often = "as often as" if row.used == bound.total else "more often than"
-    told = {
+    messages = {
         "value": "The most valuable plan within what is left has it.",
         "new": f"It is planned to be {again}: it fits, though no use of it was judged before this turn.",
         "quota": f"It was used {times}, {often} its bound allows.",
         "blacklist": "None of its results helped in this turn, and at least one was judged not to.",
         "below τ": "It has helped too seldom with questions like this one to be worth a use.",
     }
-    return told[row.why]
+    return messages[row.why]
 
 
 def _uses(count: int) -> str:
@@ -378,14 +380,14 @@ def _uses(count: int) -> str:
 
 
 def state_word(row: PlanRow, *, enforced: bool) -> str:
-    """A row's state in a word; where nothing is blocked, a tool is advised against."""
+    """Return the state of a row in one word; a plan that is not enforced only advises."""
     if row.state == "forbidden":
         return "blocked" if enforced else "advised against"
     return row.state
 
 
 def _exact(value: int, unit: Unit) -> str:
-    """An amount to its last digit, because people check the sums."""
+    """Format an amount to its last digit, so that users can check the sums."""
     return amount_text(value, unit, digits=len(str(value)))
 
 
@@ -397,32 +399,32 @@ def before_question(
     registered: Collection[str],
     tells: bool,
 ) -> str:
-    """Costs and budget where they are to be told (the paper's +Prompt), and what it can name and is barred now."""
+    """Return the note before a question: costs and budget if `tells` (the paper's +Prompt), and forbidden tools."""
     parts: list[str] = []
     if tells:
         costs = ", ".join(
-            f"{tool} {amount_text(priced.costs[tool].total, priced.unit)}" for tool in offered[:_MOST_PRICED]
+            f"{tool} {amount_text(priced.costs[tool].total, priced.unit)}" for tool in offered[:_PRICE_LIST_LIMIT]
         )
         parts += [f"Expected cost of one use: {costs}." if costs else "", _left(priced)]
-    known = {*registered, *offered}
-    barred = [name for name in forbidden if name in known]
+    names = {*registered, *offered}
+    barred = [name for name in forbidden if name in names]
     if barred:
         parts.append(f"Not to be used for this: {_named(barred, forbidden)}.")
     return " ".join(part for part in parts if part)
 
 
-def refused(priced: PricedPlan, tool: str, why: str | None, better: PlanRow | None, known: Collection[str]) -> str:
-    """What the model reads when it asks for a tool that may not be used now, and which it knows of are affordable.
+def refused(priced: PricedPlan, tool: str, why: str | None, better: PlanRow | None, names: Collection[str]) -> str:
+    """Return the refusal of a forbidden tool for the model, with affordable alternatives among known tools.
 
-    `why` is in a word what forbids it whoever asks; `better` the planned use that could not be paid after it.
+    `why` is the plan's reason; `better` is the planned use that this use would make unaffordable.
     """
     reason = _WHY.get(why or "", "")
     if better is not None and why is None:
-        cost, left = amount_text(priced.costs[tool].total, priced.unit), amount_text(priced.budget or 0, priced.unit)
-        dearer = f"it is expected to cost {cost} of the {left} left, which would leave {better.tool} unpaid"
+        cost, budget = amount_text(priced.costs[tool].total, priced.unit), amount_text(priced.budget or 0, priced.unit)
+        dearer = f"it is expected to cost {cost} of the {budget} left, which would leave {better.tool} unpaid"
         reason, why = f"{dearer} ({amount_text(better.cost, priced.unit)}, and likelier to help)", "budget"
-    rows = sorted((row for row in priced.plan.rows if row.left and row.tool in known), key=lambda row: -row.worth)
-    instead = _few([f"{row.tool} ({amount_text(row.cost, priced.unit)})" for row in rows], _MOST_INSTEAD)
+    rows = sorted((row for row in priced.plan.rows if row.left and row.tool in names), key=lambda row: -row.worth)
+    instead = _few([f"{row.tool} ({amount_text(row.cost, priced.unit)})" for row in rows], _ALTERNATIVES_LIMIT)
     do = f"Affordable instead: {instead}; or answer" if instead else "Answer"
     return f"{tool} was not run: {reason} ({why_words(why or '')}). {do} from what there is."
 
@@ -430,7 +432,7 @@ def refused(priced: PricedPlan, tool: str, why: str | None, better: PlanRow | No
 def after_result(
     priced: PricedPlan, barred: Mapping[str, str], fresh: Sequence[str], back: Sequence[str], *, tells: bool
 ) -> str:
-    """What is left where that is to be told; what is barred since the model was last told, and what no longer is."""
+    """Return the note after a result: the budget if `tells`, newly forbidden and newly allowed tools."""
     parts = [_left(priced)] if tells else []
     if len(barred) == len(priced.plan.rows):
         parts.append("No tool may be used any more: answer from what there is.")
@@ -449,6 +451,6 @@ def _named(names: Iterable[str], forbidden: Mapping[str, str]) -> str:
     return _few([f"{name} ({why_words(forbidden[name])})" for name in names])
 
 
-def _few(names: Sequence[str], most: int = _MOST_NAMED) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
+def _few(names: Sequence[str], limit: int = _NOTE_TOOL_LIMIT) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return f"{', '.join(names[:limit])}{more}"

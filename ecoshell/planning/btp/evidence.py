@@ -1,7 +1,7 @@
-"""What the past says of a new question: recorded uses and attempts, weighed by how near theirs are to it (BTP §2.2).
+"""Evidence for a new question: recorded uses and attempts, weighted by similarity of their questions (BTP §2.2).
 
-`Past` follows the experience store and keeps it in memory as columns of numbers; `Evidence` is what comes of them for
-one tool, `ModeEvidence` for a mode: `choose` says which mode tries a question first.
+`Past` follows the experience store and keeps it in memory as numeric columns. `Evidence` summarises a tool and
+`ModeEvidence` a mode; `choose` selects the mode that tries a question first.
 """
 
 import math
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     Integers = NDArray[np.signedinteger[Any]]
     Truths = NDArray[np.bool_]
 
-OTHER_DOCUMENT = 0.5
-"""What a use under another document of its tool weighs, beside one under the present document."""
+OTHER_SCHEMA_WEIGHT = 0.5
+"""Weight of a use under another version of the tool's schema, relative to the present version."""
 NEARNESS = 3
-"""The power of the cosine by which a past task counts towards the chance of use.
+"""Exponent of the cosine that weights past tasks in the chance of use.
 
-`exp(cos − 1)` hardly tells near from far: 40,000 tasks of another kind would outweigh one that is the same. With
-`plan.RANKER_WEIGHT` near the best of 96 settings, by the log-likelihood of the tools that LiveMCPBench's 48 runs used,
-each left out in turn: −548, against −625 of the ranker's chances alone. With a setting chosen without the run it is
-tried on, a power of the cosine has −550, and `exp(k·(cos − 1))` −579.
+`exp(cos − 1)` hardly separates near from far: 40,000 tasks of another kind would outweigh an identical one. Together
+with `value.RANKER_WEIGHT`, this is close to the best of 96 settings by the leave-one-out log-likelihood of the tools
+used in 48 runs of LiveMCPBench: −548, against −625 for the ranker alone. With settings chosen without the run under
+test, a power of the cosine reaches −550, and `exp(k·(cos − 1))` −579.
 """
 _DAMAGE = (ValueError, TypeError, IndexError, AttributeError, OverflowError)
-"""How a value that is not what its column says shows itself."""
+"""Exceptions raised by values of the wrong type in a column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A running mean with its standard deviation; `count` 0 says that nothing was seen yet."""
+    """A running mean with its standard deviation; `count` is 0 without samples."""
 
     count: int = 0
     mean: float = 0.0
@@ -56,13 +56,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What past uses say of one tool for a new query; `w = exp(cos(q, q_past) − 1)` weighs each (SPEC §2).
+    """Past uses of a tool, each with weight `w = exp(cos(q, q_past) − 1)` for the new query (SPEC §2).
 
-    A use under another document of the tool counts with a part of its weight.
+    Uses under another version of the tool's schema count with a part of their weight.
     """
 
     uses: int = 0
-    """All recorded uses of the tool, of any weight."""
+    """All recorded uses, of any weight."""
     weight: float = 0.0
     """Σ w over its judged uses."""
     helpful_weight: float = 0.0
@@ -70,59 +70,59 @@ class Evidence:
     query_weight: float = 0.0
     """Σ w over past queries that used it."""
     frequency_weight: float = 0.0
-    """Σ w·F(q, t) over past queries that used it; where it never helped, F counts as at most one."""
+    """Σ w·F(q, t) over past queries that used it; F is at most one where it never helped."""
     chance: float = 0.0
-    """Share of the weight of all past queries whose task used it, 0 to 1: near queries count most."""
+    """Weighted share of past queries whose task used the tool, 0 to 1."""
     chance_weight: float = 0.0
-    """That weight of all past queries: how much experience there is with tasks like the new one."""
+    """The total weight of past queries: the amount of experience with similar tasks."""
     price: Figure = field(default_factory=Figure)
     """Nano-dollars of the tool itself."""
     seconds: Figure = field(default_factory=Figure)
     step_nano: Figure = field(default_factory=Figure)
-    """Nano-dollars of the model step, under the model that is asked for."""
+    """Nano-dollars of the model step under the requested model."""
     step_tokens: Figure = field(default_factory=Figure)
-    """Tokens of the model step, under the model that is asked for."""
+    """Tokens of the model step under the requested model."""
 
 
 NO_EVIDENCE = Evidence()
 
 
 CANDIDATES = ("single", "umi")
-"""The modes there are to choose from; the first takes the fewest calls, so it begins where nothing is known."""
+"""The available modes; the first one takes the fewest calls and is the default without evidence."""
 PRIOR = 0.5
 PRIOR_WEIGHT = 1.0
-"""A mode begins as if half of one question just like this one had been answered."""
+"""A mode starts as if it had answered half of one identical question."""
 
 SHARPNESS = 4.0
 """k of `w = exp(k·(cos − 1))`: 1 for the same question, a seventh at a cosine of ½, a fiftieth at 0.
 
-The plan's k of 1 (BTP §2.2) hardly tells near from far (`btp.evidence.NEARNESS`): there a tool's value should come
-from all its uses, while here forty easy questions of another kind must not outvote five hard ones like the new one.
+The plan's k of 1 (BTP §2.2) hardly separates near from far, because a tool's value should come from all its uses. A
+mode's success must not: forty easy questions of another kind must not outvote five hard ones like the new one.
 """
 _TELLING = {"answered": 1.0, "gave_up": 0.0}
-"""Outcomes that say something of the mode: a limit, a failure and a stop come from elsewhere."""
+"""Outcomes that count for or against a mode; limits, failures and stops have other causes."""
 _HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class ModeEvidence:
-    """What past attempts in one mode say of a new question; near questions count most."""
+    """Past attempts in one mode, weighted by similarity to the new question."""
 
     attempts: int = 0
-    """Those that were answered or given up."""
+    """Attempts that were answered or given up."""
     weight: float = 0.0
     """Σ w over them."""
     answered_weight: float = 0.0
     """Σ w·answered."""
     price_nano: float | None = None
-    """The weighted mean; None when one is unknown, or nothing is."""
+    """The weighted mean; None if any price is unknown or there is no attempt."""
     tokens: float = 0.0
-    """The weighted mean, as that of the seconds."""
+    """The weighted mean; likewise `seconds`."""
     seconds: float = 0.0
 
     @property
     def success(self) -> float:
-        """(Σ w·answered + ½) / (Σ w + 1), how likely the mode answers; in (0, 1)."""
+        """(Σ w·answered + ½) / (Σ w + 1), the estimated chance of an answer in (0, 1)."""
         return (self.answered_weight + PRIOR * PRIOR_WEIGHT) / (self.weight + PRIOR_WEIGHT)
 
 
@@ -130,11 +130,11 @@ NOTHING_KNOWN = ModeEvidence()
 
 
 class Store(Protocol):
-    """What is read of an experience store; ids grow, and `after` gives what came later than one."""
+    """The readable part of an experience store; ids grow, and `after` selects later rows."""
 
     @property
     def generation(self) -> object:
-        """Changes when what was there is changed or removed."""
+        """Changes when existing rows are changed or removed."""
         ...
 
     def queries(self, after: int = 0) -> Sequence[tuple[int, str]]: ...
@@ -143,7 +143,7 @@ class Store(Protocol):
 
 
 class Past:
-    """Past uses and attempts as evidence; follows the store, whoever writes to it. Blocks, and any thread may ask.
+    """Past uses and attempts as evidence; follows all changes of the store. Blocking and thread-safe.
 
     Raises StoreError when the store cannot be read.
     """
@@ -155,9 +155,9 @@ class Past:
         self._forget()
 
     def evidence(self, query: str, hashes: Mapping[str, str], model: str) -> dict[str, Evidence]:
-        """What is known of each tool in `hashes`, which gives the hash of its present document (BTP §2.2).
+        """Return the evidence of each tool in `hashes`, which maps tools to present schema hashes (BTP §2.2).
 
-        Steps are priced as those of `model`.
+        Costs of model steps are those of `model`.
         """
         with self._followed():
             if self._questions is None or not self._last_use:
@@ -165,7 +165,7 @@ class Past:
             return self._history.evidence(self._questions.cosines(query), hashes, model)
 
     def modes(self, query: str, models: Mapping[str, str]) -> dict[str, ModeEvidence]:
-        """What is known of each mode in `models`, which says who would play in it."""
+        """Return the evidence of each mode in `models`, which maps modes to their models."""
         with self._followed():
             if self._questions is None or not self._last_attempt:
                 return dict.fromkeys(models, NOTHING_KNOWN)
@@ -176,24 +176,24 @@ class Past:
         self._history = _History()
         self._attempts = PastAttempts()
         self._places: dict[int, int] = {}
-        """Where each question, by its id, stands among the cosines."""
+        """The index in the cosines of each question, by its id."""
         self._questions: QuestionIndex | None = None
-        """Made with the first use or attempt: it loads numpy, which a shell without experience need not."""
+        """Created with the first use or attempt, because it loads numpy."""
 
     @contextmanager
     def _followed(self) -> Generator[None]:
-        """The state of the store at this moment; raises StoreError where it makes no sense.
+        """Hold the lock with the state of the store read; raises StoreError for damaged data.
 
-        What is new is read, and all again when something that was read has changed.
+        Reads new rows only, or everything again after a change of existing rows.
         """
         with self._lock:
             try:
-                generation = self._store.generation  # first, so that a change while reading is seen the next time
+                generation = self._store.generation  # first, so that a change during the read is noticed next time
                 if generation != self._generation:
                     self._forget()
-                self._generation = None  # until all is read: where this fails midway, the next call begins anew
+                self._generation = None  # until all is read: after a failure, the next call starts over
                 columns, attempts = self._store.columns(self._last_use), self._store.attempts_after(self._last_attempt)
-                if columns.id or attempts:  # after the uses and attempts, so that their questions are there
+                if columns.id or attempts:  # after the uses and attempts, so that their questions exist
                     fresh = self._store.queries(max(self._places, default=0))
                     self._places |= {number: place for place, (number, _) in enumerate(fresh, len(self._places))}
                     self._questions = self._questions or QuestionIndex()
@@ -203,69 +203,69 @@ class Past:
                     self._last_use = max(columns.id)
                 if attempts:
                     self._attempts.add(attempts, self._places)
-                    self._last_attempt = max(one.id for one in attempts)
+                    self._last_attempt = max(attempt.id for attempt in attempts)
                 self._generation = generation
                 yield
-            except _DAMAGE as damage:  # a fence: SQLite keeps any value in any column
+            except _DAMAGE as damage:  # SQLite accepts any value in any column
                 self._generation = None
                 raise StoreError(
                     f"The experience is damaged: {damage}.",
-                    fix="`ecoshell experience export` may save it; then move experience.sqlite away.",
+                    fix="Move experience.sqlite away; ecoshell creates a new one.",
                 ) from damage
 
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Each past task with each tool it used, once."""
+    """Distinct pairs of past task and used tool, as parallel columns."""
 
     of_use: "Integers"
-    """The pair each use belongs to."""
+    """The index of the pair of each use."""
     tool: "Integers"
     query: "Integers"
     frequency: "Floats"
-    """F(q, t): the uses in that task; one where none of them is known to have helped (SPEC §2)."""
+    """F(q, t): the uses in the task, or 1 if no use is known to have helped (SPEC §2)."""
     tasks: "Integers"
-    """The question of each task, once."""
+    """The question of each distinct task."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """What does not depend on the question: which uses count in full, and what each tool has cost, by its code."""
+    """The part of the evidence that does not depend on the question."""
 
     hashes: Mapping[str, str]
     model: str
     current: "Truths"
-    """Uses under the present document of their tool."""
-    known: Sequence[Evidence]
-    """Of each tool: its price, its seconds, and the step's price and tokens under the model."""
+    """Uses under the present schema of their tool."""
+    by_tool: Sequence[Evidence]
+    """Price, seconds, and step price and tokens under the model, by the tool's code."""
 
 
 class _History:
-    """All uses that were read so far; not thread-safe.
+    """All uses read so far; not thread-safe.
 
-    A task is one asking of a question: the same question asked in two turns is two tasks.
+    A task is a question in one turn: the same question in two turns is two tasks.
     """
 
     def __init__(self) -> None:
         self._codes: dict[str, dict[Hashable, int]] = {"task": {}, "tool": {}, "document": {}, "model": {}}
-        """Small numbers for the values of these columns, in the order in which they first came."""
+        """Codes for the values of these columns, in order of first appearance."""
         self._uses: dict[str, NDArray[Any]] = {}
-        """Uses as parallel columns, of one number each; unknown is NaN.
+        """Uses as parallel numeric columns; unknown is NaN.
 
-        `query` is where the question stands among the cosines, and `helpful` −1 where nobody could tell.
+        `query` is the index of the question in the cosines; `helpful` is −1 if not judged.
         """
         self._pairs: _Pairs | None = None
         self._costs: _Costs | None = None
 
     def add(self, columns: Columns, places: Mapping[int, int]) -> None:
-        """Take in further uses; `places` says where each query stands among the cosines.
+        """Add uses; `places` maps queries to indices in the cosines.
 
-        A use whose query was forgotten between two looks at the store has no place and is left out. Raises ValueError,
-        TypeError or OverflowError for what is no number.
+        Skips a use whose query was removed between two reads. Raises ValueError, TypeError or OverflowError for
+        values that are not numbers.
         """
         import numpy as np
 
-        found: dict[str, NDArray[Any]] = {
+        arrays: dict[str, NDArray[Any]] = {
             "query": np.array([places.get(query, -1) for query in columns.query], np.intp),
             "helpful": np.array([-1 if helped is None else int(helped) for helped in columns.helpful], np.int8),
             "price": np.array(columns.price_nano, np.float64),
@@ -280,22 +280,22 @@ class _History:
             "model": columns.model,
         }
         for name, column in values.items():
-            known = self._codes[name]
-            found[name] = np.array([known.setdefault(value, len(known)) for value in column], np.int32)
-        there = found["query"] >= 0
-        found = {name: column[there] for name, column in found.items()}
-        figures = np.stack([found["price"], found["seconds"], found["step_tokens"]])
-        if not np.isfinite(figures).all() or np.isinf(found["step_nano"]).any():
-            raise ValueError("a use has a price, a time or a length that is no number")
+            codes = self._codes[name]
+            arrays[name] = np.array([codes.setdefault(value, len(codes)) for value in column], np.int32)
+        is_present = arrays["query"] >= 0
+        arrays = {name: column[is_present] for name, column in arrays.items()}
+        figures = np.stack([arrays["price"], arrays["seconds"], arrays["step_tokens"]])
+        if not np.isfinite(figures).all() or np.isinf(arrays["step_nano"]).any():
+            raise ValueError("a use has a price, time or length that is not a number")
         if self._uses:
-            found = {name: np.concatenate((self._uses[name], column)) for name, column in found.items()}
-        self._uses, self._pairs, self._costs = found, None, None
+            arrays = {name: np.concatenate((self._uses[name], column)) for name, column in arrays.items()}
+        self._uses, self._pairs, self._costs = arrays, None, None
 
     def evidence(self, cosines: "Floats", hashes: Mapping[str, str], model: str) -> dict[str, Evidence]:
-        """What the uses say of each tool in `hashes`, which gives the hash of its present document.
+        """Return the evidence of each tool in `hashes`, which maps tools to present schema hashes.
 
-        Every use is weighed by `exp(cos − 1)` (BTP §2.2, eq. 3 and 4; SPEC §2). One that nobody judged does not count
-        towards the value; a tool's document has no say in how likely a task is to use it.
+        Every use has the weight `exp(cos − 1)` (BTP §2.2, eq. 3 and 4; SPEC §2). Unjudged uses do not count towards
+        the value, and schema versions do not affect the chance of use.
         """
         import numpy as np
 
@@ -314,8 +314,10 @@ class _History:
             self._costs = self._costs_of(hashes, model)
         pairs, costs = self._pairs, self._costs
         weights = np.exp(cosines - 1)
-        of_use = weights[uses["query"]] * np.where(costs.current, 1.0, OTHER_DOCUMENT)
-        of_pair = weights[pairs.query] * np.where(np.bincount(pairs.of_use, costs.current) > 0, 1.0, OTHER_DOCUMENT)
+        of_use = weights[uses["query"]] * np.where(costs.current, 1.0, OTHER_SCHEMA_WEIGHT)
+        of_pair = weights[pairs.query] * np.where(
+            np.bincount(pairs.of_use, costs.current) > 0, 1.0, OTHER_SCHEMA_WEIGHT
+        )
         nearness = np.maximum(cosines, 0.0) ** NEARNESS
         near = float(nearness[pairs.tasks].sum())
         used = np.bincount(pairs.tool, nearness[pairs.query], len(codes))
@@ -327,20 +329,22 @@ class _History:
             "frequency_weight": np.bincount(pairs.tool, of_pair * pairs.frequency, len(codes)),
             "chance": np.minimum(1.0, used / near) if near else np.zeros(len(codes)),
         }
-        rows = [*zip(*(column.tolist() for column in sums.values()), strict=True)]  # single numbers are slow to get
+        rows = [
+            *zip(*(column.tolist() for column in sums.values()), strict=True)
+        ]  # reading single numpy values is slow
         evidence = dict.fromkeys(hashes, Evidence(chance_weight=near))
         for name in hashes:
             code = codes.get(name)
             if code is not None and rows[code][0]:
                 evidence[name] = replace(
-                    costs.known[code], **dict(zip(sums, rows[code], strict=True)), chance_weight=near
+                    costs.by_tool[code], **dict(zip(sums, rows[code], strict=True)), chance_weight=near
                 )
         return evidence
 
     def _costs_of(self, hashes: Mapping[str, str], model: str) -> _Costs:
-        """What is found once for the tools and the model of a session, as long as nothing was used since.
+        """Compute the figures that stay valid for a session's tools and model until the next use.
 
-        Figures are the mean and the standard deviation of a tool's known samples, each counting by its share.
+        Figures are weighted means and standard deviations of the known samples.
         """
         import numpy as np
 
@@ -353,17 +357,17 @@ class _History:
         every, same = np.ones_like(current), uses["model"] == self._codes["model"].get(model, -1)
         figures: list[list[Figure]] = []
         for column, counts_at_all in (("price", every), ("seconds", every), ("step_nano", same), ("step_tokens", same)):
-            known = counts_at_all & ~np.isnan(uses[column])
+            has_sample = counts_at_all & ~np.isnan(uses[column])
             tool, samples, shares = (
-                uses["tool"][known],
-                uses[column][known],
-                np.where(current, 1.0, OTHER_DOCUMENT)[known],
+                uses["tool"][has_sample],
+                uses[column][has_sample],
+                np.where(current, 1.0, OTHER_SCHEMA_WEIGHT)[has_sample],
             )
             total = np.maximum(np.bincount(tool, shares, len(codes)), np.finfo(np.float64).tiny)
             means = np.bincount(tool, shares * samples, len(codes)) / total
             squares = np.bincount(tool, shares * (samples - means[tool]) ** 2, len(codes))
             rows = (np.bincount(tool, minlength=len(codes)), means, np.sqrt(squares / total))
-            figures.append([Figure(*row) for row in zip(*(one.tolist() for one in rows), strict=True)])
+            figures.append([Figure(*row) for row in zip(*(array.tolist() for array in rows), strict=True)])
         of_tools = [
             Evidence(price=price, seconds=seconds, step_nano=nano, step_tokens=tokens)
             for price, seconds, nano, tokens in zip(*figures, strict=True)
@@ -371,30 +375,29 @@ class _History:
         return _Costs(dict(hashes), model, current, of_tools)
 
 
-# How alike questions are: by their words and parts of words, weighed by how rare these are (BTP §2.2, sim). It needs no
-# model and no network. On the 48 recorded runs of LiveMCPBench the vectors of all-MiniLM-L6-v2, which were compared in
-# their place, planned no better (docs/plan.md).
+# Similarity of questions: words and parts of words, weighted by rarity (BTP §2.2, sim), without a model or network. On
+# the 48 recorded runs of LiveMCPBench, embeddings of all-MiniLM-L6-v2 planned no better.
 
 FEATURES = 1 << 16
-"""How many features texts are hashed to: two of 250 features share one by chance, which moves a cosine by 0.004."""
+"""Hash buckets: in a text of 250 features, two collide by chance, which moves a cosine by 0.004."""
 
 _BLOCK = 1 << 12
-"""Features whose postings are summed at a time, so that the sums stay small beside the index."""
+"""Features whose postings are summed at a time, to bound the memory of the sums."""
 _MOST_CHARACTERS = 4_000
-"""A pasted file is a question's attachment: its beginning says what is wanted."""
+"""Longer questions contain pasted files; their beginning carries the request."""
 _WIDE = "\u2e80-\U0003ffff"
-"""Chinese, Japanese and Korean: no spaces between words, and a word is one to three signs."""
+"""Chinese, Japanese and Korean: no spaces between words, and words of one to three characters."""
 _RUN = re.compile(rf"[^\W_\u0000-\u2e7f]+|[^\W_{_WIDE}]+")
 _SIZES = (3, 4, 5)
 _WIDE_SIZES = (1, 2, 3)
 
 
 class QuestionIndex:
-    """TF-IDF over words and their character n-grams of 3 to 5 (1 to 3 where words have no spaces), an inverted index.
+    """An inverted index with TF-IDF over words and character n-grams of 3 to 5 (1 to 3 in scripts without spaces).
 
     N-grams stay within words, as in scikit-learn's `char_wb`, so that `files` is near `file` and a typing error near
-    its word. They are hashed alike in every process. A feature weighs `ln((1 + rows) / (1 + rows that have it)) + 1`,
-    so the weights always are those of all rows together.
+    its word. Hashes are the same in every process. The weight of a feature is `ln((1 + rows) / (1 + rows with it)) + 1`
+    over all current rows.
     """
 
     def __init__(self) -> None:
@@ -403,17 +406,20 @@ class QuestionIndex:
         self._count = 0
         self._rows = np.empty(0, np.int32)
         self._starts = np.zeros(FEATURES + 1, np.intp)
-        """Where each feature's rows begin; the last is where all end."""
+        """Start of each feature's rows; the last entry is the end."""
         self._squares: Floats = np.ones(FEATURES)
         self._norms: Floats | None = None
 
     def add(self, texts: Sequence[str]) -> None:
-        """Take in further texts, about 20,000 questions a second."""
+        """Add texts, about 20,000 questions a second."""
         import numpy as np
 
         each = [_features(text) for text in texts]
         numbers = np.arange(self._count, self._count + len(each), dtype=np.int32)
-        rows, features = np.repeat(numbers, [len(one) for one in each]), np.concatenate([_features(""), *each])
+        rows, features = (
+            np.repeat(numbers, [len(text_features) for text_features in each]),
+            np.concatenate([_features(""), *each]),
+        )
         order = np.argsort(features, kind="stable")
         self._rows = np.insert(self._rows, self._starts[1:][features[order]], rows[order])
         self._starts[1:] += np.cumsum(np.bincount(features, minlength=FEATURES))
@@ -421,10 +427,10 @@ class QuestionIndex:
         self._norms = None
 
     def cosines(self, text: str) -> "Floats":
-        """The cosine of this text and each that was added, in their order; 0 where either has no words."""
+        """Return the cosine of this text and each added one, in order; 0 for texts without words."""
         import numpy as np
 
-        if self._norms is None:  # weights change with every row that comes, and so does the length of each row
+        if self._norms is None:  # weights, and so the norms, change with every added row
             counts = np.diff(self._starts)
             self._squares = (np.log((1 + self._count) / (1 + counts)) + 1) ** 2
             sums = np.zeros(self._count)
@@ -444,20 +450,17 @@ class QuestionIndex:
 
 
 def _features(text: str) -> "NDArray[np.uint16]":
-    """The numbers of the text's features, sorted, each once."""
+    """Return the distinct features of a text, sorted."""
     import numpy as np
 
     plain = unicodedata.normalize("NFKC", text[:_MOST_CHARACTERS]).casefold()
-    found = b"".join(map(_word_features, set(_RUN.findall(plain))))
-    return np.unique(np.frombuffer(found, "<u2"))
+    packed = b"".join(map(_word_features, set(_RUN.findall(plain))))
+    return np.unique(np.frombuffer(packed, "<u2"))
 
 
 @lru_cache(maxsize=50_000)
 def _word_features(word: str) -> bytes:
-    """The word and its n-grams, spaces marking its ends; remembered, as questions share most of their words.
-
-    Each is two bytes, the lower first.
-    """
+    """Return the features of a word and its n-grams, two bytes each, little-endian; spaces mark its ends."""
     sizes = _WIDE_SIZES if word[0] >= _WIDE[0] else _SIZES
     marked = f" {word} "
     grams = {marked[start : start + size] for size in sizes for start in range(len(marked) - size + 1)}
@@ -466,42 +469,42 @@ def _word_features(word: str) -> bytes:
 
 
 _Counted = tuple[int, float, AttemptRow]
-"""Where the question stands among the cosines, 1 where it was answered and 0 where not, and the attempt."""
+"""The question's index in the cosines, 1 if answered else 0, and the attempt."""
 
 
 class PastAttempts:
-    """All attempts that were read so far and that count; not thread-safe."""
+    """All attempts read so far that count; not thread-safe."""
 
     def __init__(self) -> None:
         self._counted: defaultdict[tuple[str, str], list[_Counted]] = defaultdict(list)
 
     def add(self, rows: Iterable[AttemptRow], places: Mapping[int, int]) -> None:
-        """Take in further attempts; `places` says where each query stands among the cosines.
+        """Add attempts; `places` maps queries to indices in the cosines.
 
-        One whose query was forgotten between two looks at the store is left out. Raises ValueError and TypeError for
-        what is no number.
+        Skips an attempt whose query was removed between two reads. Raises ValueError and TypeError for values that
+        are not numbers.
         """
         for row in rows:
             place, answered = places.get(row.query), _TELLING.get(row.outcome)
             if place is None or answered is None:
                 continue
             if not all(map(math.isfinite, (row.price_nano or 0, row.tokens, row.seconds))):
-                raise ValueError("an attempt has a price, a time or a length that is no number")
+                raise ValueError("an attempt has a price, time or length that is not a number")
             self._counted[row.mode, row.models].append((place, answered, row))
 
     def evidence(self, cosines: "NDArray[np.float64]", models: Mapping[str, str]) -> dict[str, ModeEvidence]:
-        """What is known of each mode in `models`, which says who would play in it: of others nothing follows."""
-        found: dict[str, ModeEvidence] = {}
+        """Return the evidence of each mode in `models`, which maps modes to their models; other models do not count."""
+        by_mode: dict[str, ModeEvidence] = {}
         for mode, played in models.items():
             counted = self._counted.get((mode, played))
             if not counted:
-                found[mode] = NOTHING_KNOWN
+                by_mode[mode] = NOTHING_KNOWN
                 continue
             rows = [row for _, _, row in counted]
             weights = [math.exp(SHARPNESS * (float(cosines[place]) - 1)) for place, _, _ in counted]
             total = math.fsum(weights)
             prices = [row.price_nano for row in rows if row.price_nano is not None]
-            found[mode] = ModeEvidence(
+            by_mode[mode] = ModeEvidence(
                 attempts=len(rows),
                 weight=total,
                 answered_weight=math.fsum(map(mul, weights, (answered for _, answered, _ in counted))),
@@ -509,43 +512,47 @@ class PastAttempts:
                 tokens=math.fsum(map(mul, weights, (row.tokens for row in rows))) / total,
                 seconds=math.fsum(map(mul, weights, (row.seconds for row in rows))) / total,
             )
-        return found
+        return by_mode
 
 
 @dataclass(frozen=True, slots=True)
 class ModeChoice:
-    """The mode that tries first, and why in a sentence without its end."""
+    """The mode that tries first, and the reason as a sentence without a full stop."""
 
     mode: str
     why: str
 
 
 def choose(evidence: Mapping[str, ModeEvidence], hour_nano: int = 0) -> ModeChoice:
-    """The mode with the greatest success / cost; the earlier of CANDIDATES where two are alike.
+    """Return the mode with the greatest success / cost; the earlier of CANDIDATES in a tie.
 
-    Where one mode goes on when the other gives up, both orders answer the same questions, and trying a before b costs
-    c_a + (1 − s_a)·c_b on average, b before a c_b + (1 − s_b)·c_a. The first is less exactly where
-    s_a / c_a > s_b / c_b: the rule for tests in a row (Mitten, *An analytic solution to the least cost testing sequence
-    problem*, 1960). The cost is the price, with waiting at `hour_nano` an hour, and tokens where a price is unknown or
-    nothing costs anything. A mode that was never tried is not tried first, but for the first of CANDIDATES: what it
-    does not answer goes to the other, which is how that comes to be known.
+    If one mode continues when the other gives up, both orders answer the same questions. Trying a before b costs
+    c_a + (1 − s_a)·c_b on average, and b before a costs c_b + (1 − s_b)·c_a. The former is less exactly if
+    s_a / c_a > s_b / c_b, the rule for sequential tests (Mitten, *An analytic solution to the least cost testing
+    sequence problem*, 1960). The cost is the price plus waiting at `hour_nano` an hour, or tokens if a price is
+    unknown or everything is free. An untried mode is never first, except the first of CANDIDATES: its unanswered
+    questions go to the other mode, which provides evidence for it.
     """
     first = CANDIDATES[0]
-    known = {mode: evidence[mode] for mode in CANDIDATES if evidence.get(mode, NOTHING_KNOWN).attempts}
-    if first not in known:
-        return ModeChoice(first, f"nothing is known yet of {first} with these models, and it takes the fewest calls")
-    if len(known) < len(CANDIDATES):
-        others = " and ".join(mode for mode in CANDIDATES if mode not in known)
-        return ModeChoice(first, f"{others} was not tried with these models yet, and is where {first} gives up")
-    waiting = {mode: hour_nano * one.seconds / _HOUR for mode, one in known.items()}
-    prices = {mode: one.price_nano for mode, one in known.items() if one.price_nano is not None}
+    tried_modes = {mode: evidence[mode] for mode in CANDIDATES if evidence.get(mode, NOTHING_KNOWN).attempts}
+    if first not in tried_modes:
+        return ModeChoice(first, f"no experience yet with {first} and these models, and it takes the fewest calls")
+    if len(tried_modes) < len(CANDIDATES):
+        untried = " and ".join(mode for mode in CANDIDATES if mode not in tried_modes)
+        return ModeChoice(first, f"{untried} was not tried with these models yet; it continues if {first} gives up")
+    waiting = {mode: hour_nano * mode_evidence.seconds / _HOUR for mode, mode_evidence in tried_modes.items()}
+    prices = {
+        mode: mode_evidence.price_nano
+        for mode, mode_evidence in tried_modes.items()
+        if mode_evidence.price_nano is not None
+    }
     unit: Unit = "usd"
-    if len(prices) == len(known) and any(prices[mode] + waiting[mode] > 0 for mode in known):
-        costs = {mode: max(1.0, prices[mode] + waiting[mode]) for mode in known}
+    if len(prices) == len(tried_modes) and any(prices[mode] + waiting[mode] > 0 for mode in tried_modes):
+        costs = {mode: max(1.0, prices[mode] + waiting[mode]) for mode in tried_modes}
     else:
-        costs, unit = {mode: max(1.0, one.tokens) for mode, one in known.items()}, "tokens"
-    best = max(known, key=lambda mode: known[mode].success / costs[mode])
-    ranked = (best, *(mode for mode in known if mode != best))
-    shown = {mode: amount_text(rounded_up(round(costs[mode])), unit) for mode in ranked}
-    told = (f"{mode} answers {known[mode].success:.0%} for about {shown[mode]}" for mode in ranked)
-    return ModeChoice(best, f"of questions like this one {', '.join(told)}")
+        costs, unit = {mode: max(1.0, past.tokens) for mode, past in tried_modes.items()}, "tokens"
+    best = max(tried_modes, key=lambda mode: tried_modes[mode].success / costs[mode])
+    ranked = (best, *(mode for mode in tried_modes if mode != best))
+    amounts = {mode: amount_text(rounded_up(round(costs[mode])), unit) for mode in ranked}
+    parts = (f"{mode} answers {tried_modes[mode].success:.0%} for about {amounts[mode]}" for mode in ranked)
+    return ModeChoice(best, f"of questions like this one {', '.join(parts)}")

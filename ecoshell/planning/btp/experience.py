@@ -1,7 +1,6 @@
-"""The experience of one user: every use of a tool, in one SQLite file that all shells write to (BTP §2.2, U).
+"""The experience of one user: uses of tools (BTP §2.2, U) and attempts of modes, in one SQLite file for all shells.
 
-Beside the uses it keeps attempts: what came of each question in each mode. Each stands in a row whose question stands
-in a table of its own.
+Questions have their own table, shared by uses and attempts.
 """
 
 import hashlib
@@ -42,24 +41,22 @@ CREATE TABLE attempts (
 CREATE UNIQUE INDEX attempts_once ON attempts (session, turn, mode) WHERE session != '';
 CREATE INDEX attempts_of_query ON attempts (query)
 """
-"""What version 2 has beside version 1."""
+"""The upgrade to version 2."""
 _WITHOUT_VECTORS = "DROP TABLE vectors"
-"""Questions are encoded when they are read, which takes no longer than reading what was kept of them."""
+"""The upgrade to version 3: encoding questions on reading is as fast as reading stored vectors."""
 _WITH_PREDICTIONS = """
 CREATE TABLE predictions (
     id INTEGER PRIMARY KEY AUTOINCREMENT, tool TEXT NOT NULL, model TEXT NOT NULL, alike INTEGER NOT NULL,
     spent_nano INTEGER
 )
 """
-"""What version 4 has beside version 3."""
+"""The upgrade to version 4."""
 MARKED = "you"
-"""Who judged what the person marked."""
-_LARGEST = 2**63 - 1
-"""SQLite's largest whole number."""
-_NOT_KEPT = "The turn goes on; what it has learned is tried again with the next use."
-_AS_BEFORE = "Everything stays as it was."
+"""The judge of uses that the user marked."""
+_MAX_INTEGER = 2**63 - 1
+_NOT_STORED = "The turn continues; its experience is stored with the next use."
+_UNCHANGED = "Nothing was changed."
 _DROP_QUESTIONS = "DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses UNION SELECT query FROM attempts)"
-"""What nothing needs any more."""
 _COUNT_UP = "UPDATE state SET generation = generation + 1"
 
 
@@ -79,114 +76,113 @@ class AttemptRow:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of one tool, U = ⟨q, d(t), p, r⟩ (BTP §2.2), as it is kept; texts are redacted before they come here."""
+    """One use of one tool, U = ⟨q, d(t), p, r⟩ (BTP §2.2), with redacted texts."""
 
     query: str
     tool: str
     document_hash: str
     arguments: str
-    """JSON text, shortened."""
+    """JSON text, truncated."""
     result: str
-    """The beginning of what came back."""
+    """The beginning of the result."""
     result_hash: str
     ok: bool
     helpful: bool | None
-    """None when nobody could tell."""
+    """None if undecided."""
     judged_by: str
-    """`rules`, `classifier`, `model` or `you`; empty when nobody judged."""
+    """`rules`, `classifier`, `model`, `plugin` or `you`; empty if not judged."""
     model: str
     price_nano: int
-    """Of the tool itself."""
+    """The price of the tool itself."""
     step_nano: int | None
-    """Of the model step that made the call; None when its price is unknown."""
+    """The price of the model step that made the call; None if unknown."""
     step_tokens: int
-    """Tokens of that step, read and written."""
+    """Input and output tokens of that step."""
     seconds: float
-    """Of the tool and of that step."""
+    """Duration of the tool and of that step."""
     size_level: int
-    """0 to 3, by the length of the arguments."""
+    """0 to 3, by length of the arguments."""
     session: str = ""
     turn: int = 0
     call: str = ""
-    """The call's id within its turn; with session and turn it names the use."""
+    """The call's ID within its turn; session, turn and call identify a use."""
     at: str = ""
     """UTC, ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of one question in one mode, as it is kept; the question is redacted before it comes here.
+    """The outcome of one question in one mode, with a redacted question.
 
-    A turn in which one mode goes on where another gave up is two attempts.
+    A turn in which one mode continues after another gave up is two attempts.
     """
 
     query: str
     mode: str
     """`single` or `umi`."""
     models: str
-    """Who played: one name, or those of the roles joined by `+`."""
+    """One model name, or those of the roles joined by `+`."""
     strategy: str
     outcome: str
     """`answered`, `gave_up` or `limit`."""
     price_nano: int | None
-    """Of models and tools; None when a part of it is unknown."""
+    """The price of models and tools; None if any part is unknown."""
     tokens: int
-    """Read and written."""
+    """Input and output tokens."""
     seconds: float
-    """Of models and tools, without waiting for a person."""
+    """Duration of models and tools, without waiting for the user."""
     session: str = ""
     turn: int = 0
-    """With session and mode it names the attempt."""
+    """Session, turn and mode identify an attempt."""
     at: str = ""
     """UTC, ISO 8601."""
 
 
 Experienced = Use | Attempt
-"""What an experience is made of."""
 
 T = TypeVar("T", Use, Attempt)
 
 
 class Table(Generic[T]):
-    """One kind of experience: where it stands, and what names a row of it."""
+    """The table of one kind of experience."""
 
     def __init__(
         self, name: str, kind: type[T], *, noun: str, sign: str, key: str, read: Mapping[str, str] | None = None
     ) -> None:
-        """`sign` stands before its numbers, `key` is the column that, with session and turn, names a row, and `read`
-        has columns that are read in the place of others."""
+        """`sign` prefixes row numbers, `key` identifies a row together with session and turn, and `read` maps columns
+        to the expressions that read them."""
         self.name, self.kind, self.noun, self.sign, self.key = name, kind, noun, sign, key
         self.read = read or {}
         self.columns = tuple(spec.name for spec in fields(kind) if spec.name != "query")
-        """Its columns, but for the question."""
+        """All columns except the question."""
         self.joined = f"{name} JOIN queries ON queries.id = {name}.query"
-        """The table beside the questions."""
+        """The table joined with the questions."""
         columns = ", ".join(self.read.get(column, column) for column in self.columns)
         self.select = f"SELECT {name}.id AS id, text AS query, {columns} FROM {self.joined}"
-        """All rows, each with its number and its question."""
+        """Query for all rows with number and question."""
         self.named = f"session != '' AND session = ? AND turn = ? AND {key} = ?"
-        """The row of a name, with the words of the index, without which it would not be used."""
+        """Condition that identifies a row, with the terms of the partial index."""
 
-    def there(self, db: sqlite3.Connection, item: T) -> sqlite3.Row | None:
-        """The row that is there under its name, where it has a session."""
+    def existing(self, db: sqlite3.Connection, item: T) -> sqlite3.Row | None:
+        """Return the stored row of an item with a session."""
         name = (storable(item.session), item.turn, storable(getattr(item, self.key)))
         return db.execute(f"SELECT * FROM {self.name} WHERE {self.named}", name).fetchone()
 
-    def insert(self, db: sqlite3.Connection, item: T, **beside: object) -> None:
-        """Keep one that is not there, with what stands `beside` it in columns of its own."""
+    def insert(self, db: sqlite3.Connection, item: T, **extra: object) -> None:
+        """Insert an item, with `extra` columns."""
         text = storable(item.query)
         db.execute("INSERT OR IGNORE INTO queries (text) VALUES (?)", (text,))
         query = db.execute("SELECT id FROM queries WHERE text = ?", (text,)).fetchone()[0]
         values = [getattr(item, name) for name in self.columns]
         stored = [storable(value) if isinstance(value, str) else value for value in values]
-        columns = ("query", *self.columns, *beside)
+        columns = ("query", *self.columns, *extra)
         places = ", ".join("?" * len(columns))
         db.execute(
-            f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES ({places})", (query, *stored, *beside.values())
+            f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES ({places})", (query, *stored, *extra.values())
         )
 
-    def kept(self, row: sqlite3.Row) -> T:
-        """Raises StoreError for a value that cannot be there: SQLite keeps any value in any column."""
+    def item(self, row: sqlite3.Row) -> T:
+        """Return the item of a row; raises StoreError for invalid values, because SQLite accepts any value."""
         values: dict[str, Any] = {}
         for spec in fields(self.kind):
             value, kind = row[spec.name], spec.type
@@ -218,7 +214,7 @@ ATTEMPTS = Table("attempts", Attempt, noun="attempt", sign="a", key="mode")
 
 @dataclass(frozen=True, slots=True)
 class Kept(Generic[T]):
-    """A use or an attempt under the number it is kept by."""
+    """A use or an attempt with its row number."""
 
     id: int
     item: T
@@ -226,7 +222,7 @@ class Kept(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """How much was removed, and whether nothing of it is left in the file's log."""
+    """The number of removed rows, and whether the file's log is free of them, too."""
 
     uses: int
     attempts: int
@@ -235,7 +231,7 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Uses as parallel columns, the earliest first; `query` holds ids."""
+    """Uses as parallel columns, oldest first; `query` holds IDs."""
 
     id: list[int] = field(default_factory=list[int])
     query: list[int] = field(default_factory=list[int])
@@ -257,33 +253,33 @@ _ATTEMPT_NAMES = ", ".join(spec.name for spec in fields(AttemptRow))
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Whether an apprentice made a call as the paid model did."""
+    """Whether an apprentice made the same call as the paid model."""
 
     tool: str
     model: str
-    """The apprentice."""
+    """The apprentice's model."""
     alike: bool
     spent_nano: int | None
-    """What the paid model's call cost; None is unknown."""
+    """The cost of the paid model's call; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which uses and attempts are meant; what is empty says nothing."""
+    """A selection of uses and attempts; empty fields do not restrict it."""
 
     ids: Sequence[int] = ()
-    """Of uses; then no attempts are meant that are not named themselves."""
+    """Row numbers of uses; excludes attempts that are not listed."""
     attempts: Sequence[int] = ()
-    """The numbers of attempts; then no uses are meant that are not named themselves."""
+    """Row numbers of attempts; excludes uses that are not listed."""
     tool: str = ""
-    """Which only uses have."""
+    """Selects uses only."""
     text: str = ""
-    """Somewhere in the question."""
+    """Substring of the question."""
     before: str = ""
-    """UTC, ISO 8601; what is of unknown time is not meant."""
+    """UTC, ISO 8601; excludes rows without a time."""
 
     def condition(self, table: Table[Any]) -> tuple[str, list[Any]]:
-        """The choice as SQL over a table and the questions."""
+        """Return the selection as an SQL condition with its values."""
         parts: list[tuple[str, list[Any]]] = []
         numbers = self.ids if table is USES else self.attempts
         if self.ids or self.attempts:
@@ -298,7 +294,7 @@ class Choice:
 
 
 class ExperienceStore:
-    """Uses, attempts and their questions; every method is one short transaction, and any thread may call it.
+    """Stores uses, attempts and their questions; every method is one short transaction and thread-safe.
 
     Raises StoreError when the file is locked, full, read-only or damaged.
     """
@@ -308,10 +304,10 @@ class ExperienceStore:
         self._database = Database(
             path, schema=SCHEMA, version=VERSION, upgrades=upgrades, busy_seconds=busy_seconds, checked=False
         )
-        with self._database.reading() as db:  # a file of version 1 that cannot be written is read as it is
-            there = {str(row[0]) for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        self._without_attempts = ATTEMPTS.name not in there
-        self._without_predictions = "predictions" not in there
+        with self._database.reading() as db:  # a read-only file of version 1 is not upgraded
+            tables = {str(row[0]) for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        self._without_attempts = ATTEMPTS.name not in tables
+        self._without_predictions = "predictions" not in tables
 
     def close(self) -> None:
         """Close the file."""
@@ -319,35 +315,35 @@ class ExperienceStore:
 
     @property
     def generation(self) -> int:
-        """Changes when what was there is judged anew, replaced or forgotten, by whichever process."""
+        """Changes when any process marks, replaces or removes existing rows."""
         with self._database.reading() as db:
             return int(db.execute("SELECT generation FROM state").fetchone()[0])
 
     def add(self, items: Iterable[Experienced]) -> None:
-        """Keep uses and attempts; one that is there already, by its name, is replaced, and keeps its mark.
+        """Store uses and attempts; replaces existing ones, which keep their marks.
 
-        A use is named by session, turn and call, an attempt by session, turn and mode.
+        Session, turn and call identify a use; session, turn and mode identify an attempt.
         """
-        with self._database.writing(_NOT_KEPT) as db:
+        with self._database.writing(_NOT_STORED) as db:
             for item in items:
                 table: Table[Any] = USES if isinstance(item, Use) else ATTEMPTS
-                there = table.there(db, item)
-                if there is None:
+                existing = table.existing(db, item)
+                if existing is None:
                     table.insert(db, item)
                     continue
-                db.execute(f"DELETE FROM {table.name} WHERE id = ?", (there["id"],))
-                table.insert(db, item, **({"mark": there["mark"]} if table is USES else {}))
+                db.execute(f"DELETE FROM {table.name} WHERE id = ?", (existing["id"],))
+                table.insert(db, item, **({"mark": existing["mark"]} if table is USES else {}))
                 db.execute(_DROP_QUESTIONS)
                 db.execute(_COUNT_UP)
 
     def add_prediction(self, use: "Prediction") -> None:
-        """Keep whether an apprentice made a call as the paid model did."""
-        with self._database.writing(_NOT_KEPT) as db:
+        """Store a prediction."""
+        with self._database.writing(_NOT_STORED) as db:
             row = (storable(use.tool), storable(use.model), use.alike, use.spent_nano)
             db.execute("INSERT INTO predictions (tool, model, alike, spent_nano) VALUES (?, ?, ?, ?)", row)
 
     def predictions(self, model: str | None = None) -> "list[Prediction]":
-        """Those of one apprentice, or of all, the earliest first."""
+        """Return the predictions of one apprentice, or of all, oldest first."""
         if self._without_predictions:
             return []
         query = "SELECT * FROM predictions WHERE ?1 IS NULL OR model = ?1 ORDER BY id"
@@ -361,17 +357,17 @@ class ExperienceStore:
         One without a session is there when one is equal in every field; as many equal ones as come are kept.
         """
         found, added, unnamed = [*items], 0, dict[str, Counter[Experienced]]()
-        with self._database.writing(_AS_BEFORE) as db:
+        with self._database.writing(_UNCHANGED) as db:
             for given in found:
                 table: Table[Any] = USES if isinstance(given, Use) else ATTEMPTS
                 texts = {spec.name: storable(getattr(given, spec.name)) for spec in fields(given) if spec.type is str}
                 item = replace(given, **texts)  # as it is read again
                 if item.session:
-                    there = table.there(db, item) is not None
+                    there = table.existing(db, item) is not None
                 else:
                     if table.name not in unnamed:
                         rows = db.execute(f"{table.select} WHERE session = ''")
-                        unnamed[table.name] = Counter(map(table.kept, rows))
+                        unnamed[table.name] = Counter(map(table.item, rows))
                     there = unnamed[table.name][item] > 0
                     unnamed[table.name][item] -= 1
                 if not there:
@@ -380,53 +376,53 @@ class ExperienceStore:
         return added
 
     def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool:
-        """Keep the person's word on a use, None takes it back; False when no such use is kept."""
-        with self._database.writing("The mark stands in the session, and is not used for planning.") as db:
-            told = (helpful, storable(session), turn, storable(call))
-            marked = db.execute(f"UPDATE uses SET mark = ? WHERE {USES.named}", told).rowcount
+        """Store the user's mark of a use, None to remove it; returns False if the use is not stored."""
+        with self._database.writing("The mark is stored in the session, but not used for planning.") as db:
+            values = (helpful, storable(session), turn, storable(call))
+            marked = db.execute(f"UPDATE uses SET mark = ? WHERE {USES.named}", values).rowcount
             if marked:
                 db.execute(_COUNT_UP)
             return marked > 0
 
     def find(self, table: Table[T], choice: Choice = Choice(), limit: int = -1) -> list[Kept[T]]:
-        """The uses or the attempts that are meant, the latest first."""
+        """Return the selected uses or attempts, latest first."""
         if table is ATTEMPTS and self._without_attempts:
             return []
         condition, values = choice.condition(table)
         with self._database.reading() as db:
             query = f"{table.select} WHERE {condition} ORDER BY {table.name}.id DESC LIMIT ?"
-            rows = db.execute(query, (*values, min(limit, _LARGEST))).fetchall()
-        return [Kept(int(row["id"]), table.kept(row)) for row in rows]
+            rows = db.execute(query, (*values, min(limit, _MAX_INTEGER))).fetchall()
+        return [Kept(int(row["id"]), table.item(row)) for row in rows]
 
     def one(self, table: Table[T], number: int) -> Kept[T]:
-        """The use or the attempt of this number; raises UsageError when there is none."""
+        """Return a use or an attempt by number; raises UsageError if it does not exist."""
         choice = Choice(ids=(number,)) if table is USES else Choice(attempts=(number,))
-        found = self.find(table, choice) if 0 < number <= _LARGEST else []
-        if not found:
+        rows = self.find(table, choice) if 0 < number <= _MAX_INTEGER else []
+        if not rows:
             listing = "ecoshell experience" if table is USES else "ecoshell experience list --attempts"
             raise UsageError(f"There is no {table.noun} {table.sign}{number}.", fix=f"`{listing}` lists them.")
-        return found[0]
+        return rows[0]
 
     def uses(self) -> Iterator[Use]:
-        """All uses, the earliest first."""
-        return (kept.item for kept in reversed(self.find(USES)))
+        """Return all uses, oldest first."""
+        return (record.item for record in reversed(self.find(USES)))
 
     def attempts(self) -> Iterator[Attempt]:
-        """All attempts, the earliest first."""
-        return (kept.item for kept in reversed(self.find(ATTEMPTS)))
+        """Return all attempts, oldest first."""
+        return (record.item for record in reversed(self.find(ATTEMPTS)))
 
     def forget(self, choice: Choice) -> Forgotten:
-        """Remove what is meant, and what only that needed, from the file itself.
+        """Erase the selected rows and unused questions from the file, including its log.
 
-        With the last use of a question its attempts go, too. Also what an earlier forgetting had to leave in the log.
+        Removing the last use of a question also removes its attempts.
         """
-        with self._database.writing(_AS_BEFORE) as db:
-            db.execute("PRAGMA secure_delete = ON")  # holds also when what follows is cut short
-            asked, uses = _meant(db, USES, choice, "query"), _meant(db, USES, choice, "id")
+        with self._database.writing(_UNCHANGED) as db:
+            db.execute("PRAGMA secure_delete = ON")  # also if the transaction is interrupted
+            questions, uses = _selected(db, USES, choice, "query"), _selected(db, USES, choice, "id")
             db.executemany("DELETE FROM uses WHERE id = ?", [(number,) for number in uses])
-            asked -= {row[0] for row in db.execute("SELECT query FROM uses")}
-            attempts = _meant(db, ATTEMPTS, choice, "id")
-            attempts |= {row[0] for row in db.execute("SELECT id, query FROM attempts") if row[1] in asked}
+            questions -= {row[0] for row in db.execute("SELECT query FROM uses")}
+            attempts = _selected(db, ATTEMPTS, choice, "id")
+            attempts |= {row[0] for row in db.execute("SELECT id, query FROM attempts") if row[1] in questions}
             db.executemany("DELETE FROM attempts WHERE id = ?", [(number,) for number in attempts])
             db.execute(_DROP_QUESTIONS)
             if uses or attempts:
@@ -434,12 +430,12 @@ class ExperienceStore:
         return Forgotten(len(uses), len(attempts), erased=self._database.rewrite())
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
-        """Questions by id, those that came after one."""
+        """Return questions with IDs after `after`."""
         with self._database.reading() as db:
             return [*map(tuple, db.execute("SELECT id, text FROM queries WHERE id > ? ORDER BY id", (after,)))]
 
     def attempts_after(self, after: int = 0) -> list[AttemptRow]:
-        """Attempts that came after one, the earliest first."""
+        """Return attempts with IDs after `after`, oldest first."""
         if self._without_attempts:
             return []
         with self._database.reading() as db:
@@ -447,7 +443,7 @@ class ExperienceStore:
         return [AttemptRow(*row) for row in rows]
 
     def columns(self, after: int = 0) -> Columns:
-        """Uses that came after one, as they are judged now."""
+        """Return uses with IDs after `after`, with their present judgments."""
         chosen = ", ".join(USES.read.get(name, name) for name in _COLUMN_NAMES)
         with self._database.reading() as db:
             db.row_factory, usual = None, db.row_factory
@@ -458,19 +454,19 @@ class ExperienceStore:
         return Columns(*map(list, zip(*rows, strict=True))) if rows else Columns()
 
 
-def _meant(db: sqlite3.Connection, table: Table[Any], choice: Choice, column: str) -> set[int]:
-    """A column of the rows that are meant."""
+def _selected(db: sqlite3.Connection, table: Table[Any], choice: Choice, column: str) -> set[int]:
+    """Return a column of the selected rows."""
     condition, values = choice.condition(table)
     rows = db.execute(f"SELECT {table.name}.{column} FROM {table.joined} WHERE {condition}", values)
     return {row[0] for row in rows}
 
 
 def storable(text: str) -> str:
-    """The text without what SQLite cannot keep: halves of surrogate pairs."""
+    """Escape lone surrogates, which SQLite cannot store."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def document_hash(document: ToolDocument) -> str:
-    """Sixteen hex digits that change when the tool's description or parameters do."""
+    """Return sixteen hex digits that change with the tool's description or parameters."""
     text = json.dumps([document.description, document.parameters], sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,7 +1,6 @@
-"""Secrets are taken out of what is kept: known shapes of keys, what is named like a secret, and the environment's own.
+"""Redaction of secrets in stored texts: known key formats, values named like secrets, and environment variables.
 
-Texts come from tools, so no pattern here may take longer than in proportion to the text: every repetition that can be
-given back is bounded.
+Texts come from tools, so every pattern must run in linear time: all repetitions that can backtrack are bounded.
 """
 
 import hashlib
@@ -15,23 +14,27 @@ from urllib.parse import quote
 
 MARK = "[redacted]"
 SIZE_LIMITS = (200, 2_000, 20_000)
-"""Characters up to which an input is of level 0, 1 and 2; what is larger is of level 3."""
+"""Maximum characters of input sizes 0, 1 and 2; larger inputs have level 3."""
 
-QUERY, ARGUMENTS, RESULT = 4_000, 2_000, 500
-"""Characters that are kept of each."""
+QUERY = 4_000
+"""Stored characters of a question; likewise `ARGUMENTS` and `RESULT`."""
+ARGUMENTS = 2_000
+RESULT = 500
 _AHEAD = 8_000
-"""Characters that are searched beyond those that are kept, so that a secret is known although it is cut."""
-_SHORTEST, _WORD = 4, 8
-"""Characters a variable's value must have to be looked for; below the second it is only looked for as a whole word."""
+"""Characters searched beyond the stored ones, to recognise secrets that the cut would split."""
+_SHORTEST = 4
+"""Minimum characters of a variable's value to redact it."""
+_WORD = 8
+"""Characters below which a value is redacted only as a whole word."""
 _PLAIN = frozenset({"true", "false", "none", "null"})
 _DEEPEST = 20
-_WHOLE = 10_000_000
-"""Characters, more than any text has that a session keeps."""
-_SHORTER = (1_000, 200, 50)
-"""Characters that are left of each text in arguments, from one attempt to the next."""
+_UNLIMITED = 10_000_000
+"""Characters, more than any stored text has."""
+_TEXT_LIMITS = (1_000, 200, 50)
+"""Maximum characters of each text in arguments, from one attempt to the next."""
 
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[abfnrtv]))"
-"""Where a word begins: also after an escape such as `\\n`, whose letter belongs to no word."""
+"""Start of a word, also after an escape such as `\\n`."""
 _SHAPES = (
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     r".*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)"
@@ -50,14 +53,14 @@ _NAMES = (
     r"|(?:api|access|account|auth|encryption|master|private|secret|shared|signing)[-_ ]?key|(?-i:_KEY|\bKEY))"
     r"[\w-]{0,24}"
 )
-"""The end of a name that says its value is secret."""
+"""The end of a name that marks its value as secret."""
 _QUOTE = r"\\{0,8}[\"']"
-"""Also as it stands in JSON that is itself a text in JSON."""
+"""A quote, also in JSON nested in a JSON string."""
 _SPACE = r"\s{0,40}+"
 _OPENING = rf"(?P<quote>(?P<sign>{_QUOTE})(?P=sign){{2}}|{_QUOTE})(?(sign)\s{{0,40}}+)"
-"""The quote before a value, or three of them, as in Python."""
+"""The opening quote of a value, or three of them as in Python."""
 _BLOCK = r"(?:[|>][-+\d]{0,2}\s{1,40}+)?+"
-"""What YAML puts before a value of several lines."""
+"""The indicator of a YAML block scalar."""
 _BARE = r"(?!\[redacted\]|(?:true|false|none|null)\b)[^\s\"'<>&]*[^\s\"'<>&\\,;)}\]]"
 _NAMED = (
     rf"(?P<name>{_NAMES}(?:{_QUOTE})?(?:{_SPACE}(?:=>?+|:){_SPACE}{_BLOCK}|>)(?:[\[({{]?{_SPACE}{_OPENING})?+)"
@@ -73,10 +76,10 @@ _BLANK = (
     rf"|(?:api|access|account|auth|encryption|master|private|signing)_key)[\w-]{{0,24}}[ \t]{{1,8}}+(?:{_QUOTE})?+)"
     r"(?=[\w.~+/=-]{0,40}?\d|[\w.~+/=-]{20})[\w.~+/=-]{8,}"
 )
-"""As in `aws configure set`; the value must look like a key, as such names also stand in sentences."""
+"""As in `aws configure set`; the value must look like a key, because such names also occur in sentences."""
 _LOGIN = rf"(?P<name>(?<![\w-])(?:-u|--user)[\s=]{{1,8}}+(?:{_QUOTE})?+[^\s:\"']{{1,80}}:){_BARE}"
 _BETWEEN = r"[^\n|;&\[]{0,200}?(?<=[\s\"'])"
-"""What stands between a program and its option; nothing that is marked already, or the next option would be taken."""
+"""Text between a program and its option, without redacted parts: otherwise the next option would match."""
 _GAP = rf"(?:\s{{1,8}}+|{_QUOTE},{_SPACE}{_QUOTE})"
 _INLINE = (
     rf"(?P<name>{_START}(?:"
@@ -87,7 +90,7 @@ _INLINE = (
     rf"|curl(?=[\s\"']){_BETWEEN}(?-i:-u)(?:{_QUOTE})?+[^\s:\"'-][^\s:\"']{{0,79}}:"
     rf")(?:{_QUOTE})?+)(?!-){_BARE}"
 )
-"""Passwords behind one letter, of the programs whose letter it is: elsewhere `-p` is a port, as `-P` is for mysql."""
+"""Passwords in one-letter options of specific programs: elsewhere `-p` is a port, as `-P` is for mysql."""
 _HEADER = (
     rf"(?P<name>(?:authorization|cookie)(?:{_QUOTE})?{_SPACE}[:=]{_SPACE}(?:{_QUOTE})?+"
     rf"(?:(?:apikey|basic|bearer|digest|negotiate|token)\s{{1,8}}+)?+){_BARE}"
@@ -106,13 +109,13 @@ _SURROUNDED: Mapping[str, tuple[str, ...]] = {
     _PARAMETER: ("?", "&"),
     _USERINFO: ("@",),
 }
-"""What is known by what stands before or after it, and the words without which it cannot be there."""
+"""Patterns that match by context, each with words of which one must occur."""
 _FIELD = rf"(?:{_NAMES}|authorization|cookies?)\Z"
 _VARIABLE = r"SECRET|PASSWORD|PASSWD|CREDENTIAL|(?:KEY|TOKEN|PASS)S?(?![A-Z])"
 
 
 def redacted(text: str, environ: Mapping[str, str]) -> str:
-    """The text with its secrets marked; `environ` is searched for variables whose names say that they hold one."""
+    """Redact the secrets of a text, including values of variables in `environ` that are named like secrets."""
     for value in _values(environ):
         if len(value) >= _WORD:
             text = text.replace(value, MARK)
@@ -127,93 +130,93 @@ def redacted(text: str, environ: Mapping[str, str]) -> str:
 
 
 def beginning(text: str, environ: Mapping[str, str], characters: int) -> str:
-    """The redacted beginning of a text of any length."""
+    """Return the redacted beginning of a text."""
     searched = redacted(text[: characters + _AHEAD], environ)
     if len(text) > characters + _AHEAD:
-        searched = searched[: -_AHEAD // 2] or MARK  # what stands at the cut may be the half of a secret
+        searched = searched[: -_AHEAD // 2] or MARK  # the cut may split a secret
     return searched[:characters]
 
 
 def redacted_json(arguments: Mapping[str, Any], environ: Mapping[str, str], characters: int) -> str:
-    """Arguments as redacted JSON whose long texts are cut until it fits; when nothing helps, it is cut itself."""
+    """Return arguments as redacted JSON; truncates long texts until it fits, and at last the JSON itself."""
     text, secrets = "", secret_variables(environ)
-    for most in _SHORTER:
-        text = json.dumps(_clean(arguments, secrets, most), ensure_ascii=False)
+    for limit in _TEXT_LIMITS:
+        text = json.dumps(_clean(arguments, secrets, limit), ensure_ascii=False)
         if len(text) <= characters:
             break
     return text[:characters]
 
 
 def redacted_value(value: Any, environ: Mapping[str, str]) -> Any:
-    """A copy of a JSON value whose secrets are marked, otherwise whole; what is deep is left out."""
-    return _clean(value, secret_variables(environ), _WHOLE)
+    """Copy a JSON value with redacted secrets; replaces values nested too deeply."""
+    return _clean(value, secret_variables(environ), _UNLIMITED)
 
 
 def secret_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that hold secrets, by their names; with these alone, many texts are redacted faster."""
+    """Return the variables named like secrets; passing only these speeds up redaction of many texts."""
     return {name: value for name, value in environ.items() if _compiled(_VARIABLE).search(name)}
 
 
 def digest(text: str, environ: Mapping[str, str]) -> str:
-    """The SHA-256 of a text, with the secrets of its beginning marked: a short one could be found by trying."""
-    whole = redacted(text[:_AHEAD], environ) + text[_AHEAD:]
-    return hashlib.sha256(whole.encode(errors="backslashreplace")).hexdigest()
+    """Return the SHA-256 of a text with redacted beginning: a short secret could be found by brute force."""
+    marked = redacted(text[:_AHEAD], environ) + text[_AHEAD:]
+    return hashlib.sha256(marked.encode(errors="backslashreplace")).hexdigest()
 
 
 def size_level(characters: int) -> int:
-    """The level of an input's size, 0 to 3 (SPEC §3)."""
+    """Return the size level of an input, 0 to 3 (SPEC §3)."""
     return sum(characters > limit for limit in SIZE_LIMITS)
 
 
 @cache
 def _compiled(pattern: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
-    """Compiled when first needed, not at start-up."""
+    """Compile on first use, not at start-up."""
     return re.compile(pattern, flags)
 
 
 def _values(environ: Mapping[str, str]) -> list[str]:
-    """Values that are secret by their variable's name, also as JSON and addresses write them, the longest first."""
-    named = {value.strip() for value in secret_variables(environ).values()}
-    looked_for = {value for value in named if len(value) >= _SHORTEST and value.lower() not in _PLAIN}
-    written = set(looked_for)
-    for value in looked_for:
+    """Return the secret values of variables, also in JSON and URL encoding, longest first."""
+    secrets = {value.strip() for value in secret_variables(environ).values()}
+    long_secrets = {value for value in secrets if len(value) >= _SHORTEST and value.lower() not in _PLAIN}
+    written = set(long_secrets)
+    for value in long_secrets:
         written |= {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
         written.add(quote(value, safe="", errors="surrogatepass"))
     return sorted((form for form in written if form not in MARK), key=len, reverse=True)
 
 
-def _clean(value: Any, environ: Mapping[str, str], most: int, depth: int = 0) -> Any:
-    """A copy of a JSON value without secrets, and without what is long or deep."""
+def _clean(value: Any, environ: Mapping[str, str], limit: int, depth: int = 0) -> Any:
+    """Copy a JSON value without secrets; truncates long texts and replaces deep values."""
     if isinstance(value, str):
-        kept = beginning(value, environ, most + 1)
-        return kept if len(kept) <= most else f"{kept[:most]}…"
+        text = beginning(value, environ, limit + 1)
+        return text if len(text) <= limit else f"{text[:limit]}…"
     if isinstance(value, Mapping) and depth < _DEEPEST:
         cleaned: dict[str, Any] = {}
         for name, inner in cast("Mapping[Any, Any]", value).items():
             secret = _compiled(_FIELD).search(str(name)[:_AHEAD]) and not isinstance(inner, (bool, type(None)))
-            kept = beginning(str(name), environ, most)
-            cleaned[kept] = MARK if secret else _clean(inner, environ, most, depth + 1)
+            text = beginning(str(name), environ, limit)
+            cleaned[text] = MARK if secret else _clean(inner, environ, limit, depth + 1)
         return cleaned
     if isinstance(value, (list, tuple)) and depth < _DEEPEST:
-        return [*_clean_items(cast("Sequence[Any]", value), environ, most, depth + 1)]
+        return [*_clean_items(cast("Sequence[Any]", value), environ, limit, depth + 1)]
     return value if value is None or isinstance(value, (bool, int, float)) else "…"
 
 
-def _clean_items(items: Sequence[Any], environ: Mapping[str, str], most: int, depth: int) -> Iterator[Any]:
-    """A list, which may be a command line: what follows `--password` is one, and so are `-u` and `name:password`."""
+def _clean_items(items: Sequence[Any], environ: Mapping[str, str], limit: int, depth: int) -> Iterator[Any]:
+    """Clean a list that may be a command line with `--password VALUE` or `-u NAME:PASSWORD`."""
     words = (word for word in items[:2] if isinstance(word, str))
     program = " ".join(takewhile(lambda word: not word.startswith("-"), words))[:_AHEAD]
-    before: Any = ""
+    previous: Any = ""
     for item in items:
-        told = item
-        if isinstance(item, str) and isinstance(before, str):
-            if before in ("-u", "--user") and ":" in item:
-                told = MARK
-            else:  # a word of a command line whose password is marked
-                start = f"{program} {before[:_AHEAD]} "
+        shown_item = item
+        if isinstance(item, str) and isinstance(previous, str):
+            if previous in ("-u", "--user") and ":" in item:
+                shown_item = MARK
+            else:  # a word of a command line
+                start = f"{program} {previous[:_AHEAD]} "
                 line = f"{start}{item[:_AHEAD]}"
                 marked = _compiled(_INLINE).sub(rf"\g<name>{MARK}", line)
-                told = marked[len(start) :] if marked.startswith(start) and marked != line else item
-        known = isinstance(before, str) and before[:2] == "--" and _compiled(_FIELD).search(before[:_AHEAD])
-        yield MARK if known else _clean(told, environ, most, depth)
-        before = item
+                shown_item = marked[len(start) :] if marked.startswith(start) and marked != line else item
+        is_secret = isinstance(previous, str) and previous[:2] == "--" and _compiled(_FIELD).search(previous[:_AHEAD])
+        yield MARK if is_secret else _clean(shown_item, environ, limit, depth)
+        previous = item

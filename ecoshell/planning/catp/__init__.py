@@ -1,1 +1,1 @@
-"""CATP: branching plans that know what they cost (CATP-LLM)."""
+"""CATP: cost-aware tool graphs (CATP-LLM)."""

@@ -1,8 +1,8 @@
-"""What runs of tools cost by the size of their input, what is kept of that, and what a plan was worth.
+"""Costs of tool runs by input size, their storage, and the quality of plans.
 
-A run's price is time × memory, as functions in a cloud are billed (CATP-LLM Table B.2), in OpenCATP's price units. They
-are not dollars, as the paper multiplies rates for a whole size of memory by the memory once more: they compare tools.
-The setting `[plan] resource_price` says what one is worth in dollars.
+The price of a run is time × memory, as cloud functions are billed (CATP-LLM Table B.2), in OpenCATP's price units.
+These are not dollars, because the paper multiplies rates per memory tier by the memory again; they compare tools. The
+setting `[plan] resource_price` converts a unit to dollars.
 """
 
 import math
@@ -16,39 +16,36 @@ from ecoshell.budget.database import Database
 from ecoshell.messages import Footprint
 
 ALPHA = 0.5
-"""How much performance weighs beside cost, 0 to 1."""
-OPENCATP_MOST = Decimal("0.5669374317944147")
-"""C_max of OpenCATP: the dearest plan that was measured for it, in its price units."""
+"""Weight of performance against cost, 0 to 1."""
+OPENCATP_MAX_COST = Decimal("0.5669374317944147")
+"""C_max of OpenCATP: the most expensive measured plan, in its price units."""
 LEVELS = 4
-"""As many as OpenCATP has; so few distinct sizes are a level each, and so many there are where there is no elbow."""
-MOST_LEVELS = 8
+"""Default number of size levels, as in OpenCATP; up to this many distinct sizes get a level each."""
+MAX_LEVELS = 8
 _NO_ERROR = 1e-9
-"""A clustering that leaves this share of the variance is as good as exact."""
-_SHARP = 1.0
-"""At an elbow the error falls by a factor e more with this level than with the next one."""
+"""Share of the variance below which a clustering counts as exact."""
+_MIN_BEND = 1.0
+"""Minimum bend of an elbow: the error falls by a factor e more with this level than with the next one."""
 
 Tiers = tuple[tuple[int, Decimal], ...]
-"""Up to so many MB, and the price of a MB and millisecond there; in rising order."""
+"""Pairs of maximum MB and price per MB and millisecond, in rising order."""
 
 
-def quality(performance: float, cost: Decimal, *, alpha: float = ALPHA, most: Decimal = OPENCATP_MOST) -> float:
-    """QoP = α·P − (1 − α)·C/C_max, with P in 0..1 and cost and most in one unit.
-
-    Nothing is clipped: a plan that costs more than `most` is that much worse.
-    """
-    return alpha * performance - (1 - alpha) * float(cost / most)
+def quality(performance: float, cost: Decimal, *, alpha: float = ALPHA, max_cost: Decimal = OPENCATP_MAX_COST) -> float:
+    """Return QoP = α·P − (1 − α)·C/C_max, with P in 0..1 and both costs in one unit; not clipped."""
+    return alpha * performance - (1 - alpha) * float(cost / max_cost)
 
 
 def worth(performance: float | None, cost_nano: int | None, *, alpha: float, most_nano: int) -> float | None:
-    """The same of amounts in nano-dollars; None where performance or cost is unknown."""
+    """Return the quality for amounts in nano-dollars; None if performance or cost is unknown."""
     if performance is None or cost_nano is None:
         return None
-    return quality(performance, Decimal(cost_nano), alpha=alpha, most=Decimal(most_nano))
+    return quality(performance, Decimal(cost_nano), alpha=alpha, max_cost=Decimal(most_nano))
 
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """The rates of a run: a fee, and per MB and millisecond those of constant and of instant memory."""
+    """A fee per run, and rates per MB and millisecond of constant and instant memory."""
 
     run: Decimal
     cpu: Tiers
@@ -57,28 +54,25 @@ class Tariff:
     gpu_instant: Decimal
 
     def price(self, milliseconds: float, footprint: Footprint) -> Decimal:
-        """The price of a run; memory that is not known counts as none, so that the price is the least it can be.
-
-        Beyond the last tier its rate holds on.
-        """
+        """Return the price of a run; unknown memory counts as 0, and the last tier has no upper limit."""
         rate = Decimal(0)
         for constant, tiers, instant, instant_rate in (
             (footprint.cpu_mb, self.cpu, footprint.cpu_instant_mb, self.cpu_instant),
             (footprint.gpu_mb, self.gpu, footprint.gpu_instant_mb, self.gpu_instant),
         ):
             if constant is not None:
-                rate += _number(constant) * next((price for most, price in tiers if constant <= most), tiers[-1][1])
+                rate += _number(constant) * next((price for limit, price in tiers if constant <= limit), tiers[-1][1])
             rate += _number(instant) * instant_rate
         return self.run + _number(milliseconds) * rate
 
 
 def tiers_of(rates: Mapping[int, Decimal]) -> Tiers:
-    """Rates by the most MB they hold for, in rising order."""
+    """Sort rates by their maximum MB."""
     return tuple(sorted(rates.items()))
 
 
 def _number(figure: float | None) -> Decimal:
-    """A measured figure as the decimal it is written with."""
+    """Convert a measured figure by its decimal notation."""
     return Decimal(0) if figure is None else Decimal(repr(figure))
 
 
@@ -90,7 +84,7 @@ _CPU = {
     2048: "3.33e-8",
     3072: "5e-8",
     4096: "6.67e-8",
-    5120: "8.33e-8",  # 8.83e-8 in the paper breaks the row of tiers; its code has this (SPEC §3)
+    5120: "8.33e-8",  # the paper prints 8.83e-8, which breaks the sequence; its code has this value (SPEC §3)
     6144: "1e-7",
     7168: "1.167e-7",
     8192: "1.333e-7",
@@ -99,7 +93,7 @@ _CPU = {
 }
 
 _GPU_PER_CPU = 3
-"""Every rate of Table B.2 for the GPU is this multiple of that for the CPU."""
+"""Ratio of GPU rates to CPU rates in Table B.2."""
 
 TABLE_B2 = Tariff(
     run=Decimal("2e-7"),
@@ -112,66 +106,66 @@ TABLE_B2 = Tariff(
 
 
 def size_levels(sizes: Sequence[float]) -> tuple[float, ...]:
-    """Centres of the size levels in rising order: k-means in one dimension, with k by the elbow.
+    """Return the centres of the size levels in rising order: one-dimensional k-means, with k by the elbow method.
 
-    Sizes are compared by their logarithm, as 1 kB and 2 kB differ as much as 1 MB and 2 MB; a centre is a geometric
-    mean. Exact and so the same on every run: an optimal clustering of numbers cuts them, sorted, into pieces.
+    Compares logarithms of sizes, because 1 kB and 2 kB differ as much as 1 MB and 2 MB; a centre is a geometric mean.
+    The result is exact and deterministic: an optimal clustering of sorted numbers consists of contiguous pieces.
     """
     scaled = sorted(map(_scale, sizes))
     distinct = len(set(scaled))
-    clusterings = _clusterings(scaled, min(MOST_LEVELS + 1, distinct))
+    clusterings = _clusterings(scaled, min(MAX_LEVELS + 1, distinct))
     if distinct <= LEVELS:
         return clusterings[-1][1] if clusterings else ()
-    # the elbow is the sharpest bend of the errors' logarithms; the last is of one level more than may be chosen
+    # the elbow is the sharpest bend of the errors' logarithms; the last entry only closes the last bend
     logs = [math.log(max(error / clusterings[0][0], _NO_ERROR)) for error, _ in clusterings]
     bends = [logs[place - 1] - 2 * logs[place] + logs[place + 1] for place in range(1, len(logs) - 1)]
     sharpest = max(range(len(bends)), key=lambda place: round(bends[place], 9))
-    return clusterings[1 + sharpest if bends[sharpest] >= _SHARP else LEVELS - 1][1]
+    return clusterings[1 + sharpest if bends[sharpest] >= _MIN_BEND else LEVELS - 1][1]
 
 
 def level_of(size: float, levels: Sequence[float]) -> int:
-    """The level whose centre is nearest by ratio, from 0 on; the lower one of two that are as near."""
+    """Return the level, from 0 on, whose centre is nearest by ratio; the lower one in a tie."""
     return min(range(len(levels)), key=lambda place: abs(_scale(levels[place]) - _scale(size)))
 
 
 def importance(count: int, level: int) -> tuple[float, ...]:
-    """How much the cost at each level says of an input at `level`: cos(π(i − l)/(2k)) (eq. 2)."""
+    """Return the weights of the costs of all levels for an input at `level`: cos(π(i − l)/(2k)) (eq. 2)."""
     return tuple(math.cos(math.pi * (place - level) / (2 * count)) for place in range(count))
 
 
 def _scale(size: float) -> float:
-    """Where a size stands among others; nothing is smaller than one."""
+    """Return the logarithm of a size, which counts as at least 1."""
     return math.log(max(size, 1.0))
 
 
-def _clusterings(ordered: Sequence[float], most: int) -> list[tuple[float, tuple[float, ...]]]:
-    """The least squared error and the centres, as sizes, of the best clustering into 1, 2, … `most` pieces.
+def _clusterings(ordered: Sequence[float], max_pieces: int) -> list[tuple[float, tuple[float, ...]]]:
+    """Return the squared error and the centres of the best clustering into each of 1 to `max_pieces` pieces.
 
-    `best[k, j]` is the error of the first j numbers in k pieces: the last piece begins where the sum is least.
+    Dynamic programming: `best[k, j]` is the least error of the first j numbers in k pieces.
     """
     import numpy as np
 
     points = np.asarray(ordered, np.float64)
     count = len(points)
-    shifted = points - points.mean() if count else points  # so that squares of large sizes keep their digits
+    shifted = points - points.mean() if count else points  # keeps the precision of squares of large sizes
     sums = np.concatenate(([0.0], np.cumsum(shifted)))
     squares = np.concatenate(([0.0], np.cumsum(shifted**2)))
-    best = np.full((most + 1, count + 1), np.inf)
+    best = np.full((max_pieces + 1, count + 1), np.inf)
     best[0, 0] = 0.0
-    cut = np.zeros((most + 1, count + 1), np.int64)
+    cut = np.zeros((max_pieces + 1, count + 1), np.int64)
     for end in range(1, count + 1):
         begins = np.arange(end)
         width = end - begins
         errors = np.maximum(squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / width, 0.0)
-        for pieces in range(1, most + 1):
+        for pieces in range(1, max_pieces + 1):
             totals = best[pieces - 1, :end] + errors
             cut[pieces, end] = begin = int(np.argmin(totals))
             best[pieces, end] = totals[begin]
     clusterings: list[tuple[float, tuple[float, ...]]] = []
-    for pieces in range(1, most + 1):
+    for pieces in range(1, max_pieces + 1):
         end, means = count, list[float]()
-        for left in range(pieces, 0, -1):
-            begin = int(cut[left, end])
+        for piece in range(pieces, 0, -1):
+            begin = int(cut[piece, end])
             means.append(float(points[begin:end].mean()))
             end = begin
         sizes = tuple(round(math.exp(mean), 6) for mean in reversed(means))
@@ -181,15 +175,14 @@ def _clusterings(ordered: Sequence[float], most: int) -> list[tuple[float, tuple
 
 @dataclass(frozen=True, slots=True)
 class CostVector:
-    """What one run of a tool costs at each size level, in price units; or takes, in milliseconds."""
+    """The cost of one run at each size level, in price units, or its duration in milliseconds."""
 
     costs: tuple[Decimal, ...]
     measured: tuple[bool, ...]
-    """Which of them come from runs; the others are interpolated."""
+    """Whether each cost was measured; others are interpolated."""
 
     def at(self, level: int | None) -> Decimal:
-        """The cost at a level; None is an input of unknown size, for which all count by their importance for the middle
-        one."""
+        """Return the cost at a level; for None (unknown size), the mean weighted by importance for the middle level."""
         if level is not None:
             return self.costs[level]
         weights = [_number(weight) for weight in importance(len(self.costs), len(self.costs) // 2)]
@@ -198,9 +191,9 @@ class CostVector:
 
 
 def cost_vector(runs: Iterable[tuple[float, Decimal]], levels: Sequence[float]) -> CostVector | None:
-    """The means of runs, each an input's size and a price (or a time), by level; None when there is no run.
+    """Return the mean costs by level of runs given as pairs of input size and price (or time); None without runs.
 
-    A level without a run takes the straight line between its neighbours', and beyond the last run its cost.
+    Levels without runs are interpolated linearly, and extrapolated as constant.
     """
     prices: dict[int, list[Decimal]] = {}
     for size, price in runs:
@@ -210,12 +203,12 @@ def cost_vector(runs: Iterable[tuple[float, Decimal]], levels: Sequence[float]) 
     means = {level: sum(some, Decimal(0)) / len(some) for level, some in prices.items()}
     costs: list[Decimal] = []
     for place, size in enumerate(levels):
-        left = max((known for known in means if known <= place), default=min(means))
-        right = min((known for known in means if known >= place), default=max(means))
-        costs.append(means[left])
-        if left < right:  # else it is known, or lies beyond all that are
-            part = _number((size - levels[left]) / (levels[right] - levels[left]))
-            costs[-1] += part * (means[right] - means[left])
+        lower = max((level for level in means if level <= place), default=min(means))
+        upper = min((level for level in means if level >= place), default=max(means))
+        costs.append(means[lower])
+        if lower < upper:  # otherwise measured or extrapolated
+            part = _number((size - levels[lower]) / (levels[upper] - levels[lower]))
+            costs[-1] += part * (means[upper] - means[lower])
     return CostVector(tuple(costs), tuple(place in means for place in range(len(levels))))
 
 
@@ -228,62 +221,62 @@ class ProfiledRun:
     footprint: Footprint
 
     def price(self, tariff: Tariff = TABLE_B2) -> Decimal:
-        """What it costs, in OpenCATP's units."""
+        """Return the price in OpenCATP's units."""
         return tariff.price(self.milliseconds, self.footprint)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a tool costs by the size of its input."""
+    """The cost of a tool by input size."""
 
     levels: tuple[float, ...]
-    """Centres of the size levels of what it was run on, in bytes."""
+    """Centres of the size levels of its inputs, in bytes."""
     vector: CostVector
 
     @classmethod
     def of(cls, runs: Iterable[ProfiledRun]) -> "Profile | None":
-        """The profile of some runs; None of none."""
-        known = [*runs]
-        levels = size_levels([run.size for run in known])
-        vector = cost_vector([(run.size, run.price()) for run in known], levels)
+        """Compute the profile of runs; None without runs."""
+        profiled = [*runs]
+        levels = size_levels([run.size for run in profiled])
+        vector = cost_vector([(run.size, run.price()) for run in profiled], levels)
         return vector and cls(levels, vector)
 
     @property
     def usual(self) -> Decimal:
-        """The cost on an input of which nothing is known: the mean over the levels."""
+        """The cost for an unknown input: the mean over the levels."""
         return statistics.mean(self.vector.costs)
 
 
 @dataclass(frozen=True, slots=True)
 class CostTable:
-    """What tools cost at size levels that they have in common, and how long a run of each takes there."""
+    """Costs and durations of several tools at common size levels."""
 
     levels: tuple[float, ...] = ()
     vectors: Mapping[str, CostVector] = field(default_factory=dict[str, CostVector])
     milliseconds: Mapping[str, CostVector] = field(default_factory=dict[str, CostVector])
 
     def seconds(self, tool: str, size: float | None = None) -> float | None:
-        """How long a run takes on an input of a size, or of any; None for a tool that is not known."""
+        """Return the duration of a run on an input of a size, or on average; None for an unknown tool."""
         vector = self.milliseconds.get(tool)
         if vector is None:
             return None
         took = statistics.mean(vector.costs) if size is None else vector.at(level_of(size, self.levels))
         return float(took / 1000)
 
-    def told(self, tools: Iterable[str], size: float | None) -> str:
-        """What a planner's prompt says of those of the tools that are known, a line for each; empty if there are none.
+    def prompt(self, tools: Iterable[str], size: float | None) -> str:
+        """Return a line per known tool for a planner's prompt; empty without known tools.
 
-        Relative to the cheapest one for an input of the present size, which models read better than many zeros. None is
-        an unknown size.
+        Costs are relative to the cheapest tool for the input size, because models read these better than small
+        decimals. None is an unknown size.
         """
-        known = {tool: self.vectors[tool] for tool in tools if tool in self.vectors}
-        if not known:
+        vectors = {tool: self.vectors[tool] for tool in tools if tool in self.vectors}
+        if not vectors:
             return ""
         level = None if size is None else level_of(size, self.levels)
-        costs = {tool: vector.at(level) for tool, vector in known.items()}
-        least, given = min(costs.values()) or Decimal(1), "a usual" if level is None else "this"
-        lines = [f"Cost of one use of each tool for {given} input, in uses of the cheapest:"]
-        for tool, vector in known.items():
+        costs = {tool: vector.at(level) for tool, vector in vectors.items()}
+        least, size_word = min(costs.values()) or Decimal(1), "a usual" if level is None else "this"
+        lines = [f"Cost of one use of each tool for {size_word} input, in uses of the cheapest:"]
+        for tool, vector in vectors.items():
             first, last = vector.costs[0], vector.costs[-1]
             growth = f" (large inputs cost {_times(last / first)} of small ones)" if first and last >= 2 * first else ""
             lines.append(f"- {tool}: {_times(costs[tool] / least)}{growth}")
@@ -295,7 +288,7 @@ def _times(ratio: Decimal) -> str:
 
 
 def cost_table(runs: Mapping[str, Sequence[ProfiledRun]]) -> CostTable:
-    """The costs of several tools, by size levels of all that they were run on."""
+    """Compute the costs of several tools at common size levels."""
     levels = size_levels([run.size for some in runs.values() for run in some])
     prices: dict[str, CostVector] = {}
     times: dict[str, CostVector] = {}
@@ -325,7 +318,7 @@ class ProfileStore:
         self._database = Database(path, schema=SCHEMA, version=VERSION, busy_seconds=busy_seconds)
 
     def replace(self, tool: str, at: str, runs: Iterable[ProfiledRun]) -> None:
-        """Keep these runs of a tool in the place of earlier ones; `at` is UTC, ISO 8601."""
+        """Replace the runs of a tool; `at` is UTC, ISO 8601."""
         rows = [(tool, at, run.size, run.milliseconds, *astuple(run.footprint)) for run in runs]
         columns = ("tool", "at", "size", "milliseconds", *_MEMORY)
         marks = ", ".join("?" * len(columns))
@@ -334,16 +327,16 @@ class ProfileStore:
             connection.executemany(f"INSERT INTO runs ({', '.join(columns)}) VALUES ({marks})", rows)
 
     def runs(self) -> dict[str, list[ProfiledRun]]:
-        """The runs of each tool that was profiled."""
-        found: dict[str, list[ProfiledRun]] = {}
+        """Return the runs of each profiled tool."""
+        runs: dict[str, list[ProfiledRun]] = {}
         with self._database.reading() as connection:
             rows = connection.execute(f"SELECT tool, size, milliseconds, {', '.join(_MEMORY)} FROM runs ORDER BY id")
             for tool, size, milliseconds, *memory in rows:
-                found.setdefault(tool, []).append(ProfiledRun(size, milliseconds, Footprint(*memory)))
-        return found
+                runs.setdefault(tool, []).append(ProfiledRun(size, milliseconds, Footprint(*memory)))
+        return runs
 
     def profiles(self) -> dict[str, Profile]:
-        """The profile of each tool that was profiled."""
+        """Return the profile of each profiled tool."""
         made = {tool: Profile.of(runs) for tool, runs in self.runs().items()}
         return {tool: profile for tool, profile in made.items() if profile is not None}
 

@@ -1,6 +1,6 @@
-"""Runs a branching plan: a node starts when all it waits for is done, branches side by side (CATP-LLM §4.1, SPEC §3).
+"""The executor of tool graphs: a node starts when its dependencies are done (CATP-LLM §4.1, SPEC §3).
 
-What a node does is the caller's; here is only the order, and what becomes of the nodes behind one that fails.
+The caller runs the nodes; the executor handles order, concurrency and the descendants of failed nodes.
 """
 
 import asyncio
@@ -16,33 +16,33 @@ T = TypeVar("T")
 
 
 class NodeFailed(Exception):
-    """A node failed, and why; what stands behind it is skipped, all else goes on."""
+    """A node failed; its descendants are skipped and all other nodes continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """Where a node stands; times are seconds after the plan's start."""
+    """The state of a node; times are seconds since the start of the graph."""
 
     node: Node
     state: NodeState = "waiting"
     reason: str = ""
-    """Why it failed or was skipped; empty where it was stopped."""
+    """Why it failed or was skipped; empty if stopped."""
     started: float | None = None
     finished: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GraphRun:
-    """What a plan came to, its nodes in the plan's order, and the seconds it took by the clock."""
+    """The final states of all nodes, in the order of the graph, and the elapsed seconds."""
 
     nodes: tuple[NodeRun, ...]
     seconds: float
 
 
 RunNode = Callable[[Node, Mapping[str, T]], Awaitable[T]]
-"""Runs one node, given the results of those it waits for by their labels; raises NodeFailed."""
+"""Runs a node with the results of its dependencies by label; raises NodeFailed."""
 Watch = Callable[[NodeRun], None]
-"""Hears of every change of a node's state, at once."""
+"""Receives every change of a node's state."""
 
 
 async def run_graph(
@@ -53,10 +53,10 @@ async def run_graph(
     ordered: Collection[str] = (),
     watch: Watch | None = None,
 ) -> GraphRun:
-    """Run a plan, `parallel` nodes at a time at most; the labels in `ordered` one at a time, as they stand in the plan.
+    """Run a tool graph with at most `parallel` concurrent nodes; `ordered` labels run one at a time, in graph order.
 
-    A node that fails lets only its descendants be skipped. Any other exception, and a cancellation, stops all branches,
-    waits for their end and is raised; what ran is stopped then, and what waited is skipped.
+    A failed node causes only its descendants to be skipped. Any other exception, or a cancellation, stops the running
+    nodes, skips the waiting ones, and is raised.
     """
     run = _Run(plan, run_node, parallel, ordered, watch)
     try:
@@ -65,16 +65,16 @@ async def run_graph(
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from None
     finally:
-        for one in [*run.nodes.values()]:  # a node may have been cancelled before its first step
-            if one.state == "running":
-                run.tell(one, "stopped")
-            elif one.state == "waiting":
-                run.tell(one, "skipped", reason="the plan was stopped")
+        for node_run in [*run.nodes.values()]:  # a node may be cancelled before its task starts
+            if node_run.state == "running":
+                run.tell(node_run, "stopped")
+            elif node_run.state == "waiting":
+                run.tell(node_run, "skipped", reason="the plan was stopped")
     return GraphRun(tuple(run.nodes.values()), run.now())
 
 
 class _Run(Generic[T]):
-    """One plan under way."""
+    """The run of one tool graph."""
 
     def __init__(
         self,
@@ -94,18 +94,18 @@ class _Run(Generic[T]):
         self._order = TopologicalSorter({node.label: {*node.after} - {TASK} for node in plan.nodes})
         self._order.prepare()
         self._ready: list[str] = []
-        """Nodes that wait for no result any more, but perhaps for their turn or for room."""
+        """Nodes whose dependencies are done, waiting for their turn or a free slot."""
         self._turns = [label for label in self.nodes if label in ordered]
-        """Nodes whose order counts and that have not ended; only the first may run."""
+        """Unfinished ordered nodes; only the first may run."""
         self._stopped = False
         self._begun = asyncio.get_running_loop().time()
 
     def now(self) -> float:
-        """Seconds since the plan's start."""
+        """Return the seconds since the start."""
         return asyncio.get_running_loop().time() - self._begun
 
     def start(self) -> None:
-        """Start what may start, as far as there is room, in the plan's order."""
+        """Start ready nodes in graph order while slots are free."""
         waiting = sorted((*self._ready, *self._order.get_ready()), key=self._place.__getitem__)
         self._ready = []
         for label in waiting:
@@ -114,14 +114,14 @@ class _Run(Generic[T]):
             else:
                 self._slots -= 1
                 self.tell(self.nodes[label], "running")
-                self.group.create_task(self._one(label), name=label)
+                self.group.create_task(self._run(label), name=label)
 
-    async def _one(self, label: str) -> None:
-        """Run one node; then start what waited for it or, where it failed, skip that, directly or not."""
+    async def _run(self, label: str) -> None:
+        """Run one node, then start its dependents or, after a failure, skip its descendants."""
         node = self.nodes[label].node
-        given = {one: self._results[one] for one in node.after if one != TASK}
+        inputs = {dependency: self._results[dependency] for dependency in node.after if dependency != TASK}
         try:
-            self._results[label] = await self._run_node(node, given)
+            self._results[label] = await self._run_node(node, inputs)
         except NodeFailed as failure:
             self.tell(self.nodes[label], "failed", reason=str(failure))
         except asyncio.CancelledError:
@@ -145,16 +145,16 @@ class _Run(Generic[T]):
                 if run.state == "waiting":
                     self.tell(run, "skipped", reason=f"{label} failed")
         self._slots += 1
-        self._turns = [one for one in self._turns if self.nodes[one].state in ("waiting", "running")]
+        self._turns = [turn for turn in self._turns if self.nodes[turn].state in ("waiting", "running")]
         if not self._stopped:
             self.start()
 
     def tell(self, run: NodeRun, state: NodeState, *, reason: str = "") -> None:
-        """Keep a node's new state, and say so."""
+        """Record and report a node's new state."""
         now = self.now()
         started = now if state == "running" else run.started
         finished = None if state in ("running", "skipped") else now
-        told = replace(run, state=state, reason=reason, started=started, finished=finished)
-        self.nodes[run.node.label] = told
+        changed = replace(run, state=state, reason=reason, started=started, finished=finished)
+        self.nodes[run.node.label] = changed
         if self._watch is not None:
-            self._watch(told)
+            self._watch(changed)

@@ -1,7 +1,7 @@
-"""Holding a model to plans that solve a problem: a mask over tokens, and a grammar for a local model (SPEC §3).
+"""Constrained generation of valid plans: a token mask, and a grammar for local models (SPEC §3).
 
-Both follow `Rules.choices`: under either every plan that is begun can be completed to a valid one, and every valid plan
-can be written, with what a node waits for in one order.
+Both follow `Rules.choices`: every prefix can be completed to a valid plan, and every valid plan can be written, with
+dependencies in canonical order.
 """
 
 from collections import Counter
@@ -13,11 +13,11 @@ from ecoshell.planning.catp.rules import FAR, Problem, State
 from ecoshell.planning.catp.tpl import CLOSE, END, OPEN, START, quoted, token_word
 
 MAX_RULES = 4_000
-"""Beyond so many rules the grammar is written for fewer nodes."""
+"""Maximum size of a grammar; larger ones are written for fewer nodes."""
 
 
 class Draft:
-    """A plan that is written token by token."""
+    """A plan written token by token."""
 
     def __init__(self, problem: Problem) -> None:
         self.tokens: list[str] = [START]
@@ -30,43 +30,43 @@ class Draft:
 
     @property
     def finished(self) -> bool:
-        """Whether [EoP] is written."""
+        """Whether the plan ends with [EoP]."""
         return self.tokens[-1] == END
 
     def next_tokens(self) -> list[str]:
-        """The tokens that may come next: none when the plan is finished, or when the problem has no solution."""
+        """Return the valid next tokens; none for a finished plan or an unsolvable problem."""
         return list(self._following())
 
     def add(self, token: str) -> None:
-        """Write a token; raises PlanFault for one that may not come."""
+        """Append a token; raises PlanFault for an invalid one."""
         allowed = self._following()
         if token not in allowed:
             raise PlanFault(f"{shown(token)} may not come here.", fix=f"These may: {', '.join([*allowed][:9])}.")
         self.tokens.append(token)
-        self._state, begun = allowed[token]
+        self._state, new_node = allowed[token]
         self._next = None
-        if begun is not None:
-            self._nodes.append(begun)
-            self._uses[begun.tool] += 1
+        if new_node is not None:
+            self._nodes.append(new_node)
+            self._uses[new_node.tool] += 1
 
     def _following(self) -> dict[str, tuple[State | None, Node | None]]:
-        """The tokens that may come next, with the state after each and the node that it begins."""
+        """Return the valid next tokens, each with the next state and the node that it starts."""
         if self._next is None:
             self._next = {}
-            most = self._problem.max_tokens
-            left = FAR - 1 if most is None else most - len(self.tokens) + 1
+            limit = self._problem.max_tokens
+            tokens_left = FAR - 1 if limit is None else limit - len(self.tokens) + 1
             if self._state is not None and self.tokens[-1][0] == "[" and self._nodes:
                 self._next[OPEN] = self._state, None
             elif self._state is not None:
-                for (kind, number), after in self._rules.choices(self._state, left):
+                for (kind, number), after in self._rules.choices(self._state, tokens_left):
                     if kind == "node":
                         self._next[f"<{token_word(self._nodes[number])}>"] = after, None
                     elif kind != "tool":
                         self._next[_SIGNS[kind]] = after, None
                     else:
-                        for tool, one in self._rules.class_of.items():
+                        for tool, tool_class in self._rules.class_of.items():
                             used = self._uses[tool]
-                            if one == number and (self._problem.uses is None or used < self._problem.uses):
+                            if tool_class == number and (self._problem.uses is None or used < self._problem.uses):
                                 node = Node(tool, index=used + 1)
                                 self._next[f"[{token_word(node)}]"] = after, node
         return self._next
@@ -76,11 +76,10 @@ _SIGNS = {"task": TASK, "close": CLOSE, "end": END}
 
 
 def plan_grammar(problem: Problem) -> str:
-    """The GBNF grammar of the plans in the numbered form, in which few enough states tell what may come next.
+    """Return the GBNF grammar of valid plans in the numbered form, which needs the fewest states.
 
-    A plan written under it has as many nodes as the problem allows, or as MAX_RULES rules can tell. Raises PlanFault
-    when no plan solves the problem, and ValueError for one that bounds the uses of a tool or the tokens: a grammar
-    cannot count them.
+    Plans have up to the maximum nodes of the problem, or as many as MAX_RULES rules can express. Raises PlanFault for
+    an unsolvable problem, and ValueError for limits on uses or tokens, which a grammar cannot count.
     """
     if problem.uses is not None or problem.max_tokens is not None:
         raise ValueError("a grammar bounds neither the uses of a tool nor the tokens")
@@ -94,13 +93,13 @@ def plan_grammar(problem: Problem) -> str:
         raise PlanFault("No plan of these tools gives what the task asks for.")
     lines = ['root ::= "[" s0', *rules.values()]
     for number in range(len(problem.rules.classes)):
-        tools = (literal(quoted(tool)) for tool, one in problem.rules.class_of.items() if one == number)
+        tools = (literal(quoted(tool)) for tool, tool_class in problem.rules.class_of.items() if tool_class == number)
         lines.append(f"tool-{number} ::= {' | '.join(tools)}")
     return "\n".join(lines) + "\n"
 
 
 def _states(problem: Problem) -> dict[State, str] | None:
-    """The rule of every state that plans pass through; None when there are too many."""
+    """Return the rules of all reachable states; None if there are too many."""
     start = problem.rules.start
     numbers, rules, waiting = {start: 0}, dict[State, str](), [start]
     while waiting:
@@ -118,7 +117,7 @@ def _states(problem: Problem) -> dict[State, str] | None:
                 waiting.append(after)
             ways.append(written if after is None else f"{written} s{numbers[after]}")
         if not ways:
-            return {}  # only at the start: no other state is come to from which there is no way
+            return {}  # only the start state can be a dead end
         rules[state] = f"s{numbers[state]} ::= {' | '.join(ways)}"
         if len(numbers) > MAX_RULES:
             return None

@@ -1,4 +1,4 @@
-"""A branching plan: a DAG of tools and what each waits for (CATP-LLM §4.1), and what keeps nodes from being one."""
+"""Tool graphs: DAGs of tools with dependencies (CATP-LLM §4.1), and the faults of invalid ones."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ from ecoshell.errors import UsageError
 from ecoshell.messages import visible_line
 
 TASK = "<task>"
-"""The dependency on what the user gave."""
+"""The dependency on the user's input."""
 MAX_NODES = 1_024
-"""Nodes of a plan, whoever made it."""
+"""Maximum nodes of any plan."""
 MAX_INDEX = 9_999
 BOM = "\ufeff"
-"""The byte order mark that some programs put before a text; no editor counts it as a column."""
+"""The byte order mark; editors do not count it as a column."""
 ITSELF = -1
-_SHOWN = 60
-"""Characters of what was written that a message repeats."""
-_LISTED = 5
-"""Faults that one message tells."""
-_CYCLE_SHOWN = 8
+_QUOTE_CHARACTERS = 60
+"""Characters of the input that a message repeats."""
+_FAULTS_PER_MESSAGE = 5
+_CYCLE_NODES_SHOWN = 8
 
 
 class PlanFault(UsageError):
-    """A plan cannot be taken.
+    """A plan is invalid.
 
-    `line`, `column` (from 1) and `position` (characters from 0) tell where in its text, `node` the label of the node;
-    each is None where it does not apply. `spot` is the node's number, and that of its dependency or ITSELF, from 0.
+    `line` and `column` (from 1) and `position` (characters from 0) locate the fault in its text, and `node` is the
+    label of the node; each is None if not applicable. `spot` holds the index of the node and of its dependency, or
+    ITSELF.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class PlanFault(UsageError):
 
     @classmethod
     def at(cls, text: str, position: int, message: str, node: str | None = None) -> "PlanFault":
-        """A fault in a text: the message begins with its line and column."""
+        """Create a fault in a text; the message begins with line and column."""
         line = text.count("\n", 0, position) + 1
         column = position - max(text.rfind("\n", 0, position) + 1, int(text.startswith(BOM))) + 1
         fault = cls(f"line {line}, column {column}: {message}", node=node)
@@ -51,10 +51,12 @@ class PlanFault(UsageError):
 
     @classmethod
     def of(cls, faults: Sequence["PlanFault"]) -> "PlanFault":
-        """Several faults as one, which has the place of the first."""
-        first, more = faults[0], len(faults) - _LISTED
-        said = " ".join(fault.message for fault in faults[:_LISTED]) + (f" And {more} more." if more > 0 else "")
-        fault = cls(said, node=first.node, spot=first.spot)
+        """Combine faults into one at the position of the first."""
+        first, more = faults[0], len(faults) - _FAULTS_PER_MESSAGE
+        message = " ".join(fault.message for fault in faults[:_FAULTS_PER_MESSAGE]) + (
+            f" And {more} more." if more > 0 else ""
+        )
+        fault = cls(message, node=first.node, spot=first.spot)
         fault.position, fault.line, fault.column = first.position, first.line, first.column
         return fault
 
@@ -65,19 +67,19 @@ class Node:
 
     tool: str
     after: tuple[str, ...] = (TASK,)
-    """Labels of earlier nodes, or TASK; in the order in which they were written."""
+    """Labels of earlier nodes, or TASK, in the written order."""
     index: int = 1
-    """Counts the uses of the same tool from 1 on."""
+    """The number of the use of the same tool, from 1."""
 
     @property
     def label(self) -> str:
-        """How the plan names it: `read_file`, then `read_file#2`."""
+        """The name in the plan: `read_file`, then `read_file#2`."""
         return self.tool if self.index == 1 else f"{self.tool}#{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
 class GraphPlan:
-    """Nodes in an order in which each stands after those it waits for; raises PlanFault for what is no such plan."""
+    """Nodes in topological order; raises PlanFault for an invalid plan."""
 
     nodes: tuple[Node, ...]
 
@@ -87,13 +89,13 @@ class GraphPlan:
 
     @property
     def sinks(self) -> tuple[Node, ...]:
-        """Nodes that no other waits for: what they give is what the plan gives."""
+        """Nodes without dependents; their results are the result of the plan."""
         awaited = {label for node in self.nodes for label in node.after}
         return tuple(node for node in self.nodes if node.label not in awaited)
 
 
 def faults_of(nodes: Sequence[Node]) -> Iterator[PlanFault]:
-    """What keeps nodes from being a plan, whatever its tools are, each with its spot."""
+    """Return the structural faults of a plan, each with its spot."""
     if not nodes:
         yield PlanFault("The plan is empty: it needs at least one tool.")
     if len(nodes) > MAX_NODES:
@@ -104,50 +106,50 @@ def faults_of(nodes: Sequence[Node]) -> Iterator[PlanFault]:
         places.setdefault(node.label, at)
     cycle: list[tuple[str, str]] | None = None
     for at, node in enumerate(nodes):
-        label, seen, said = node.label, set[str](), ""
+        label, dependencies, message = node.label, set[str](), ""
         if not node.tool or node.tool == TASK:
-            said = f"A tool cannot be called {shown(node.tool)}."
+            message = f"A tool cannot be called {shown(node.tool)}."
         elif not 1 <= node.index <= MAX_INDEX:
-            said = f"The index of {shown(label)} is not between 1 and {MAX_INDEX}."
+            message = f"The index of {shown(label)} is not between 1 and {MAX_INDEX}."
         elif places[label] < at:
-            said = f"Two nodes are called {shown(label)}: a tool's second use is {shown(f'{node.tool}#2')}."
+            message = f"Two nodes are called {shown(label)}: a tool's second use is {shown(f'{node.tool}#2')}."
         elif not node.after:
-            said = f"{shown(label)} names no dependency: it needs `{TASK}` or an earlier node."
-        if said:
-            yield PlanFault(said, node=label, spot=(at, ITSELF))
-        for number, one in enumerate(node.after):
-            said = ""
-            if one in seen:
-                said = f"{shown(label)} names its dependency {shown(one)} twice."
-            elif one == TASK or places.get(one, at) < at:
+            message = f"{shown(label)} names no dependency: it needs `{TASK}` or an earlier node."
+        if message:
+            yield PlanFault(message, node=label, spot=(at, ITSELF))
+        for number, dependency in enumerate(node.after):
+            message = ""
+            if dependency in dependencies:
+                message = f"{shown(label)} names its dependency {shown(dependency)} twice."
+            elif dependency == TASK or places.get(dependency, at) < at:
                 pass
-            elif one == label:
-                said = f"{shown(label)} waits for itself."
-            elif one not in places:
-                said = f"{shown(label)} waits for {shown(one)}, which is not in the plan."
+            elif dependency == label:
+                message = f"{shown(label)} waits for itself."
+            elif dependency not in places:
+                message = f"{shown(label)} waits for {shown(dependency)}, which is not in the plan."
             else:
                 cycle = _cycle(nodes) if cycle is None else cycle
-                said = f"{shown(label)} waits for {shown(one)}, which stands later"
-                said += ": a node stands after those it waits for."
-                if (label, one) in cycle:
-                    first = cycle.index((label, one))
+                message = f"{shown(label)} waits for {shown(dependency)}, which stands later"
+                message += ": a node stands after those it waits for."
+                if (label, dependency) in cycle:
+                    first = cycle.index((label, dependency))
                     way = [label, *(waited for _, waited in (*cycle[first:], *cycle[:first]))]
-                    more = " → …" if len(way) > _CYCLE_SHOWN + 1 else ""
-                    told = " → ".join(map(shown, way[: _CYCLE_SHOWN + 1]))
-                    said = f"{shown(label)} waits for itself in a cycle: {told}{more}."
-            if said:
-                yield PlanFault(said, node=label, spot=(at, number))
-            seen.add(one)
+                    more = " → …" if len(way) > _CYCLE_NODES_SHOWN + 1 else ""
+                    path = " → ".join(map(shown, way[: _CYCLE_NODES_SHOWN + 1]))
+                    message = f"{shown(label)} waits for itself in a cycle: {path}{more}."
+            if message:
+                yield PlanFault(message, node=label, spot=(at, number))
+            dependencies.add(dependency)
 
 
-def beyond(nodes: Sequence[Node], most: int) -> PlanFault:
-    """The fault of the first node that is one too many."""
-    label, said = nodes[most].label, f"The plan has {len(nodes)} nodes; at most {most} are taken"
-    return PlanFault(f"{said}: {shown(label)} is one too many.", node=label, spot=(most, ITSELF))
+def beyond(nodes: Sequence[Node], limit: int) -> PlanFault:
+    """Return the fault of the first node above the limit."""
+    label, message = nodes[limit].label, f"The plan has {len(nodes)} nodes; at most {limit} are taken"
+    return PlanFault(f"{message}: {shown(label)} is one too many.", node=label, spot=(limit, ITSELF))
 
 
 def _cycle(nodes: Sequence[Node]) -> list[tuple[str, str]]:
-    """A cycle of nodes that each wait for another, as pairs; empty where there is none."""
+    """Return a dependency cycle as pairs of labels; empty without a cycle."""
     try:
         TopologicalSorter({node.label: {*node.after} - {node.label} for node in reversed(nodes)}).prepare()
     except CycleError as error:
@@ -155,31 +157,34 @@ def _cycle(nodes: Sequence[Node]) -> list[tuple[str, str]]:
     return []
 
 
-def unknown_tool(tool: str, known: Collection[str]) -> str:
-    """What is said of a name that is no tool's, with the names that look most like it."""
+def unknown_tool(tool: str, names: Collection[str]) -> str:
+    """Return the message for an unknown tool, with similar names."""
     import difflib
 
-    near = difflib.get_close_matches(tool[:100], known, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(tool[:100], names, n=3, cutoff=0.5)
     hint = f" Nearest: {', '.join(map(shown, near))}." if near else ""
     return f"There is no tool called {shown(tool)}.{hint}"
 
 
 def shown(text: str) -> str:
-    """What a model or a person wrote, as a message may repeat it: on one line, and not too long."""
-    line = visible_line(text[: 2 * _SHOWN])
-    return f"`{line[:_SHOWN]}…`" if len(line) > _SHOWN or len(text) > 2 * _SHOWN else f"`{line}`"
+    """Quote input for a message: one line of limited length."""
+    line = visible_line(text[: 2 * _QUOTE_CHARACTERS])
+    return (
+        f"`{line[:_QUOTE_CHARACTERS]}…`"
+        if len(line) > _QUOTE_CHARACTERS or len(text) > 2 * _QUOTE_CHARACTERS
+        else f"`{line}`"
+    )
 
 
 def longest_path(waits: Mapping[str, Iterable[str]], times: Mapping[str, float]) -> tuple[float, tuple[str, ...]]:
-    """How long nodes take that each start with the end of the last one they wait for (CATP-LLM B.3), and the labels of
-    the longest path; `waits` says in order what each waits for, and `times` what it takes.
+    """Return the duration and the labels of the critical path (CATP-LLM B.3), the first one in a tie.
 
-    Of paths of the same length it is the one that stands first.
+    `waits` maps labels to dependencies, in order, and `times` to durations.
     """
     ends: dict[str, float] = {}
     paths: dict[str, tuple[str, ...]] = {}
     for label, after in waits.items():
-        latest = max((one for one in after if one in ends), key=ends.__getitem__, default="")
+        latest = max((dependency for dependency in after if dependency in ends), key=ends.__getitem__, default="")
         ends[label] = ends.get(latest, 0.0) + times[label]
         paths[label] = (*paths.get(latest, ()), label)
     last = max(ends, key=ends.__getitem__, default="")

@@ -1,9 +1,9 @@
-"""What may come next in a plan (SPEC §3): the one description that mask, grammar and validator follow.
+"""The rules of valid plans (SPEC §3), shared by mask, grammar and validator.
 
-A tool may come while a use of it is left; it waits for results it can use, and among them is all that it needs; the
-plan ends when what no node waits for is exactly what the task asks for. Nothing comes from which the end could not be
-reached: distances to it are exact. What a node waits for has one order only, `<task>` first and then as the nodes
-stand, so that each plan is written in one way; the validator takes any order.
+A tool may be added while uses are left. It depends on results it can use, which include everything it needs. A plan
+ends when its sinks are exactly what the task wants. No choice leads to a dead end, because distances to the end are
+exact. Dependencies have a canonical order, `<task>` first and then in node order, so that each plan has one form; the
+validator accepts any order.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,119 +17,124 @@ from ecoshell.planning.catp.tpl import Written
 from ecoshell.planning.catp.types import ANY, Signature, serves
 
 MAX_PLANNED = 16
-"""Nodes of a plan that a model writes."""
+"""Maximum nodes of a plan by a model."""
 FAR = 1 << 40
-"""The distance of what cannot be completed."""
-_TOLD = 20
-"""Faults that are looked for: a model that is asked again needs no more."""
+"""The distance of a state that cannot be completed."""
+_MAX_FAULTS = 20
+"""Reported faults; a retry needs no more."""
 
 Counts = tuple[int, ...]
-"""How many there are of each group of results."""
+"""Counts by group of results."""
 Choice = tuple[Literal["tool", "task", "node", "close", "end"], int]
-"""What comes next: a tool of some class, a dependency on `<task>` or on a node by its number from 0, or an end."""
+"""The next element: a tool of a class, a dependency on `<task>` or on a node by index, or an end."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What a plan is to do: with which tools, from what, to what end."""
+    """The tools, inputs and outputs of a plan, and its limits."""
 
     tools: Mapping[str, Signature]
-    """By name, as the catalogue has them."""
+    """Signatures by tool name."""
     given: tuple[str, ...] = (ANY,)
-    """Kinds of what the user gives, one for each thing; ANY is as much of everything as is needed."""
+    """Kinds of the user's inputs, one per input; ANY provides every kind without limit."""
     wanted: tuple[str, ...] = ()
-    """Kinds of what the plan is to give, one for each thing; empty: whatever it gives will do."""
+    """Kinds of the plan's outputs, one per output; empty accepts any output."""
     max_nodes: int = MAX_PLANNED
     max_tokens: int | None = None
-    """Tokens after [SoP], [EoP] among them; None is no limit beyond the nodes'."""
+    """Maximum tokens after [SoP], including [EoP]; None for no limit."""
     uses: int | None = None
-    """How often one tool may stand in the plan; None is as often as the nodes allow."""
+    """Maximum uses per tool; None for no limit."""
 
     @cached_property
     def rules(self) -> "Rules":
-        """What may come next."""
+        """The rules of this problem."""
         return Rules(self)
 
 
 class ToolClass(NamedTuple):
-    """Tools that the rules treat alike."""
+    """Tools that are equivalent under the rules."""
 
     needs: tuple[str, ...]
     usable: tuple[bool, ...]
-    """Whether they can use a result of each group."""
+    """Whether the tools can use results of each group."""
     task_usable: bool
     group: int
-    """That of their results."""
+    """The group of their results."""
 
 
 class State(NamedTuple):
-    """A plan that is begun, as far as it counts for what may come next."""
+    """The part of a partial plan that determines the next choices."""
 
     groups: Counts = ()
     """The group of each node's result."""
     sinks: tuple[bool, ...] = ()
-    """Whether no other node waits for it; this is not told apart where the task asks for nothing."""
+    """Whether each node has no dependents; constant if the task wants no specific output."""
     left: Counts = ()
-    """Uses that each class of tools still has; empty when there is no limit."""
+    """Remaining uses of each tool class; empty without a limit."""
     tool: int | None = None
-    """The class of the node that is being written; None between two nodes."""
+    """The class of the current node; None between nodes."""
     had: Counts = ()
-    """What that node waits for so far, counted no further than any tool needs."""
+    """Dependencies of the current node by group, capped at the maximum need."""
     task: bool = False
-    """Whether it waits for what the user gave."""
+    """Whether the current node depends on the user's input."""
     next: int = 0
-    """The first node it may still wait for."""
+    """The first node that may still become a dependency."""
 
 
 class _Standing(NamedTuple):
-    """A plan between two nodes, as far as its completion goes: here only numbers count, which makes few states."""
+    """A plan between two nodes, reduced to counts for distances, which keeps the number of states small."""
 
     left: Counts
     sinks: Counts
     spare: Counts
-    """Results that some node waits for, counted no further than any tool needs."""
+    """Results with dependents, capped at the maximum need."""
     nodes: int
-    """Nodes that may still come."""
+    """Remaining nodes."""
 
 
 class _Begun(NamedTuple):
-    """The node that is being written, likewise."""
+    """The current node, reduced to counts."""
 
     tool: int
     had: Counts
     task: bool
     sinks: Counts
-    """What it may still wait for."""
+    """Sinks that may still become dependencies."""
     spare: Counts
 
 
 class Rules:
-    """The rules of one problem, over groups of results and classes of tools that behave alike."""
+    """The rules of one problem, over groups of equivalent results and classes of equivalent tools."""
 
     def __init__(self, problem: Problem) -> None:
         tools = problem.tools
         self._problem = problem
-        kinds = {kind for one in tools.values() for kind in (*one.takes, *one.needs)} | {*problem.wanted}
-        served = {one.gives: tuple(serves(one.gives, kind) for kind in sorted(kinds)) for one in tools.values()}
+        kinds = {kind for signature in tools.values() for kind in (*signature.takes, *signature.needs)} | {
+            *problem.wanted
+        }
+        served = {
+            signature.gives: tuple(serves(signature.gives, kind) for kind in sorted(kinds))
+            for signature in tools.values()
+        }
         numbers = {behaviour: number for number, behaviour in enumerate(dict.fromkeys(served.values()))}
-        self.group_of = {tool: numbers[served[one.gives]] for tool, one in tools.items()}
+        self.group_of = {tool: numbers[served[signature.gives]] for tool, signature in tools.items()}
         """The group of each tool's results."""
         gives = {numbers[behaviour]: kinds for kinds, behaviour in reversed(served.items())}
         self.gives = tuple(gives[number] for number in range(len(numbers)))
-        """As what the results of each group can be read."""
+        """Kinds that results of each group can serve as."""
         classes: dict[str, ToolClass] = {}
-        for tool, one in tools.items():
-            usable = tuple(_uses(one, gives) for gives in self.gives)
-            classes[tool] = ToolClass(one.needs, usable, _uses(one, problem.given), self.group_of[tool])
+        for tool, signature in tools.items():
+            usable = tuple(_uses(signature, gives) for gives in self.gives)
+            classes[tool] = ToolClass(signature.needs, usable, _uses(signature, problem.given), self.group_of[tool])
         self.classes = tuple(dict.fromkeys(classes.values()))
-        self.class_of = {tool: self.classes.index(one) for tool, one in classes.items()}
+        self.class_of = {tool: self.classes.index(signature) for tool, signature in classes.items()}
         members, uses = [*self.class_of.values()], problem.uses
-        left = () if uses is None else tuple(members.count(number) * uses for number in range(len(self.classes)))
-        self.start = State(left=left)
+        uses_left = () if uses is None else tuple(members.count(number) * uses for number in range(len(self.classes)))
+        self.start = State(left=uses_left)
         """A plan without nodes."""
         self._none: Counts = (0,) * len(self.gives)
-        self._enough = max([1, *(len(one.needs) for one in self.classes)])
-        """Results of one group beyond which a further one makes no difference."""
+        self._enough = max([1, *(len(signature.needs) for signature in self.classes)])
+        """The cap of counted results per group."""
         self._ways = lru_cache(maxsize=1 << 14)(self._ways_uncached)
         self._to_end = cache(self._to_end_uncached)
         self._to_end_by = cache(self._to_end_by_uncached)
@@ -137,25 +142,25 @@ class Rules:
         self._endings = cache(self._endings_uncached)
         self._further = cache(self._further_uncached)
 
-    def choices(self, state: State, most: int = FAR - 1) -> Iterator[tuple[Choice, State | None]]:
-        """What may come next if the plan is to end within so many tokens, and the state after it; None is the end."""
+    def choices(self, state: State, max_tokens: int = FAR - 1) -> Iterator[tuple[Choice, State | None]]:
+        """Yield the choices that allow an end within `max_tokens`, with the next state; None is the end."""
         for choice, after, tokens in self._ways(state):
-            if tokens <= most:
+            if tokens <= max_tokens:
                 yield choice, after
 
     def _ways_uncached(self, state: State) -> list[tuple[Choice, State | None, int]]:
-        """What the rules let come next, the state after it, and the tokens to the end that way."""
+        """Return all choices with the next state and the tokens to the end."""
         permitted: list[tuple[Choice, State | None]] = []
         if state.tool is None:
             if self.delivers(self._counted(state.groups, state.sinks)):
                 permitted.append((("end", 0), None))
             if len(state.groups) < self._problem.max_nodes:
-                for number, left in self._tools_left(state.left):
-                    after = state._replace(tool=number, left=left, had=self._none)
+                for number, uses_left in self._tools_left(state.left):
+                    after = state._replace(tool=number, left=uses_left, had=self._none)
                     permitted.append((("tool", number), after))
         else:
-            tool, begun = self.classes[state.tool], state.task or any(state.had)
-            if tool.task_usable and not begun:
+            tool, has_dependency = self.classes[state.tool], state.task or any(state.had)
+            if tool.task_usable and not has_dependency:
                 permitted.append((("task", 0), state._replace(task=True)))
             for at in range(state.next, len(state.groups)):
                 group = state.groups[at]
@@ -163,7 +168,7 @@ class Rules:
                     had = tuple(min(n + (at == group), self._enough) for at, n in enumerate(state.had))
                     sinks = (*state.sinks[:at], not self._problem.wanted, *state.sinks[at + 1 :])
                     permitted.append((("node", at), state._replace(had=had, sinks=sinks, next=at + 1)))
-            if begun and not self.missing(tool.needs, state.had, task=state.task):
+            if has_dependency and not self.missing(tool.needs, state.had, task=state.task):
                 after = State((*state.groups, tool.group), (*state.sinks, True), state.left)
                 permitted.append((("close", 0), after))
         ways: list[tuple[Choice, State | None, int]] = []
@@ -172,48 +177,48 @@ class Rules:
             ways.append((choice, after, tokens + (0 if after is None else self.distance(after))))
         return ways
 
-    def _tools_left(self, left: Counts) -> list[tuple[int, Counts]]:
-        """The classes of which a tool may still come, each with what is left after it."""
+    def _tools_left(self, uses_left: Counts) -> list[tuple[int, Counts]]:
+        """Return the classes with remaining uses, each with the uses left afterwards."""
         numbers = range(len(self.classes))
         return [
-            (number, tuple(n - (at == number) for at, n in enumerate(left)))
+            (number, tuple(n - (at == number) for at, n in enumerate(uses_left)))
             for number in numbers
-            if not left or left[number]
+            if not uses_left or uses_left[number]
         ]
 
     def missing(self, needs: tuple[str, ...], counts: Counts, *, task: bool) -> str:
-        """The first of these needs that results, counted by group, and what the user gave do not meet; or none."""
+        """Return the first need not met by results, counted by group, and the user's input; empty if all are met."""
         brought = [gives for gives, n in zip(self.gives, counts, strict=True) for _ in range(min(n, len(needs)))]
         return _missing(needs, (*brought, *(frozenset({kind}) for kind in self._problem.given if task)))
 
     def delivers(self, sinks: Counts) -> bool:
-        """Whether the results nobody waits for, counted by group, are what the task asks for, no more and no less."""
-        wanted = self._problem.wanted
-        if not wanted:
+        """Whether the sinks, counted by group, are exactly what the task wants."""
+        kinds = self._problem.wanted
+        if not kinds:
             return any(sinks)
-        return sum(sinks) == len(wanted) and not self.missing(wanted, sinks, task=False)
+        return sum(sinks) == len(kinds) and not self.missing(kinds, sinks, task=False)
 
     def distance(self, state: State) -> int:
-        """Tokens to the end along a shortest completion; FAR where there is none."""
+        """Return the tokens of the shortest completion; FAR without one."""
         sinks = self._counted(state.groups, state.sinks)
-        spare = self._counted(state.groups, (not one for one in state.sinks), self._enough)
+        spare = self._counted(state.groups, (not is_sink for is_sink in state.sinks), self._enough)
         standing = _Standing(state.left, sinks, spare, self._problem.max_nodes - len(state.groups))
         if state.tool is None:
             return self._to_end(standing)
         groups, later = state.groups[state.next :], state.sinks[state.next :]
         sinks = self._counted(groups, later)
-        spare = self._counted(groups, (not one for one in later), self._enough)
+        spare = self._counted(groups, (not is_sink for is_sink in later), self._enough)
         node = _Begun(state.tool, state.had, state.task, sinks, spare)
         return min((tokens + self._to_end(after) for tokens, after in self._endings(standing, node)), default=FAR)
 
-    def _counted(self, groups: Counts, which: Iterable[bool], most: int = FAR) -> Counts:
+    def _counted(self, groups: Counts, flags: Iterable[bool], limit: int = FAR) -> Counts:
         counts = [0] * len(self.gives)
-        for group, counts_too in zip(groups, which, strict=True):
+        for group, counts_too in zip(groups, flags, strict=True):
             counts[group] += counts_too
-        return tuple(min(n, most) for n in counts)
+        return tuple(min(n, limit) for n in counts)
 
     def _to_end_uncached(self, standing: _Standing) -> int:
-        """From between two nodes: with few nodes first, as each takes three tokens and those it waits for."""
+        """Compute the distance between two nodes, trying few nodes first: each takes three tokens plus dependencies."""
         if self.delivers(standing.sinks):
             return 1
         best, limit = FAR, self._problem.max_tokens or FAR
@@ -226,7 +231,7 @@ class Rules:
         return best
 
     def _to_end_by_uncached(self, standing: _Standing, nodes: int) -> int:
-        """By exactly so many nodes."""
+        """Compute the distance with exactly this number of nodes."""
         if nodes == 0:
             return 1 if self.delivers(standing.sinks) else FAR
         if sum(standing.sinks) + nodes < len(self._problem.wanted):
@@ -235,63 +240,63 @@ class Rules:
         return min((tokens + self._to_end_by(after, nodes - 1) for tokens, after in ways), default=FAR)
 
     def _whole_nodes_uncached(self, standing: _Standing) -> list[tuple[int, _Standing]]:
-        """The nodes that may come next: the tokens of each, and where the plan stands then."""
+        """Return the possible next nodes, each with its tokens and the counts afterwards."""
         return [
             (2 + tokens, after)
-            for number, left in self._tools_left(standing.left)
+            for number, uses_left in self._tools_left(standing.left)
             for tokens, after in self._endings(
-                standing._replace(left=left), _Begun(number, self._none, False, standing.sinks, standing.spare)
+                standing._replace(left=uses_left), _Begun(number, self._none, False, standing.sinks, standing.spare)
             )
         ]
 
     def _endings_uncached(self, standing: _Standing, node: _Begun) -> list[tuple[int, _Standing]]:
-        """The ways to end a node: the tokens that still come of it, and where the plan stands then."""
-        tool, found = self.classes[node.tool], list[tuple[int, _Standing]]()
+        """Return the possible completions of a node, each with its remaining tokens and the counts afterwards."""
+        tool, endings = self.classes[node.tool], list[tuple[int, _Standing]]()
         free = tool.task_usable and not node.task and not any(node.had)
-        for taken in product(*map(range, (n + 1 for n in _masked(node.sinks, tool.usable)))):
-            had = tuple(min(sum(both), self._enough) for both in zip(node.had, taken, strict=True))
+        for counts in product(*map(range, (n + 1 for n in _masked(node.sinks, tool.usable)))):
+            had = tuple(min(sum(both), self._enough) for both in zip(node.had, counts, strict=True))
             further = self._further(node.tool, had, node.spare, node.task, free)
             if further is not None:
-                sinks = [n - less for n, less in zip(standing.sinks, taken, strict=True)]
+                sinks = [n - less for n, less in zip(standing.sinks, counts, strict=True)]
                 sinks[tool.group] += 1
-                spare = tuple(min(sum(both), self._enough) for both in zip(standing.spare, taken, strict=True))
+                spare = tuple(min(sum(both), self._enough) for both in zip(standing.spare, counts, strict=True))
                 after = _Standing(standing.left, tuple(sinks), spare, standing.nodes - 1)
-                found.append((sum(taken) + further + 1, after))
-        return found
+                endings.append((sum(counts) + further + 1, after))
+        return endings
 
     def _further_uncached(self, number: int, had: Counts, spare: Counts, task: bool, free: bool) -> int | None:
-        """How many further dependencies a node needs at least; None when it cannot have all it needs.
+        """Return the minimum number of further dependencies; None if the needs cannot be met.
 
-        `free` is whether `<task>` may be one.
+        `free` allows `<task>` as a dependency.
         """
-        tool, found = self.classes[number], list[int]()
+        tool, totals = self.classes[number], list[int]()
         rooms = (range(n + 1) for n in _masked(spare, tool.usable))
         for *more, task_too in product(*rooms, (0, 1) if free else (0,)):
             counts, with_task = tuple(map(sum, zip(had, more, strict=True))), task or task_too > 0
             if (with_task or any(counts)) and not self.missing(tool.needs, counts, task=with_task):
-                found.append(sum(more) + task_too)
-        return min(found, default=None)
+                totals.append(sum(more) + task_too)
+        return min(totals, default=None)
 
 
 def _masked(counts: Counts, usable: tuple[bool, ...]) -> list[int]:
     return [n if use else 0 for n, use in zip(counts, usable, strict=True)]
 
 
-def _uses(signature: Signature, given: Iterable[str]) -> bool:
-    """Whether a tool can use a result; one that takes nothing is only put in order by what it waits for."""
-    return not signature.takes or any(serves(given, kind) for kind in signature.takes)
+def _uses(signature: Signature, kinds: Iterable[str]) -> bool:
+    """Whether a tool can use a result; dependencies of a tool without inputs only determine the order."""
+    return not signature.takes or any(serves(kinds, kind) for kind in signature.takes)
 
 
 @lru_cache(maxsize=4096)
 def _missing(needs: tuple[str, ...], supplies: tuple[frozenset[str], ...]) -> str:
-    """The first need that cannot be met when each thing meets one; ANY meets all."""
+    """Return the first need that cannot be met if each supply meets one; ANY meets all."""
     if any(ANY in supply for supply in supplies):
         return ""
     return next((need for at, need in enumerate(needs, 1) if not _met(needs[:at], supplies)), "")
 
 
 def _met(needs: tuple[str, ...], supplies: tuple[frozenset[str], ...]) -> bool:
-    """Whether there is a thing for each need."""
+    """Whether each need has a supply."""
     return not needs or any(
         serves(supply, needs[0]) and _met(needs[1:], (*supplies[:at], *supplies[at + 1 :]))
         for at, supply in enumerate(supplies)
@@ -299,65 +304,69 @@ def _met(needs: tuple[str, ...], supplies: tuple[frozenset[str], ...]) -> bool:
 
 
 def validate(plan: GraphPlan, problem: Problem, written: Written | None = None) -> None:
-    """Raise PlanFault for a plan that does not solve the problem; its message tells the faults, each with its node.
+    """Raise PlanFault, which lists the faults with their nodes, for a plan that does not solve the problem.
 
-    With the plan as it was written, each has its line and column, too.
+    With `written`, faults have line and column.
     """
-    if found := faults(plan, problem, written):
-        raise PlanFault.of(found)
+    if found_faults := faults(plan, problem, written):
+        raise PlanFault.of(found_faults)
 
 
 def faults(plan: GraphPlan, problem: Problem, written: Written | None = None) -> list[PlanFault]:
-    """What keeps a plan from solving the problem, the first twenty faults."""
-    found = [*islice(_limits_passed(plan.nodes, problem), _TOLD)] or [*islice(_misfits(plan, problem), _TOLD)]
-    return found if written is None else [written.placed(fault) for fault in found]
+    """Return the first faults of a plan for the problem."""
+    found_faults = [*islice(_limits_passed(plan.nodes, problem), _MAX_FAULTS)] or [
+        *islice(_misfits(plan, problem), _MAX_FAULTS)
+    ]
+    return found_faults if written is None else [written.placed(fault) for fault in found_faults]
 
 
 def _limits_passed(nodes: Sequence[Node], problem: Problem) -> Iterator[PlanFault]:
-    """Tools that are not known, and what there is too much of."""
+    """Yield unknown tools and exceeded limits."""
     if len(nodes) > problem.max_nodes:
         yield beyond(nodes, problem.max_nodes)
     used: dict[str, int] = {}
     for at, node in enumerate(nodes):
         due = used[node.tool] = used.get(node.tool, 0) + 1
-        said = ""
+        message = ""
         if node.tool not in problem.tools:
-            said = unknown_tool(node.tool, problem.tools)
+            message = unknown_tool(node.tool, problem.tools)
         elif problem.uses is not None and due > problem.uses:
-            said = f"{shown(node.label)}: a tool may be used {problem.uses} times at most."
+            message = f"{shown(node.label)}: a tool may be used {problem.uses} times at most."
         elif node.index != due:
             right = Node(node.tool, index=due).label
-            said = f"{shown(node.label)} is use {due} of {shown(node.tool)}: call it {shown(right)}."
-        if said:
-            yield PlanFault(said, node=node.label, spot=(at, ITSELF))
+            message = f"{shown(node.label)} is use {due} of {shown(node.tool)}: call it {shown(right)}."
+        if message:
+            yield PlanFault(message, node=node.label, spot=(at, ITSELF))
     ends = [*accumulate(len(node.after) + 3 for node in nodes)]  # [SoP] does not count
     if problem.max_tokens is not None and ends[-1] >= problem.max_tokens:
         at = next(at for at, end in enumerate(ends) if end >= problem.max_tokens)
-        label, said = nodes[at].label, f"The plan has {ends[-1] + 1} tokens; at most {problem.max_tokens} are taken"
-        yield PlanFault(f"{said}: {shown(label)} is beyond them.", node=label, spot=(at, ITSELF))
+        label, message = nodes[at].label, f"The plan has {ends[-1] + 1} tokens; at most {problem.max_tokens} are taken"
+        yield PlanFault(f"{message}: {shown(label)} is beyond them.", node=label, spot=(at, ITSELF))
 
 
 def _misfits(plan: GraphPlan, problem: Problem) -> Iterator[PlanFault]:
-    """What does not fit in a plan of known tools: what flows in at each node, and what comes out at the end."""
+    """Yield mismatched inputs of nodes and outputs of the plan, for a plan of known tools."""
     rules = problem.rules
     groups = {node.label: rules.group_of[node.tool] for node in plan.nodes}
     for at, node in enumerate(plan.nodes):
         tool, counts = rules.classes[rules.class_of[node.tool]], [0] * len(rules.gives)
         for place, label in enumerate(node.after):
             if not (tool.task_usable if label == TASK else tool.usable[groups[label]]):
-                taken = " or ".join(sorted(problem.tools[node.tool].takes))
-                given = " and ".join(problem.given) if label == TASK else "/".join(sorted(rules.gives[groups[label]]))
-                said = f"{shown(node.label)} takes {taken}, and {shown(label)} gives {given}."
-                yield PlanFault(said, node=node.label, spot=(at, place))
+                expected = " or ".join(sorted(problem.tools[node.tool].takes))
+                provided = (
+                    " and ".join(problem.given) if label == TASK else "/".join(sorted(rules.gives[groups[label]]))
+                )
+                message = f"{shown(node.label)} takes {expected}, and {shown(label)} gives {provided}."
+                yield PlanFault(message, node=node.label, spot=(at, place))
             if label != TASK:
                 counts[groups[label]] += 1
         if kind := rules.missing(tool.needs, tuple(counts), task=TASK in node.after):
-            said = f"{shown(node.label)} needs {kind}, and nothing it waits for gives (enough of) it."
-            yield PlanFault(said, node=node.label, spot=(at, ITSELF))
+            message = f"{shown(node.label)} needs {kind}, and nothing it waits for gives (enough of) it."
+            yield PlanFault(message, node=node.label, spot=(at, ITSELF))
     sinks = [groups[node.label] for node in plan.sinks]
     if not rules.delivers(tuple(sinks.count(group) for group in range(len(rules.gives)))):
         first = plan.sinks[0]
         ends = (f"{shown(node.label)} ({'/'.join(sorted(problem.tools[node.tool].gives))})" for node in plan.sinks[:8])
-        asked = f"The task asks for {' and '.join(problem.wanted)}, nothing more and nothing less"
-        said = f"{asked}; the plan ends in {', '.join(ends)}."
-        yield PlanFault(said, node=first.label, spot=(plan.nodes.index(first), ITSELF))
+        requirement = f"The task asks for {' and '.join(problem.wanted)}, nothing more and nothing less"
+        message = f"{requirement}; the plan ends in {', '.join(ends)}."
+        yield PlanFault(message, node=first.label, spot=(plan.nodes.index(first), ITSELF))

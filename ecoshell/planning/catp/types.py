@@ -1,7 +1,7 @@
-"""What a tool takes and what it gives, in kinds, read from its document (CATP-LLM §4.1: typed inputs and outputs).
+"""Kinds of inputs and outputs of tools, derived from their schemas (CATP-LLM §4.1).
 
-A tool of this shell gives text, and a caller fills in arguments from it, so text serves for nearly everything: for a
-path, an address, a number. It never serves for a picture or a sound, which is what plans get wrong.
+Most tools return text from which a caller fills in arguments, so text can serve as a path, an address or a number. It
+cannot serve as an image or a sound, which is the common mistake in plans.
 """
 
 import re
@@ -15,7 +15,7 @@ TEXT, JSON, NUMBER, TABLE = "text", "json", "number", "table"
 FILE, URL = "file", "url"
 IMAGE, AUDIO, VIDEO = "image", "audio", "video"
 ANY = "any"
-"""Nothing is known about it, or it is whatever the user gives."""
+"""An unknown kind, or any kind."""
 
 _MEDIA = frozenset({IMAGE, AUDIO, VIDEO})
 _WORDS = frozenset({TEXT, JSON, NUMBER, TABLE, FILE, URL})
@@ -46,37 +46,37 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What may flow into a tool, and what comes out of it."""
+    """The kinds of a tool's inputs and output."""
 
     takes: frozenset[str]
-    """Kinds it can use. Without any, what it waits for only orders it."""
+    """Kinds it accepts; if empty, dependencies only determine the order."""
     gives: frozenset[str]
-    """Kinds as which its one result can be read."""
+    """Kinds that its result can serve as."""
     needs: tuple[str, ...] = ()
-    """Kinds that its dependencies must bring, each as often as it stands here; what words can say is not among them,
-    as a caller has it from the question."""
+    """Kinds that dependencies must provide, with repetitions; excludes kinds that text can express, because a caller
+    derives them from the question."""
 
     @classmethod
     def strict(cls, takes: Iterable[str], gives: str) -> "Signature":
-        """Of a tool that takes each of these inputs from its dependencies and gives one output."""
+        """Create the signature of a tool that takes each input from a dependency."""
         inputs = tuple(takes)
         return cls(frozenset(inputs), frozenset({gives}), inputs)
 
 
-def serves(given: Iterable[str], taken: str) -> bool:
-    """Whether a value that can be read as any of the given kinds can be used as another."""
-    return any(kind in (taken, ANY) or taken == ANY or taken in _SERVES.get(kind, ()) for kind in given)
+def serves(kinds: Iterable[str], kind: str) -> bool:
+    """Whether a value of any of these kinds can serve as another kind."""
+    return any(provided in (kind, ANY) or kind == ANY or kind in _SERVES.get(provided, ()) for provided in kinds)
 
 
 def signature(document: ToolDocument) -> Signature:
-    """The signature of a tool, by the types, formats and names in its schema; text, where it does not say.
+    """Derive a tool's signature from the types, formats and names in its schema; the default is text.
 
-    Its result is a text, too, unless the tool's name tells of another kind (text_to_image, take_screenshot).
+    The result is text unless the tool's name indicates another kind (text_to_image, take_screenshot).
     """
     properties = _mapping(document.parameters.get("properties"))
     required = {name for name in _list(document.parameters.get("required")) if isinstance(name, str)}
     kinds = {name: _kinds(name, schema) for name, schema in properties.items()}
-    needs = {min(found) for name, found in kinds.items() if name in required and found and found <= _MEDIA}
+    needs = {min(options) for name, options in kinds.items() if name in required and options and options <= _MEDIA}
     words = _words(document.name)
     media = [at for at, word in enumerate(words) if _NAMED.get(word) in _MEDIA]
     makes = media and (_MAKING & set(words[: media[-1]]) or words[-1] == "screenshot")
@@ -85,17 +85,17 @@ def signature(document: ToolDocument) -> Signature:
 
 
 def _kinds(name: str, schema: Any) -> frozenset[str]:
-    """Kinds that an argument can be."""
-    known = _mapping(schema)
-    options = [*_list(known.get("anyOf")), *_list(known.get("oneOf"))]
+    """Return the possible kinds of an argument."""
+    fields = _mapping(schema)
+    options = [*_list(fields.get("anyOf")), *_list(fields.get("oneOf"))]
     if options:
-        found = [_kinds(name, option) for option in options if _mapping(option).get("type") != "null"]
-        return frozenset[str]().union(*found)
-    kind = known.get("type")
+        kinds = [_kinds(name, option) for option in options if _mapping(option).get("type") != "null"]
+        return frozenset[str]().union(*kinds)
+    kind = fields.get("type")
     if isinstance(kind, list):
-        listed = [one for one in cast("list[object]", kind) if one != "null"]
-        return frozenset[str]().union(*(_kinds(name, {**known, "type": one}) for one in listed))
-    return frozenset({_kind(name, known)})
+        listed = [type_name for type_name in cast("list[object]", kind) if type_name != "null"]
+        return frozenset[str]().union(*(_kinds(name, {**fields, "type": type_name}) for type_name in listed))
+    return frozenset({_kind(name, fields)})
 
 
 def _kind(name: str, schema: Mapping[str, Any]) -> str:
@@ -112,9 +112,9 @@ def _kind(name: str, schema: Mapping[str, Any]) -> str:
         return TEXT
     if isinstance(schema.get("format"), str) and schema["format"] in _FORMATS:
         return _FORMATS[schema["format"]]
-    # by what its name tells: the place in `image_path`, the picture in `input_image`
-    named = [_NAMED[word] for word in _words(name) if word in _NAMED] or [TEXT if kind == "string" else ANY]
-    return next((told for told in named if told in _PLACES), named[-1])
+    # by name: the path in `image_path`, the image in `input_image`
+    hints = [_NAMED[word] for word in _words(name) if word in _NAMED] or [TEXT if kind == "string" else ANY]
+    return next((hint for hint in hints if hint in _PLACES), hints[-1])
 
 
 def _words(name: str) -> list[str]:

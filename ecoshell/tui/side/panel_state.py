@@ -23,7 +23,7 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.options import ROLES
-from ecoshell.sessions.plans import Branching
+from ecoshell.sessions.plans import ToolGraph
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
@@ -120,7 +120,7 @@ class PanelState:
         """Input tokens saved in this session by leaving schemas unregistered."""
         self.plan: PlanChanged | None = None
         """The plan of the running turn or, before it has one, the last plan."""
-        self.graph: Branching | None = None
+        self.graph: ToolGraph | None = None
         """The tool graph of the running or last turn."""
         self.planned_turn = 0
         self.plan_total = 0
@@ -171,7 +171,7 @@ class PanelState:
                 for name in event.unregistered if isinstance(event, BranchLeft) else (event.name,):
                     self._registrations.pop(name, None)
             case GraphPlanned():
-                self.graph = Branching(event)
+                self.graph = ToolGraph(event)
             case NodeChanged():
                 self.graph = self.graph.heard(event) if self.graph else None
             case PlanChanged():

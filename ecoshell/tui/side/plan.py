@@ -12,7 +12,7 @@ from ecoshell.budget import Unit, amount_text, counted
 from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.events.describe import planned_share, price_range, untried
 from ecoshell.messages import visible_line
-from ecoshell.sessions.plans import Branching
+from ecoshell.sessions.plans import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing
 from ecoshell.tui.side.panel import FILTER, Line, ListPanel, Piece, Tone, bar, justify, percent, row
 from ecoshell.tui.side.panel_state import PanelState
@@ -129,7 +129,7 @@ def _short(number: str) -> str:
     return number.replace("0.", ".", 1) if number.startswith(("0.", "<0.")) else number
 
 
-def progress(graph: Branching) -> str:
+def progress(graph: ToolGraph) -> str:
     """Counts of node states: `1 of 3 done, 2 running`."""
     counts = graph.counts
     done = f"{counts.get('done', 0):,} of {len(graph.plan.nodes):,} done"
@@ -137,7 +137,7 @@ def progress(graph: Branching) -> str:
     return ", ".join((done, *(f"{counts[state]:,} {state}" for state in states if state in counts)))
 
 
-def graph_lines(graph: Branching, width: int, limit: int = GRAPH_LINES) -> list[Line]:
+def graph_lines(graph: ToolGraph, width: int, limit: int = GRAPH_LINES) -> list[Line]:
     """Progress of a tool graph and up to `limit` lines of nodes around the first unfinished one."""
     drawing, counts = Drawing(graph, reasons=False), progress(graph)
     fits = len(_GRAPH_TITLE) + 1 + cell_len(counts) <= width

@@ -50,7 +50,7 @@ from ecoshell.events.describe import (
 )
 from ecoshell.messages import Attachment, visible, visible_line
 from ecoshell.options import ROLES
-from ecoshell.sessions.plans import Branching
+from ecoshell.sessions.plans import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing, headline
 from ecoshell.tui.text import amount, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, preview, row, rows_of
@@ -128,7 +128,7 @@ def plan(event: PlanChanged, previous: PlanChanged | None) -> Block | None:
     return _line("·", tone, Piece(text, tone)) if text else None
 
 
-def graph(progress: Branching, name: str) -> Block:
+def graph(progress: ToolGraph, name: str) -> Block:
     """A tool graph with its estimate, the states of its nodes and, in the end, its outcome."""
     title, about = headline(progress)
     head = row(Piece(title, "thought"), Piece(f" · {about}", "muted"))

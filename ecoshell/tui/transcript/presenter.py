@@ -33,7 +33,7 @@ from ecoshell.events import (
 from ecoshell.events.describe import describe, planned_share
 from ecoshell.messages import visible_line
 from ecoshell.options import ROLES
-from ecoshell.sessions.plans import Branching
+from ecoshell.sessions.plans import ToolGraph
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import Block, Body, CallRef, Piece, row, rows_of
 from ecoshell.tui.transcript.column import BlockColumn
@@ -173,7 +173,7 @@ class EventPresenter:
         """The answer of the running turn, whose ending determines its sign."""
         self._turn = 0
         self._plan: PlanChanged | None = None
-        self._graph: Branching | None = None
+        self._graph: ToolGraph | None = None
         """The running tool graph."""
         self._graphs = 0
         self._graph_name = ""
@@ -214,7 +214,7 @@ class EventPresenter:
             case GraphPlanned():
                 self._end_graph()
                 self._graphs += 1
-                self._graph, self._graph_name = Branching(event), f"graph {self._graphs}"
+                self._graph, self._graph_name = ToolGraph(event), f"graph {self._graphs}"
                 self._arriving.settle(event_blocks.graph(self._graph, self._graph_name))
             case NodeChanged():
                 if self._graph is not None:

@@ -1,4 +1,4 @@
-"""Parallel plans in a turn: drafted, looked at, run side by side through the guards (CATP-LLM §3, SPEC §3).
+"""Tool graphs in a turn: drafted, looked at, run side by side through the guards (CATP-LLM §3, SPEC §3).
 
 A tool's price, its approval and its run are the guards' business. Here is what comes before: the registrations a plan
 implies, which take no model call; a call's arguments; that a tool whose uses are limited waits for the use under way,
@@ -35,7 +35,7 @@ from ecoshell.planning.catp.plan import ITSELF, TASK, GraphPlan, Node, PlanFault
 from ecoshell.planning.catp.rules import Problem, validate
 from ecoshell.planning.catp.tpl import find_plan, render
 from ecoshell.planning.catp.types import FILE, JSON, NUMBER, TABLE, TEXT, URL, Signature, signature
-from ecoshell.strategies import Draft, Drafted, Gathered, Path, Step, Thought
+from ecoshell.strategies import DraftGraph, GraphDraft, GraphResult, Path, Step, Thought
 from ecoshell.tools import LASTING
 
 MOST = 12
@@ -67,7 +67,7 @@ class ParallelPlan:
         """The nodes that need not run."""
         self._drafting = Spending(emit)
 
-    async def draft(self, mode: Mode, view: View, want: Draft) -> Thought | Drafted:
+    async def draft(self, mode: Mode, view: View, want: DraftGraph) -> Thought | GraphDraft:
         """Have a plan written and looked at; raises BudgetError and ModelError."""
         task = DraftTask(
             before=self._plan_text,
@@ -89,16 +89,16 @@ class ParallelPlan:
         except PlanFault as fault:
             again = " a second time, so it goes on step by step" if want.fault else ""
             self.emit(Notice(f"The plan cannot be run{again}. {fault}"))
-            return Drafted(str(fault))
+            return GraphDraft(str(fault))
         self._plan_text = written
         self.finished.follow(plan)
         self.emit(await asyncio.to_thread(self._planned, plan, repaired=bool(want.unfinished)))
-        return Drafted()
+        return GraphDraft()
 
-    async def run(self, mode: Mode, path: Path, number: int) -> Gathered:
+    async def run(self, mode: Mode, path: Path, number: int) -> GraphResult:
         """Run the plan from this path; `number` tells it from the turn's other plans in the ids of its calls."""
         if self._plan is None:
-            return Gathered()
+            return GraphResult()
         new = len(self._plan.nodes) - len(self.finished.steps)
         run = Run(self, self._plan, mode, path, number=number, share=self._drafting.thought.part(max(1, new)))
         return await run.whole()
@@ -172,7 +172,7 @@ def costs_text(plan: TurnPlan, profiled: CostTable, tools: Iterable[str], size: 
     figures = {tool: _figures(plan.expected(tool, size)) for tool in spoken_of}
     lines = [f"- {tool}: {said}" for tool, said in figures.items() if said]
     taken = "\n".join(("What one use of a tool is expected to take:", *lines)) if lines else ""
-    return "\n".join(part for part in (taken, profiled.told(spoken_of, size)) if part)
+    return "\n".join(part for part in (taken, profiled.prompt(spoken_of, size)) if part)
 
 
 def _figures(estimate: Estimate) -> str:
@@ -320,9 +320,9 @@ class Run:
         """Uses of each tool that have begun and not ended."""
         self._use_ended = asyncio.Condition()
 
-    async def whole(self) -> Gathered:
+    async def whole(self) -> GraphResult:
         """Run it to its end."""
-        for step in self._base.found:
+        for step in self._base.result_steps:
             self._calls[step.call.subject].append(step.call)
         # a plan says by naming a tool that it is to be registered, so no model is asked
         registered, registrations = self._turn_context.registered(self._base), list[Step]()
@@ -338,7 +338,7 @@ class Run:
             ran = await run_graph(self._plan, self._node, parallel=PARALLEL, ordered=lasting, watch=self._changed)
         steps = (self._steps[node.label] for node in nodes if node.label in self._steps)
         unfinished = tuple(f"{one.node.label} {one.state}: {one.reason}" for one in ran.nodes if one.state != "done")
-        return Gathered((*registrations, *steps), unfinished)
+        return GraphResult((*registrations, *steps), unfinished)
 
     async def _node(self, node: Node, given: Mapping[str, Step]) -> Step:
         """Make one node's call, or take over what it came to before; raises NodeFailed."""

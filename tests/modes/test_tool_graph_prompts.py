@@ -1,4 +1,4 @@
-"""What a model is told of a parallel plan, and what is taken from its replies."""
+"""What a model is told of a tool graph, and what is taken from its replies."""
 
 import threading
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Parallel plans as a turn tells of them: planned, under way, done, failed in part, planned anew."""
+"""Tool graphs as a turn tells of them: planned, under way, done, failed in part, planned anew."""
 
 from dataclasses import replace
 
