@@ -102,7 +102,7 @@ def test_block_is_inserted_above_arriving_text(column: BlockColumn):
 
 
 def test_dropped_block_leaves_no_line(column: BlockColumn):
-    column.add(block("previous"))
+    column.add(block("before"))
     column.stream("thinking", "◦", "thought")
     column.drop()
     assert column.plain == "·  before"

@@ -202,7 +202,7 @@ async def test_keys_echo_while_ten_thousand_tokens_arrive():
 async def test_block_cursor_moves_and_is_visible():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.column.add(note("item_value"), note("two"), note("three"))
+        app.transcript.column.add(note("one"), note("two"), note("three"))
         app.transcript.focus()
         await pilot.press("k", "up")
         assert seen(app)[:3] == ["·  one", "· ┃two", "·  three"]
@@ -213,7 +213,7 @@ async def test_block_cursor_moves_and_is_visible():
 async def test_enter_opens_and_folds_the_block_under_the_cursor():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.column.add(note("previous"), call())
+        app.transcript.column.add(note("before"), call())
         app.transcript.focus()
         assert "line 59" not in app.transcript.column.plain
         await pilot.press("up", "enter")
