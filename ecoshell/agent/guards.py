@@ -345,7 +345,7 @@ class Judged(Guard):
     budget_line: Callable[[], Awaitable[str]]
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
-        thought = context.thought or self.plan.thinking.taken
+        thought = context.thought or self.plan.thinking.total
         try:
             seen = await self.inner.execute(call, context)
         except asyncio.CancelledError:
@@ -362,7 +362,7 @@ class Judged(Guard):
         note = "\n".join(filter(None, (note, await self.budget_line())))
         context.emit(CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note))
         await self._remember(call, seen, verdict, thought, context)
-        self.plan.tell(context.emit, f"{call.name} was used")
+        self.plan.report(context.emit, f"{call.name} was used")
         return replace(seen, note=note)
 
     async def _remember(

@@ -61,7 +61,7 @@ async def test_a_call_under_way_is_not_barred_by_its_own_cost(play):
     async with play(LINES, registration="all", budget="30000tok") as shell:
         slow = Slow(shell)
         await slow.runs.wait()
-        thought = shell.conversation.plan.thinking.taken
+        thought = shell.conversation.plan.thinking.total
         await shell.command("/budget 90000tok")
         events = await slow.finished()
     changed = next(plan for plan in of(events, PlanChanged) if "cap" in plan.reason)
@@ -123,7 +123,7 @@ async def reasons(play, *standing):
         for _ in standing[1:]:
             await plan.renew()
             found.append(plan.event().reason)
-        plan.tell(lambda _: None, "")
+        plan.report(lambda _: None, "")
     return found, plan._caps_changed
 
 
