@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # loaded only if a plugin provides such an object
 
     from ecoshell.agent.commands import Command as SlashCommand
     from ecoshell.agent.commands import Printed
-    from ecoshell.agent.dependencies import JudgeFunction
+    from ecoshell.agent.judge import JudgeFunction
     from ecoshell.agent.shell import Shell
     from ecoshell.budget import Price
     from ecoshell.budget.ledger import Ledger

@@ -237,10 +237,10 @@ def test_a_strategy_that_nobody_brings_is_refused_by_option_and_replaced_in_the_
     (tmp_path / "empty.jsonl").touch()
     refused = command("ask", "--model", f"script:{tmp_path / 'empty.jsonl'}", "--strategy", "parot", "hello")
     assert refused.returncode == 2
-    assert "There is no strategy called 'parot'.\nThere are react, dfsdt, tot, graph." in refused.stderr
+    assert "Unknown strategy 'parot'.\nAvailable: react, dfsdt, tot, graph." in refused.stderr
     settings(tmp_path, '[agent]\nstrategy = "parrot"\n')
     done = asked(command, tmp_path, {"text": "42"})
-    assert notices(done) == ["There is no strategy called 'parrot'. This goes on with react."]
+    assert notices(done) == ["Unknown strategy 'parrot'. This goes on with react."]
     assert events(done)[-1]["answer"] == "42"
     checked = command("config", "check")
     assert checked.returncode == 2
@@ -258,7 +258,7 @@ def test_a_judge_of_a_plugin_judges_and_where_it_fails_rules_do(command: Command
     assert (judged, notices(done)) == ([(True, "plugin"), (False, "plugin")], [])
     settings(tmp_path, '[plan]\njudge = "lenient"\n')
     done = asked(command, tmp_path, calls[0], {"text": "42"}, options=("--registration", "all"))
-    assert notices(done) == ["There is no judge called 'lenient'. This goes on with rules."]
+    assert notices(done) == ["Unknown judge 'lenient'. This goes on with rules."]
 
 
 def test_a_model_of_a_plugin_answers_at_the_price_that_is_set(command: Command, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field, replace
 
-from ecoshell.agent.dependencies import Dependencies, now
+from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.experience import now
 from ecoshell.agent.model_set import AUTO
 from ecoshell.agent.turn_usage import TurnUsage
 from ecoshell.budget import price_unknown

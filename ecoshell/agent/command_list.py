@@ -9,9 +9,9 @@ from pathlib import Path
 from ecoshell.agent.commands import CommandTable, Printed, amount, caps_table, dollars, spent_text, table
 from ecoshell.agent.conversation import Stopped
 from ecoshell.agent.cost_bounds import unpriced
-from ecoshell.agent.dependencies import PlanMode
 from ecoshell.agent.memory import PastTurn
 from ecoshell.agent.model_set import AUTO, MODES
+from ecoshell.agent.session_settings import PlanMode
 from ecoshell.agent.shell import Shell
 from ecoshell.budget import SCOPES, Scope, about, counted, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError, suggestion

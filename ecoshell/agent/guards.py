@@ -13,7 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from ecoshell.agent.approval import ApprovalRequest, Guess
-from ecoshell.agent.dependencies import Dependencies, now
+from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.experience import now
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import Catalog, Presentation
 from ecoshell.errors import LimitReached, StoreError

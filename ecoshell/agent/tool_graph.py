@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
-from ecoshell.agent.dependencies import JUDGE
 from ecoshell.agent.guards import CallContext, ToolExecutor, unwrap
+from ecoshell.agent.judge import JUDGE
 from ecoshell.agent.mode import DraftTask, FillTask, Mode, View
 from ecoshell.agent.offer import TurnContext
 from ecoshell.agent.turn_plan import Estimate, TurnPlan

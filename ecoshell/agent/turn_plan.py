@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ecoshell.agent.cost_bounds import of_conclusion, used
-from ecoshell.agent.dependencies import JUDGE, Dependencies
+from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.judge import JUDGE
 from ecoshell.agent.mode import CallForecast, StepForecast, View
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.budget import CapState, Hold, Unit, amount_text

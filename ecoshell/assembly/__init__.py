@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from ecoshell.agent.dependencies import SETTING_KEYS, Experience, Profiles, SessionSettings
+from ecoshell.agent.dependencies import Profiles
+from ecoshell.agent.experience import Experience
 from ecoshell.agent.rules import Rules
+from ecoshell.agent.session_settings import SETTING_KEYS, SessionSettings
 from ecoshell.budget import SCOPES, Amount, Price, PriceBook, Rates, Scope, parse_amount
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import StoreError, UsageError, closest_word

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.dependencies import SETTING_KEYS
+from ecoshell.agent.session_settings import SETTING_KEYS
 from ecoshell.agent.shell import Shell
 from ecoshell.assembly import first_caps, presets_of, roles_of, rules_of, session_settings
 from ecoshell.budget import SCOPES, Scope, parse_amount

@@ -114,7 +114,7 @@ def _plugins(prefix: str, before: list[str]) -> Iterable[str]:
 
 def _thinkers(*, judges: bool) -> Iterable[str]:
     """Strategies, or judges, ours and those of plugins."""
-    from ecoshell.agent.dependencies import JUDGES
+    from ecoshell.agent.judge import JUDGES
     from ecoshell.assembly import load_settings, plugins_of
     from ecoshell.assembly.shell import STRATEGIES
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from agent_play import Recorder, say
 
-from ecoshell.agent.dependencies import JUDGE_TOKENS, Judge
+from ecoshell.agent.judge import JUDGE_TOKENS, Judge
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.budget import NANO, Account, Amount, Ask, Price, Rates
 from ecoshell.budget.gate import Gate

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from ecoshell.agent.dependencies import Experience
+from ecoshell.agent.experience import Experience
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.errors import StoreError
 from ecoshell.messages import Call
@@ -132,7 +132,7 @@ async def test_branches_that_cannot_be_remembered_at_the_same_time_say_so_once_a
 
     await asyncio.gather(*(experience.remember(partial(made, use), told.append) for use in "abc"))
     assert [notice.text for notice in told] == [
-        "What this turn came to is not remembered for planning yet. The experience is locked."
+        "This turn's results are not recorded for planning yet. The experience is locked."
     ]
     records.locked = False
     await experience.remember(lambda: "d", told.append)

@@ -8,7 +8,7 @@ from agent_play import finish, of, register, say, turn
 from graph_turns import Probe, add
 
 from ecoshell.agent.command_list import standing_text
-from ecoshell.agent.dependencies import JUDGE
+from ecoshell.agent.judge import JUDGE
 from ecoshell.agent.turn_plan import ThinkingCost
 from ecoshell.events import (
     BranchLeft,
@@ -136,20 +136,20 @@ def told(*events):
 def test_what_was_thought_pays_until_the_call_has_ended():
     started, ended = CallStarted("c1", "alpha", {}), CallFinished("c1", "alpha", True, "", False, 0.1)
     running = told(SETTLED, started)
-    assert (running.taken, running.ahead) == (StepCost(), StepCost(700, 100, 2.0))
+    assert (running.total, running.ahead) == (StepCost(), StepCost(700, 100, 2.0))
     assert told(SETTLED, started, ended).ahead == StepCost()
 
 
 def test_a_judge_thinks_for_nobody():
     judged = BudgetSettled(1, JUDGE, "m", 700, Usage(60, 40), reported=True, seconds=2.0)
-    assert told(judged).ahead == told(judged).taken == StepCost()
+    assert told(judged).ahead == told(judged).total == StepCost()
 
 
 def test_with_the_next_step_only_what_was_proposed_still_pays():
     dead, proposed = told(SETTLED, StepStarted(1, "single", "m")), told(SETTLED, PROPOSED, SETTLED)
     dead.step()
     proposed.step()
-    assert (dead.ahead, dead.taken.tokens) == (StepCost(), 100)
+    assert (dead.ahead, dead.total.tokens) == (StepCost(), 100)
     assert proposed.ahead == StepCost(700, 100, 2.0)
 
 
@@ -161,7 +161,7 @@ def test_a_branch_that_is_left_takes_what_was_thought_on_it_along():
 
 def test_thinking_of_a_registration_pays_for_no_call():
     registered = told(SETTLED, ToolRegistered("alpha", 10, True, 1, "agent"))
-    assert (registered.ahead.tokens, registered.taken.tokens) == (0, 0)
+    assert (registered.ahead.tokens, registered.total.tokens) == (0, 0)
 
 
 def test_what_a_person_registers_takes_nothing_of_what_was_thought():

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from ecoshell.agent.dependencies import SETTING_KEYS
+from ecoshell.agent.session_settings import SETTING_KEYS
 from ecoshell.assembly import session_settings
 from ecoshell.assembly.live import AT_ONCE
 from ecoshell.assembly.shell import assemble

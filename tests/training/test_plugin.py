@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ecoshell.agent.dependencies import JUDGES
+from ecoshell.agent.judge import JUDGES
 from ecoshell.errors import UsageError
 from ecoshell.messages import Call, Observation
 from ecoshell.paths import user_paths

@@ -116,7 +116,7 @@ _NAMED = frozenset(
 
 def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, ...], SettingsError]]:
     """What is wrong that only shows beside the plugins, tools and themes there are, by its key."""
-    from ecoshell.agent.dependencies import JUDGES
+    from ecoshell.agent.judge import JUDGES
     from ecoshell.assembly import plugins_of, sources_of
     from ecoshell.assembly.shell import STRATEGIES
     from ecoshell.plugin_host import find_user_plugins

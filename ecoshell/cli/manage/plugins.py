@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
 def _record(plugin: Plugin) -> dict[str, Any]:
     """What is known of a plugin; one that is not switched off is loaded, and asked for what it brings."""
     from ecoshell.agent.command_list import COMMANDS
-    from ecoshell.agent.dependencies import JUDGES
+    from ecoshell.agent.judge import JUDGES
     from ecoshell.assembly.shell import STRATEGIES
     from ecoshell.cli.parser import COMMANDS as OURS
 

@@ -44,7 +44,7 @@ class LiveSettings:
 
 def live_settings(shell: "Shell", options: Options) -> LiveSettings:
     """The settings this shell can adopt, and the names it knows."""
-    from ecoshell.agent.dependencies import JUDGES
+    from ecoshell.agent.judge import JUDGES
     from ecoshell.assembly.live import AT_ONCE, apply
 
     choices = {

@@ -1,0 +1,73 @@
+"""The settings that may change while a session runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from ecoshell.agent.limits import Limit
+from ecoshell.budget import NANO
+from ecoshell.options import Effort, Presentation, Registration, RoleModels
+
+PlanMode = Literal["off", "btp", "prompt", "btp+prompt"]
+"""How turns are planned: not at all, with refused calls (btp), with advice to the model (prompt), or both."""
+
+
+@dataclass(slots=True)
+class SessionSettings:
+    """Settings besides caps and models; changes apply from the next turn on.
+
+    A field with a `key` is set by that key of the settings file, and by an option of its name for one run.
+    """
+
+    strategy: str = field(default="react", metadata={"key": "agent.strategy"})
+    registration: Registration = field(default="auto", metadata={"key": "agent.registration"})
+    presentation: Presentation = field(default="auto", metadata={"key": "agent.presentation"})
+    max_steps: Limit = field(default="auto", metadata={"key": "agent.max_steps"})
+    effort: Effort = field(default="auto", metadata={"key": "agent.effort"})
+    """How much models reason."""
+    compact_model: str | None = field(default=None, metadata={"key": "agent.compact_model"})
+    """The model that writes summaries for /compact; None is the session's model."""
+    compact_at: float | Literal["off"] = field(default=0.8, metadata={"key": "agent.compact_at"})
+    """Share of the context at which it is compacted automatically."""
+    names_share: float = field(default=0.1, metadata={"key": "registration.names_share"})
+    """Share of the context that names may take before only a shortlist is shown."""
+    ask_above_nano: int | None = field(default=None, metadata={"key": "budget.ask_above"})
+    """The user is asked before a step that may cost more; None never asks."""
+    plan: PlanMode = field(default="btp", metadata={"key": "plan.mode"})
+    threshold: float = field(default=0.15, metadata={"key": "plan.threshold"})
+    """τ: the value from which a tool with a history is worth a use."""
+    strict: bool = field(default=False, metadata={"key": "plan.strict"})
+    """Whether every unplanned call is refused, as in the paper. Otherwise the plan is advice, and a call is refused
+    only if a better use or the answer would become unaffordable, or if the tool has a bad record."""
+    earned: bool = field(default=True, metadata={"key": "plan.earned_uses"})
+    """Whether a helpful use allows a further use of the tool in its turn."""
+    budget_line: bool = field(default=True, metadata={"key": "plan.budget_line"})
+    judge: str = field(default="rules", metadata={"key": "plan.judge"})
+    fallback: Sequence[str] = field(default=(), metadata={"key": "models.fallback"})
+    """Models that replace an unavailable model, in this order."""
+    hour_nano: int | None = field(default=None, metadata={"key": "plan.time_price"})
+    """Price of an hour of waiting; None is 0."""
+    recording: bool = field(default=True, metadata={"key": "experience.record"})
+    alpha: float = field(default=0.5, metadata={"key": "graph.alpha"})
+    """Weight of performance against cost in the score of a tool graph."""
+    most_nano: int = field(default=NANO // 20, metadata={"key": "graph.most"})
+    """C_max: the largest cost of a tool graph if no cap is lower."""
+    checker: str | None = field(default=None, metadata={"key": "graph.checker"})
+    """A command that checks an answer: it reads the answer from standard input, and status 0 means correct."""
+    presets: Mapping[str, RoleModels] = field(default_factory=dict[str, RoleModels])
+    """Named combinations of role models."""
+    named_models: Sequence[str] = ()
+    """Models that the settings mention."""
+    readers: set[str] = field(default_factory=set[str])
+    """Models other than the session's that were announced to the user before they read the conversation."""
+
+    @property
+    def judged_by(self) -> str:
+        """The judge in use: no model is paid to judge if no plan depends on it."""
+        return "rules" if self.plan == "off" and self.judge == "model" else self.judge
+
+
+SETTING_KEYS: Mapping[str, str] = {
+    setting.metadata["key"]: setting.name for setting in fields(SessionSettings) if "key" in setting.metadata
+}
+"""The field of each key of the settings file."""
