@@ -271,7 +271,7 @@ async def test_a_turn_can_be_stopped_also_by_a_timeout(tmp_path: Path):
     async with Agent(model, tools=[wait], home=tmp_path) as agent:
         asked = asyncio.create_task(agent.ask("Wait."))
         await begun.wait()
-        with pytest.raises(UsageError, match="under way"):
+        with pytest.raises(UsageError, match="A turn is running"):
             await agent.ask("And this?")
         await agent.stop()
         with pytest.raises(TurnStopped):

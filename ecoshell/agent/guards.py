@@ -1,6 +1,6 @@
-"""From a call to its observation: the guards stand in a row, each a wrapper round the next.
+"""From a call to its observation, through a chain of guards that wrap each other.
 
-Order: meta-tools → judged → announced → checked (known → not made before → in the plan → registered → affordable) →
+Order: meta-tools → judged → announced → checked (known → not repeated → in the plan → registered → affordable) →
 approved → logged and paid → the tool itself.
 """
 
@@ -29,63 +29,63 @@ from ecoshell.tools import LASTING, UNSTATED, Caller, Limits, Warming, caller, l
 from ecoshell.tools.running import clip, contained, failed
 
 _MADE_BEFORE = "This call was made before with the same arguments, and nothing has changed since."
-_NEXT = "Do what is still to be done, with another call, or answer if nothing is. The request was:"
-_ASKED = 600
-"""Characters of a request that are told once more."""
-_OTHERS_NAMED = 6
-"""Other tools that a model is reminded of when a call is refused."""
-_EDIT_SHOWN = 2_000
-"""Characters of changed arguments that the model is told."""
+_CONTINUE = "Do what is still to be done, with another call, or answer if nothing is. The request was:"
+_REQUEST_CHARACTERS = 600
+"""Characters of the request that are repeated after a repeated call."""
+_ALTERNATIVES = 6
+"""Tools that are suggested when a repeated call is refused."""
+_EDIT_CHARACTERS = 2_000
+"""Characters of edited arguments that the model reads."""
 if TYPE_CHECKING:
     from ecoshell.planning.judging import Verdict
 
 AskForMoney = Callable[[LimitReached, Emit], Awaitable[bool]]
-"""Asks the person about a tool that is refused for money; whether what they chose makes it worth another try."""
+"""Asks the user about a tool that is refused for its cost; returns whether to try again."""
 SEARCH_RESULTS = 10
 _STOPPED = Observation("The turn was stopped while the tool ran.", ok=False)
 
 
 @dataclass(slots=True)
 class Bill:
-    """What one call has come to so far."""
+    """What one call has cost so far, and how it ran."""
 
     spent_nano: int = 0
-    """What its tool has cost."""
+    """The price of its tool."""
     made: Call | None = None
-    """The call as the tool got it, which a person may have changed; None until it runs."""
+    """The call as the tool received it, with the user's edits; None until it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """Where a call is made: the path it stands on, what that path may call, and who is told."""
+    """The circumstances of a call: its path, the registered tools, and where events go."""
 
     path: Path
     registered: frozenset[str]
     emit: Emit
     rationale: str = ""
-    """Why the call is made, in the agent's words."""
+    """The agent's reason for the call."""
     bill: Bill = field(default_factory=Bill)
     through: str = ""
     """The meta-tool that carries the call."""
     role: str = ""
-    """Who made the call; empty where no model did."""
+    """The role that made the call; empty if no model did."""
     node: bool = False
-    """Whether it is a node of a tool graph, which decides itself what is made again."""
+    """Whether it is a node of a tool graph, which decides about repetitions itself."""
     forgotten: frozenset[str] = frozenset()
-    """IDs of calls whose results the model no longer reads in full, so that making them again is no repetition."""
+    """IDs of calls whose results the model no longer reads in full, so that repeating them is allowed."""
     thought: StepCost | None = None
-    """What thinking of the call took; None is all that was thought since the call before it."""
+    """The cost of thinking about the call; None means all thinking since the previous call."""
 
 
 class ToolExecutor(Protocol):
-    """Whatever turns a call into an observation."""
+    """Turns a call into an observation."""
 
     async def execute(self, call: Call, context: CallContext) -> Observation: ...
 
 
-def refuse(why: str, text: str) -> Observation:
-    """A call that was not executed; `why` names the guard."""
-    return Observation(text, ok=False, refused=why)
+def refuse(guard: str, text: str) -> Observation:
+    """The observation of a call that `guard` refused."""
+    return Observation(text, ok=False, refused=guard)
 
 
 def unwrap(call: Call) -> Call:
@@ -98,7 +98,7 @@ def unwrap(call: Call) -> Call:
 
 
 def unknown_tool(name: str, catalog: Catalog) -> str:
-    """What the model reads when it names a tool that is not there."""
+    """What the model reads after naming an unknown tool."""
     closest = catalog.closest(name)
     hint = f" The closest names are {', '.join(closest)}." if closest else ""
     return f"There is no tool called {name!r}.{hint}"
@@ -106,14 +106,14 @@ def unknown_tool(name: str, catalog: Catalog) -> str:
 
 @dataclass(frozen=True)
 class Guard:
-    """One check or duty before a tool runs; the executor that it stands before is `inner`."""
+    """A wrapper around another executor."""
 
     inner: ToolExecutor
     deps: Dependencies
 
 
 class Announced(Guard):
-    """Says when a call starts and how it ended, also when the turn ends first."""
+    """Emits when a call starts and ends, even if the turn is stopped."""
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         context.emit(CallStarted(call.id, call.name, call.arguments, context.through, context.role, call.group))
@@ -121,16 +121,16 @@ class Announced(Guard):
         try:
             seen = self._visible(await self.inner.execute(call, context))
         except BaseException:
-            ran, seconds = context.bill.made is not None, time.monotonic() - start
-            stopped = f"The turn ended before {call.name} {'did' if ran else 'was run'}."
-            seen = Observation(stopped, ok=False, seconds=seconds, refused="" if ran else "stopped")
+            has_run, seconds = context.bill.made is not None, time.monotonic() - start
+            text = f"The turn ended before {call.name} {'did' if has_run else 'was run'}."
+            seen = Observation(text, ok=False, seconds=seconds, refused="" if has_run else "stopped")
             context.emit(finished(call, seen, context))
             raise
         context.emit(finished(call, seen, context))
         return seen
 
     def _visible(self, seen: Observation) -> Observation:
-        """The result without images where the model has no vision, which it is told."""
+        """The result; for a model without vision, a note replaces its images."""
         traits = self.deps.models.current.model.traits
         if not seen.images or traits.vision is not False:
             return seen
@@ -138,21 +138,32 @@ class Announced(Guard):
 
 
 def finished(call: Call, seen: Observation, context: CallContext) -> CallFinished:
-    """What a call came to, as the event that tells of it.
+    """The event for a finished call, with its peak memory and its price by time and memory (CATP-LLM Table B.2).
 
-    With the most memory its run held, as far as it is known, and its price by time and memory (CATP-LLM Table B.2);
-    both are None when not even the processor's memory is known.
+    Both are None if the processor's memory is unknown.
     """
-    held, memory, units = seen.footprint, None, None
-    if held is not None and held.cpu_mb is not None:
+    footprint, memory, units = seen.footprint, None, None
+    if footprint is not None and footprint.cpu_mb is not None:
         from ecoshell.planning.catp.costs import TABLE_B2
 
-        parts = (held.cpu_mb, held.cpu_instant_mb, held.gpu_mb, held.gpu_instant_mb)
+        parts = (footprint.cpu_mb, footprint.cpu_instant_mb, footprint.gpu_mb, footprint.gpu_instant_mb)
         memory = round(sum(part or 0.0 for part in parts), 3)
-        units = float(TABLE_B2.price(seen.seconds * 1000, held))
-    spent, changes = context.bill.spent_nano, seen.changes
-    told = (seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused, spent, changes)
-    return CallFinished(call.id, call.name, *told, memory_mb=memory, units=units, group=call.group, images=seen.images)
+        units = float(TABLE_B2.price(seen.seconds * 1000, footprint))
+    return CallFinished(
+        call.id,
+        call.name,
+        seen.ok,
+        seen.text,
+        seen.truncated,
+        seen.seconds,
+        seen.refused,
+        spent_nano=context.bill.spent_nano,
+        changes=seen.changes,
+        memory_mb=memory,
+        units=units,
+        group=call.group,
+        images=seen.images,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +192,7 @@ class Registrar:
 
 @dataclass(frozen=True)
 class Checked(Guard):
-    """Refuses, before anybody is asked to approve it, a call of a tool that is not there, a call that was made before,
-    and one of a tool that the plan does not allow now, that is not registered, or for which no cap has room.
-    """
+    """Refuses calls of unknown, forbidden, unregistered and unaffordable tools, and repeated calls, before approval."""
 
     plan: TurnPlan
     ask: AskForMoney
@@ -195,102 +204,100 @@ class Checked(Guard):
             return refuse("unknown", unknown_tool(call.name, catalog))
         if call.fault:
             return refuse("invalid", call.fault)
-        if (repeated := self._repeated(call, context)) is not None:
-            return repeated
+        if (repetition := self._repetition(call, context)) is not None:
+            return repetition
         if refusal := await self.refusal(call.name, context):
             return refuse("forbidden", refusal)
         if call.name not in context.registered and self.registrar.by_call:
             self.registrar.register(call.name, call, context, by="first_call")
         elif call.name not in context.registered:
-            why = f"{call.name} is not registered, so it was not run."
-            return refuse("unregistered", f"{why} Register it first: tool_register(tool_name={call.name}).")
+            reason = f"{call.name} is not registered, so it was not run."
+            return refuse("unregistered", f"{reason} Register it first: tool_register(tool_name={call.name}).")
         price = catalog.tool(call.name).price_nano
         while price:
             try:
                 await self.deps.budget.gate.require(self.deps.budget.account(), price)
                 break
-            except LimitReached as limit:  # the person may make room; nodes of a tool graph are refused unasked
+            except LimitReached as limit:  # the user may make room; nodes of a tool graph are refused at once
                 if context.node or not await self.ask(limit, context.emit):
                     return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
         return await self.inner.execute(call, context)
 
     async def refusal(self, tool: str, context: CallContext) -> str:
-        """Why a tool may not be used, or registered, now (BTP §2.3, SPEC §2); empty where it may.
+        """Why a tool may not be used or registered now (BTP §2.3, SPEC §2); empty if it may.
 
-        Where that is for money the person is asked, and may have made room.
+        If the reason is its cost, the user is asked first and may make room.
         """
         while refusal := await asyncio.to_thread(self.plan.refusal, tool):
-            short = None if context.node else self.plan.shortage(tool)
-            if short is None or not await self.ask(short, context.emit):
+            shortage = None if context.node else self.plan.shortage(tool)
+            if shortage is None or not await self.ask(shortage, context.emit):
                 return refusal
             await self.plan.follow(context.emit)
         return ""
 
-    def _repeated(self, call: Call, context: CallContext) -> Observation | None:
-        """The answer from memory to a call that was made before while nothing has changed since; then its refusal.
+    def _repetition(self, call: Call, context: CallContext) -> Observation | None:
+        """The earlier result for the first repetition of a call, a refusal for further ones; None if it may run.
 
-        A call that writes or executes may change what any other call would see, so after one a call is made anew: after
-        a program also where that failed, as it may have done a part of its work.
+        After a call that writes or executes, repetitions may run, since any result may have changed; after a program
+        that failed, too, because it may have done part of its work.
         """
         if context.node:
             return None
-        catalog, times, last = self.deps.catalog, 0, None
+        catalog, times, result = self.deps.catalog, 0, None
         for step in context.path.steps:
             seen, subject = step.observation, step.call.subject
-            is_known = step.call.id not in context.forgotten
-            if is_known and same(unwrap(step.call), call) and seen.refused in ("", "repeated"):
-                times, last = times + 1, last if seen.refused else seen
+            is_visible = step.call.id not in context.forgotten
+            if is_visible and same(unwrap(step.call), call) and seen.refused in ("", "repeated"):
+                times, result = times + 1, result if seen.refused else seen
             elif not seen.refused and step.call.name != TOOL_REGISTER and subject in catalog:
                 effects = catalog.tool(subject).effects
                 if "execute" in effects or (seen.ok and effects & LASTING):
-                    last = None
-        if last is None:
+                    result = None
+        if result is None:
             return None
         if times == 1:
-            request = clip(context.path.question, _ASKED)[0]
-            told = f"{_MADE_BEFORE} Its result was:\n{last.text}\n\n{_NEXT}\n{request}"
-            return replace(last, text=told, refused="repeated", seconds=0.0, changes="", footprint=None)
-        known = (name for name in catalog.names if name in context.registered and name != call.name)
-        others = ", ".join(islice(known, _OTHERS_NAMED))
-        ways = f"use another tool ({others}), or " if others else ""
-        why = f"{_MADE_BEFORE} Change the arguments, {ways}answer from the results above."
-        return refuse("repeated", f"{call.name} was not run again. {why}")
+            request = clip(context.path.question, _REQUEST_CHARACTERS)[0]
+            text = f"{_MADE_BEFORE} Its result was:\n{result.text}\n\n{_CONTINUE}\n{request}"
+            return replace(result, text=text, refused="repeated", seconds=0.0, changes="", footprint=None)
+        names = (name for name in catalog.names if name in context.registered and name != call.name)
+        alternatives = ", ".join(islice(names, _ALTERNATIVES))
+        suggestion = f"use another tool ({alternatives}), or " if alternatives else ""
+        advice = f"{_MADE_BEFORE} Change the arguments, {suggestion}answer from the results above."
+        return refuse("repeated", f"{call.name} was not run again. {advice}")
 
 
 @dataclass(frozen=True)
 class Approved(Guard):
-    """Asks before anything but reading happens; the person may change the arguments, and the model is told."""
+    """Asks for approval before anything but reading; reports arguments that the user edited to the model."""
 
     searching: bool
-    """Whether the agent may go back from here and try another way."""
+    """Whether the agent may backtrack and try another path."""
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         catalog, approvals, tool = self.deps.catalog, self.deps.approvals, self.deps.catalog.tool(call.name)
         lasting, caller, guess = tool.effects & LASTING, self.deps.models.current.caller.traits, None
         if lasting and not approvals.trusts(caller):
             tools = map(catalog.tool, catalog.names)
-            alike = tuple(one.document for one in tools if one.effects & LASTING == lasting)
-            guess = Guess(context.path.question, context.path.steps, alike, caller.small)
+            similar = tuple(tool.document for tool in tools if tool.effects & LASTING == lasting)
+            guess = Guess(context.path.question, context.path.steps, similar, caller.small)
         request = ApprovalRequest(call, tool, catalog.document(call.name), context.rationale, self.searching, guess)
         ruling = await approvals.rule(request, context.emit)
-        before, after = call.arguments, ruling.call.arguments
+        original, edited = call.arguments, ruling.call.arguments
         if ruling.refusal:
             seen = refuse("unapproved", ruling.refusal)
         else:
             seen = await self.inner.execute(ruling.call, context)
-        changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
+        changed = {name: value for name, value in edited.items() if name not in original or original[name] != value}
         edits = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in changed.items()]
-        edits += [f"{name} left out" for name in before if name not in after]
+        edits += [f"{name} left out" for name in original if name not in edited]
         if not edits:
             return seen
-        told = f"The person changed the arguments to {clip(', '.join(edits), _EDIT_SHOWN)[0]}.\n"
-        return replace(seen, text=f"{told}{seen.text}")
+        note = f"The person changed the arguments to {clip(', '.join(edits), _EDIT_CHARACTERS)[0]}.\n"
+        return replace(seen, text=f"{note}{seen.text}")
 
 
 class Logged(Guard):
-    """Lets a call that does more than read, or costs, begin only when all that was told of it is on disk; a tool that
-    has a price of its own is paid for then, at the last moment before it runs.
-    """
+    """Writes all events to disk before a call that has a price or does more than read, then charges its price."""
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         tool, budget = self.deps.catalog.tool(call.name), self.deps.budget
@@ -298,16 +305,16 @@ class Logged(Guard):
             try:
                 await self.deps.log.flush()
             except StoreError as failure:
-                message = f"{call.name} was not run, because its start could not be written down: {failure.message}"
+                message = f"{call.name} was not run, because its start could not be recorded: {failure.message}"
                 raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
         if tool.price_nano:
             price = tool.price_nano
 
-            def paid() -> None:
+            def add_price() -> None:
                 context.bill.spent_nano += price
 
             try:
-                await budget.gate.charge_tool(budget.account(), call.name, price, paid)
+                await budget.gate.charge_tool(budget.account(), call.name, price, add_price)
             except LimitReached as limit:
                 return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
         return await self.inner.execute(call, context)
@@ -315,13 +322,13 @@ class Logged(Guard):
 
 @dataclass(frozen=True)
 class Runner:
-    """The end of the row: the tool runs, within its limits whatever it is; secrets in its result are masked."""
+    """The innermost executor: runs the tool within its limits, and masks secrets in its result."""
 
     catalog: Catalog
     unstated: Limits = UNSTATED
-    """For tools that state no limits of their own."""
+    """Limits of tools that state none."""
     caller_of: Callable[[Call, Emit], Caller | None] = lambda call, emit: None
-    """Whom the tool of a call may ask."""
+    """Makes the services that the tool of a call may use."""
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         context.bill.made = call
@@ -330,7 +337,7 @@ class Runner:
         try:
             tool = self.catalog.tool(call.name)
             return mask_secrets(await contained(tool, call.arguments, limits_of(tool, self.unstated)))
-        except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - a tool may be anybody's code; the model reads how it failed
+        except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - boundary to third-party code
             return mask_secrets(replace(failed(call.name, failure, self.unstated), seconds=time.monotonic() - start))
         finally:
             caller.reset(token)
@@ -338,7 +345,7 @@ class Runner:
 
 @dataclass(frozen=True)
 class Judged(Guard):
-    """Has the result of every call that ran judged, counted, remembered and planned for."""
+    """Judges the result of every call that ran, counts the use in the plan, and records it as experience."""
 
     plan: TurnPlan
     session: str
@@ -369,10 +376,10 @@ class Judged(Guard):
     async def _remember(
         self, call: Call, seen: Observation, verdict: "Verdict | None", thought: StepCost, context: CallContext
     ) -> None:
-        """Keep the use, also one that nobody could judge; that it cannot be kept ends nothing."""
+        """Record the use as experience, judged or not."""
         deps = self.deps
 
-        def made() -> Use:
+        def use() -> Use:
             from ecoshell.planning.btp import redaction
 
             question = self.plan.inputs.question
@@ -400,12 +407,12 @@ class Judged(Guard):
             )
 
         if deps.settings.recording:
-            await deps.experience.remember(made, context.emit)
+            await deps.experience.remember(use, context.emit)
 
 
 @dataclass(frozen=True)
 class Meta(Guard):
-    """Answers the meta-tools itself and passes every other call on: registering, searching, `tool_call` (SPEC §1)."""
+    """Handles `tool_register`, `tool_search` and `tool_call`, and passes on all other calls (SPEC §1)."""
 
     registrar: Registrar
     checked: Checked
@@ -417,17 +424,7 @@ class Meta(Guard):
         if call.name == TOOL_CALL:
             return await self.inner.execute(unwrap(call), replace(context, through=TOOL_CALL))
         if call.name == TOOL_SEARCH:
-            query, forbidden = str(call.arguments.get("query", "")), self.checked.plan.forbidden
-            ranked = await asyncio.to_thread(self.deps.ranker.search, query)
-            found = [name for name in ranked if name not in forbidden][:SEARCH_RESULTS]
-            if found:
-                told = f"Tools that fit, best first: {', '.join(found)}"
-            elif ranked:
-                barred = (f"{name} ({why_words(forbidden[name])})" for name in ranked[:SEARCH_RESULTS])
-                told = f"What fits {query!r} may not be used now: {', '.join(barred)}."
-            else:
-                told = f"No tool fits {query!r}."
-            seen = Observation(told, ok=bool(found))
+            seen = await self._search(str(call.arguments.get("query", "")))
         elif call.name == TOOL_REGISTER:
             name = str(call.arguments.get("tool_name", ""))
             if name not in catalog:
@@ -444,3 +441,17 @@ class Meta(Guard):
         context.emit(CallStarted(call.id, call.name, call.arguments, role=context.role, group=call.group))
         context.emit(finished(call, seen, context))
         return seen
+
+    async def _search(self, query: str) -> Observation:
+        """The names of the tools that match a query, without forbidden ones."""
+        forbidden = self.checked.plan.forbidden
+        ranked = await asyncio.to_thread(self.deps.ranker.search, query)
+        names = [name for name in ranked if name not in forbidden][:SEARCH_RESULTS]
+        if names:
+            text = f"Tools that fit, best first: {', '.join(names)}"
+        elif ranked:
+            reasons = (f"{name} ({why_words(forbidden[name])})" for name in ranked[:SEARCH_RESULTS])
+            text = f"What fits {query!r} may not be used now: {', '.join(reasons)}."
+        else:
+            text = f"No tool fits {query!r}."
+        return Observation(text, ok=bool(names))

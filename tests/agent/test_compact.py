@@ -172,7 +172,7 @@ async def test_it_can_be_stopped_and_is_settled(play, monkeypatch):
         monkeypatch.setattr(shell.deps.models.current.model._model, "stream", waits)
         running = asyncio.ensure_future(shell.command("/compact"))
         await reached.wait()
-        with pytest.raises(UsageError, match="under way"):
+        with pytest.raises(UsageError, match="A turn is running"):
             await turn(shell)
         await shell.stop()
         assert (await running).text.startswith("Stopped.")

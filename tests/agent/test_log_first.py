@@ -70,7 +70,7 @@ async def test_no_tool_writes_before_its_start_is_on_disk(play, impatient, home)
                     await asyncio.wait([shell.conversation._running], timeout=600)
     assert [file.name for file in home.glob("[0-9]*.txt")] == ["0.txt"]
     assert events[-1].status == "error"
-    assert "was not run, because its start could not be written down" in of(events, ErrorHappened)[0].message
+    assert "was not run, because its start could not be recorded" in of(events, ErrorHappened)[0].message
 
 
 async def test_a_turn_goes_on_when_the_lock_is_let_go_in_time(play, home):

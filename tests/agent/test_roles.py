@@ -212,7 +212,7 @@ async def test_no_question_is_asked_while_those_who_think_are_changing(cast, mon
         monkeypatch.setattr(shell.deps.models.factory, "make", slow)
         changing = asyncio.create_task(shell.command(typed))
         assert await asyncio.to_thread(begun.wait, 600)
-        with pytest.raises(UsageError, match="under way"):
+        with pytest.raises(UsageError, match="A turn is running"):
             await turn(shell)
         go_on.set()
         await changing
@@ -257,7 +257,7 @@ async def test_who_thinks_and_in_what_order_is_not_changed_while_a_turn_runs(cas
         async for event in shell.ask("How many?"):
             if isinstance(event, CallStarted):
                 for typed in ("/role caller embedded", "/mode single", "/strategy tot"):
-                    with pytest.raises(UsageError, match="under way"):
+                    with pytest.raises(UsageError, match="A turn is running"):
                         await shell.command(typed)
         kept = (shell.deps.models.roles, shell.deps.models.mode, shell.deps.settings.strategy)
         assert kept == (RoleModels(), "umi", "react")
