@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from ecoshell.agent.dependencies import Dependencies
 
 TRUSTED_PARAMETERS = 3_000_000_000
-"""A model with fewer weights is not trusted with what the request does not name; one of unknown size is."""
+"""A model with fewer weights may only write and run what the request names; models of unknown size are trusted."""
 _LEADING_VERBS = re.compile(r"\w+(?:, \w+)*(?:,? or \w+)?")
 _DO_INSTEAD = "Answer the request in your own words, or use a tool that only reads."
-"""What a weak model is told in the place of a reason, which it would give as its answer."""
+"""What a weak model reads instead of a reason, which it would repeat as its answer."""
 _HOW_TO_TRUST = " `trusted = true` for the model in the settings leaves that to the rules."
 _EFFECT_WORDS: Mapping[Effect, str] = {
     "read": "read files",
@@ -60,42 +60,41 @@ _EFFECT_WORDS: Mapping[Effect, str] = {
 }
 
 
-def is_trusted(traits: Traits, said: bool | None = None) -> bool:
-    """Whether a model may write and run what it sees fit; `said` is what the settings say of it."""
-    return said if said is not None else traits.parameters is None or traits.parameters >= TRUSTED_PARAMETERS
+def is_trusted(traits: Traits, setting: bool | None = None) -> bool:
+    """Whether a model may write and run what the request does not name; `setting` overrides the default."""
+    return setting if setting is not None else traits.parameters is None or traits.parameters >= TRUSTED_PARAMETERS
 
 
 def verbs(documents: Iterable[ToolDocument]) -> frozenset[str]:
-    """The verbs by which tools are called for: those their names and descriptions begin with."""
+    """The verbs with which requests ask for tools: those at the beginning of their names and descriptions."""
     words: set[str] = set()
     for document in documents:
-        named, described = document.name.partition("_"), _LEADING_VERBS.match(document.description)
-        words.update((named[0] if named[1] else "", *re.findall(r"\w+", described.group() if described else "")))
+        (first, underscore, _), leading = document.name.partition("_"), _LEADING_VERBS.match(document.description)
+        words.update((first if underscore else "", *re.findall(r"\w+", leading.group() if leading else "")))
     return frozenset(word.lower() for word in words if len(word) > 1 and word.isalpha()) - {"or", "the", "an"}
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What a call of a model that is not trusted is held against."""
+    """What a call of an untrusted model is compared with."""
 
-    asked: str
-    """The question."""
+    question: str
     steps: Sequence[Step]
-    """What was done before in the turn."""
-    alike: Sequence[ToolDocument]
-    """The tools that leave behind the same kind of thing as the one that is called."""
+    """Earlier steps of the turn."""
+    similar: Sequence[ToolDocument]
+    """Tools with the same lasting effects as the called one."""
     exact: bool
-    """Whether all of a call is to stand in the question or in results: the smallest models word nothing."""
+    """Whether every argument must occur in the question or in results, as for the smallest models."""
 
-    def strange(self, call: Call, tool: Tool, workspace: Path) -> str:
-        """What of a call is not in the request; empty where nothing is, and for a tool that leaves nothing behind.
+    def deviation(self, call: Call, tool: Tool, workspace: Path) -> str:
+        """What the call does beyond the request; empty if nothing, and for a tool without lasting effects.
 
-        Looks at the disk: only a file that is there must be named, or have been read.
+        Reads the disk: only existing files must be named in the request or have been read.
         """
         if not tool.effects & LASTING:
             return ""
-        wanted = verbs([tool.document] if self.exact else self.alike)
-        if wanted.isdisjoint(re.findall(r"\w+", self.asked.lower())):
+        tool_verbs = verbs([tool.document] if self.exact else self.similar)
+        if tool_verbs.isdisjoint(re.findall(r"\w+", self.question.lower())):
             return f"the request does not say so ({' or '.join(sorted(verbs([tool.document])))})"
         done = [step for step in self.steps if step.observation.ok]
         if self.exact:
@@ -103,12 +102,12 @@ class Guess:
             values = _texts(call, call.arguments)
         else:
             source = [text for step in done for text in _texts(step.call, step.call.arguments)]
-            places = [name for name, subject in subjects_of(tool).items() if subject is Subject.PATH]
-            values = [path for path in _texts(call, places) if posixpath.exists(workspace / path)]
-        known = " ".join("\n".join((self.asked, *source)).split())
+            paths = [name for name, subject in subjects_of(tool).items() if subject is Subject.PATH]
+            values = [path for path in _texts(call, paths) if posixpath.exists(workspace / path)]
+        context = " ".join("\n".join((self.question, *source)).split())
         for value in values:
-            wanted = " ".join(value.removeprefix("./").split())
-            if not wanted or not re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", known):  # as words of its own
+            text = " ".join(value.removeprefix("./").split())
+            if not text or not re.search(rf"(?<!\w){re.escape(text)}(?!\w)", context):
                 return f"“{value[:80]}” is neither in the request nor was it read"
         return ""
 
@@ -121,48 +120,48 @@ def _texts(call: Call, names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A call that wants to run, and what there is to know of it."""
+    """A call that needs a decision."""
 
     call: Call
     tool: Tool
     document: ToolDocument
-    """As the catalog names the tool."""
+    """The tool's schema in the catalog."""
     rationale: str = ""
-    """Why the agent makes the call."""
+    """The agent's reason for the call."""
     searching: bool = False
-    """Whether the agent may go back from here and try another way."""
+    """Whether the agent may backtrack and try another path."""
     guess: Guess | None = None
-    """What the call is held against, where a model made it that is not trusted."""
+    """The comparison for a call of an untrusted model."""
 
     @property
     def outlasts(self) -> bool:
-        """Whether a search that goes back leaves behind what the call does."""
+        """Whether the call's effects remain after backtracking."""
         return self.searching and bool(self.tool.effects & LASTING)
 
     def wanted(self, judged: Judgement, fault: str = "") -> ApprovalWanted:
-        """The question to a person; may block."""
+        """The question for the user; may block."""
         try:
             changes = self.tool.preview(self.call.arguments) if isinstance(self.tool, Previewing) else ""
-        except Exception:  # noqa: BLE001 - a tool may be anybody's code; a call can be judged without a preview
+        except Exception:  # noqa: BLE001 - boundary to third-party code; the preview is optional
             changes = ""
         effects = self.tool.effects
-        would = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
-        under = " that this asks about" if judged.by_rule else ""
-        always = "this very call" if "execute" in effects else f"every {self.call.name}{under}"
-        said = f"It would {would}.{f' {judged.why}' if judged.why else ''}"
+        action = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
+        condition = " that this asks about" if judged.by_rule else ""
+        always = "this very call" if "execute" in effects else f"every {self.call.name}{condition}"
+        text = f"It would {action}.{f' {judged.why}' if judged.why else ''}"
         if judged.always_asks:
-            said += " “Always” allows no other."
+            text += " “Always” allows no other."
         elif self.outlasts:
-            said += " Going back to try another way does not undo it, so a search asks each time."
-            said += f" “Always” allows {always} in turns that do not search."
+            text += " Going back to try another way does not undo it, so a search asks each time."
+            text += f" “Always” allows {always} in turns that do not search."
         else:
-            said += f" “Always” allows {always}."
+            text += f" “Always” allows {always}."
         return ApprovalWanted(
             self.call.id,
             self.call.name,
             dict(self.call.arguments),
             tuple(sorted(effects)),
-            said,
+            text,
             rationale=self.rationale,
             price_nano=self.tool.price_nano,
             changes=changes,
@@ -172,78 +171,75 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecision:
-    """What became of a request: the call that may run, which a person may have changed, or why none may."""
+    """The decision on a request: the call that may run, with the user's edits, or why it may not."""
 
     call: Call
     refusal: str = ""
-    """In words for the model; empty when the call may run."""
+    """The reason as the model reads it; empty if the call may run."""
 
 
 class Approvals:
-    """Decides on calls; remembers what is allowed for the session, and hands on what is allowed for the project."""
+    """Decides on calls, and remembers what is allowed for the session and the project."""
 
     def __init__(
         self, rules: Rules, person: UserInterface, *, granted: Iterable[str], remember: Callable[[str], None]
     ) -> None:
-        """`granted` is what this project allowed before, `remember` keeps what it allows from now on."""
+        """`granted` is what this project allowed before; `remember` stores further grants."""
         self.rules = rules
-        """From the next call on, also where they are replaced; what was granted stays granted."""
+        """May be replaced at any time; grants remain."""
         self._person = person
         self._remember = remember
         self._granted = set(granted)
         self._asking = asyncio.Lock()
-        """Branches that run side by side wait their turn to ask the person."""
+        """Lets concurrent calls ask the user one at a time."""
 
     def trusts(self, traits: Traits) -> bool:
         """Whether a model may write and run what the request does not name."""
         return is_trusted(traits, self.rules.trusted.get(traits.name))
 
     async def rule(self, request: ApprovalRequest, emit: Emit) -> ApprovalDecision:
-        """Whether the call may run, by the rules or by the person's word.
+        """Decide whether the call may run, by the rules or by asking the user.
 
-        In a search, what cannot be undone by going back is asked about each time, but for `--yes`. One call is asked
-        about at a time; the next one goes by what was said of those before it.
+        In a search, lasting effects need approval each time, except with `--yes`. One call is asked about at a time,
+        and its grants apply to the next.
         """
         judged, decision = await self._unasked(request, emit)
         if decision is None:
             async with self._asking:
-                judged, decision = await self._unasked(request, emit)  # what holds by now: the wait may have been long
-                decision = decision or await self._asked(request, judged, emit)
+                judged, decision = await self._unasked(request, emit)  # grants may have changed meanwhile
+                decision = decision or await self._ask_user(request, judged, emit)
         return decision
 
     async def _unasked(self, request: ApprovalRequest, emit: Emit) -> tuple[Judgement, ApprovalDecision | None]:
-        """What the rules, what was granted and what becomes of a guess say; no decision where a person has to be asked.
+        """The decision by rules, grants and the comparison of a guess; None if the user must be asked.
 
-        What a repository has run for a command is looked for.
+        For git commands, programs that the repository would run are taken into account.
         """
         rules, call, tool = self.rules, request.call, request.tool
         judged = await asyncio.to_thread(rules.judge, call, tool)
         if judged.verdict != "deny" and request.guess is not None:
-            strange = await asyncio.to_thread(request.guess.strange, call, tool, rules.workspace)
-            if strange:
-                why = f"The model is too small to be trusted with it: {strange}."
-                judged = Judgement("ask", why, always_asks=True, instead=_DO_INSTEAD)
+            deviation = await asyncio.to_thread(request.guess.deviation, call, tool, rules.workspace)
+            if deviation:
+                reason = f"The model is too small to be trusted with it: {deviation}."
+                judged = Judgement("ask", reason, always_asks=True, instead=_DO_INSTEAD)
         if judged.verdict == "allow" and judged.git_command:
-            why = await why_not_plain(rules.workspace, judged.git_command)
-            judged = Judgement("ask", f"A rule allows it, but {why}.") if why else judged
+            reason = await why_not_plain(rules.workspace, judged.git_command)
+            judged = Judgement("ask", f"A rule allows it, but {reason}.") if reason else judged
         if judged.verdict == "deny":
             emit(ApprovalGiven(call.id, "no", "rule"))
             return judged, ApprovalDecision(call, f"{call.name} was not run: {judged.why}.")
-        allowed = judged.verdict == "allow" or grant(call, tool.effects, judged) in self._granted
-        runs = allowed and not judged.always_asks and (self.rules.yes or not request.outlasts)
+        is_allowed = judged.verdict == "allow" or grant(call, tool.effects, judged) in self._granted
+        runs = is_allowed and not judged.always_asks and (self.rules.yes or not request.outlasts)
         return judged, ApprovalDecision(call) if runs else None
 
-    async def _asked(self, request: ApprovalRequest, judged: Judgement, emit: Emit) -> ApprovalDecision:
-        """Carry out the person's word on the call; arguments that the tool cannot take are asked for again.
-
-        The rules apply to a changed call as to any other.
-        """
+    async def _ask_user(self, request: ApprovalRequest, judged: Judgement, emit: Emit) -> ApprovalDecision:
+        """Ask the user, again if the tool cannot use edited arguments, and apply the rules to the edited call."""
         call, tool, fault = replace(request.call, id=request.call.id or secrets.token_hex(4)), request.tool, ""
         while True:
-            asked = replace(request, call=call)
-            wanted = mask_secrets(await in_thread(functools.partial(asked.wanted, judged, fault)))
-            emit(wanted)
-            approval = await self._person.approve(wanted)
+            edited_request = replace(request, call=call)
+            question = mask_secrets(await in_thread(functools.partial(edited_request.wanted, judged, fault)))
+            emit(question)
+            approval = await self._person.approve(question)
             if approval.decision == "no" or approval.arguments is None:
                 break
             call = replace(call, arguments=dict(approval.arguments))
@@ -257,64 +253,64 @@ class Approvals:
             by, instead = "nobody" if isinstance(self._person, NonInteractive) else "person", approval.instead.strip()
             emit(ApprovalGiven(call.id, "no", by, instead=instead))
             if instead:
-                told = f"the person said no. Do this instead: {instead}"
+                reason = f"the person said no. Do this instead: {instead}"
             else:
-                if judged.instead and by == "nobody":  # who was asked has read why; the model does not hear it
+                if judged.instead and by == "nobody":  # a user who was asked has read the reason; the model does not
                     emit(Notice(f"{visible_line(call.name)} was not run. {judged.why}{_HOW_TO_TRUST}"))
-                told = f"it was not approved. {judged.instead or judged.why}".rstrip()
-            return ApprovalDecision(call, f"{call.name} was not run: {told}")
+                reason = f"it was not approved. {judged.instead or judged.why}".rstrip()
+            return ApprovalDecision(call, f"{call.name} was not run: {reason}")
         if edited is not None:
             judged = await asyncio.to_thread(self.rules.judge, call, tool)
         if judged.verdict == "deny":
             emit(ApprovalGiven(call.id, "no", "rule", edited))
             return ApprovalDecision(call, f"{call.name} was not run: {judged.why}.")
         emit(ApprovalGiven(call.id, approval.decision, "person", edited))
-        granted = grant(call, tool.effects, judged)
         if not judged.always_asks and approval.decision in ("session", "project"):
+            granted = grant(call, tool.effects, judged)
             self._granted.add(granted)
             if approval.decision == "project":
                 await asyncio.to_thread(self._remember, granted)
         return ApprovalDecision(call)
 
     async def fill_in(self, wanted: ApprovalWanted, document: ToolDocument, emit: Emit) -> Approval:
-        """The person's word on something beside a call, no rule asked; what they make of its arguments is valid."""
+        """Ask the user about something other than a call, without rules, until the arguments are valid."""
         from ecoshell.models.protocol import call_fault
 
         async with self._asking:
             while True:
                 emit(wanted)
                 approval = await self._person.approve(wanted)
-                given = wanted.arguments if approval.arguments is None else approval.arguments
-                call, fault = Call(document.name, given), ""
+                arguments = wanted.arguments if approval.arguments is None else approval.arguments
+                call, fault = Call(document.name, arguments), ""
                 if approval.decision != "no":
                     fault = await asyncio.to_thread(call_fault, call, [document])
                 if not fault:
                     by = "nobody" if isinstance(self._person, NonInteractive) else "person"
                     emit(ApprovalGiven(wanted.id, approval.decision, by))
-                    return replace(approval, arguments=given)
-                wanted = replace(wanted, arguments=given, fault=fault)
+                    return replace(approval, arguments=arguments)
+                wanted = replace(wanted, arguments=arguments, fault=fault)
 
 
 def grant(call: Call, effects: frozenset[Effect], judged: Judgement) -> str:
-    """What "always" stands for, taken to the letter: this very call for what executes, the tool for the rest.
+    """The grant that "always" gives: exactly this call for a tool that executes, otherwise the tool.
 
-    Where a rule asked, it is the tool under that rule.
+    If a rule asked, the grant is limited to that rule.
     """
     if "execute" not in effects:
         return f"{call.name} ({judged.why})" if judged.by_rule else call.name
     values = list(call.arguments.values())
-    alone = values[0] if len(values) == 1 and isinstance(values[0], str) else None
-    return f"{call.name}:{json.dumps(dict(call.arguments), sort_keys=True) if alone is None else alone}"
+    only_text = values[0] if len(values) == 1 and isinstance(values[0], str) else None
+    return f"{call.name}:{json.dumps(dict(call.arguments), sort_keys=True) if only_text is None else only_text}"
 
 
-_MOST_OFFERED = 5
+_OFFER_LIMIT = 5
 """Models offered at once."""
 SHORT_ANSWER = 64
-"""Tokens of output in the low end of an estimate: a call with its arguments, or a sentence."""
+"""Output tokens in the lower estimate of a step: a call with its arguments, or a sentence."""
 
 
 class AnswerNow(Exception):
-    """No further steps: answer from what there is."""
+    """Take no further steps, and answer with the results so far."""
 
 
 class StopNow(Exception):
@@ -323,63 +319,63 @@ class StopNow(Exception):
 
 @dataclass(slots=True)
 class SpendApproval:
-    """Carries questions of money to the person, and the choices back into the turn. One session has one."""
+    """Asks the user about money, and carries out the choices. Each session has one."""
 
     deps: "Dependencies"
     ending: AnswerNow | StopNow | None = None
-    """How the person wants the turn to end, said beside a call; the next step does it. None as a turn begins."""
+    """The user's choice to end the turn, made during a call, which the next step carries out."""
     _trusted: set[str] = field(default_factory=set[str])
-    """Models whose expensive steps go on unasked in this session."""
+    """Models whose expensive steps run without asking in this session."""
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def mode(self) -> Mode:
-        """Who thinks from now on: another than before, once the person has chosen another model."""
+        """The current mode, which changes when the user chooses another model."""
         return self.deps.models.current.mode
 
     async def before_step(self, view: View, emit: Emit) -> None:
-        """Ask before the next step where it is expensive; raises AnswerNow, StopNow or PriceUnknown.
+        """Ask before an expensive step; raises AnswerNow, StopNow or PriceUnknown.
 
-        A step one of whose later calls would be refused, as its price is not known, is refused before anything is paid.
+        A step with a call of unknown price under a cap in dollars is refused before anything is paid.
         """
         if self.ending is not None:
             raise self.ending
         forecast = self.mode.forecast(view)
-        if any(call.model.traits.price is None for call in forecast.steps):  # else the ledger need not be asked
-            refused = unpriced(forecast, await self.deps.budget.caps())
-            if refused is not None:
-                raise refused
-        while (wanted := await self._costly(view)) is not None:
-            emit(wanted)
-            choice = await self.deps.user.at_cost(wanted)
+        if any(call.model.traits.price is None for call in forecast.steps):
+            refusal = unpriced(forecast, await self.deps.budget.caps())
+            if refusal is not None:
+                raise refusal
+        while (question := await self._cost_question(view)) is not None:
+            emit(question)
+            choice = await self.deps.user.at_cost(question)
             emit(CostChosen(choice.kind))
             if choice.kind == "always":
-                self._trusted.add(wanted.model)
+                self._trusted.add(question.model)
             if choice.kind in ("go", "always"):
                 break
             await self._carry_out(choice, emit)
 
     async def at_limit(self, hit: LimitReached, view: View, emit: Emit) -> None:
-        """Ask what to do, and do it; raises AnswerNow or StopNow."""
+        """Ask what to do at a limit, and do it; raises AnswerNow or StopNow."""
         caps = await self.deps.budget.caps()
         offers, enough = await self._offers(view, caps), 0
         cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
-        if cap is not None:  # a cap under which the step fits at its longest, and the answer after it
-            most = sum(await asyncio.to_thread(_most, self.mode, view), NOTHING).in_unit_of(cap) or 0
-            enough = rounded_up(max(used(cap, self.mode.answer_hold) + most, cap.limit - cap.left + hit.need))
-        wanted = LimitHit(hit.scope, cast("Unit", hit.unit), hit.need, hit.left, str(hit), offers=offers, enough=enough)
+        if cap is not None:  # room for the longest step and the answer
+            bound = sum(await asyncio.to_thread(_bounds, self.mode, view), NOTHING).in_unit_of(cap) or 0
+            enough = rounded_up(max(used(cap, self.mode.answer_hold) + bound, cap.limit - cap.left + hit.need))
+        event = LimitHit(hit.scope, cast("Unit", hit.unit), hit.need, hit.left, str(hit), offers=offers, enough=enough)
         while True:
-            emit(wanted)
-            choice = await self.deps.user.at_limit(wanted)
+            emit(event)
+            choice = await self.deps.user.at_limit(event)
             emit(LimitChosen(choice.kind))
-            if await self._carry_out(choice, emit, scope=cast("Scope", wanted.scope)):
+            if await self._carry_out(choice, emit, scope=cast("Scope", event.scope)):
                 return
 
     async def for_tool(self, hit: LimitReached, view: View, emit: Emit) -> bool:
-        """Ask as at a limit about a tool that is refused for money while some is left; true where it may be tried anew.
+        """Ask about a tool that is refused for its cost while budget is left; returns whether to try it again.
 
-        Where nobody is there it stays refused. Calls that run side by side ask one after another, and none of them ends
-        the turn under the others: the next step does.
+        Without a user it stays refused. Concurrent calls ask one at a time, and none of them ends the turn: the next
+        step does.
         """
         async with self._asking:
             if isinstance(self.deps.user, NonInteractive) or self.ending is not None or hit.left <= 0:
@@ -392,7 +388,7 @@ class SpendApproval:
             return True
 
     async def _carry_out(self, choice: LimitChoice | CostChoice, emit: Emit, scope: Scope = "session") -> bool:
-        """Do as the person chose; false when that cannot be done, and they are to be asked once more."""
+        """Carry out the user's choice; False if it is impossible, so that the user is asked again."""
         if choice.kind == "answer":
             raise AnswerNow
         if choice.kind == "stop":
@@ -407,62 +403,62 @@ class SpendApproval:
             else:
                 await budget.set_cap(scope, parse_amount(choice.value))
                 emit(BudgetChanged(await budget.caps()))
-        except EcoshellError as refused:  # a mistyped amount or model is no reason to lose the turn
-            emit(Notice(str(refused)))
+        except EcoshellError as error:  # such as a mistyped amount or model
+            emit(Notice(str(error)))
             return False
         return True
 
-    async def _costly(self, view: View) -> CostWanted | None:
-        """The question that the next step is worth; None when it goes on unasked, as where no price is known."""
-        above = self.deps.settings.ask_above_nano
-        if above is None:
+    async def _cost_question(self, view: View) -> CostWanted | None:
+        """The question about an expensive step; None if it needs no approval, or if no price is known."""
+        threshold = self.deps.settings.ask_above_nano
+        if threshold is None:
             return None
         calls = [call for call in self.mode.forecast(view).steps if call.model.traits.name not in self._trusted]
         caps = await self.deps.budget.caps()
         dearest = await asyncio.to_thread(_dearest, calls, caps)
-        if dearest is None or dearest[2] <= above:
+        if dearest is None or dearest[2] <= threshold:
             return None
         call, low, high = dearest
         offers = await self._offers(view, caps)
         cheaper = tuple(offer for offer in offers if offer.most_nano is not None and offer.most_nano < high)
-        return CostWanted(call.role, call.model.traits.name, low, high, above, cheaper)
+        return CostWanted(call.role, call.model.traits.name, low, high, threshold, cheaper)
 
     async def _offers(self, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
-        """Models for which the caps have room, or that are cheaper than the present one; the cheapest first.
+        """Models that fit the caps or are cheaper than the current one, cheapest first.
 
-        Each is to do everything there is; of several that play now, each could go on alone. Nothing of them is loaded.
+        Each would play every role, so the models of several roles are offered as well. None of them is loaded.
         """
         models, mode, offers = self.deps.models, self.mode, list[ModelOffer]()
         own = [model.traits.name for model in models.current.models] if models.current.players else []
-        present, _ = await asyncio.to_thread(_most, mode, view)
+        current, _ = await asyncio.to_thread(_bounds, mode, view)
         barred = await asyncio.to_thread(self.deps.budget.gate.ledger.barred)
         for name in {*own, *await asyncio.to_thread(models.factory.substitutes, models.name)} - barred.keys():
             try:
                 other = await asyncio.to_thread(models.factory.make, name, mode.name)
-            except EcoshellError:  # a file that is gone or a missing key: one offer less
+            except EcoshellError:  # such as a missing file or key
                 continue
             try:
-                step, conclusion = await asyncio.to_thread(_most, other.mode, view)
+                step, conclusion = await asyncio.to_thread(_bounds, other.mode, view)
             finally:
-                for one in other.models:
-                    await one.aclose()
+                for model in other.models:
+                    await model.aclose()
             traits, fits = other.model.traits, with_room(other.capped_by(caps), mode.answer_hold, step + conclusion)
-            if fits or (step.nano is not None and (present.nano is None or step.nano < present.nano)):
+            if fits or (step.nano is not None and (current.nano is None or step.nano < current.nano)):
                 offers.append(ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits))
         offers.sort(key=lambda offer: (not offer.fits, offer.most_nano is None, offer.most_nano or 0, offer.name))
-        return tuple(offers[:_MOST_OFFERED])
+        return tuple(offers[:_OFFER_LIMIT])
 
 
-def _most(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
-    """What the next step takes at its longest, and the answer after it; may block."""
+def _bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
+    """The worst case of the next step and of the answer; may block."""
     forecast = mode.forecast(view)
     return of_step(forecast), of_conclusion(forecast)
 
 
 def _dearest(calls: Sequence[CallForecast], caps: Sequence[CapState]) -> tuple[CallForecast, int, int] | None:
-    """The call that may cost most, with the nano-dollars it takes if it is short and at most.
+    """The call with the highest worst case, with its price if short and at most, in nano-dollars.
 
-    None where no price is known, and when the gate would refuse a call, which is for it to say.
+    None if no price is known, or if the gate would refuse a call.
     """
     costs: list[tuple[CallForecast, int, int]] = []
     for call in calls:

@@ -322,7 +322,7 @@ async def test_a_locked_experience_is_told_once_and_what_was_learned_is_kept_lat
             first = await turn(shell)
             second = await turn(shell, "And then?")
             other.execute("ROLLBACK")
-        assert sum("is not remembered" in event.text for event in of(first + second, Notice)) == 1
+        assert sum("are not recorded" in event.text for event in of(first + second, Notice)) == 1
         await turn(shell, "At last?")
         assert kept(shell) == [("single", "answered")] * 3
 

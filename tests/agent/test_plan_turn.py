@@ -437,7 +437,7 @@ async def test_an_experience_that_cannot_be_opened_is_told_of_once_and_turns_go_
     assert (first[-1].status, second[-1].status) == ("answered", "answered")
     told = [notice.text for notice in of(first, Notice)]
     assert "planned without experience" in told[0]
-    assert "is not remembered" in told[1]
+    assert "are not recorded" in told[1]
     assert of(second, Notice) == []
     assert file.read_text().startswith("this is no database")
 
@@ -449,7 +449,7 @@ async def test_what_could_not_be_remembered_in_a_turn_is_kept_when_the_shell_clo
             events = await turn(shell)
             waiting = len(shell.deps.experience.unkept)
             other.execute("ROLLBACK")
-        assert any("is not remembered" in notice.text for notice in of(events, Notice))
+        assert any("are not recorded" in notice.text for notice in of(events, Notice))
         assert waiting > 0
         assert uses(shell) == []
     with closing(ExperienceStore(user_paths().experience_file)) as store:

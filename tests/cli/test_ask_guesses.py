@@ -208,6 +208,6 @@ def test_all_of_what_a_trained_model_writes_was_said_or_a_person_decides(
     write = next(tool for tool in builtin_tools(Workspace(tmp_path)) if tool.document.name == "write_file")
     call = Call("write_file", {"path": path, "content": content})
     asked, alike = "write hello to todo.md", (write.document,)
-    told = Guess(asked, (), alike, exact=True).strange(call, write, tmp_path)
+    told = Guess(asked, (), alike, exact=True).deviation(call, write, tmp_path)
     assert (told[: len(strange)], bool(told)) == (strange, bool(strange))
-    assert Guess(asked, (), alike, exact=False).strange(call, write, tmp_path) == ""
+    assert Guess(asked, (), alike, exact=False).deviation(call, write, tmp_path) == ""
