@@ -1,4 +1,4 @@
-"""The words of events that every interface has for them: each sets them in its own type, beside its own signs."""
+"""Events as text, shared by all interfaces, which add their own formatting."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ ENDINGS: Mapping[Status, str] = {
     "error": "error",
     "interrupted": "stopped",
 }
-"""How a turn ended."""
+"""Text for each end of a turn."""
 _PARTS = {"user": "your AGENTS.md", "project": "AGENTS.md of this project", "facts": "facts of the workspace"}
 _STATES = {"untrusted": "not trusted", "unreadable": "cannot be read"}
 _TRUSTS = {"yes": "is trusted until it changes", "no": "is not read until it changes", "later": "is not read now"}
@@ -51,64 +51,64 @@ _TRUSTS = {"yes": "is trusted until it changes", "no": "is not read until it cha
 _CHOICES = {
     "raise": "the cap is raised",
     "model": "going on with another model",
-    "answer": "answering from what there is",
+    "answer": "answering with the results so far",
     "stop": "stopping",
 }
 _COST_CHOICES = {**_CHOICES, "go": "going on", "always": "going on, and not asking again in this session"}
 
 _MARKS = {True: "marked helpful", False: "marked unhelpful", None: "mark removed"}
 _NODE_ENDINGS = frozenset({"failed", "denied", "skipped", "stopped"})
-"""States of a node that are told."""
+"""States of a node that are reported."""
 
 CALL_BEGINS = ("{", "```", '["', "[SoP]")
-"""How a call or a plan begins that a model writes as text; it is shown when it is made, not while it is spelled out."""
+"""Beginnings of a call or a tool graph that a model writes as text; shown when complete, not while it streams."""
 LONGEST_RESULT = 200
-"""Characters of an observation that one line shows."""
-_SHARE_A_LINE = 3
-"""Tools of which nothing is known from which on they share a line."""
-_NAMED = 3
-"""Tools that a line names before it counts them."""
+"""Characters of an observation in a line."""
+_GROUP_SIZE = 3
+"""From this number on, tools without history share a line."""
+_NAME_LIMIT = 3
+"""Tools named in a line; more are counted."""
 
 Written = Callable[[int, Unit], str]
-"""How an interface writes an amount."""
+"""Formats an amount."""
 
 
 def describe(event: Event) -> str:
-    """An event in a line; empty for what is not worth one, or is told in a form of its own wherever it is."""
+    """An event as one line; empty if it is not shown, or if interfaces show it in another form."""
     words = _WORDS.get(type(event))
     return words(event) if words else ""
 
 
 def back_to(event: BranchLeft) -> str:
-    """Where a search goes on: `back to step 2`."""
+    """Where a search continues: `back to step 2`."""
     return f"back to step {len(event.path)}" if event.path else "back to the beginning"
 
 
 def refusal(refused: str) -> str:
-    """Why a call was not run, by the guard that kept it from running: `denied`, `not run: the turn was stopped`."""
-    told = {"unapproved": "denied", "stopped": "not run: the turn was stopped"}
-    return told.get(refused) or f"refused: {visible_line(refused)}"
+    """Why a call was not run, by its guard: `denied`, `not run: the turn was stopped`."""
+    texts = {"unapproved": "denied", "stopped": "not run: the turn was stopped"}
+    return texts.get(refused) or f"refused: {visible_line(refused)}"
 
 
 def why_words(why: str) -> str:
-    """Why a row of a plan stands as it does."""
+    """The reason of a plan row."""
     return "low past success" if why == "below τ" else why
 
 
-def context_line(told: ContextTold) -> str:
-    """What the model is told of where it works: `your AGENTS.md (120 tokens), facts of the workspace (92 tokens)`."""
-    return ", ".join(f"{_PARTS[part.name]} ({part_size(part, told, ' tokens')})" for part in told.parts)
+def context_line(event: ContextTold) -> str:
+    """The parts of the workspace context: `your AGENTS.md (120 tokens), facts of the workspace (92 tokens)`."""
+    return ", ".join(f"{_PARTS[part.name]} ({part_size(part, event, ' tokens')})" for part in event.parts)
 
 
-def part_size(part: ContextPart, told: ContextTold, unit: str) -> str:
-    """What a part takes of the context, or why it takes nothing."""
+def part_size(part: ContextPart, event: ContextTold, unit: str) -> str:
+    """The size of a part, or why it is not sent."""
     if part.state != "told":
         return _STATES[part.state]
-    return f"{'' if told.exact else '≈ '}{part.tokens:,}{unit}{', cut' if part.cut else ''}"
+    return f"{'' if event.exact else '≈ '}{part.tokens:,}{unit}{', cut' if part.cut else ''}"
 
 
 def overrun_text(model: str, amount: str) -> str:
-    """What is said of a model that was charged more for a call than may be, by an amount of money or tokens."""
+    """The warning about a model that charged more than was reserved, by an amount of money or tokens."""
     return (
         f"{visible_line(model)} billed {amount} more than the prompt and max_tokens allow, and than was reserved; "
         "the overrun is recorded, and the model is not called under a cap any more."
@@ -116,31 +116,31 @@ def overrun_text(model: str, amount: str) -> str:
 
 
 def length_text(text: str) -> str:
-    """How many tokens a text has, estimated at four bytes each."""
+    """The tokens of a text, estimated at four bytes each."""
     return about(counted(-(-len(text.encode("utf-8", "replace")) // 4), "token"), estimated=True)
 
 
 def _settled(event: BudgetSettled) -> str:
-    """What is unusual about a payment: an overrun; or why nobody knows it, what it likely was, and what counts."""
+    """What is unusual about a settlement: an overrun, or missing usage with its estimate and what counts instead."""
     if event.overrun_nano:
         return overrun_text(event.model, amount_text(event.overrun_nano, "usd"))
     if event.reported:
         return ""
-    whole = amount_text(event.spent_nano, "usd") if event.spent_nano else amount_text(event.usage.total, "tokens")
-    why = event.why or "no usage was reported"
+    reservation = amount_text(event.spent_nano, "usd") if event.spent_nano else amount_text(event.usage.total, "tokens")
+    reason = event.why or "no usage was reported"
     likely = ""
     if event.estimate is not None:
         price = "" if event.estimate_nano is None else f", ≈ {amount_text(event.estimate_nano, 'usd')}"
         likely = f": ≈ {event.estimate.input:,} tokens in and {event.estimate.output:,} out by a tokenizer{price}"
     return (
-        f"{why[:1].upper()}{why[1:]}, so nobody knows what it took{likely}. Under a cap the whole reservation "
-        f"({whole}) counts until `ecoshell cost --reconcile {event.entry}=AMOUNT` says what it was."
+        f"{reason[:1].upper()}{reason[1:]}, so nobody knows what it took{likely}. Under a cap the whole reservation "
+        f"({reservation}) counts until `ecoshell cost --reconcile {event.entry}=AMOUNT` says what it was."
     )
 
 
 def duration(seconds: float) -> str:
-    """A time: `12 ms`, `2.1 s`, `3 min 20 s`."""
-    if seconds < 0.9995:  # what is rounded to as much as the next unit is told in that
+    """A duration: `12 ms`, `2.1 s`, `3 min 20 s`."""
+    if seconds < 0.9995:  # 999.5 ms would round to 1000 ms
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
@@ -149,10 +149,10 @@ def duration(seconds: float) -> str:
 
 
 def turn_sums(event: TurnFinished) -> list[str]:
-    """What a turn took: `$0.0031`, `3 steps`, `2.1 s`."""
-    taken = event.consumption
-    cost = "cost unknown" if taken.nano is None else amount_text(taken.nano, "usd")
-    return [about(cost, estimated=taken.estimated_nano), counted(event.steps, "step"), duration(event.seconds)]
+    """The totals of a turn: `$0.0031`, `3 steps`, `2.1 s`."""
+    total = event.consumption
+    cost = "cost unknown" if total.nano is None else amount_text(total.nano, "usd")
+    return [about(cost, estimated=total.estimated_nano), counted(event.steps, "step"), duration(event.seconds)]
 
 
 def _offered(event: ToolsOffered) -> str:
@@ -162,18 +162,18 @@ def _offered(event: ToolsOffered) -> str:
 
 
 def _result(event: CallFinished) -> str:
-    """An observation: how it went, its beginning, how much more there is, and how long it took."""
+    """An observation: its status, first line, number of further lines, duration and price."""
     lines = event.observation.strip().splitlines() or ["(nothing)"]
     first = visible_line(lines[0])
-    shown = first if len(first) <= LONGEST_RESULT else first[:LONGEST_RESULT] + "…"
+    text = first if len(first) <= LONGEST_RESULT else first[:LONGEST_RESULT] + "…"
     if len(lines) > 1:
-        shown += f" (and {counted(len(lines) - 1, 'more line')})"
+        text += f" (and {counted(len(lines) - 1, 'more line')})"
     if event.truncated:
-        shown += " (truncated)"
+        text += " (truncated)"
     if event.refused:
-        return f"{refusal(event.refused)}: {shown}"
+        return f"{refusal(event.refused)}: {text}"
     cost = f"  {amount_text(event.spent_nano, 'usd')}" if event.spent_nano else ""
-    return f"{'result' if event.ok else 'failed'}: {shown}  {duration(event.seconds)}{cost}"
+    return f"{'result' if event.ok else 'failed'}: {text}  {duration(event.seconds)}{cost}"
 
 
 def _undone(event: TurnUndone) -> str:
@@ -183,41 +183,43 @@ def _undone(event: TurnUndone) -> str:
     return "; ".join(parts)
 
 
-# -- plans: what a turn's plan allows and has come to forbid, a tool graph and how its nodes end, what it was worth
+# -- plans and tool graphs
 
 
-def plan_news(before: PlanChanged | None, plan: PlanChanged, written: Written = amount_text) -> str:
-    """A turn's first plan, or what a later one forbids that the one before it did not; empty where nothing is so.
+def plan_news(previous: PlanChanged | None, plan: PlanChanged, written: Written = amount_text) -> str:
+    """A turn's first plan, or what a later plan newly forbids; empty if nothing.
 
     `plan: 3 of 13 tools, about $0.002 to $0.011; no cap: advice only`
     """
     if plan.number > 1:
-        if before is None or not plan.enforced:
-            return ""
-        barred = {row.tool for row in before.rows if row.state == "forbidden"} if before.enforced else set[str]()
-        fresh = [row for row in plan.rows if row.state == "forbidden" and row.tool not in barred]
-        if fresh and not plan.others and all(row.state != "planned" for row in plan.rows):
-            reasons = ", ".join(dict.fromkeys(why_words(row.why) for row in fresh))
-            return f"plan: no tool may be used any more ({reasons})"
-        names = [f"{visible_line(row.tool)} ({why_words(row.why)})" for row in fresh[:_NAMED]]
-        if len(fresh) > _NAMED:
-            names.append(f"{len(fresh) - _NAMED:,} more")
-        told = " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-        return told and f"plan: {told} may not be used any more"
+        return "" if previous is None or not plan.enforced else _newly_forbidden(previous, plan)
     tools = "tool" if len(plan.rows) + plan.others == 1 else "tools"
     binding = "" if plan.enforced else "; no cap: advice only" if plan.cap is None else "; nothing is blocked"
     return f"plan: {planned_share(plan)} {tools}, {price_range(plan, written)}{binding}"
 
 
+def _newly_forbidden(previous: PlanChanged, plan: PlanChanged) -> str:
+    forbidden = {row.tool for row in previous.rows if row.state == "forbidden"} if previous.enforced else set[str]()
+    rows = [row for row in plan.rows if row.state == "forbidden" and row.tool not in forbidden]
+    if rows and not plan.others and all(row.state != "planned" for row in plan.rows):
+        reasons = ", ".join(dict.fromkeys(why_words(row.why) for row in rows))
+        return f"plan: no tool may be used any more ({reasons})"
+    names = [f"{visible_line(row.tool)} ({why_words(row.why)})" for row in rows[:_NAME_LIMIT]]
+    if len(rows) > _NAME_LIMIT:
+        names.append(f"{len(rows) - _NAME_LIMIT:,} more")
+    text = " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+    return text and f"plan: {text} may not be used any more"
+
+
 def planned_share(plan: PlanChanged) -> str:
-    """How many tools are planned, of how many: `3 of 13`; `60+ of 527` where more are planned than are told."""
+    """The number of planned tools: `3 of 13`; `60+ of 527` if there are more than the event's rows."""
     planned = sum(row.state == "planned" for row in plan.rows)
     more = "+" if plan.others and plan.rows and plan.rows[-1].state == "planned" else ""
     return f"{planned:,}{more} of {len(plan.rows) + plan.others:,}"
 
 
 def price_range(plan: PlanChanged, written: Written = amount_text) -> str:
-    """What the turn may cost from here: `about $0.002 to $0.011`, `$0`, `price unknown`."""
+    """The estimated price of the turn from here: `about $0.002 to $0.011`, `$0`, `price unknown`."""
     if plan.low is None or plan.high is None:
         return "price unknown"
     low, high = written(plan.low, plan.unit), written(plan.high, plan.unit)
@@ -227,32 +229,32 @@ def price_range(plan: PlanChanged, written: Written = amount_text) -> str:
 
 
 def untried(rows: Sequence[PlanRow]) -> list[str]:
-    """The tools of which nothing is known but that they are new, where there are enough of them to share a line."""
+    """The tools without history, if there are enough of them to share a line."""
     new = [row.tool for row in rows if row.why == "new" and not row.used and row.state == "planned"]
-    return new if len(new) >= _SHARE_A_LINE else []
+    return new if len(new) >= _GROUP_SIZE else []
 
 
 def _graph(plan: GraphPlanned) -> str:
-    """What it uses, what waits for what, and what it is expected to take: `a, b, a + b → c · tools about $0.002`."""
-    again = "plan, repaired: " if plan.repaired else "plan: "
+    """Nodes, edges and estimates of a tool graph: `a, b, a + b → c · tools about $0.002`."""
+    label = "plan, repaired: " if plan.repaired else "plan: "
     labels = {node.label for node in plan.nodes}
     nodes: list[str] = []
     for node in plan.nodes:
         name = visible_line(node.label) + (" (done)" if node.label in plan.kept else "")
-        before = [visible_line(label) for label in node.after if label in labels]
-        nodes.append(f"{' + '.join(before)} → {name}" if before else name)
-    return f"{again}{', '.join(nodes)} · {estimate(plan)}"
+        inputs = [visible_line(label) for label in node.after if label in labels]
+        nodes.append(f"{' + '.join(inputs)} → {name}" if inputs else name)
+    return f"{label}{', '.join(nodes)} · {estimate(plan)}"
 
 
 def estimate(plan: GraphPlanned) -> str:
-    """What its tools are expected to cost, and how long its longest path takes: `tools about $0.002, 1.3 s`."""
+    """The expected price of the tools and duration of the longest path: `tools about $0.002, 1.3 s`."""
     price = "price unknown" if plan.price_nano is None else amount_text(plan.price_nano, "usd")
     time = "time unknown" if plan.seconds is None else f"{plan.seconds:.1f} s"
     return f"tools about {price}, {time}"
 
 
 def _scored(event: PlanScored) -> str:
-    """What a plan was worth: `plan of turn 3: QoP 0.31: P 0.67 by rules, C $0.0021 of $0.05`."""
+    """The score of a tool graph: `plan of turn 3: QoP 0.31: P 0.67 by rules, C $0.0021 of $0.05`."""
     quality = "unknown" if event.quality is None else f"{event.quality:.2f}"
     performance = "unknown"
     if event.performance is not None:
@@ -261,11 +263,11 @@ def _scored(event: PlanScored) -> str:
     if event.resources_nano is None:
         cost = "unknown (not every run was measured)"
     elif event.cost_nano is not None:
-        taken = amount_text(event.resources_nano, "usd")
-        part = f" ({taken} of it time and memory)" if event.resources_nano else ""
+        resources = amount_text(event.resources_nano, "usd")
+        part = f" ({resources} of it time and memory)" if event.resources_nano else ""
         cost = f"{amount_text(event.cost_nano, 'usd')}{part if event.cost_nano else ' (nothing was paid)'}"
-    most = amount_text(event.most_nano, "usd")
-    return f"plan of turn {event.turn}: QoP {quality}: P {performance}, C {cost} of {most}"
+    limit = amount_text(event.most_nano, "usd")
+    return f"plan of turn {event.turn}: QoP {quality}: P {performance}, C {cost} of {limit}"
 
 
 def compacted_text(event: Compacted) -> str:
@@ -282,8 +284,8 @@ def trimmed_text(event: ResultsTrimmed) -> str:
     return f"{results} trimmed to make room: {event.tokens_before:,} tokens became {event.tokens_after:,}"
 
 
-def _because(what: str, reason: str) -> str:
-    return f"{what}: {visible_line(reason)}" if reason else what
+def _because(text: str, reason: str) -> str:
+    return f"{text}: {visible_line(reason)}" if reason else text
 
 
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
@@ -295,7 +297,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     CallProgressed: lambda event: visible_line(event.text),
     CallStarted: lambda event: f"call {visible_line(Call(event.name, event.arguments).signature())}",
     Compacted: compacted_text,
-    # nothing where facts are all that was told: a panel counts those
+    # facts alone are shown in a panel only
     ContextTold: lambda event: (
         f"told: {context_line(event)}" if any(part.name != "facts" for part in event.parts) else ""
     ),
@@ -312,7 +314,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     Reasoned: lambda event: (
         f"thought for {length_text(event.text) if event.tokens is None else counted(event.tokens, 'token')}"
     ),
-    # nothing of tools that are there from the start: the offer names them
+    # the offer names tools that are loaded from the start
     ToolRegistered: lambda event: (
         f"registered {visible_line(event.name)}  {'' if event.exact else 'about '}+{counted(event.tokens, 'token')}"
         if event.by != "upfront"
