@@ -289,7 +289,7 @@ async def test_slash_commands_of_a_plugin_run_are_offered_and_fail_under_its_nam
             await shell.command("/shout")
         with pytest.raises(EcoshellError, match="The plugin fifth_own failed: RuntimeError: it tried to exit"):
             await shell.command("/shout leave")
-        with pytest.raises(EcoshellError, match="The plugin fifth_own failed: TypeError: /shout gave Printed"):
+        with pytest.raises(EcoshellError, match="The plugin fifth_own failed: TypeError: /shout returned Printed"):
             await shell.command("/shout count")
     finally:
         await shell.aclose()

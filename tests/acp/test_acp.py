@@ -285,7 +285,7 @@ async def test_a_cancelled_turn_ends_as_such_and_leaves_nothing_running(tmp_path
         await process_appears(tmp_path / "home", "sleep 600")
         with pytest.raises(acp.RequestError, match="A turn is running"):
             await opened.ask(session, "And another one?")
-        with pytest.raises(acp.RequestError, match="A turn is running"):
+        with pytest.raises(acp.RequestError, match="A turn is under way"):
             await opened.agent.set_session_mode(mode_id="umi", session_id=session)
         await opened.agent.cancel(session_id=session)
         assert await turn == "cancelled"
@@ -546,10 +546,10 @@ async def test_what_cannot_be_done_is_an_error_in_the_shells_own_words(tmp_path,
         session = await opened.new()
         with pytest.raises(acp.RequestError, match="The question is empty"):
             await opened.ask(session, " ")
-        with pytest.raises(acp.RequestError, match="has 0 replies") as spent:
+        with pytest.raises(acp.RequestError, match="has only 0 replies") as spent:
             await opened.ask(session, "Say.")
         assert spent.value.code == -32603
-        assert "has 0 replies" in opened.text()
+        assert "has only 0 replies" in opened.text()
         (tmp_path / "script.jsonl").unlink()
         with pytest.raises(acp.RequestError, match=r"script\.jsonl"):
             await opened.new()
@@ -609,7 +609,7 @@ def test_lines_that_are_no_messages_are_refused_and_end_nothing(tmp_path):
     raw.request(6, "session/new", cwd="/\ud800", mcpServers=[])
     assert raw.answer(6)["error"] == {
         "code": -32602,
-        "message": "The workspace /? is not a folder. Give an existing folder with --workspace.",
+        "message": "The workspace /? is not a folder. Use --workspace with an existing folder.",
         "data": {"kind": "UsageError"},
     }
     for number, name in enumerate(("\ud800", "../../x", "%", ""), start=10):
