@@ -39,7 +39,7 @@ async def test_cost_and_the_budget_panel_show_a_persons_share_and_the_teams(
                 pass
         printed[person] = (await shell.command("/cost")).text
         standing, state = await shell.standing(), PanelState()
-        state.look(standing, standing.caps)
+        state.update(standing, standing.caps)
         shown[person] = ["".join(text for text, _ in line) for line in BudgetPanel(state).lines(48)]
         await shell.aclose()
     admin.close()
