@@ -72,7 +72,7 @@ async def test_without_experience_one_model_thinks_and_it_is_said_why(play):
         assert kept(shell) == [("single", "answered")]
     (chosen,) = of(events, ModeChosen)
     assert (events[0].mode, chosen.mode, chosen.after) == ("auto", "single", "")
-    assert "nothing is known yet" in chosen.why
+    assert "no experience yet" in chosen.why
     assert events.index(chosen) == 1
     assert (roles(events), events[-1].status) == (["single"], "answered")
     assert from_json(to_json(chosen)) == chosen
@@ -256,7 +256,7 @@ async def test_experience_with_other_models_says_nothing(play):
         strange = replace(attempt(shell, "umi"), models="other")
         past(shell, strange, replace(strange, mode="single", outcome="gave_up"))
         events = await turn(shell)
-    assert "nothing is known yet" in of(events, ModeChosen)[0].why
+    assert "no experience yet" in of(events, ModeChosen)[0].why
 
 
 async def test_experience_that_cannot_be_read_is_no_reason_not_to_answer(play):

@@ -51,7 +51,7 @@ async def test_a_finished_plan_is_scored_by_the_judge_and_the_ledger(play):
     assert (score.cost_nano, score.resources_nano, row.spent_nano) == (paid, 0, paid)
     assert (score.turn, score.performance, score.judged_by, score.checked) == (1, 1.0, "rules", None)
     assert (score.most_nano, score.alpha) == (50_000_000, 0.5)
-    assert score.quality == quality(1.0, Decimal(paid), most=Decimal(50_000_000))
+    assert score.quality == quality(1.0, Decimal(paid), max_cost=Decimal(50_000_000))
     assert events.index(score) < len(events) - 1
     assert events[-1].type == "turn_finished"
     assert from_json(to_json(score)) == score
@@ -77,7 +77,7 @@ async def test_the_settings_say_how_much_performance_weighs(play):
         shell.deps.settings.alpha = 0.25
         shell.deps.settings.most_nano = 1_000_000
         (score,) = of(await turn(shell), PlanScored)
-    assert score.quality == quality(1.0, Decimal(score.cost_nano), alpha=0.25, most=Decimal(1_000_000))
+    assert score.quality == quality(1.0, Decimal(score.cost_nano), alpha=0.25, max_cost=Decimal(1_000_000))
 
 
 async def test_a_plan_that_costs_nothing_says_so(play):

@@ -14,7 +14,7 @@ STEP = StepCost(nano=2_000, tokens=300)
 
 def test_before_any_use_the_declared_price_and_the_estimated_step_are_expected():
     cost = expected_cost(NO_EVIDENCE, 500, STEP, "usd")
-    assert (cost.tool, cost.step, cost.time, cost.total, cost.spread, cost.seen) == (500, 2_000, 0, 2_500, 0, 0)
+    assert (cost.tool, cost.step, cost.time, cost.total, cost.spread, cost.sample_count) == (500, 2_000, 0, 2_500, 0, 0)
 
 
 def test_means_of_past_uses_replace_declared_prices_and_estimates():
@@ -60,8 +60,8 @@ def test_a_use_in_this_task_changes_what_the_next_one_is_expected_to_cost():
     twin = costs.copy()
     costs.learn("look", StepCost(None, 40, 0.5), price=300, seconds=1.0)
     now, unchanged = (one.expected("usd", STEP, hour_nano=3_600)["look"] for one in (costs, twin))
-    assert (now.tool, now.step, now.time, now.seen) == (200, 2_000, 2, 2)
-    assert (unchanged.tool, unchanged.time, unchanged.seen) == (100, 3, 1)
+    assert (now.tool, now.step, now.time, now.sample_count) == (200, 2_000, 2, 2)
+    assert (unchanged.tool, unchanged.time, unchanged.sample_count) == (100, 3, 1)
     assert costs.expected("tokens", STEP, hour_nano=0)["look"].total == 40
     assert costs.of_one_use("look") == (200, 2.0)
 
