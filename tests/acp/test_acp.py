@@ -285,7 +285,7 @@ async def test_a_cancelled_turn_ends_as_such_and_leaves_nothing_running(tmp_path
         await process_appears(tmp_path / "home", "sleep 600")
         with pytest.raises(acp.RequestError, match="A turn is running"):
             await opened.ask(session, "And another one?")
-        with pytest.raises(acp.RequestError, match="A turn is under way"):
+        with pytest.raises(acp.RequestError, match="A turn is running"):
             await opened.agent.set_session_mode(mode_id="umi", session_id=session)
         await opened.agent.cancel(session_id=session)
         assert await turn == "cancelled"

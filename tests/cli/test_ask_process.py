@@ -97,7 +97,7 @@ def test_a_quiet_question_with_an_input_that_is_waited_for_has_the_answer_and_no
 def test_a_quiet_question_still_says_what_went_wrong(start: Start) -> None:
     status, out, err = end(start("--quiet", "hello", replies=()))
     assert (status, out) == (1, "")
-    assert "has 0 replies" in err
+    assert "has only 0 replies" in err
 
 
 def test_a_long_input_is_cut_between_characters_and_both_are_told_how_much(start: Start) -> None:
