@@ -19,9 +19,9 @@ REPORT = ContextReport(
         ContextUse("system", "system prompt", 2_000),
         ContextUse("tools", "read_file", 500),
         ContextUse("files", "AGENTS.md", 7_500),
-        ContextUse("turns", "questions, replies and calls", 20_000),
+        ContextUse("turns", "questions, replies and calls", 18_400),
         ContextUse("results", "run_command", 60_000),
-        ContextUse("images", "2 images", None),
+        ContextUse("images", "2 images", 1_600),
     ),
 )
 
