@@ -166,7 +166,7 @@ async def test_environment_settings_are_shown_but_not_editable(host: Host, writt
         assert getattr(highlighted(host), "value", "") == "9"
         assert says(pilot, "ECOSHELL_AGENT_MAX_STEPS · overridden by the environment")
         await pilot.press("enter")
-        await eventually(pilot, lambda: says(pilot, "ECOSHELL_AGENT_MAX_STEPS is set and wins"))
+        await eventually(pilot, lambda: says(pilot, "ECOSHELL_AGENT_MAX_STEPS overrides the file"))
         await pilot.press("delete")
         assert written.settings_file.read_text() == OWN
 

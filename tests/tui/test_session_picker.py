@@ -134,7 +134,7 @@ async def test_current_session_is_not_deleted(shelf):
     async with stage.run_test(size=SIZE) as pilot:
         await read(pilot, stage.shown)
         await pilot.press("delete")
-        await eventually(pilot, lambda: "begin or resume another one" in detail(stage))
+        await eventually(pilot, lambda: "start or resume another one" in detail(stage))
         assert not asks(stage)
     assert shelf.titles() == ["count words"]
 
