@@ -560,31 +560,31 @@ def _core_and_likely(
     A small catalog is loaded whole. Both that and the constant tools keep the beginning of the prompt long enough for
     prompt caches: below a provider's minimum, fewer schemas cost more than they save.
     """
-    is_first = any(one.name in policy.core for one in candidates)
-    total = sum([one.tokens for one in candidates])
-    is_small = is_first and policy.whole and total <= SMALL_ARRAY and (policy.room is None or total <= policy.room)
-    is_small = is_small and policy.presentation != "grow"  # which the user asked for
+    is_first = any(tool.name in policy.core for tool in candidates)
+    total = sum([tool.tokens for tool in candidates])
+    fits = total <= SMALL_ARRAY and (policy.room is None or total <= policy.room)
+    is_small = is_first and policy.whole and fits and policy.presentation != "grow"
     if not candidates or (is_small and not policy.grows):
         return Decision(everything, "Every tool is loaded: names would save too little.")
-    core = [one for one in candidates if one.name in policy.core]
-    constant = 0 if not is_first else total if is_small else CONSTANT_ARRAY - sum([one.tokens for one in core])
-    room, loaded, has_room = policy.room, {one.name for one in core}, True
-    for one in candidates:
-        if one.name in loaded or (constant <= 0 and one.chance < LIKELY):
+    core = [tool for tool in candidates if tool.name in policy.core]
+    constant = 0 if not is_first else total if is_small else CONSTANT_ARRAY - sum([tool.tokens for tool in core])
+    room, loaded, has_room = policy.room, {tool.name for tool in core}, True
+    for tool in candidates:
+        if tool.name in loaded or (constant <= 0 and tool.chance < LIKELY):
             continue
-        if room is not None and one.tokens > room:
+        if room is not None and tool.tokens > room:
             has_room = False
         else:
-            constant -= one.tokens
-            room = None if room is None else room - one.tokens
-            loaded.add(one.name)
+            constant -= tool.tokens
+            room = None if room is None else room - tool.tokens
+            loaded.add(tool.name)
     presentation = DEFERRED if policy.presentation == "deferred" else GROW
-    kept = [one for one in candidates if one.name in loaded]
-    cost = Forecast(rates, work, kept).everything(presentation).cost
+    chosen = [tool for tool in candidates if tool.name in loaded]
+    cost = Forecast(rates, work, chosen).everything(presentation).cost
     return Decision(
         Plan(
             presentation,
-            tuple([one.name for one in kept]),
+            tuple([tool.name for tool in chosen]),
             cost,
             dearest=cost,
             forecast=Forecast(rates, work, candidates),
