@@ -1,4 +1,4 @@
-"""A whole shell over real SQLite in a temporary home, played by scripted models."""
+"""A whole shell over real SQLite in a temporary home, with scripted models."""
 
 import json
 from contextlib import asynccontextmanager
@@ -25,13 +25,13 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def play(home, tmp_path):
-    """Opens a shell whose model speaks these lines: `async with play([…], person=…, budget=…) as shell`."""
+    """Open a shell whose model replies with these lines: `async with play([…], user=…, budget=…) as shell`."""
 
     @asynccontextmanager
-    async def opened(lines, *, person=None, price=None, **options):
+    async def opened(lines, *, user=None, price=None, **options):
         script = tmp_path / "script.jsonl"
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        shell = await assemble(Options(model=f"script:{script}", workspace=home, price=price, **options), person)
+        shell = await assemble(Options(model=f"script:{script}", workspace=home, price=price, **options), user)
         model = Recorder(script, price=shell.deps.models.current.model.traits.price)
         metered = MeteredModel(model, shell.deps.budget.gate, shell.deps.budget.account)
         shell.deps.models.current = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))

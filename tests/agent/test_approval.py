@@ -19,7 +19,7 @@ LIST = Call("run_command", {"command": "ls -l"}, "c1")
 
 
 class Says:
-    """A person who gives these decisions, one after the other."""
+    """A user who makes these decisions in turn."""
 
     def __init__(self, *decisions):
         self.decisions = [word if isinstance(word, Approval) else Approval(word) for word in decisions]
@@ -39,9 +39,9 @@ def run(
     return f"{command}{path}" * times
 
 
-def desk(person, rules=NO_RULES, granted=()):
+def desk(user, rules=NO_RULES, granted=()):
     kept: list[str] = []
-    return Approvals(rules, person, granted=granted, remember=kept.append), kept
+    return Approvals(rules, user, granted=granted, remember=kept.append), kept
 
 
 async def ruling(approvals, call, effects, emit=lambda _: None, **known):
@@ -94,11 +94,11 @@ async def test_read_only_refuses_writing_even_with_yes():
 
 
 async def test_the_question_says_why_with_what_effects_and_at_what_price():
-    person = Says("once")
-    approvals, _ = desk(person)
+    user = Says("once")
+    approvals, _ = desk(user)
     tool = FunctionTool(run, effects=RUN, name="run_command", price_nano=2_000_000)
     await approvals.rule(ApprovalRequest(LIST, tool, tool.document, "I must see what is there."), lambda _: None)
-    asked = person.asked[0]
+    asked = user.asked[0]
     assert (asked.rationale, asked.effects, asked.price_nano) == ("I must see what is there.", ("execute",), 2_000_000)
     assert "run a program" in asked.reason
 
@@ -119,11 +119,11 @@ async def test_arguments_that_were_not_changed_after_all_are_the_agents():
 
 
 async def test_changed_arguments_that_the_tool_cannot_take_are_asked_again_and_it_is_said_why():
-    person = Says(Approval("once", {"times": "many"}), Approval("once", {"times": 2}))
-    approvals, _ = desk(person)
+    user = Says(Approval("once", {"times": "many"}), Approval("once", {"times": 2}))
+    approvals, _ = desk(user)
     ruled = await ruling(approvals, LIST, RUN)
-    assert "times" in person.asked[1].fault
-    assert person.asked[1].arguments == {"times": "many"}
+    assert "times" in user.asked[1].fault
+    assert user.asked[1].arguments == {"times": "many"}
     assert ruled.call.arguments == {"times": 2}
 
 
@@ -144,15 +144,15 @@ async def test_always_stands_for_the_changed_call():
 
 
 async def test_a_preview_that_fails_leaves_the_question_without_one():
-    person = Says("once")
-    approvals, _ = desk(person)
+    user = Says("once")
+    approvals, _ = desk(user)
 
     def broken(**_):
         raise RuntimeError("a defect of the tool")
 
     tool = FunctionTool(run, effects=WRITE, name="write_file", preview=broken)
     await approvals.rule(ApprovalRequest(Call("write_file", {"path": "a"}, "c1"), tool, tool.document), lambda _: None)
-    assert person.asked[0].changes == ""
+    assert user.asked[0].changes == ""
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_a_grant_names_the_very_command_for_what_executes_and_the_tool_for_the_r
 
 async def test_always_said_of_other_calls_does_not_answer_a_rule_that_asks():
     rules = Rules(workspace=Path("/work"), ask=("write_file:secrets/*",))
-    person = Says("project", "no", "project", "no")
-    approvals, kept = desk(person, rules)
+    user = Says("project", "no", "project", "no")
+    approvals, kept = desk(user, rules)
     other, secret = (Call("write_file", {"path": path}) for path in ("notes.txt", "secrets/k"))
     assert [bool(await refusal(approvals, call, WRITE)) for call in (other, other, secret, secret, secret)] == [
         *(False, False),
@@ -190,7 +190,7 @@ async def test_always_said_of_other_calls_does_not_answer_a_rule_that_asks():
     ]
     again, _ = desk(Says(), rules, granted=kept)
     assert [bool(await refusal(again, call, WRITE)) for call in (other, secret)] == [False, False]
-    assert "that this asks about" in person.asked[1].reason
+    assert "that this asks about" in user.asked[1].reason
 
 
 BLOCKED = """

@@ -1,4 +1,4 @@
-"""What a person is asked in a turn: approvals with their reasons, and what comes of changed arguments."""
+"""Approval requests of a turn: their reasons, edited arguments, and calls that the budget does not cover."""
 
 import asyncio
 import sqlite3
@@ -20,7 +20,7 @@ PRICE_NANO = 2_000_000
 
 
 class Approves:
-    """A person who gives these words on calls."""
+    """A user who answers approval requests with these words in turn."""
 
     def __init__(self, *words):
         self.words = [word if isinstance(word, Approval) else Approval(word) for word in words]
@@ -44,10 +44,10 @@ def priced(shell, function, **more):
 
 
 async def test_a_person_sees_why_and_what_a_call_would_change_before_it_does(play, home):
-    person = Approves("no")
-    async with play([register("write_file"), WRITE, finish("no")], registration="names", person=person) as shell:
+    user = Approves("no")
+    async with play([register("write_file"), WRITE, finish("no")], registration="names", user=user) as shell:
         events = await turn(shell)
-    asked = person.asked[0]
+    asked = user.asked[0]
     assert asked.rationale == "The second line is wanted in capitals."
     assert asked.effects == ("read", "write")
     assert "-two\n+TWO" in asked.changes
@@ -57,16 +57,16 @@ async def test_a_person_sees_why_and_what_a_call_would_change_before_it_does(pla
 
 async def test_an_edit_is_previewed_too(play):
     edit = say("", "edit_file", path="notes.txt", old="two", new="TWO")
-    person = Approves("no")
-    async with play([edit, finish("no")], registration="all", person=person) as shell:
+    user = Approves("no")
+    async with play([edit, finish("no")], registration="all", user=user) as shell:
         await turn(shell)
-    assert "-two\n+TWO" in person.asked[0].changes
+    assert "-two\n+TWO" in user.asked[0].changes
 
 
 async def test_changed_arguments_run_and_the_model_is_told(play, home):
-    person = Approves(Approval("once", {"path": "other.txt", "content": "mine\n"}))
+    user = Approves(Approval("once", {"path": "other.txt", "content": "mine\n"}))
     lines = [register("write_file"), WRITE, finish("done")]
-    async with play(lines, registration="names", presentation="grow", person=person) as shell:
+    async with play(lines, registration="names", presentation="grow", user=user) as shell:
         events = await turn(shell)
         seen = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
     ended = of(events, CallFinished)[-1]
@@ -79,8 +79,8 @@ async def test_changed_arguments_run_and_the_model_is_told(play, home):
 
 
 async def test_a_model_is_told_what_a_person_wants_instead_of_a_call(play, home):
-    person = Approves(Approval("no", instead="Append to other.txt."))
-    async with play([WRITE, finish("no")], registration="all", person=person) as shell:
+    user = Approves(Approval("no", instead="Append to other.txt."))
+    async with play([WRITE, finish("no")], registration="all", user=user) as shell:
         events = await turn(shell)
         seen = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
     assert seen.text == "write_file was not run: the person said no. Do this instead: Append to other.txt."
@@ -94,16 +94,16 @@ async def test_a_call_that_is_stopped_before_anybody_allowed_it_did_not_run_and_
             self.stopping = asyncio.ensure_future(shell.stop())
             await asyncio.Event().wait()
 
-    async with play([WRITE, finish("no")], registration="all", person=Waits()) as shell:
+    async with play([WRITE, finish("no")], registration="all", user=Waits()) as shell:
         events = await turn(shell)
         assert of(events, CallFinished)[-1].refused == "stopped"
         assert "may have changed" not in (await shell.command("/undo")).text
 
 
 async def test_a_resumed_session_tells_models_of_a_changed_call_as_the_running_one_did(play):
-    person = Approves(Approval("once", {"path": "other.txt", "content": "mine\n"}))
+    user = Approves(Approval("once", {"path": "other.txt", "content": "mine\n"}))
     lines = [register("write_file"), WRITE, finish("done")]
-    async with play(lines, registration="names", presentation="grow", person=person) as shell:
+    async with play(lines, registration="names", presentation="grow", user=user) as shell:
         await turn(shell)
         before = shell.conversation.memory.messages
         await shell.open(shell.session)
@@ -116,8 +116,8 @@ async def test_a_rule_denies_a_call_that_a_person_has_changed_into_a_forbidden_o
     config = tmp_path / "home" / "config"
     config.mkdir(parents=True)
     (config / "config.toml").write_text('[approval]\ndeny = ["write_file:secret*"]\n')
-    person = Approves(Approval("once", {"path": "secret.txt", "content": "x"}))
-    async with play([WRITE, finish("no")], registration="all", person=person) as shell:
+    user = Approves(Approval("once", {"path": "secret.txt", "content": "x"}))
+    async with play([WRITE, finish("no")], registration="all", user=user) as shell:
         events = await turn(shell)
     ended = of(events, CallFinished)[-1]
     assert (ended.ok, ended.refused) == (False, "unapproved")
@@ -136,24 +136,24 @@ async def test_a_call_shows_what_its_tool_cost_and_the_turn_counts_it(play):
 
 
 async def test_a_tool_that_was_not_approved_is_not_paid(play):
-    person = Approves("no")
-    async with play([WRITE, finish("done")], registration="all", budget="1.00", person=person) as shell:
+    user = Approves("no")
+    async with play([WRITE, finish("done")], registration="all", budget="1.00", user=user) as shell:
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
-    assert person.asked[0].price_nano == PRICE_NANO
+    assert user.asked[0].price_nano == PRICE_NANO
     assert of(events, CallFinished)[-1].spent_nano == 0
     assert caps[0].spent == 0
 
 
 async def test_a_tool_that_no_cap_has_room_for_is_refused_before_anybody_is_asked(play):
-    person = Approves()
-    async with play([WRITE, finish("done")], registration="all", budget="0.001", person=person) as shell:
+    user = Approves()
+    async with play([WRITE, finish("done")], registration="all", budget="0.001", user=user) as shell:
         shell.deps.settings.plan = "off"  # a plan would forbid it before
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
     ended = of(events, CallFinished)[-1]
-    assert (ended.refused, ended.spent_nano, person.asked) == ("unaffordable", 0, [])
+    assert (ended.refused, ended.spent_nano, user.asked) == ("unaffordable", 0, [])
 
 
 async def test_a_cap_that_is_used_up_while_a_person_thinks_is_kept_all_the_same(play):
@@ -162,7 +162,7 @@ async def test_a_cap_that_is_used_up_while_a_person_thinks_is_kept_all_the_same(
             await shell.deps.budget.set_cap("session", Amount(1, "usd"))
             return Approval("once")
 
-    async with play([WRITE, finish("done")], registration="all", budget="1.00", person=Spends()) as shell:
+    async with play([WRITE, finish("done")], registration="all", budget="1.00", user=Spends()) as shell:
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
     ended = of(events, CallFinished)[-1]
@@ -220,7 +220,7 @@ async def test_a_question_is_asked_at_once_though_the_sessions_are_locked(play, 
             asked.set()
             await asyncio.Event().wait()
 
-    async with play([WRITE], registration="all", person=Waits()) as shell:
+    async with play([WRITE], registration="all", user=Waits()) as shell:
         events = shell.ask("Write it.")
         await anext(events)
         lock = sqlite3.connect(user_paths().sessions_file)
@@ -239,7 +239,7 @@ async def _drained(events):
 
 
 class Decides(Approves):
-    """A person who says this at limits, and is glad to be asked."""
+    """A user who makes these choices at limits."""
 
     def __init__(self, *choices):
         super().__init__()
@@ -252,24 +252,24 @@ class Decides(Approves):
 
 
 async def test_a_tool_that_a_cap_has_too_little_for_is_asked_about_and_runs_once_there_is_room(play):
-    person = Decides(LimitChoice("raise", "50c"))
-    async with play([WRITE, finish("done")], registration="all", budget="0.001", person=person) as shell:
+    user = Decides(LimitChoice("raise", "50c"))
+    async with play([WRITE, finish("done")], registration="all", budget="0.001", user=user) as shell:
         shell.deps.settings.plan = "off"
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
-    (hit,) = person.limits
+    (hit,) = user.limits
     assert (hit.need, hit.left, of(events, CallFinished)[-1].observation) == (PRICE_NANO, 1_000_000, "written")
     assert (caps[0].limit, caps[0].spent, of(events, TurnFinished)[0].answer) == (500_000_000, PRICE_NANO, "done")
 
 
 async def test_a_tool_the_plan_refuses_for_money_is_asked_about_in_the_plan_s_own_figures(play):
-    person = Decides(LimitChoice("raise", "50c"))
+    user = Decides(LimitChoice("raise", "50c"))
     lines = [register("write_file"), WRITE, finish("done")]
-    async with play(lines, registration="names", budget="0.001", person=person) as shell:
+    async with play(lines, registration="names", budget="0.001", user=user) as shell:
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
-    (hit,), first = person.limits, of(events, PlanChanged)[0]
+    (hit,), first = user.limits, of(events, PlanChanged)[0]
     assert f"{amount_text(first.budget, 'usd')} is for tools" in hit.message
     assert f"has {amount_text(hit.left, 'usd')} left" in hit.message
     assert (first.budget, hit.left < hit.need <= hit.enough) == (1_000_000, True)
@@ -277,13 +277,13 @@ async def test_a_tool_the_plan_refuses_for_money_is_asked_about_in_the_plan_s_ow
 
 
 async def test_who_would_rather_have_the_answer_gets_it_and_the_tool_does_not_run(play):
-    person = Decides(LimitChoice("answer"))
+    user = Decides(LimitChoice("answer"))
     lines = [WRITE, say("from what there is")]
-    async with play(lines, registration="all", budget="0.001", person=person) as shell:
+    async with play(lines, registration="all", budget="0.001", user=user) as shell:
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
     assert [one.refused for one in of(events, CallFinished)] == ["forbidden"]
-    assert len(person.limits) == 1
+    assert len(user.limits) == 1
     ended = of(events, TurnFinished)[0]
     assert (ended.status, ended.answer) == ("limit", "from what there is")
 

@@ -140,7 +140,7 @@ class Answers:
 
 async def test_a_limit_is_no_reason_to_go_on_in_the_other_mode(play):
     lines = counts(8)
-    async with play(lines, person=Answers(), mode="auto", price=PRICE, budget="0.007", registration="all") as shell:
+    async with play(lines, user=Answers(), mode="auto", price=PRICE, budget="0.007", registration="all") as shell:
         events = await turn(shell)
         assert kept(shell) == [("single", "limit")]
     assert of(events, LimitHit)
@@ -245,7 +245,7 @@ async def test_an_attempt_in_which_the_person_chose_another_model_says_nothing_o
             return LimitChoice("model", f"script:{other}")
 
     options = {"price": PRICE, "budget": "0.007", "registration": "all"}
-    async with play(counts(8), person=Switches(), mode="auto", **options) as shell:
+    async with play(counts(8), user=Switches(), mode="auto", **options) as shell:
         await turn(shell)
         assert shell.deps.models.session_model == f"script:{other}"
         assert kept(shell) == []

@@ -1,4 +1,4 @@
-"""/compact: one summary in the place of the turns, by a model that the person has chosen, through the gate."""
+"""/compact replaces the turns with one summary, written within the caps by a model that the user has chosen."""
 
 import asyncio
 import json

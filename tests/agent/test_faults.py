@@ -25,7 +25,7 @@ LONG_WAIT = say("", "run_python", code="import time; time.sleep(600)")
 
 
 class OneChoice:
-    """A person who chooses another model at the first limit, and stops at the next."""
+    """A user who chooses another model at the first limit and stops at the next."""
 
     def __init__(self, model):
         self._choices = [LimitChoice("model", model), LimitChoice("stop")]
@@ -106,8 +106,8 @@ async def test_a_reply_that_is_empty_twice_is_an_error_and_no_answer(play, line)
 
 
 async def test_a_model_without_a_price_at_the_limit_leaves_nothing_held_for_the_first(play):
-    person = OneChoice("github_copilot/gpt-4o-mini")
-    async with play([finish("ok")], registration="all", price=PRICE, budget="0.010", person=person) as shell:
+    user = OneChoice("github_copilot/gpt-4o-mini")
+    async with play([finish("ok")], registration="all", price=PRICE, budget="0.010", user=user) as shell:
         shell.deps.settings.plan = "off"  # a plan would leave no tools, and so ask for less
         events = await turn(shell)
         caps = await shell.deps.budget.caps()

@@ -1,4 +1,4 @@
-"""What the person and the model are told of a plan that was written and cannot be run, through the whole shell."""
+"""Messages to the user and to the model about a drafted plan that cannot run."""
 
 import json
 

@@ -60,7 +60,7 @@ def held_at_most(events):
 
 
 class Answers:
-    """A person who lets everything be done and, at a limit, takes what there is."""
+    """A user who approves everything and, at a limit, answers from the results so far."""
 
     async def approve(self, wanted):
         return Approval("once")
@@ -77,7 +77,7 @@ async def test_eight_calls_that_are_small_are_all_made_where_their_reservations_
     play, mode, plan_mode, budget
 ):
     async with play(
-        [EIGHT, *[finish("ok")] * 3], person=Answers(), strategy="graph", price=PRICE, budget=budget, registration="all"
+        [EIGHT, *[finish("ok")] * 3], user=Answers(), strategy="graph", price=PRICE, budget=budget, registration="all"
     ) as shell:
         tools = [Probe(name, parameters=PATH) for name in NAMES]
         add(shell, *tools)
@@ -143,7 +143,7 @@ async def test_a_branch_that_waits_for_the_person_keeps_no_other_from_room(play)
         return "done"
 
     lines = [plan(visit=[], p0=[], p1=[], p2=[], p3=[]), finish("ok")]
-    async with play(lines, person=Late(), strategy="graph", price=PRICE, budget="0.03", registration="all") as shell:
+    async with play(lines, user=Late(), strategy="graph", price=PRICE, budget="0.03", registration="all") as shell:
         shell.deps.settings.plan = "off"
         visit = Probe("visit", effects=("network",))
         add(shell, visit, *(Probe(name, done, parameters=PATH) for name in NAMES[:4]))

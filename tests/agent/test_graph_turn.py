@@ -201,7 +201,7 @@ async def test_a_call_that_cannot_be_made_out_fails_its_node_alone(play):
 
 
 class Says:
-    """A person who approves with these words, one at a time, and answers from what there is at a limit."""
+    """A user who gives these approvals in turn, and answers from the results so far at a limit."""
 
     def __init__(self, *decisions):
         self.decisions = list(decisions)
@@ -222,7 +222,7 @@ class Says:
 
 
 async def test_branches_ask_the_person_one_at_a_time_and_side_effects_keep_their_order(play):
-    person, order = Says("once", "once", "once"), []
+    user, order = Says("once", "once", "once"), []
 
     def writes(name):
         async def act():
@@ -232,31 +232,31 @@ async def test_branches_ask_the_person_one_at_a_time_and_side_effects_keep_their
         return Probe(name, act, effects=("write",))
 
     async with play(
-        [plan(one=[], two=[], three=[]), finish("done")], person=person, strategy="graph", registration="all"
+        [plan(one=[], two=[], three=[]), finish("done")], user=user, strategy="graph", registration="all"
     ) as shell:
         add(shell, *map(writes, ("one", "two", "three")))
         events = await turn(shell)
     assert order == ["one", "two", "three"]
-    assert (person.most, len(of(events, ApprovalWanted))) == (1, 3)
-    assert "the plan" in person.asked[0].rationale
+    assert (user.most, len(of(events, ApprovalWanted))) == (1, 3)
+    assert "the plan" in user.asked[0].rationale
     assert events[-1].status == "answered"
 
 
 async def test_what_always_allows_is_not_asked_again_by_a_branch_that_waited(play):
-    person = Says("session")
+    user = Says("session")
     async with play(
-        [plan(visit=[], **{"visit#2": []}), finish("done")], person=person, strategy="graph", registration="all"
+        [plan(visit=[], **{"visit#2": []}), finish("done")], user=user, strategy="graph", registration="all"
     ) as shell:
         add(shell, Probe("visit", effects=("network",)))
         events = await turn(shell)
-    assert len(person.asked) == 1
+    assert len(user.asked) == 1
     assert [event.ok for event in of(events, CallFinished)] == [True, True]
 
 
 async def test_a_refused_node_is_told_of_and_nothing_behind_it_runs(play):
-    person = Says("no")
+    user = Says("no")
     lines = [plan(visit=[], after=["visit"]), say("Answer: not allowed")]
-    async with play(lines, person=person, strategy="graph", registration="all") as shell:
+    async with play(lines, user=user, strategy="graph", registration="all") as shell:
         after = Probe("after")
         add(shell, Probe("visit", effects=("network",)), after)
         events = await turn(shell)
@@ -411,9 +411,9 @@ async def test_stopping_while_calls_are_made_out_settles_them(play):
 
 async def test_at_a_limit_the_repaired_plan_waits_for_the_persons_word(play):
     """What does not fit fails; asking how to go on is for the next step, when no branch is under way."""
-    person = Says()
+    user = Says()
     async with play(
-        [EIGHT, *[COUNT] * 20], person=person, strategy="graph", price=PRICE, budget="0.022", registration="all"
+        [EIGHT, *[COUNT] * 20], user=user, strategy="graph", price=PRICE, budget="0.022", registration="all"
     ) as shell:
         shell.deps.settings.plan = "off"
         events = await turn(shell)

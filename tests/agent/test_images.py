@@ -123,7 +123,7 @@ async def test_an_image_of_a_server_is_shown_to_the_model(play, home, tmp_path):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f'[mcp.servers.camera]\ncommand = "{sys.executable}"\nargs = ["{script}"]\n')
     lines = [register("camera.photograph"), say("", "camera.photograph"), finish("Grey.")]
-    async with play(lines, person=Agrees(), presentation="grow") as shell:
+    async with play(lines, user=Agrees(), presentation="grow") as shell:
         await shell.deps.catalog.providers[0].connect()
         events = await turn(shell, "Take a picture.")
         done = of(events, CallFinished)[-1]

@@ -125,7 +125,7 @@ async def test_what_a_person_is_asked_about_shows_no_key_and_is_asked_once(play,
 
     (home / ".env").write_text(f"{KEY}\nDEBUG=0\n")
     line = say("", "edit_file", path=".env", old="DEBUG=0", new="DEBUG=1")
-    async with play([line, finish("done")], registration="all", person=Approves()) as shell:
+    async with play([line, finish("done")], registration="all", user=Approves()) as shell:
         events = await turn(shell)
     (wanted,) = of(events, ApprovalWanted)
     assert asked == [wanted]

@@ -28,7 +28,7 @@ SUPPORT = Path(__file__).parent.parent / "support"
 
 
 class Agrees:
-    """A person who allows everything, and remembers what; `fills` is what becomes of a form that cannot be taken."""
+    """A user who approves everything and records it; `fills` corrects a form that was rejected."""
 
     def __init__(self, decision="once", **fills):
         self.asked = []
@@ -103,7 +103,7 @@ async def test_a_server_that_appears_changes_and_goes_leaves_every_byte_of_the_p
         call("follows.one", b="z"),
         finish("It is gone."),
     ]
-    async with play(lines, person=Agrees(), registration="names", presentation=presentation) as shell:
+    async with play(lines, user=Agrees(), registration="names", presentation=presentation) as shell:
         server = shell.deps.catalog.providers[0]
 
         async def changed(*tools):
@@ -134,12 +134,12 @@ async def test_a_server_that_appears_changes_and_goes_leaves_every_byte_of_the_p
 async def test_a_tool_that_says_it_only_reads_asks_unless_its_server_is_trusted(play, configured):
     lines = [register("tried.look"), say("", "tool_call", name="tried.look", arguments={"name": "NONE"}), finish("-")]
     configured(tried=TRIED)
-    person = Agrees()
-    async with play(lines, person=person) as shell:
+    user = Agrees()
+    async with play(lines, user=user) as shell:
         events = await turn(shell)
         assert [one.name for one in of(events, ApprovalWanted)] == ["tried.look"]
     configured("trusted = true", tried=TRIED)
-    async with play(lines, person=person) as shell:
+    async with play(lines, user=user) as shell:
         assert of(await turn(shell), ApprovalWanted) == []
 
 
@@ -160,7 +160,7 @@ async def test_a_turn_tells_how_far_a_call_is_and_its_pictures_go_with_the_sessi
         say("", "tool_call", name="tried.draw", arguments={}),
         finish("drawn"),
     ]
-    async with play(lines, person=Agrees(), presentation="stable") as shell:
+    async with play(lines, user=Agrees(), presentation="stable") as shell:
         events = await turn(shell)
         assert [(one.name, one.text) for one in of(events, CallProgressed)] == [("tried.count", "1 of 3 at 1")]
         (drawn,) = [one for one in of(events, CallFinished) if one.name == "tried.draw"]
@@ -301,21 +301,21 @@ def asking(way):
     return {"asks": (SUPPORT / "hostile_mcp.py", way)}, [register("asks.go"), first, second, finish("-")]
 
 
-async def answered(play, configured, way, person, *between, more=""):
+async def answered(play, configured, way, user, *between, more=""):
     """What the server was answered in both calls, and the events of the turn."""
     servers, lines = asking(way)
     configured(more, **servers)
     lines[2:2] = lines[-1:-1] = between
-    async with play(lines, person=person, presentation="stable", yes=True) as shell:
+    async with play(lines, user=user, presentation="stable", yes=True) as shell:
         events = await turn(shell)
     return [json.loads(one.observation) for one in of(events, CallFinished) if one.name == "asks.go"], events
 
 
 async def test_a_form_is_filled_in_by_the_person_and_valid(play, configured):
-    person = Agrees(age=30)
-    answers, _ = await answered(play, configured, "asks_form", person)
+    user = Agrees(age=30)
+    answers, _ = await answered(play, configured, "asks_form", user)
     assert answers == [{"action": "accept", "content": {"name": "Jo", "age": 30}}] * 2
-    begun, again = person.asked[:2]
+    begun, again = user.asked[:2]
     assert (begun.name, dict(begun.arguments)) == ("asks:form", {"age": None, "name": "Jo"})
     assert begun.rationale.startswith("Who are you?")
     assert "- age (integer): In years." in begun.rationale.splitlines()
@@ -323,28 +323,28 @@ async def test_a_form_is_filled_in_by_the_person_and_valid(play, configured):
 
 
 @pytest.mark.parametrize("way", ["asks_form", "asks_visit"])
-@pytest.mark.parametrize("person", [None, Agrees("no")])
-async def test_what_nobody_answers_is_declined(play, configured, way, person):
-    answers, _ = await answered(play, configured, way, person)
+@pytest.mark.parametrize("user", [None, Agrees("no")])
+async def test_what_nobody_answers_is_declined(play, configured, way, user):
+    answers, _ = await answered(play, configured, way, user)
     assert [one["action"] for one in answers] == ["decline", "decline"]
 
 
 async def test_an_address_is_shown_and_only_the_person_opens_it(play, configured, monkeypatch):
     monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("it was opened"))
-    person = Agrees()
-    answers, _ = await answered(play, configured, "asks_visit", person)
+    user = Agrees()
+    answers, _ = await answered(play, configured, "asks_visit", user)
     assert [one["action"] for one in answers] == ["accept", "accept"]
-    assert dict(person.asked[0].arguments) == {"address": "https://example.org/sign"}
+    assert dict(user.asked[0].arguments) == {"address": "https://example.org/sign"}
 
 
 async def test_a_server_may_have_the_model_write_once_the_person_says_so_and_the_caps_pay(play, configured):
-    person = Agrees()
-    answers, events = await answered(play, configured, "asks_sample", person, say("yes"))
+    user = Agrees()
+    answers, events = await answered(play, configured, "asks_sample", user, say("yes"))
     paid = [one for one in of(events, BudgetSettled) if one.role == "sampling"]
     assert answers[0]["content"] == {"type": "text", "text": "yes"}
     assert len(paid) == 2
-    assert [one.name for one in person.asked] == ["asks:sampling"]
-    assert "paid from this session's caps" in person.asked[0].reason
+    assert [one.name for one in user.asked] == ["asks:sampling"]
+    assert "paid from this session's caps" in user.asked[0].reason
 
 
 async def test_what_a_server_wants_written_over_the_cap_is_refused_and_told_each_time(play, configured):

@@ -306,10 +306,10 @@ async def test_a_cap_that_is_lowered_in_a_turn_is_planned_for_at_the_next_step(p
         async def at_limit(self, hit):
             return LimitChoice("answer")
 
-    person = Lowering()
+    user = Lowering()
     lines = [say("", "write_file", path="x.txt", text="x"), COUNT, finish("done")]
-    async with play(lines, person=person, registration="all", budget="200000tok") as shell:
-        person.shell = shell
+    async with play(lines, user=user, registration="all", budget="200000tok") as shell:
+        user.shell = shell
         events = await turn(shell)
     plans = of(events, PlanChanged)
     assert plans[0].cap > 150_000

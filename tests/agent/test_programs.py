@@ -17,14 +17,14 @@ ASKED = "How many lines has notes.txt?"
 
 
 class Agrees(NonInteractive):
-    """A person who lets everything run."""
+    """A user who approves every call."""
 
     async def approve(self, wanted):
         return Approval("once")
 
 
 class Refuses(NonInteractive):
-    """A person who lets nothing run."""
+    """A user who refuses every call."""
 
 
 def sized(shell, parameters=1_500_000_000, *, small=False):
@@ -37,7 +37,7 @@ def ran(events):
 
 
 async def test_what_a_program_prints_is_the_answer(play):
-    async with play([COUNTS], registration="all", person=Agrees()) as shell:
+    async with play([COUNTS], registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), ASKED)
         (request,) = shell.requests
     assert (ran(events), events[-1].answer) == (["run_python"], "3 lines")
@@ -46,7 +46,7 @@ async def test_what_a_program_prints_is_the_answer(play):
 
 
 async def test_a_program_that_fails_is_written_again_and_told_why(play):
-    async with play([BREAKS, COUNTS], registration="all", person=Agrees()) as shell:
+    async with play([BREAKS, COUNTS], registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), ASKED)
         told = shell.requests[1].messages
     assert "open('missing.txt')" in told[2].text
@@ -61,7 +61,7 @@ async def test_a_program_that_fails_is_written_again_and_told_why(play):
 )
 async def test_where_programs_fail_it_goes_on_by_calls(play, programs):
     lines = [*programs, say("", "count_text", path="notes.txt"), say("Three.")]
-    async with play(lines, registration="all", person=Agrees()) as shell:
+    async with play(lines, registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), ASKED)
     assert ran(events)[-1] == "count_text"
     assert events[-1].answer == "Three."
@@ -70,7 +70,7 @@ async def test_where_programs_fail_it_goes_on_by_calls(play, programs):
 async def test_a_program_that_a_person_forbids_does_not_run_and_it_goes_on_by_calls(play, home):
     wipes = say("```python\nimport os; os.remove('notes.txt')\n```")
     lines = [wipes, say("", "count_text", path="notes.txt"), say("Three.")]
-    async with play(lines, registration="all", person=Refuses()) as shell:
+    async with play(lines, registration="all", user=Refuses()) as shell:
         events = await turn(sized(shell), ASKED)
     assert [event.refused for event in of(events, CallFinished)] == ["unapproved", ""]
     assert events[-1].answer == "Three."
@@ -78,7 +78,7 @@ async def test_a_program_that_a_person_forbids_does_not_run_and_it_goes_on_by_ca
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"yes": True}, {"read_only": True, "person": Agrees()}], ids=["nobody", "yes", "read-only"]
+    "options", [{}, {"yes": True}, {"read_only": True, "user": Agrees()}], ids=["no user", "yes", "read-only"]
 )
 async def test_where_no_program_can_be_allowed_none_is_asked_for(play, options):
     async with play([say("Three.")], registration="all", **options) as shell:
@@ -88,7 +88,7 @@ async def test_where_no_program_can_be_allowed_none_is_asked_for(play, options):
 
 async def test_a_program_without_output_is_answered_for_by_the_model(play, home):
     writes = say("```python\nopen('notes.txt', 'a').write('four\\n')\n```")
-    async with play([writes, say("It is done.")], registration="all", person=Agrees()) as shell:
+    async with play([writes, say("It is done.")], registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), "Add four to notes.txt")
         assert shell.requests[-1].purpose == "answer"
     assert events[-1].answer == "It is done."
@@ -106,14 +106,14 @@ async def test_a_program_without_output_is_answered_for_by_the_model(play, home)
     ids=["no file is named", "a capable model", "a model of unknown size", "a model too small for programs"],
 )
 async def test_else_it_is_asked_for_calls(play, question, traits):
-    async with play([say("Three.")], registration="all", person=Agrees()) as shell:
+    async with play([say("Three.")], registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell, **traits), question)
         assert shell.requests[0].tools
     assert of(events, TurnStarted)[0].attachments == ()
 
 
 async def test_what_a_rule_keeps_from_being_read_is_not_attached(play, home):
-    async with play([say("It is forbidden.")], registration="all", person=Agrees()) as shell:
+    async with play([say("It is forbidden.")], registration="all", user=Agrees()) as shell:
         shell.deps.approvals.rules = Rules(deny=("read_file:notes.txt",), workspace=home)
         events = await turn(sized(shell), ASKED)
     assert of(events, TurnStarted)[0].attachments == ()
@@ -182,7 +182,7 @@ def broken(home):
     "after", ["", f"\n# try_it.py\n{TRIES}"], ids=["definitions alone", "and the file that tries them"]
 )
 async def test_a_program_that_defines_what_a_named_file_does_is_its_new_text_and_is_tried(play, broken, after):
-    async with play([code(BETTER + after), say("It gives 0 now.")], registration="all", person=Agrees()) as shell:
+    async with play([code(BETTER + after), say("It gives 0 now.")], registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), "try_it.py fails, mend average.py")
     assert ran(events) == ["write_file", "run_python"]
     assert events[-1].answer == "It gives 0 now."
@@ -191,7 +191,7 @@ async def test_a_program_that_defines_what_a_named_file_does_is_its_new_text_and
 
 
 async def test_what_was_written_and_does_not_do_is_told_and_written_again(play, broken):
-    async with play([code(WRONG), code(BETTER), say("Done.")], registration="all", person=Agrees()) as shell:
+    async with play([code(WRONG), code(BETTER), say("Done.")], registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), "mend average.py so that try_it.py runs")
         told = [message.text for message in shell.requests[1].messages[2:]]
     assert told[0] == f"```python\n{WRONG}\n```"
@@ -203,7 +203,7 @@ async def test_what_was_written_and_does_not_do_is_told_and_written_again(play, 
 
 async def test_where_it_defines_what_is_there_what_tries_that_says_what_is_wrong(play, broken):
     lines = [code(f"{AVERAGE}\ntry_it.py begins:\n{TRIES}"), code(BETTER), say("It gives 0 now.")]
-    async with play(lines, registration="all", person=Agrees()) as shell:
+    async with play(lines, registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), "try_it.py fails, mend average.py")
         told = shell.requests[1].messages
     assert "ZeroDivisionError" in told[-1].text
@@ -213,7 +213,7 @@ async def test_where_it_defines_what_is_there_what_tries_that_says_what_is_wrong
 
 async def test_where_it_only_tries_the_file_that_file_is_asked_for(play, broken):
     lines = [code(TRIES), code(BETTER), say("It gives 0 now.")]
-    async with play(lines, registration="all", person=Agrees()) as shell:
+    async with play(lines, registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), "try_it.py fails, mend average.py")
         told = shell.requests[1].messages
     assert "ZeroDivisionError" in told[-1].text
@@ -225,7 +225,7 @@ async def test_where_it_only_tries_the_file_that_file_is_asked_for(play, broken)
 async def test_what_was_tried_is_not_tried_again(play, broken):
     write = say("", "write_file", path="average.py", content=WRONG)
     lines = [code(WRONG), code(WRONG), write, say("It is done.")]
-    async with play(lines, registration="all", person=Agrees()) as shell:
+    async with play(lines, registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), "mend average.py so that try_it.py runs")
     assert ran(events) == ["write_file", "run_python", "write_file"]
     assert events[-1].answer == "It is done."
@@ -234,7 +234,7 @@ async def test_what_was_tried_is_not_tried_again(play, broken):
 async def test_of_several_files_it_is_written_to_the_one_that_it_changes(play, broken):
     (broken / "first.py").write_text("def first(values):\n    return values[0]\n")
     both = f"def first(values):\n    return values[0]\n\n\n{BETTER}"
-    async with play([code(both), say("It gives 0 now.")], registration="all", person=Agrees()) as shell:
+    async with play([code(both), say("It gives 0 now.")], registration="all", user=Agrees()) as shell:
         await turn(sized(shell), "mend average.py, not first.py; try_it.py tries it")
     assert (broken / "average.py").read_text() == both
     assert (broken / "first.py").read_text() == "def first(values):\n    return values[0]\n"
@@ -244,7 +244,7 @@ async def test_files_of_a_folder_find_each_other(play, home):
     (home / "src").mkdir()
     (home / "src" / "average.py").write_text(AVERAGE)
     (home / "src" / "try_it.py").write_text(TRIES)
-    async with play([code(BETTER), say("It gives 0 now.")], registration="all", person=Agrees()) as shell:
+    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), "src/try_it.py fails, mend src/average.py")
     assert [event.ok for event in of(events, CallFinished)] == [True, True]
     assert (home / "src" / "average.py").read_text() == BETTER
@@ -252,7 +252,7 @@ async def test_files_of_a_folder_find_each_other(play, home):
 
 async def test_a_file_that_only_defines_tests_shows_nothing_and_it_goes_on_by_calls(play, broken):
     (broken / "try_it.py").write_text("from average import average\n\n\ndef test_it():\n    assert average([]) == 0\n")
-    async with play([code(BETTER), say("It gives 0 now.")], registration="all", person=Agrees()) as shell:
+    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), "try_it.py fails, mend average.py")
         assert shell.requests[1].tools
     assert ran(events) == ["write_file"]
@@ -260,7 +260,7 @@ async def test_a_file_that_only_defines_tests_shows_nothing_and_it_goes_on_by_ca
 
 async def test_what_nothing_tries_goes_on_by_calls(play, home):
     (home / "average.py").write_text(AVERAGE)
-    async with play([code(BETTER), say("It gives 0 now.")], registration="all", person=Agrees()) as shell:
+    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), "mend average.py for no values")
         assert shell.requests[1].tools
     assert ran(events) == ["write_file"]
@@ -278,7 +278,7 @@ async def test_what_nothing_tries_goes_on_by_calls(play, home):
     ids=["what is there", "something else", "more than definitions", "work before the import"],
 )
 async def test_else_a_program_is_run_and_no_file_is_written(play, broken, program):
-    async with play([code(program), say("That is it.")], registration="all", person=Agrees()) as shell:
+    async with play([code(program), say("That is it.")], registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), "what does average.py give for no values?")
     assert ran(events)[0] == "run_python"
     assert (broken / "average.py").read_text() == AVERAGE
@@ -286,13 +286,13 @@ async def test_else_a_program_is_run_and_no_file_is_written(play, broken, progra
 
 async def test_a_file_of_which_the_end_was_not_shown_is_not_written_anew(play, broken):
     (broken / "average.py").write_text(AVERAGE + "\n# …\n" * 600)
-    async with play([code(BETTER), say("That is it.")], registration="all", person=Agrees()) as shell:
+    async with play([code(BETTER), say("That is it.")], registration="all", user=Agrees()) as shell:
         events = await turn(sized(shell), "mend average.py")
     assert ran(events) == ["run_python"]
 
 
 async def test_a_file_that_cannot_be_parsed_is_written_anew(play, broken):
     (broken / "average.py").write_text(AVERAGE.replace("):", ")"))
-    async with play([code(AVERAGE), say("It has a colon now.")], registration="all", person=Agrees()) as shell:
+    async with play([code(AVERAGE), say("It has a colon now.")], registration="all", user=Agrees()) as shell:
         await turn(sized(shell), "average.py does not start")
     assert (broken / "average.py").read_text() == AVERAGE

@@ -55,7 +55,7 @@ def cast(home, tmp_path):
         return f"script:{file}"
 
     @asynccontextmanager
-    async def opened(*, session=(), prices=(), settings="", person=None, **options):
+    async def opened(*, session=(), prices=(), settings="", user=None, **options):
         roles = {role: options.pop(role) for role in ("planner", "caller", "summarizer") if role in options}
         names = {role: lines if isinstance(lines, str) else script(role, lines) for role, lines in roles.items()}
         names["session"] = script("session", session)
@@ -64,7 +64,7 @@ def cast(home, tmp_path):
         user_paths().settings_file.write_text(text)
         given = RoleModels(**{role: names[role] for role in roles})
         asked = Options(model=names["session"], mode="umi", roles=given, workspace=home, **options)
-        shell = await assemble(asked, person)
+        shell = await assemble(asked, user)
         shell.names = names
         try:
             yield shell
@@ -298,7 +298,7 @@ async def test_a_call_is_asked_about_and_estimated_at_the_price_of_the_model_it_
     asked = []
     settings = '[budget]\nask_above = "0.00001"\n'
     options = {"settings": settings, "prices": [("caller", 5)], "registration": "all"}
-    async with cast(session=[NEXT, ENOUGH, say("3")], caller=[CALL], person=Sparing(), **options) as shell:
+    async with cast(session=[NEXT, ENOUGH, say("3")], caller=[CALL], user=Sparing(), **options) as shell:
         standing = await shell.standing()
         events = await turn(shell)
         name = shell.names["caller"]
@@ -330,7 +330,7 @@ async def test_another_model_that_is_chosen_at_a_limit_plays_every_role_from_the
         async def at_limit(self, hit):
             return LimitChoice("model", other)
 
-    options = {"prices": [("planner", 100)], "registration": "all", "budget": "0.001", "person": Chooser()}
+    options = {"prices": [("planner", 100)], "registration": "all", "budget": "0.001", "user": Chooser()}
     async with cast(planner=[ENOUGH], caller=[CALL], **options) as shell:
         events = await turn(shell)
         assert (shell.deps.models.roles, shell.deps.models.session_model) == (RoleModels(), other)

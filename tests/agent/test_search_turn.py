@@ -39,7 +39,7 @@ def give_up(why="This leads nowhere."):
 
 
 class Says:
-    """A person who approves with these words, and answers from what there is at a limit."""
+    """A user who gives these approvals, and answers from the results so far at a limit."""
 
     def __init__(self, *decisions):
         self.decisions = list(decisions)
@@ -240,19 +240,19 @@ async def test_at_the_limit_of_a_ranking_the_first_proposal_is_taken(play):
 
 
 async def test_in_a_search_what_writes_is_asked_each_time_even_where_always_was_said(play):
-    person = Says("session", "once")
+    user = Says("session", "once")
     lines = [WRITE, finish("done"), WRITE, finish("done")]
-    async with play(lines, strategy="dfsdt", registration="all", person=person) as shell:
+    async with play(lines, strategy="dfsdt", registration="all", user=user) as shell:
         await turn(shell)
         await turn(shell)
-        lines_asked = [wanted.reason for wanted in person.asked]
+        lines_asked = [wanted.reason for wanted in user.asked]
     assert len(lines_asked) == 2
     assert all("Going back to try another way does not undo it" in reason for reason in lines_asked)
 
 
 async def test_what_was_allowed_for_always_in_a_search_holds_without_one(play):
-    person = Says("session")
-    async with play([WRITE, finish("done"), WRITE, finish("done")], registration="all", person=person) as shell:
+    user = Says("session")
+    async with play([WRITE, finish("done"), WRITE, finish("done")], registration="all", user=user) as shell:
         shell.deps.settings.strategy = "dfsdt"
         await turn(shell)
         shell.deps.settings.strategy = "react"

@@ -1,4 +1,4 @@
-"""What a person is told of one tool, from a real session."""
+"""Details of one tool, from a real session."""
 
 import asyncio
 import time

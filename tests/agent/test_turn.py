@@ -29,7 +29,7 @@ PRICE = (Decimal(1), Decimal(4))
 
 
 class AtLimit:
-    """A person who makes these choices at limits."""
+    """A user who makes these choices at limits."""
 
     def __init__(self, *choices):
         self.choices = list(choices)
@@ -215,28 +215,28 @@ async def test_a_cap_below_the_price_of_an_answer_is_told_before_anything_is_spe
 
 
 async def test_raising_the_cap_at_the_limit_goes_on_with_the_turn(play):
-    person = AtLimit(LimitChoice("raise", "nonsense"), LimitChoice("raise", "1.00"))
-    async with play([finish("ok")], price=PRICE, budget="0.000001", person=person) as shell:
+    user = AtLimit(LimitChoice("raise", "nonsense"), LimitChoice("raise", "1.00"))
+    async with play([finish("ok")], price=PRICE, budget="0.000001", user=user) as shell:
         events = await turn(shell)
-    assert (events[-1].status, len(person.hits)) == ("answered", 2)
+    assert (events[-1].status, len(user.hits)) == ("answered", 2)
 
 
 async def test_nothing_stays_held_when_the_model_chosen_at_the_limit_cannot_be_called(play, tmp_path):
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "Three."}\n')
-    person = AtLimit(LimitChoice("model", f"script:{other}"))
-    async with play([finish("ok")], price=PRICE, budget="3500tok", person=person, registration="names") as shell:
+    user = AtLimit(LimitChoice("model", f"script:{other}"))
+    async with play([finish("ok")], price=PRICE, budget="3500tok", user=user, registration="names") as shell:
         shell.deps.settings.plan = "off"  # a plan would leave no tools, and so ask for less
         shell.ledger.bar(f"script:{other}", "it billed too much")
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
-    assert person.hits[0].left < 3500  # the answer's price was set aside
+    assert user.hits[0].left < 3500  # the answer's price was set aside
     assert of(events, ErrorHappened)[0].kind == "ModelDisabled"
     assert [cap.held for cap in caps] == [0]
 
 
 async def test_stopping_at_the_limit_ends_without_an_answer(play):
-    async with play([finish("ok")], price=PRICE, budget="0.000001", person=AtLimit(LimitChoice("stop"))) as shell:
+    async with play([finish("ok")], price=PRICE, budget="0.000001", user=AtLimit(LimitChoice("stop"))) as shell:
         events = await turn(shell)
     assert (events[-1].status, events[-1].answer) == ("limit", "")
 
@@ -333,7 +333,7 @@ async def test_reads_side_by_side_end_with_the_turn(play, monkeypatch):
 async def test_a_step_that_meets_a_limit_saves_its_tokens_once(play):
     raised = AtLimit(LimitChoice("raise", "1"))
     async with play(
-        [register("count_text"), finish("ok")], registration="names", price=PRICE, budget="0.004", person=raised
+        [register("count_text"), finish("ok")], registration="names", price=PRICE, budget="0.004", user=raised
     ) as shell:
         events = await turn(shell)
     (offer,), (registered,) = of(events, ToolsOffered), of(events, ToolRegistered)

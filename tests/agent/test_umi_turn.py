@@ -80,7 +80,7 @@ async def test_why_the_planner_would_conclude_is_told_with_the_proposal_alone(pl
 
 
 class RaisesByWhatIsWanted:
-    """A person who at each limit allows just what the next call takes."""
+    """A user who at each limit raises the cap to exactly what the next call needs."""
 
     def __init__(self, cap):
         self.cap = cap
@@ -94,8 +94,8 @@ class RaisesByWhatIsWanted:
 
 @pytest.mark.parametrize("strategy", ["react", "dfsdt"])
 async def test_a_decision_that_was_paid_for_is_carried_out_once_the_cap_is_raised(play, strategy):
-    person, lines = RaisesByWhatIsWanted(500), [NEXT, COUNT, ENOUGH, say("3 lines")]
-    async with play(lines, person=person, registration="all", strategy=strategy, budget="500tok") as shell:
+    user, lines = RaisesByWhatIsWanted(500), [NEXT, COUNT, ENOUGH, say("3 lines")]
+    async with play(lines, user=user, registration="all", strategy=strategy, budget="500tok") as shell:
         await shell.deps.models.change(mode="umi")
         shell.deps.settings.plan = "off"
         events = await turn(shell)
