@@ -367,7 +367,7 @@ class Agent:
     def _tools_of(self, settings: "Settings", workspace: "Workspace") -> list[Tool]:
         from ecoshell.assembly import tool_named, tools_of
 
-        built_in = {tool.document.name: tool for tool in tools_of(settings, workspace)}
+        built_in = {tool.schema.name: tool for tool in tools_of(settings, workspace)}
         chosen: list[Tool] = []
         for selector in self._tools:
             if isinstance(selector, str):

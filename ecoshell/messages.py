@@ -98,7 +98,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class ToolDocument:
+class ToolSchema:
     """A tool schema: name, description, and parameters as a JSON schema."""
 
     name: str
@@ -176,7 +176,7 @@ class ToolDocument:
 
 
 _EXPRESSED_KEYWORDS = frozenset({"type", "properties", "required", "title", "$schema", "additionalProperties"})
-"""Keywords that `ToolDocument.as_text` expresses in its lines, or that mean nothing to a model."""
+"""Keywords that `ToolSchema.as_text` expresses in its lines, or that mean nothing to a model."""
 _CLAUSE_END = re.compile(r"[;.](?:\s|$)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?![a-z])|(?<=[\u3002\uff01\uff1f])|\n")
 _MAX_SUMMARY = 160

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from ecoshell.errors import EcoshellError, ToolError, closest_word
-from ecoshell.messages import META_TOOLS, ToolDocument, visible_line
+from ecoshell.messages import META_TOOLS, ToolSchema, visible_line
 from ecoshell.paths import NO_ROOM, is_special
 from ecoshell.tools import Tool, ToolOptions, ToolProvider
 
@@ -331,14 +331,14 @@ def _tool_name(tool: Tool) -> str:
     """Return a tool's name; raises what its schema raises, and ValueError for an invalid schema."""
     import json
 
-    document: Any = tool.document
-    if not isinstance(document, ToolDocument) or not _TOOL.fullmatch(document.name):
-        raise ValueError(f"{getattr(document, 'name', None)!r:.80} is not a valid tool name")
-    json.dumps(dict(document.parameters))
-    listed: tuple[Any, ...] = (document.parameters.get("properties"), document.parameters.get("required"))
+    schema: Any = tool.schema
+    if not isinstance(schema, ToolSchema) or not _TOOL.fullmatch(schema.name):
+        raise ValueError(f"{getattr(schema, 'name', None)!r:.80} is not a valid tool name")
+    json.dumps(dict(schema.parameters))
+    listed: tuple[Any, ...] = (schema.parameters.get("properties"), schema.parameters.get("required"))
     if not isinstance(listed[0] or {}, Mapping) or not isinstance(listed[1] or [], Sequence):
-        raise ValueError(f"the parameters of {document.name} are not a JSON schema of an object")
-    return document.name
+        raise ValueError(f"the parameters of {schema.name} are not a JSON schema of an object")
+    return schema.name
 
 
 class _Provider:

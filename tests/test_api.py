@@ -216,7 +216,7 @@ async def test_a_model_of_ones_own_is_asked_as_any_other_and_left_open(tmp_path:
     async with Agent(model, tools=[stock], home=tmp_path) as agent:
         outcome = await agent.ask("How many?")
     assert (outcome.answer, outcome.usage) == ("Twelve.", Usage(100, 5))
-    assert "stock" in [document.name for document in model.asked[0].tools]
+    assert "stock" in [schema.name for schema in model.asked[0].tools]
     assert not model.closed
 
 

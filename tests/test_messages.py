@@ -1,6 +1,6 @@
-from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Call, ToolDocument
+from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Call, ToolSchema
 
-SEARCH = ToolDocument(
+SEARCH = ToolSchema(
     "search",
     "Search the web.",
     {
@@ -32,7 +32,7 @@ def test_a_document_as_text_is_shorter_than_as_an_entry_of_the_array():
 
 
 def test_a_document_without_arguments_is_one_line():
-    assert ToolDocument("now", "Tell the time.", {}).as_text() == "now: Tell the time."
+    assert ToolSchema("now", "Tell the time.", {}).as_text() == "now: Tell the time."
 
 
 def test_the_subject_of_a_call_is_the_tool_it_is_about():
@@ -50,4 +50,4 @@ def test_a_summary_is_the_first_sentence_or_how_it_begins():
         "a" * 200: "a" * 159 + "…",
         "": "",
     }
-    assert {description: ToolDocument("tool", description, {}).summary for description in told} == told
+    assert {description: ToolSchema("tool", description, {}).summary for description in told} == told

@@ -108,10 +108,10 @@ FAILING = {
         "TypeError: f: a tool takes arguments by name, so not *words",
     ),
     "has a schema that is none": (
-        "from types import SimpleNamespace\nfrom ecoshell import tool\nfrom ecoshell.messages import ToolDocument\n"
+        "from types import SimpleNamespace\nfrom ecoshell import tool\nfrom ecoshell.messages import ToolSchema\n"
         "from ecoshell.plugins import hookimpl\n@tool\ndef f() -> str: ...\n"
-        "document = ToolDocument('g', 'Go.', {'type': 'object', 'properties': [1]})\n@hookimpl\ndef tools():\n"
-        "    return [SimpleNamespace(document=document, effects=f.effects, price_nano=0, run=f.run)]\n",
+        "schema = ToolSchema('g', 'Go.', {'type': 'object', 'properties': [1]})\n@hookimpl\ndef tools():\n"
+        "    return [SimpleNamespace(schema=schema, effects=f.effects, price_nano=0, run=f.run)]\n",
         "ValueError: the parameters of g are not a JSON schema of an object",
     ),
     "has a strategy that is there": (

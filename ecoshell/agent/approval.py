@@ -34,7 +34,7 @@ from ecoshell.events import (
     ModelOffer,
     Notice,
 )
-from ecoshell.messages import Call, Effect, ToolDocument, Usage, visible_line
+from ecoshell.messages import Call, Effect, ToolSchema, Usage, visible_line
 from ecoshell.models import Traits
 from ecoshell.options import NO_ROLE_MODELS
 from ecoshell.secrecy import mask_secrets
@@ -65,11 +65,11 @@ def is_trusted(traits: Traits, setting: bool | None = None) -> bool:
     return setting if setting is not None else traits.parameters is None or traits.parameters >= TRUSTED_PARAMETERS
 
 
-def verbs(documents: Iterable[ToolDocument]) -> frozenset[str]:
+def verbs(schemas: Iterable[ToolSchema]) -> frozenset[str]:
     """The verbs with which requests ask for tools: those at the beginning of their names and descriptions."""
     words: set[str] = set()
-    for document in documents:
-        (first, underscore, _), leading = document.name.partition("_"), _LEADING_VERBS.match(document.description)
+    for schema in schemas:
+        (first, underscore, _), leading = schema.name.partition("_"), _LEADING_VERBS.match(schema.description)
         words.update((first if underscore else "", *re.findall(r"\w+", leading.group() if leading else "")))
     return frozenset(word.lower() for word in words if len(word) > 1 and word.isalpha()) - {"or", "the", "an"}
 
@@ -81,7 +81,7 @@ class Guess:
     question: str
     steps: Sequence[Step]
     """Earlier steps of the turn."""
-    similar: Sequence[ToolDocument]
+    similar: Sequence[ToolSchema]
     """Tools with the same lasting effects as the called one."""
     exact: bool
     """Whether every argument must occur in the question or in results, as for the smallest models."""
@@ -93,9 +93,9 @@ class Guess:
         """
         if not tool.effects & LASTING:
             return ""
-        tool_verbs = verbs([tool.document] if self.exact else self.similar)
+        tool_verbs = verbs([tool.schema] if self.exact else self.similar)
         if tool_verbs.isdisjoint(re.findall(r"\w+", self.question.lower())):
-            return f"the request does not say so ({' or '.join(sorted(verbs([tool.document])))})"
+            return f"the request does not say so ({' or '.join(sorted(verbs([tool.schema])))})"
         done = [step for step in self.steps if step.observation.ok]
         if self.exact:
             source = [step.observation.text for step in done]
@@ -124,7 +124,7 @@ class ApprovalRequest:
 
     call: Call
     tool: Tool
-    document: ToolDocument
+    schema: ToolSchema
     """The tool's schema in the catalog."""
     rationale: str = ""
     """The agent's reason for the call."""
@@ -245,7 +245,7 @@ class Approvals:
             call = replace(call, arguments=dict(approval.arguments))
             from ecoshell.models.protocol import call_fault
 
-            fault = await asyncio.to_thread(call_fault, call, [request.document])
+            fault = await asyncio.to_thread(call_fault, call, [request.schema])
             if not fault:
                 break
         edited = call.arguments if dict(call.arguments) != dict(request.call.arguments) else None
@@ -272,7 +272,7 @@ class Approvals:
                 await asyncio.to_thread(self._remember, granted)
         return ApprovalDecision(call)
 
-    async def fill_in(self, wanted: ApprovalWanted, document: ToolDocument, emit: Emit) -> Approval:
+    async def fill_in(self, wanted: ApprovalWanted, schema: ToolSchema, emit: Emit) -> Approval:
         """Ask the user about something other than a call, without rules, until the arguments are valid."""
         from ecoshell.models.protocol import call_fault
 
@@ -281,9 +281,9 @@ class Approvals:
                 emit(wanted)
                 approval = await self._person.approve(wanted)
                 arguments = wanted.arguments if approval.arguments is None else approval.arguments
-                call, fault = Call(document.name, arguments), ""
+                call, fault = Call(schema.name, arguments), ""
                 if approval.decision != "no":
-                    fault = await asyncio.to_thread(call_fault, call, [document])
+                    fault = await asyncio.to_thread(call_fault, call, [schema])
                 if not fault:
                     by = "nobody" if isinstance(self._person, NonInteractive) else "person"
                     emit(ApprovalGiven(wanted.id, approval.decision, by))

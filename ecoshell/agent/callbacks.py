@@ -8,7 +8,7 @@ from typing import Any
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.errors import BudgetError, ModelError, StoreError, ToolError
 from ecoshell.events import ApprovalWanted, CallProgressed, Emit, Notice
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Request
 from ecoshell.secrecy import mask_secrets
 from ecoshell.tools import Sample
@@ -38,17 +38,17 @@ class RunningCall:
         fields: Mapping[str, Mapping[str, Any]] = schema["properties"]
         begun: dict[str, Any] = dict.fromkeys(schema.get("required", ()))
         begun |= {name: one["default"] for name, one in fields.items() if one and "default" in one}
-        document = ToolDocument(f"{server}:form", "", schema, server=server)
-        asked = "\n".join([message, *document.as_text().splitlines()[1:]])
+        tool_schema = ToolSchema(f"{server}:form", "", schema, server=server)
+        asked = "\n".join([message, *tool_schema.as_text().splitlines()[1:]])
         why = f"The server {server} asks this, and is sent what stands here; [e] changes it."
-        return await self._ask(asked, document, begun, why)
+        return await self._ask(asked, tool_schema, begun, why)
 
     async def visit(self, server: str, message: str, address: str) -> bool:
-        document = ToolDocument(f"{server}:address", "", {"type": "object", "properties": {}}, server=server)
+        schema = ToolSchema(f"{server}:address", "", {"type": "object", "properties": {}}, server=server)
         why = (
             f"The server {server} asks you to open this address yourself. Nothing here opens it; yes says that you do."
         )
-        return await self._ask(message, document, {"address": address}, why) is not None
+        return await self._ask(message, schema, {"address": address}, why) is not None
 
     async def sample(self, server: str, messages: Sequence[Message], most: int, *, allowed: bool) -> Sample:
         model, told = self.deps.models.current.model, self.sampling
@@ -58,10 +58,10 @@ class RunningCall:
                 told[server] = True
                 self.emit(Notice(f"{server} has {name} write for it, as the settings allow; it is paid from the caps."))
             else:
-                document = ToolDocument(f"{server}:sampling", "", {"type": "object", "properties": {}}, server=server)
+                schema = ToolSchema(f"{server}:sampling", "", {"type": "object", "properties": {}}, server=server)
                 why = f"{name} would write for the server {server}, paid from this session's caps, each time it asks."
                 sent = {"model": name, "max_tokens": most}
-                told[server] = await self._ask(messages[-1].text if messages else "", document, sent, why) is not None
+                told[server] = await self._ask(messages[-1].text if messages else "", schema, sent, why) is not None
         if not told[server]:
             raise ToolError("The person declined it.")
         request = Request(mask_secrets(tuple(messages)), want="text", max_tokens=most, purpose="sample")
@@ -73,10 +73,10 @@ class RunningCall:
         return Sample(reply.text, name, reply.cut)
 
     async def _ask(
-        self, message: str, document: ToolDocument, arguments: Mapping[str, Any], why: str
+        self, message: str, schema: ToolSchema, arguments: Mapping[str, Any], why: str
     ) -> Mapping[str, Any] | None:
         """What the person agrees to; None where they do not."""
         said = clip(message, _MESSAGE)[0]
-        wanted = ApprovalWanted(secrets.token_hex(4), document.name, arguments, ("network",), why, rationale=said)
-        approval = await self.deps.approvals.fill_in(mask_secrets(wanted), document, self.emit)
+        wanted = ApprovalWanted(secrets.token_hex(4), schema.name, arguments, ("network",), why, rationale=said)
+        approval = await self.deps.approvals.fill_in(mask_secrets(wanted), schema, self.emit)
         return None if approval.decision == "no" else approval.arguments

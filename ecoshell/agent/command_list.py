@@ -209,7 +209,7 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
         await providers[argument].connect()
         if not shell.conversation.busy:
             shell.deps.providers.take_up(shell.conversation.memory.library)
-        tools = [(tool.document.name, tool.document.summary) for tool in providers[argument].tools]
+        tools = [(tool.schema.name, tool.schema.summary) for tool in providers[argument].tools]
         parts = [table(("tool", "what it does"), tools), f"{argument} is {providers[argument].status}."]
         server = shell.deps.providers.servers.get(argument)
         lists = server.lists if server else None

@@ -51,7 +51,7 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.messages import Attachment, Call, Message, ToolDocument
+from ecoshell.messages import Attachment, Call, Message, ToolSchema
 from ecoshell.options import ROLES
 from ecoshell.secrecy import mask_secrets
 
@@ -276,10 +276,10 @@ class Conversation:
 
     async def register(self, name: str) -> Event:
         """Register a tool for the user; raises UsageError for unknown and for registered tools."""
-        document = self.known(name)
+        schema = self.known(name)
         if name in self.memory.library:
             raise UsageError(f"{name} is registered already.", fix="/tools lists the registered tools.")
-        tokens, exact = await asyncio.to_thread(self._measure, document)
+        tokens, exact = await asyncio.to_thread(self._measure, schema)
         return await self.note(ToolRegistered(name, tokens, exact, 0, "user"))
 
     async def unregister(self, name: str) -> Event:
@@ -289,10 +289,10 @@ class Conversation:
             raise UsageError(f"{name} is not registered.", fix="/tools lists the registered tools.")
         return await self.note(ToolUnregistered(name))
 
-    def known(self, name: str) -> ToolDocument:
+    def known(self, name: str) -> ToolSchema:
         """The schema of a known tool; raises UsageError with the closest names."""
         if name in self._deps.catalog:
-            return self._deps.catalog.document(name)
+            return self._deps.catalog.schema(name)
         closest = self._deps.catalog.closest(name)
         fix = f"Did you mean {' or '.join(closest)}?" if closest else "/tools lists all names."
         raise UsageError(f"There is no tool called {name!r}.", fix=fix)
@@ -553,9 +553,9 @@ class Conversation:
 
         return RunningCall(self._deps, self._sampling, call, emit)
 
-    def _measure(self, document: ToolDocument) -> tuple[int, bool]:
+    def _measure(self, schema: ToolSchema) -> tuple[int, bool]:
         """Tokens of a schema for the current model, which may change at a limit."""
-        return self._deps.models.current.measure(document, self.memory.presentation)
+        return self._deps.models.current.measure(schema, self.memory.presentation)
 
 
 def _finished(number: int, ended: TurnEnd, usage: TurnUsage) -> TurnFinished:

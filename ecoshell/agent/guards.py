@@ -20,7 +20,7 @@ from ecoshell.catalog import Catalog, Presentation
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import CallFinished, CallJudged, CallStarted, Emit, ToolRegistered
 from ecoshell.events.describe import why_words
-from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolDocument
+from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolSchema
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.btp.experience import Use, document_hash
 from ecoshell.secrecy import environ, mask_secrets
@@ -172,22 +172,22 @@ class Registrar:
 
     catalog: Catalog
     presentation: Presentation
-    measure: Callable[[ToolDocument], tuple[int, bool]]
+    measure: Callable[[ToolSchema], tuple[int, bool]]
     """Counts the tokens of a tool schema and says whether the count is exact."""
     by_call: bool
     """Whether the first call of a tool that is known by name registers it."""
 
     def register(
         self, name: str, call: Call, context: CallContext, *, by: Literal["agent", "first_call"] = "agent"
-    ) -> ToolDocument:
+    ) -> ToolSchema:
         """Register the tool for this call, which asks for that or is the tool's own first one."""
-        document, tool = self.catalog.document(name), self.catalog.tool(name)
-        tokens, exact = self.measure(document)
+        schema, tool = self.catalog.schema(name), self.catalog.tool(name)
+        tokens, exact = self.measure(schema)
         step = len(context.path.steps) + 1
         context.emit(ToolRegistered(name, tokens, exact, step, by, call.id, call.group))
         if isinstance(tool, Warming):
             tool.warm()
-        return document
+        return schema
 
 
 @dataclass(frozen=True)
@@ -278,9 +278,9 @@ class Approved(Guard):
         lasting, caller, guess = tool.effects & LASTING, self.deps.models.current.caller.traits, None
         if lasting and not approvals.trusts(caller):
             tools = map(catalog.tool, catalog.names)
-            similar = tuple(tool.document for tool in tools if tool.effects & LASTING == lasting)
+            similar = tuple(tool.schema for tool in tools if tool.effects & LASTING == lasting)
             guess = Guess(context.path.question, context.path.steps, similar, caller.small)
-        request = ApprovalRequest(call, tool, catalog.document(call.name), context.rationale, self.searching, guess)
+        request = ApprovalRequest(call, tool, catalog.schema(call.name), context.rationale, self.searching, guess)
         ruling = await approvals.rule(request, context.emit)
         original, edited = call.arguments, ruling.call.arguments
         if ruling.refusal:
@@ -387,7 +387,7 @@ class Judged(Guard):
             return Use(
                 query=redaction.beginning(question, environ, redaction.QUERY),
                 tool=call.name,
-                document_hash=document_hash(deps.catalog.document(call.name)),
+                document_hash=document_hash(deps.catalog.schema(call.name)),
                 arguments=redaction.redacted_json(call.arguments, environ, redaction.ARGUMENTS),
                 result=redaction.beginning(seen.text, environ, redaction.RESULT),
                 result_hash=redaction.digest(seen.text, environ),
@@ -434,8 +434,8 @@ class Meta(Guard):
             elif refusal := await self.checked.refusal(name, context):
                 seen = refuse("forbidden", refusal)
             else:
-                document = self.registrar.register(name, call, context)
-                return Observation(self.registrar.presentation.registration_result(document))
+                schema = self.registrar.register(name, call, context)
+                return Observation(self.registrar.presentation.registration_result(schema))
         else:
             return await self.inner.execute(call, context)
         context.emit(CallStarted(call.id, call.name, call.arguments, role=context.role, group=call.group))

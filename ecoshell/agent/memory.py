@@ -186,7 +186,7 @@ class Shown:
     """What the model has seen in earlier turns, so that it is not repeated."""
 
     names: frozenset[str] = frozenset()
-    documents: frozenset[str] = frozenset()
+    schemas: frozenset[str] = frozenset()
     context: ContextTold | None = None
     """The workspace context."""
     presentation: Presentation | None = None
@@ -361,10 +361,10 @@ class Memory:
                 if (turn := self._open) is not None and event.by in ("agent", "first_call"):
                     call_id = event.id or event.name  # sessions of old versions have no ID
                     turn.skills[call_id] = skill
-                    self.shown = replace(self.shown, documents=self.shown.documents | {event.name})
+                    self.shown = replace(self.shown, schemas=self.shown.schemas | {event.name})
                     if event.by == "first_call":
                         return
-                    result = self.presentation.registration_result(self._catalog.document(event.name))
+                    result = self.presentation.registration_result(self._catalog.schema(event.name))
                     call = Call(TOOL_REGISTER, {"tool_name": event.name}, call_id, event.group)
                     turn.add(turn.started_step(call, Observation(result)))
             case _ if self._open is not None:
@@ -462,8 +462,8 @@ class Memory:
         self.shown = replace(self.shown, presentation=presentation)
         if event.listing:
             listed = {*event.upfront, *self.library.names} - (presentation.declared if presentation else set())
-            names, documents = self.shown.names | set(event.names), self.shown.documents | listed
-            self.shown = replace(self.shown, names=names, documents=documents)
+            names, schemas = self.shown.names | set(event.names), self.shown.schemas | listed
+            self.shown = replace(self.shown, names=names, schemas=schemas)
 
     def _backtrack(self, turn: _OpenTurn, event: BranchLeft) -> None:
         """Return to another path, and drop what only the abandoned path had registered."""
@@ -473,8 +473,8 @@ class Memory:
         turn.calls.clear()
         registered = turn.registered
         self.library = self.library.without(abandoned).including(registered)
-        documents = self.shown.documents - abandoned | {skill.name for skill in registered}
-        self.shown = replace(self.shown, documents=documents)
+        schemas = self.shown.schemas - abandoned | {skill.name for skill in registered}
+        self.shown = replace(self.shown, schemas=schemas)
 
 
 def _past_turn(turn: _OpenTurn, ending: str, spent_nano: int | None) -> PastTurn:
@@ -546,17 +546,17 @@ def next_view(
     `names` are listed, by default all; `context` is the workspace context; `defers` says that the model's provider
     loads deferred tools.
     """
-    documents = catalog.documents_of(memory.library.skills)
+    schemas = catalog.schemas_of(memory.library.skills)
     new_names = [name for name in (catalog.names if names is None else names) if name not in memory.shown.names]
-    new_documents = [document for document in documents if document.name not in memory.shown.documents]
-    listing = memory.presentation.opening(new_names, new_documents, servers=catalog.servers)
+    new_schemas = [schema for schema in schemas if schema.name not in memory.shown.schemas]
+    listing = memory.presentation.opening(new_names, new_schemas, servers=catalog.servers)
     return View(
         path=Path(question),
         opening=opening_text(listing, question, context=context),
         history=memory.messages,
         contexts=memory.contexts,
         known=catalog.names,
-        registered=documents,
+        registered=schemas,
         presentation=memory.presentation,
-        deferrable=catalog.documents if defers and memory.presentation.deferred else (),
+        deferrable=catalog.schemas if defers and memory.presentation.deferred else (),
     )

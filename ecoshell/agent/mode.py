@@ -7,7 +7,7 @@ from typing import Protocol
 from ecoshell.budget import Hold
 from ecoshell.catalog import Presentation
 from ecoshell.events import Emit
-from ecoshell.messages import Attachment, Call, Message, ToolDocument
+from ecoshell.messages import Attachment, Call, Message, ToolSchema
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.strategies import Path, Step, Thought, Tried
@@ -24,10 +24,10 @@ class View:
     """Earlier turns of the session."""
     known: tuple[str, ...]
     """Names of all tools that may be registered or called."""
-    registered: tuple[ToolDocument, ...]
+    registered: tuple[ToolSchema, ...]
     """Tools that this path may call, in the order of registration."""
     presentation: Presentation
-    deferrable: tuple[ToolDocument, ...] = ()
+    deferrable: tuple[ToolSchema, ...] = ()
     """All tools that the provider's search may load, if the presentation defers."""
     large: bool = False
     """Whether only a shortlist of names is shown and `tool_search` is offered."""
@@ -47,7 +47,7 @@ class View:
     """Steps already tried from here; the next one must differ."""
 
     @property
-    def array(self) -> tuple[ToolDocument, ...]:
+    def array(self) -> tuple[ToolSchema, ...]:
         """The tool array of a request."""
         return self.presentation.array(
             self.registered, deferrable=self.deferrable, large=self.large, finish=self.searching
@@ -108,7 +108,7 @@ class FillTask:
 
     label: str
     """As in the graph: `read_file#2`."""
-    document: ToolDocument
+    schema: ToolSchema
     plan: str
     """The text of the graph."""
     given: tuple[Step, ...] = ()

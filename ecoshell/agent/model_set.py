@@ -10,7 +10,7 @@ from ecoshell.agent.mode import Mode
 from ecoshell.budget import CapState, Price
 from ecoshell.catalog import Presentation
 from ecoshell.events import ModeChosen
-from ecoshell.messages import Message, ToolDocument
+from ecoshell.messages import Message, ToolSchema
 from ecoshell.models import ModelRow, Request, embedded, estimate
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import NO_ROLE_MODELS, ROLES, RoleModels, RoleName
@@ -90,9 +90,9 @@ class ModelSet:
         """Whether counts currently come from the model's own tokenizer."""
         return self.model.size(Request((Message("user", ""),))).exact
 
-    def measure(self, document: ToolDocument, presentation: Presentation) -> tuple[int, bool]:
+    def measure(self, schema: ToolSchema, presentation: Presentation) -> tuple[int, bool]:
         """Tokens of a schema in this model's context, and whether the count is exact."""
-        return self.sizes([presentation.shown(document)])[0], self.exact
+        return self.sizes([presentation.shown(schema)])[0], self.exact
 
     def sizes(self, texts: Iterable[str]) -> list[int]:
         """Tokens of texts, cached; for schemas and names. May block while a tokenizer loads."""

@@ -36,7 +36,7 @@ from ecoshell.catalog import (
 )
 from ecoshell.catalog.search import shortlist
 from ecoshell.events import ToolsOffered
-from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.messages import Message, ToolSchema, Usage
 from ecoshell.strategies import Path, Tried
 
 _NAMES = 5_000
@@ -67,12 +67,12 @@ class ToolOffer:
     upfront: tuple[Skill, ...]
     """Registered by this offer; what was registered before is not among them."""
     presentation: Presentation
-    deferrable: tuple[ToolDocument, ...]
+    deferrable: tuple[ToolSchema, ...]
     """All tools that the provider's search may load, where the presentation defers."""
     large: bool
     """Whether a name is hidden, or may be later, so that `tool_search` is offered."""
     context_tokens: int
-    """What registered documents weigh, and the names of the other tools; `everything_tokens` is all documents."""
+    """Tokens of the registered schemas and of the names of the other tools."""
     everything_tokens: int
     exact: bool
     decision: Decision
@@ -112,11 +112,11 @@ class TurnContext:
 
     def registered(self, path: Path) -> tuple[str, ...]:
         """Names the path may call, in the order of registration."""
-        return tuple([document.name for document in self._documents(path)])
+        return tuple([schema.name for schema in self._schemas(path)])
 
-    def _documents(self, path: Path) -> tuple[ToolDocument, ...]:
+    def _schemas(self, path: Path) -> tuple[ToolSchema, ...]:
         """The tools registered before this turn and on this path, by name or by a first call."""
-        return self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered, *path.called)))
+        return self.catalog.schemas_of(dict.fromkeys((*self.base.skills, *path.registered, *path.called)))
 
     def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
         """What a mode sees on this path, and beside siblings that were tried."""
@@ -125,7 +125,7 @@ class TurnContext:
             self.beginning,
             path=replace(self.condensed.path(path), images=self.beginning.path.images),
             opening=self.condensed.opening(self.beginning.opening, path),
-            registered=self._documents(path),
+            registered=self._schemas(path),
             forbidden=forbidden,
             closed=bool(forbidden) and len(forbidden) == len(self.catalog),
             tried=tried,
@@ -151,28 +151,28 @@ def make_offer(
     names = tuple([name for name in listed if name in there or name not in hidden])
     whole, large = len(listed) == len(catalog), catalog.grows or len(names) < len(catalog)
 
-    unregistered = catalog.documents_of([name for name in names if name not in there and name not in forbidden])
+    unregistered = catalog.schemas_of([name for name in names if name not in there and name not in forbidden])
     work = Workload(base=Workload().base + sum(len(message.text) for message in told) // _CHARACTERS_PER_TOKEN)
     candidates = candidates_of(unregistered, plan.inputs.chances, models.sizes)
     policy = _policy(plan, deps, shown, whole=whole)
     decision = decide(candidates, rates_of(models.price, work.base), work, policy)
     presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.plan.upfront))
-    sizes = dict(zip(catalog.names, models.sizes(map(presentation.shown, catalog.documents)), strict=True))
+    sizes = dict(zip(catalog.names, models.sizes(map(presentation.shown, catalog.schemas)), strict=True))
     # Core tools stand first in the array, so that sessions with other tools share its beginning in prompt caches.
     upfront = sorted(decision.plan.upfront, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
     skills = tuple([Skill(name, sizes[name], "upfront") for name in upfront])
     registered = library.including(skills)
     listed_only = [name for name in names if name not in registered.skills]
     untold = [name for name in names if name not in shown.names]
-    unseen = catalog.documents_of([name for name in registered.skills if name not in shown.documents])
-    about = {name: few_words(catalog.document(name)) for name in untold} if decision.plan.described else {}
+    unseen = catalog.schemas_of([name for name in registered.skills if name not in shown.schemas])
+    about = {name: few_words(catalog.schema(name)) for name in untold} if decision.plan.described else {}
     return ToolOffer(
         listing=presentation.opening(untold, unseen, large=large, about=about, servers=catalog.servers),
         listed=listed,
         names=names,
         upfront=skills,
         presentation=presentation,
-        deferrable=catalog.documents_of([name for name in catalog.names if name in there or name not in hidden])
+        deferrable=catalog.schemas_of([name for name in catalog.names if name in there or name not in hidden])
         if presentation.deferred
         else (),
         large=large,
@@ -233,7 +233,7 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
 
 
 def _entries(catalog: Catalog) -> list[str]:
-    return [document.entry for document in catalog.documents]
+    return [schema.entry for schema in catalog.schemas]
 
 
 def _presentation(

@@ -85,7 +85,7 @@ class ProviderFollower:
         """Have what has changed in the catalog, and ranked; no turn may be under way."""
         news = self._catalog.follow(kept)
         if news:
-            self._ranker.follow(self._catalog.documents)
+            self._ranker.follow(self._catalog.schemas)
         return news
 
     @property

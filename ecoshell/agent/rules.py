@@ -409,7 +409,7 @@ class _Seen:
 
         A list that names nothing cannot be told: a tool takes that for whatever there is.
         """
-        properties = cast("Mapping[str, Any]", self.tool.document.parameters.get("properties") or {})
+        properties = cast("Mapping[str, Any]", self.tool.schema.parameters.get("properties") or {})
         for name, subject in subjects_of(self.tool).items():
             if subject is Subject.CONTENT:
                 continue

@@ -30,7 +30,7 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.images import MAX_IMAGES
-from ecoshell.messages import Attachment, Call, Effect, Image, Observation, ToolDocument, visible_line
+from ecoshell.messages import Attachment, Call, Effect, Image, Observation, ToolSchema, visible_line
 from ecoshell.models import ModelRow
 from ecoshell.paths import expanded
 from ecoshell.secrecy import mask_secrets
@@ -123,7 +123,7 @@ class Since:
 class ToolDetails:
     """A tool as a person looks it up; `why` is empty until a turn has decided on it."""
 
-    document: ToolDocument
+    schema: ToolSchema
     effects: tuple[Effect, ...]
     price_nano: int
     tokens: int
@@ -179,7 +179,7 @@ class Standing:
     used_tokens: int
     tools: tuple[ToolRow, ...]
     context_tokens: int
-    """Tokens of the registered documents, and of the names of the other tools."""
+    """Tokens of the registered schemas, and of the names of the other tools."""
     everything_tokens: int
     """Tokens every document together would take."""
     exact: bool
@@ -456,14 +456,14 @@ class Shell:
     async def tool_details(self, name: str) -> ToolDetails:
         """All there is to tell of a known tool; raises UsageError."""
         conversation, store, session = self.conversation, self.store, self.session
-        document, skill = conversation.known(name), conversation.memory.library.skills.get(name)
+        schema, skill = conversation.known(name), conversation.memory.library.skills.get(name)
         measure, presentation = self.deps.models.current.measure, conversation.memory.presentation
-        tokens, exact = await asyncio.to_thread(measure, document, presentation)
+        tokens, exact = await asyncio.to_thread(measure, schema, presentation)
         tool, since = self.deps.catalog.tool(name), None
         if skill is not None:
             since = await asyncio.to_thread(lambda: registered_since(name, store.events(session)))
         return ToolDetails(
-            document=document,
+            schema=schema,
             effects=tuple(sorted(tool.effects)),
             price_nano=tool.price_nano,
             tokens=tokens,
@@ -497,17 +497,17 @@ class Shell:
     def _standing(self) -> Standing:
         deps, library, session = self.deps, self.conversation.memory.library, self.session
         counted, exact = deps.models.current.sizes_at_hand(
-            map(self.conversation.memory.presentation.shown, deps.catalog.documents)
+            map(self.conversation.memory.presentation.shown, deps.catalog.schemas)
         )
         sizes = dict(zip(deps.catalog.names, counted, strict=True))
         named = (self.conversation.memory.shown.names or {*deps.catalog.names}) - {*library.names}
         listed = (name for name in deps.catalog.names if name in named)
         names = names_tokens(deps, listed, lambda parts: deps.models.current.sizes_at_hand(parts)[0])
         tools: list[ToolRow] = []
-        for document in deps.catalog.documents:
-            name, skill = document.name, library.skills.get(document.name)
+        for schema in deps.catalog.schemas:
+            name, skill = schema.name, library.skills.get(schema.name)
             by = "" if skill is None else skill.by
-            tools.append(ToolRow(name, sizes[name], skill is not None, by, document.summary))
+            tools.append(ToolRow(name, sizes[name], skill is not None, by, schema.summary))
         spent = self.ledger.session_row(session)
         ahead = of_step(deps.models.current.mode.forecast(self.conversation.ahead))
         return Standing(

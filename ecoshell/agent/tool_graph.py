@@ -25,7 +25,7 @@ from ecoshell.budget.gate import sharing
 from ecoshell.catalog import Catalog
 from ecoshell.errors import BudgetError, ModelError
 from ecoshell.events import BudgetSettled, Emit, Event, GraphNode, GraphPlanned, NodeChanged, Notice, TextArrived
-from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call, ToolDocument, visible_line
+from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call, ToolSchema, visible_line
 from ecoshell.models.protocol import call_fault
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.catp.costs import CostTable
@@ -107,7 +107,7 @@ class ParallelPlan:
         """The plan as the event that tells of it, with the price and time it is expected to take; may block."""
         turn_context, kept, nodes = self.turn_context, self.finished.steps, list[GraphNode]()
         for node in plan.nodes:
-            kinds, estimate = signature(turn_context.catalog.document(node.tool)), turn_context.plan.expected(node.tool)
+            kinds, estimate = signature(turn_context.catalog.schema(node.tool)), turn_context.plan.expected(node.tool)
             takes, gives = tuple(sorted(kinds.takes)), tuple(sorted(kinds.gives))
             price, seconds = (0, 0.0) if node.label in kept else (estimate.price_nano, estimate.seconds)
             nodes.append(GraphNode(node.label, node.tool, node.after, takes, gives, price, seconds))
@@ -158,8 +158,8 @@ def _grammar(view: View, turn_context: TurnContext, finished: "Finished") -> str
 
 def _tools(view: View, turn_context: TurnContext) -> dict[str, Signature]:
     """What a plan may name, with the kinds it takes and gives."""
-    names = dict.fromkeys((*view.usable, *(document.name for document in view.registered)))
-    return {name: signature(turn_context.catalog.document(name)) for name in names if name in turn_context.catalog}
+    names = dict.fromkeys((*view.usable, *(schema.name for schema in view.registered)))
+    return {name: signature(turn_context.catalog.schema(name)) for name in names if name in turn_context.catalog}
 
 
 def costs_text(plan: TurnPlan, profiled: CostTable, tools: Iterable[str], size: int | None) -> str:
@@ -275,7 +275,7 @@ class Finished:
         """The tool and its arguments, written so that calls that are the same read the same: `1.0` is `1`."""
         made = unwrap(call)
         arguments = dict(made.arguments)
-        properties: Mapping[str, Any] = self.catalog.document(made.name).parameters.get("properties") or {}
+        properties: Mapping[str, Any] = self.catalog.schema(made.name).parameters.get("properties") or {}
         for name, schema in properties.items():
             if isinstance(schema, dict) and "default" in schema:
                 arguments.setdefault(name, cast("dict[str, Any]", schema)["default"])
@@ -404,15 +404,15 @@ class Run:
         What filling it in took is the node's cost, whatever came of it; raises NodeFailed.
         """
         results = tuple(given[label] for label in node.after if label in given)
-        document, spent = self._turn_context.catalog.document(node.tool), self._spent[node.label]
-        call = direct_call(document, results)
+        schema, spent = self._turn_context.catalog.schema(node.tool), self._spent[node.label]
+        call = direct_call(schema, results)
         if call is not None:
             return replace(call, id=spent.call)
         alike = [one.label for one in self._plan.nodes if (one.tool, one.after) == (node.tool, node.after)]
         async with self._filling[node.tool]:
             task = FillTask(
                 label=node.label,
-                document=document,
+                schema=schema,
                 plan=self._text,
                 given=results,
                 use=alike.index(node.label) + 1,
@@ -443,23 +443,23 @@ class Run:
 # -- arguments that need no thinking: of a tool without any, and of one that takes what comes before it as it is
 
 
-def direct_call(document: ToolDocument, given: Sequence[Step]) -> Call | None:
+def direct_call(schema: ToolSchema, given: Sequence[Step]) -> Call | None:
     """The call that results leave no choice about; None where somebody has to think.
 
     That is a tool without parameters, and a tool with one, where one result is that parameter's value as it stands.
     """
-    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    properties: Mapping[str, Any] = schema.parameters.get("properties") or {}
     if not properties:
-        return Call(document.name)
-    required = document.parameters.get("required") or ()
+        return Call(schema.name)
+    required = schema.parameters.get("required") or ()
     if len(properties) != 1 or len(given) != 1 or not set(properties) <= set(required):
         return None
     if given[0].observation.truncated:
         return None
     (name,) = properties
-    value = _value(name, signature(document).takes, given[0].observation.text)
-    call = Call(document.name, {name: value})
-    return None if value is None or call_fault(call, [document]) else call
+    value = _value(name, signature(schema).takes, given[0].observation.text)
+    call = Call(schema.name, {name: value})
+    return None if value is None or call_fault(call, [schema]) else call
 
 
 def _value(name: str, kinds: frozenset[str], result: str) -> Any:

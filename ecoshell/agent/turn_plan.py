@@ -71,7 +71,7 @@ class PlanInputs:
     @classmethod
     def of(cls, question: str, deps: Dependencies, view: View) -> "PlanInputs":
         """Collect the inputs; reads the experience, so it may block."""
-        hashes = {document.name: document_hash(document) for document in deps.catalog.documents}
+        hashes = {schema.name: document_hash(schema) for schema in deps.catalog.schemas}
         evidence: Mapping[str, Evidence] = {}
         record, fault = NOTHING_KNOWN, ""
         try:
@@ -83,7 +83,7 @@ class PlanInputs:
         fits = deps.ranker.chances(question)
         usual = sum(fits.values()) / max(1, len(fits))
         chances = {name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0), usual) for name in hashes}
-        kinds = {document.name: document.server for document in deps.catalog.documents}
+        kinds = {schema.name: schema.server for schema in deps.catalog.schemas}
         return cls(question, view, evidence, chances, priors(evidence, fits, kinds), record, fault)
 
 

@@ -195,7 +195,7 @@ def sources_of(
     """Every tool of a session in this workspace, each with where it comes from; those of servers as they were listed
     last, and none is started.
     """
-    built_in = {tool.document.name: tool for tool in tools_of(settings, workspace)}
+    built_in = {tool.schema.name: tool for tool in tools_of(settings, workspace)}
     added, providers = plugins_of(settings, paths, warn).tools(workspace, tool_options(settings, workspace), built_in)
     found = [
         *(("built-in", tool) for tool in built_in.values()),
@@ -207,12 +207,12 @@ def sources_of(
             for tool in one.tools
         ),
     ]
-    return [*{tool.document.name: (source, tool) for source, tool in reversed(found)}.values()][::-1]
+    return [*{tool.schema.name: (source, tool) for source, tool in reversed(found)}.values()][::-1]
 
 
 def tool_named(name: str, tools: Sequence[Tool]) -> Tool:
     """The tool of this name; raises UsageError with the closest ones."""
-    by_name = {tool.document.name: tool for tool in tools}
+    by_name = {tool.schema.name: tool for tool in tools}
     if name in by_name:
         return by_name[name]
     near = closest_word(name, by_name)
@@ -224,7 +224,7 @@ def tool_named(name: str, tools: Sequence[Tool]) -> Tool:
 def priced(tools: Iterable[Tool], settings: "Settings") -> list[Tool]:
     """The tools, with the prices of the settings; raises UsageError where those name a tool that cannot have one."""
     found = list(tools)
-    by_name = {tool.document.name: tool for tool in found} if settings.tools.prices else {}
+    by_name = {tool.schema.name: tool for tool in found} if settings.tools.prices else {}
     for name, price in settings.tools.prices.items():
         tool = by_name.get(name)
         if not isinstance(tool, FunctionTool):

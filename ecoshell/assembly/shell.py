@@ -198,7 +198,7 @@ def build(
         servers = servers_of(settings, paths, ground, lambda: kept / budget.account().session) if usual else ()
         with _telling(complaints):
             catalog = _catalog(tools(settings, ground), servers, plugins, settings, ground)
-        ranker = Ranker(catalog.documents)
+        ranker = Ranker(catalog.schemas)
         projects, user = ProjectRules(paths.approvals_file), person or NonInteractive()
         factory = extended(model_factory, plugins)
         # whoever names a model for a role means a mode that has roles
@@ -260,7 +260,7 @@ def _catalog(
     workspace: Workspace,
 ) -> Catalog:
     """The tools of a session with those of plugins."""
-    taken = {*(tool.document.name for tool in tools), *(server.name for server in servers)}
+    taken = {*(tool.schema.name for tool in tools), *(server.name for server in servers)}
     added, providers = plugins.tools(workspace, tool_options(settings, workspace), taken)
     known = [*tools, *(tool for _, tool in added.values())]
     return Catalog(priced(known, settings), (*servers, *providers))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ecoshell.budget import Price, Rates
 from ecoshell.errors import ToolError
-from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolDocument
+from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolSchema
 from ecoshell.tools import Tool, ToolProvider
 
 
@@ -37,17 +37,17 @@ class Catalog:
     def __init__(self, tools: Iterable[Tool], providers: Sequence[ToolProvider] = ()) -> None:
         self.providers = providers
         self._tools: dict[str, Tool] = {}
-        self._documents: dict[str, ToolDocument] = {}
-        own = [(tool, tool.document) for tool in tools]
-        shared = {name for name, count in Counter([document.name for _, document in own]).items() if count > 1}
-        for tool, document in own:
-            name = document.name
-            if name in shared and document.server:
-                name = f"{document.server}.{name}"
+        self._schemas: dict[str, ToolSchema] = {}
+        own = [(tool, tool.schema) for tool in tools]
+        shared = {name for name, count in Counter([schema.name for _, schema in own]).items() if count > 1}
+        for tool, schema in own:
+            name = schema.name
+            if name in shared and schema.server:
+                name = f"{schema.server}.{name}"
             if name in self._tools or name in META_TOOLS:
                 raise ToolError(f"two tools are called {name}", fix="give one of them another name")
             self._tools[name] = tool
-            self._documents[name] = replace(document, name=name)
+            self._schemas[name] = replace(schema, name=name)
         self._own = frozenset(self._tools)
         self.follow(())
 
@@ -66,23 +66,23 @@ class Catalog:
         New tools with a name that is already used are ignored.
         """
         now = {
-            tool.document.name: tool
+            tool.schema.name: tool
             for provider in reversed(self.providers)  # The first provider of a name wins.
             for tool in provider.tools
-            if tool.document.name not in self._own | META_TOOLS
+            if tool.schema.name not in self._own | META_TOOLS
         }
         gone = [name for name in self._tools if name not in self._own and name not in now and name not in kept]
         for name in gone:
-            del self._tools[name], self._documents[name]
+            del self._tools[name], self._schemas[name]
         changed: list[str] = []
-        added = [tool.document.name for provider in self.providers for tool in provider.tools]
+        added = [tool.schema.name for provider in self.providers for tool in provider.tools]
         added = [name for name in dict.fromkeys(added) if name in now and name not in self._tools]
         for name, tool in now.items():
             if name in self._tools and name not in kept and self._tools[name] is not tool:
-                self._tools[name], self._documents[name] = tool, tool.document
+                self._tools[name], self._schemas[name] = tool, tool.schema
                 changed.append(name)
         for name in added:
-            self._tools[name], self._documents[name] = now[name], now[name].document
+            self._tools[name], self._schemas[name] = now[name], now[name].schema
         return CatalogNews(tuple(added), tuple(changed), tuple(gone))
 
     def __contains__(self, name: object) -> bool:
@@ -96,8 +96,8 @@ class Catalog:
         return tuple(self._tools)
 
     @property
-    def documents(self) -> tuple[ToolDocument, ...]:
-        return tuple(self._documents.values())
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        return tuple(self._schemas.values())
 
     @property
     def prices(self) -> dict[str, int]:
@@ -107,20 +107,20 @@ class Catalog:
     @property
     def servers(self) -> dict[str, str]:
         """The server of each MCP tool."""
-        return {name: document.server for name, document in self._documents.items() if document.server}
+        return {name: schema.server for name, schema in self._schemas.items() if schema.server}
 
     def tool(self, name: str) -> Tool:
         """Return a tool; raises KeyError if it is unknown."""
         return self._tools[name]
 
-    def document(self, name: str) -> ToolDocument:
+    def schema(self, name: str) -> ToolSchema:
         """Return a tool's schema; raises KeyError if it is unknown."""
-        return self._documents[name]
+        return self._schemas[name]
 
-    def documents_of(self, names: Iterable[str]) -> tuple[ToolDocument, ...]:
+    def schemas_of(self, names: Iterable[str]) -> tuple[ToolSchema, ...]:
         """Return the schemas of the known names, in this order."""
-        documents = self._documents
-        return tuple([documents[name] for name in names if name in documents])
+        schemas = self._schemas
+        return tuple([schemas[name] for name in names if name in schemas])
 
     def closest(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Return the most similar names, best first."""
@@ -180,22 +180,22 @@ _MAX_CHARACTERS = 60
 _SENTENCE_END = re.compile(r"[.;:!?](?:\s|$)|[。；：！？\n]")
 
 
-def _meta_tool(name: str, description: str, types: Mapping[str, str], *, required: bool = True) -> ToolDocument:
+def _meta_tool(name: str, description: str, types: Mapping[str, str], *, required: bool = True) -> ToolSchema:
     """Return a meta-tool's schema; `types` maps arguments to JSON types."""
     parameters: dict[str, Any] = {"type": "object", "properties": {key: {"type": kind} for key, kind in types.items()}}
     if required:
         parameters["required"] = list(types)
-    return ToolDocument(name, description, parameters)
+    return ToolSchema(name, description, parameters)
 
 
-REGISTER_DOCUMENT = _meta_tool(
+REGISTER_SCHEMA = _meta_tool(
     TOOL_REGISTER, "Register a tool by its name, so that it can be called.", {"tool_name": "string"}
 )
-CALL_DOCUMENT = _meta_tool(
+CALL_SCHEMA = _meta_tool(
     TOOL_CALL, "Call a registered tool as its document says.", {"name": "string", "arguments": "object"}
 )
-SEARCH_DOCUMENT = _meta_tool(TOOL_SEARCH, "Find names of further tools to register.", {"query": "string"})
-FINISH_DOCUMENT = _meta_tool(
+SEARCH_SCHEMA = _meta_tool(TOOL_SEARCH, "Find names of further tools to register.", {"query": "string"})
+FINISH_SCHEMA = _meta_tool(
     FINISH,
     "End with the answer, or give up and say why in it.",
     {"answer": "string", "give_up": "boolean"},
@@ -223,49 +223,49 @@ class Presentation:
 
     def array(
         self,
-        registered: Sequence[ToolDocument],
+        registered: Sequence[ToolSchema],
         *,
-        deferrable: Sequence[ToolDocument] = (),
+        deferrable: Sequence[ToolSchema] = (),
         large: bool = False,
         finish: bool = True,
-    ) -> tuple[ToolDocument, ...]:
+    ) -> tuple[ToolSchema, ...]:
         """The tool array of a request; `large` and `finish` say that `tool_search` and `finish` are offered.
 
         `deferrable` are all tools of a deferring presentation. They keep their places whether they are loaded or not.
         """
-        declared = [replace(document, brief=True) for document in registered if document.name in self.declared]
+        declared = [replace(schema, brief=True) for schema in registered if schema.name in self.declared]
         meta = (
-            (REGISTER_DOCUMENT, self.registers),
-            (CALL_DOCUMENT, self.carried),
-            (FINISH_DOCUMENT, finish),
-            (SEARCH_DOCUMENT, large and not self.whole and not self.deferred),
+            (REGISTER_SCHEMA, self.registers),
+            (CALL_SCHEMA, self.carried),
+            (FINISH_SCHEMA, finish),
+            (SEARCH_SCHEMA, large and not self.whole and not self.deferred),
         )
-        offered = [document for document, is_offered in meta if is_offered]
+        offered = [schema for schema, is_offered in meta if is_offered]
         if self.as_text:
             return (*declared, *offered)
         if self.whole:
             return (*declared, *offered, *registered)
         if self.deferred and deferrable:
-            known = {document.name for document in registered}
+            known = {schema.name for schema in registered}
             registered = [one if one.name in known else replace(one, deferred=True) for one in deferrable]
         # Schemas common to all sessions come first, so that sessions share the prompt cache.
         core = sorted((tool for tool in registered if tool.name in CORE), key=lambda tool: CORE.index(tool.name))
         return (*declared, *core, *offered, *(tool for tool in registered if tool.name not in CORE))
 
-    def registration_result(self, document: ToolDocument) -> str:
+    def registration_result(self, schema: ToolSchema) -> str:
         """Return the result of registering this tool."""
-        return document.as_text() if self.as_text else "Registered."
+        return schema.as_text() if self.as_text else "Registered."
 
-    def shown(self, document: ToolDocument) -> str:
+    def shown(self, schema: ToolSchema) -> str:
         """Return the schema as it appears in the prompt, for counting its tokens."""
-        if document.name in self.declared:
-            return replace(document, brief=True).entry
-        return document.as_text() if self.as_text else document.entry
+        if schema.name in self.declared:
+            return replace(schema, brief=True).entry
+        return schema.as_text() if self.as_text else schema.entry
 
     def opening(
         self,
         names: Sequence[str],
-        upfront: Sequence[ToolDocument] = (),
+        upfront: Sequence[ToolSchema] = (),
         *,
         large: bool = False,
         about: Mapping[str, str] | None = None,
@@ -275,10 +275,10 @@ class Presentation:
 
         `about` has short descriptions of tools, `servers` the server of MCP tools.
         """
-        upfront = [document for document in upfront if document.name not in self.declared]
+        upfront = [schema for schema in upfront if schema.name not in self.declared]
         parts: list[str] = []
         if not self.whole:  # the names (EcoAct, "Tool name as informer")
-            known, about = {*self.declared, *(document.name for document in upfront)}, about or {}
+            known, about = {*self.declared, *(schema.name for schema in upfront)}, about or {}
             lines: list[str] = []
             for server, own in by_server([name for name in names if name not in known], servers or {}).items():
                 full = (f"{server}.{name}" if server else name for name in own)
@@ -294,8 +294,8 @@ class Presentation:
                 parts.append("Of servers, as server.tool:" if lines[0] else f"{head}, as server.tool:")
                 parts += lines[1:]
         if self.as_text and upfront:
-            documents = "\n".join(document.as_text() for document in upfront)
-            parts.append(f"{'Tools' if self.whole else 'Registered already'}:\n{documents}")
+            schemas = "\n".join(schema.as_text() for schema in upfront)
+            parts.append(f"{'Tools' if self.whole else 'Registered already'}:\n{schemas}")
         return "\n".join(filter(None, parts))
 
 
@@ -314,9 +314,9 @@ def presentation_of(name: str, declared: Iterable[str], *, registers: bool) -> P
     return Presentation("direct", as_text=True, registers=registers, declared=frozenset(declared))
 
 
-def few_words(document: ToolDocument) -> str:
+def few_words(schema: ToolSchema) -> str:
     """Return the beginning of a tool's description, at most eight words."""
-    sentence = _SENTENCE_END.split(document.description.strip(), maxsplit=1)[0]
+    sentence = _SENTENCE_END.split(schema.description.strip(), maxsplit=1)[0]
     words = " ".join(sentence.split()[:_MAX_WORDS])
     return words[:_MAX_CHARACTERS].rstrip(" ,(-")
 
@@ -487,14 +487,14 @@ class Decision:
 
 
 def candidates_of(
-    documents: Iterable[ToolDocument], chances: Mapping[str, float], sizes: Callable[[Iterable[str]], Sequence[int]]
+    schemas: Iterable[ToolSchema], chances: Mapping[str, float], sizes: Callable[[Iterable[str]], Sequence[int]]
 ) -> tuple[Candidate, ...]:
     """The documents as candidates; `sizes` counts the tokens of texts."""
-    documents = tuple(documents)
-    told = [text for one in documents for text in (one.entry, f", {one.name}", one.as_text(), f" ({few_words(one)})")]
+    schemas = tuple(schemas)
+    told = [text for one in schemas for text in (one.entry, f", {one.name}", one.as_text(), f" ({few_words(one)})")]
     counted = iter(sizes(told))
     found: list[Candidate] = []
-    for one, entry, name, text, words in zip(documents, *[counted] * 4, strict=True):
+    for one, entry, name, text, words in zip(schemas, *[counted] * 4, strict=True):
         likely = Decimal(str(round(chances.get(one.name, 0.0), 4)))
         found.append(Candidate(one.name, entry, name, likely, text, words))
     return tuple(found)
@@ -608,8 +608,8 @@ class Forecast:
 
     def everything(self, presentation: Presentation) -> Plan:
         """The plan that registers all candidates up front."""
-        documents = sum([one.tokens for one in self.candidates])
-        cost = self._common() + self.carry(_meta_tokens(presentation) + documents, self.work.calls)
+        schemas = sum([one.tokens for one in self.candidates])
+        cost = self._common() + self.carry(_meta_tokens(presentation) + schemas, self.work.calls)
         return Plan(presentation, tuple([one.name for one in self.candidates]), cost, dearest=cost)
 
     def by_name(self, presentation: Presentation, policy: Policy, again: Decimal) -> list[Plan]:
@@ -728,7 +728,7 @@ def _whole(policy: Policy, candidates: Sequence[Candidate]) -> Presentation:
 @cache
 def _meta_tokens(presentation: Presentation) -> int:
     """About how many tokens the presentation's own tools take, and what is told of them; `finish` is no part of it."""
-    array = sum(len(document.entry) for document in presentation.array((), finish=False)) // _CHARACTERS_PER_TOKEN
+    array = sum(len(schema.entry) for schema in presentation.array((), finish=False)) // _CHARACTERS_PER_TOKEN
     return array + (REGISTERING_PROMPT if presentation.registers else 0)
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, cast
 
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 
 _WEIGHTS = (4.0, 2.0, 1.0, 0.5)
 """How much a match in the name, in the server's name, in the description and in a parameter's name counts in a rank."""
@@ -62,14 +62,14 @@ fitted to: of tools given a chance of 7, 14, 24, 40, 59, 77 and 89 %, 7, 18, 33,
 class Ranker:
     """Ranks documents by their fit with a question; builds its index at the first one; any thread may ask."""
 
-    def __init__(self, documents: Iterable[ToolDocument]) -> None:
+    def __init__(self, schemas: Iterable[ToolSchema]) -> None:
         self._lock = threading.Lock()
-        self.follow(documents)
+        self.follow(schemas)
 
-    def follow(self, documents: Iterable[ToolDocument]) -> None:
+    def follow(self, schemas: Iterable[ToolSchema]) -> None:
         """Rank these documents from now on; nothing may be asked meanwhile."""
-        self._documents = tuple(documents)
-        self._servers = {document.name: document.server for document in self._documents if document.server}
+        self._schemas = tuple(schemas)
+        self._servers = {schema.name: schema.server for schema in self._schemas if schema.server}
         self._tools: dict[str, list[str]] = {}
         for name, server in self._servers.items():
             self._tools.setdefault(server, []).append(name)
@@ -87,9 +87,9 @@ class Ranker:
         match = " OR ".join(f'"{term}"' for term in terms)
         with self._lock:
             if self._index is None:
-                self._index = _build(self._documents)
+                self._index = _build(self._schemas)
             rows = self._index.execute(_SELECT, (*weights, match, -1 if limit is None else limit)).fetchall()
-        return [(self._documents[int(row)].name, float(score)) for row, score in rows]
+        return [(self._schemas[int(row)].name, float(score)) for row, score in rows]
 
     def search(self, request: str) -> list[str]:
         """Names of the tools that may serve a request, best first; none where no tool shares a word with it.
@@ -124,13 +124,13 @@ class Ranker:
         """
         scores = dict(self.rank(query))
         by_server: dict[str, list[float]] = {}
-        for document in self._documents:
-            by_server.setdefault(document.server, []).append(scores.get(document.name, 0.0))
+        for schema in self._schemas:
+            by_server.setdefault(schema.server, []).append(scores.get(schema.name, 0.0))
         best_two = {server: [*sorted(found, reverse=True), 0.0][:2] for server, found in by_server.items() if server}
         weights: list[float] = []
-        for document in self._documents:  # its own score and, for less, the best one among its server's other tools
-            own = scores.get(document.name, 0.0)
-            best, second = best_two.get(document.server, (0.0, 0.0))
+        for schema in self._schemas:  # its own score and, for less, the best one among its server's other tools
+            own = scores.get(schema.name, 0.0)
+            best, second = best_two.get(schema.server, (0.0, 0.0))
             beside = second if own == best else best
             weights.append(own**_SHARPNESS + _SERVER_SHARE * beside**_SHARPNESS)
         strong = (1 - _RANDOM_SHARE) / (sum(weights) + _WEAK_SCORE**_SHARPNESS)
@@ -144,8 +144,8 @@ class Ranker:
                 found += 1 - math.exp(-middle * share)
             draws, most = (middle, most) if found < wanted else (draws, middle)
         return {
-            document.name: min(_SUREST, 1 - math.exp(-draws * share))
-            for document, share in zip(self._documents, shares, strict=True)
+            schema.name: min(_SUREST, 1 - math.exp(-draws * share))
+            for schema, share in zip(self._schemas, shares, strict=True)
         }
 
 
@@ -162,12 +162,12 @@ def shortlist(query: str, ranker: Ranker, sizes: Mapping[str, int], room: int) -
     return tuple(chosen)
 
 
-def _build(documents: Sequence[ToolDocument]) -> sqlite3.Connection:
+def _build(schemas: Sequence[ToolSchema]) -> sqlite3.Connection:
     index = sqlite3.connect(":memory:", check_same_thread=False)
     columns = "name, server, description, parameters"
     index.execute(f"CREATE VIRTUAL TABLE tools USING fts5({columns}, tokenize = 'porter unicode61')")
     rows: list[tuple[int, str, str, str, str]] = []
-    for row, one in enumerate(documents):
+    for row, one in enumerate(schemas):
         properties = one.parameters.get("properties")
         names = " ".join(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else ""
         rows.append((row, _indexed(one.name), _indexed(one.server), _indexed(one.description), _indexed(names)))

@@ -97,7 +97,7 @@ def _tools(prefix: str, before: list[str]) -> Iterable[str]:
     from ecoshell.tools.workspace import Workspace, workspace_folder
 
     ground, paths = Workspace(workspace_folder()), user_paths()
-    return [tool.document.name for _, tool in sources_of(load_settings(paths), paths, ground, lambda _: None)]
+    return [tool.schema.name for _, tool in sources_of(load_settings(paths), paths, ground, lambda _: None)]
 
 
 def _servers(prefix: str, before: list[str]) -> Iterable[str]:

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any, ClassVar, cast
 
 from ecoshell.errors import ModelBroken, ToolError
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models.elements import argument_texts
 from ecoshell.models.formats import GENERIC, REASONING_TAGS, CallFormat, call_json, detect
 from ecoshell.models.llama import Vocabulary
@@ -69,7 +69,7 @@ class ChatTemplate:
                 prompt = self.text([Message("user", "Hello.")]).rstrip()
                 self.opens_reasoning = prompt.endswith(self.reasoning_tags[0])
 
-    def tokens(self, messages: Sequence[Message], tools: Sequence[ToolDocument] = ()) -> list[int]:
+    def tokens(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> list[int]:
         """The tokens of the prompt, up to where the assistant's reply begins.
 
         Messages may have calls and results only if there are tools.
@@ -88,14 +88,14 @@ class ChatTemplate:
                     plain += piece.lstrip() if strips and not plain and not data else piece
         return tokens + (self._vocabulary.tokens(plain) if plain else [])
 
-    def text(self, messages: Sequence[Message], tools: Sequence[ToolDocument] = (), *, asks: bool = True) -> str:
+    def text(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = (), *, asks: bool = True) -> str:
         """The prompt as text."""
         return "".join(text for text, _ in self._segments(messages, tools, asks=asks))
 
     # -- rendering
 
     def _segments(
-        self, messages: Sequence[Message], tools: Sequence[ToolDocument], *, asks: bool = True
+        self, messages: Sequence[Message], tools: Sequence[ToolSchema], *, asks: bool = True
     ) -> list[tuple[str, bool]]:
         """The prompt in pieces, each with a flag that marks data."""
         plain = [as_plain(message) for message in one_call_each(messages)]
@@ -113,9 +113,7 @@ class ChatTemplate:
             return marks.segments(rendered)
         raise ModelBroken("The model's chat template refuses the conversation.", fix=_FIX)
 
-    def _chat(
-        self, messages: Sequence[Message], tools: Sequence[ToolDocument], marks: "_Marks"
-    ) -> list[dict[str, Any]]:
+    def _chat(self, messages: Sequence[Message], tools: Sequence[ToolSchema], marks: "_Marks") -> list[dict[str, Any]]:
         """The messages in the template's form; a call without a result, or the reverse, becomes text."""
         chat: list[dict[str, Any]] = []
         speakers = [message.speaker for message in messages[:2]]
@@ -171,7 +169,7 @@ class ChatTemplate:
         """How a sample conversation renders: `grows` (complete and append-only), `whole`, or empty for incomplete."""
         call = Call("probe_tool", {"probe_key": "probe value"})
         parameters = {"type": "object", "properties": {"probe_key": {"type": "string"}}}
-        tools = (ToolDocument("probe_tool", "Probe purpose.", parameters),)
+        tools = (ToolSchema("probe_tool", "Probe purpose.", parameters),)
         question = (Message("system", "Probe system."), Message("user", "Probe question."))
         step = (Message("assistant", "Probe thought.", (call,)), Message("tool", "Probe result.", (call,)))
         try:
@@ -188,7 +186,7 @@ class ChatTemplate:
             return ""
         return "grows" if second_prompt.startswith(first_prompt) and third_prompt.startswith(second_prompt) else "whole"
 
-    def _native(self, messages: Sequence[Message], tools: Sequence[ToolDocument]) -> str:
+    def _native(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> str:
         marks = _Marks()
         functions = marks.deep([self._function(tool) for tool in tools])
         rendered = self._render(self._chat(messages, tools, marks), functions, False)
@@ -198,14 +196,14 @@ class ChatTemplate:
         """Whether tool schemas in the short form render completely."""
         self._brief = True
         parameters = {"type": "object", "properties": {"probe_key": {"type": "string", "description": "Probe value"}}}
-        document = ToolDocument("probe_tool", "Probe purpose.", parameters, brief=True)
+        schema = ToolSchema("probe_tool", "Probe purpose.", parameters, brief=True)
         try:
-            prompt = self._native((Message("system", "Probe system."), Message("user", "Probe question.")), (document,))
+            prompt = self._native((Message("system", "Probe system."), Message("user", "Probe question.")), (schema,))
         except ValueError:
             return False
         return all(text in prompt for text in ("probe_tool", "Probe purpose.", "probe_key", "Probe value"))
 
-    def _function(self, tool: ToolDocument) -> dict[str, Any]:
+    def _function(self, tool: ToolSchema) -> dict[str, Any]:
         return (tool if self._brief else replace(tool, brief=False)).as_function()
 
     # -- tokens

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NoReturn, cast
 
-from ecoshell.messages import Call, ToolDocument
+from ecoshell.messages import Call, ToolSchema
 from ecoshell.models.elements import Elements
 from ecoshell.models.grammar import LOOSE, PYTHON, Node, Notation, arguments_rule, literal, rules
 
@@ -128,18 +128,18 @@ class CallFormat:
 
     # -- grammars
 
-    def grammar(self, documents: Sequence[ToolDocument], *, marked: bool, once: bool) -> str:
+    def grammar(self, schemas: Sequence[ToolSchema], *, marked: bool, once: bool) -> str:
         """The grammar of calls to these tools; `marked` says that the opening marker is already written."""
         notation, calls = self.notation, list[str]()
         if self.elements:
-            return self._elements_grammar(self.elements, documents, marked=marked, once=once)
-        for document in documents:
-            arguments = arguments_rule(document.parameters, notation)
-            name = json.dumps(document.name, ensure_ascii=False)
+            return self._elements_grammar(self.elements, schemas, marked=marked, once=once)
+        for schema in schemas:
+            arguments = arguments_rule(schema.parameters, notation)
+            name = json.dumps(schema.name, ensure_ascii=False)
             if self.syntax == "named":
-                calls.append(f"{literal(document.name + '[ARGS]')} {arguments}")
+                calls.append(f"{literal(schema.name + '[ARGS]')} {arguments}")
             elif self.syntax != "json":
-                calls.append(f"{literal(document.name)} {arguments}")
+                calls.append(f"{literal(schema.name)} {arguments}")
             else:
                 head = ("{", '"name":', f"{name},", f'"{self.argument_key}":')
                 closing = notation.sign("}", space_before=True, space_after=False)
@@ -155,29 +155,27 @@ class CallFormat:
             root.append(_sign(self.end, notation, last=True))
         return f"root ::= {' '.join(root)}\ncall ::= {' | '.join(calls)}{rules(notation)}"
 
-    def _elements_grammar(
-        self, elements: Elements, documents: Sequence[ToolDocument], *, marked: bool, once: bool
-    ) -> str:
-        calls = " | ".join(elements.call_rule(document.name, document.parameters) for document in documents)
+    def _elements_grammar(self, elements: Elements, schemas: Sequence[ToolSchema], *, marked: bool, once: bool) -> str:
+        calls = " | ".join(elements.call_rule(schema.name, schema.parameters) for schema in schemas)
         more = "" if once else f"({literal(self.between)} call)*"
         opening = literal(self.start if marked else self.opens + self.start)
         root = f"root ::= {opening} call {more} {literal(self.end)}"
         return f"{root}\ncall ::= {calls}\n{elements.text_rules()}{rules(LOOSE)}"
 
-    def rest(self, document: ToolDocument, head: Head) -> str:
+    def rest(self, schema: ToolSchema, head: Head) -> str:
         """The grammar of the text after the head of a call of this tool without a marker."""
         if self.elements and not head.json:
-            body = self.elements.body_rule(document.parameters)
+            body = self.elements.body_rule(schema.parameters)
             newline = literal("\n") if self.elements.name[1].endswith("\n") else '""'
             return f"root ::= {newline} {body}\n{self.elements.text_rules()}{rules(LOOSE)}"
         if self.syntax == "python" and not head.json:
-            arguments = arguments_rule(document.parameters, self.notation)
+            arguments = arguments_rule(schema.parameters, self.notation)
             arguments = (
                 '")"' if arguments == '"()"' else arguments.replace('("("', "(", 1)
             )  # the head includes the bracket
             return f'root ::= {arguments} "]"{rules(self.notation)}'
         closing = LOOSE.sign("}", space_before=True, space_after=False)
-        return f"root ::= {arguments_rule(document.parameters, LOOSE)} {closing}{rules(LOOSE)}"
+        return f"root ::= {arguments_rule(schema.parameters, LOOSE)} {closing}{rules(LOOSE)}"
 
     # -- reading
 
@@ -204,14 +202,14 @@ class CallFormat:
             return element and Head(0, sure=True, end=element[1], tool=element[0])
         return GENERIC.head(text, frozenset(), complete=True) if self.syntax == "json" else None
 
-    def read(self, text: str, documents: Sequence[ToolDocument] = ()) -> ParsedText:
+    def read(self, text: str, schemas: Sequence[ToolSchema] = ()) -> ParsedText:
         """Parse the calls in a text; unreadable ones are left out and reported as broken.
 
-        `documents` are the callable tools; their schemas give the types of values in XML elements.
+        `schemas` are the callable tools; they give the types of values in XML elements.
         """
         place = text.find(self.opens) if self.opens else -1
         if self.elements:
-            return self._read_elements(self.elements, text, place, documents)
+            return self._read_elements(self.elements, text, place, schemas)
         if self.syntax == "json" or (place < 0 and self.syntax != "python"):
             return _json_calls(text, place, len(self.opens))
         inside = text[place + len(self.opens) :] if place >= 0 else text
@@ -228,13 +226,13 @@ class CallFormat:
         return ParsedText(lead.strip(), attempts, broken or (place >= 0 and not attempts))
 
     def _read_elements(
-        self, elements: Elements, text: str, place: int, documents: Sequence[ToolDocument]
+        self, elements: Elements, text: str, place: int, tool_schemas: Sequence[ToolSchema]
     ) -> ParsedText:
         head = elements.head_pattern(self.opens).search(text)
         if head is None:
             return _json_calls(text, place, len(self.opens))
         lead = text[: head.start() if place < 0 else min(place, head.start())]
-        schemas = {document.name: document.parameters for document in documents}
+        schemas = {tool_schema.name: tool_schema.parameters for tool_schema in tool_schemas}
         calls, broken = elements.read(text[head.start() :], self.opens, self.end, schemas)
         return ParsedText(lead.strip(), tuple(Attempt(name, arguments) for name, arguments in calls), broken)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from ecoshell.budget import Price
-from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
+from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
 from ecoshell.options import Effort
 
 Purpose = Literal["step", "answer", "repair", "rank", "judge", "compact", "sample"]
@@ -75,8 +75,8 @@ class Request:
     """
 
     messages: tuple[Message, ...]
-    tools: tuple[ToolDocument, ...] = ()
-    callable_now: tuple[ToolDocument, ...] = ()
+    tools: tuple[ToolSchema, ...] = ()
+    callable_now: tuple[ToolSchema, ...] = ()
     want: Literal["call", "either", "text"] = "either"
     several: bool = False
     """Whether several calls are allowed if `want` is `call`; with `either` they always are."""

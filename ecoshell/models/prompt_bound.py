@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ecoshell.images import image_bound
-from ecoshell.messages import Call, ProviderState, ToolDocument
+from ecoshell.messages import Call, ProviderState, ToolSchema
 from ecoshell.models.interface import Request
 
 PER_MESSAGE = 16
@@ -79,7 +79,7 @@ def shown_id(call: Call) -> str:
     return call.id.partition("__thought__")[0]
 
 
-def state_bound(state: ProviderState, tools: Sequence[ToolDocument] = ()) -> int:
+def state_bound(state: ProviderState, tools: Sequence[ToolSchema] = ()) -> int:
     """The maximum tokens of a reply's opaque fields (thinking, signatures, reasoning items) when sent back.
 
     Tool references in them count as the schemas that the provider puts in their place.

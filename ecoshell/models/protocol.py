@@ -17,7 +17,7 @@ from hashlib import sha1
 from typing import Any, cast
 
 from ecoshell.images import within_limits
-from ecoshell.messages import Call, Image, Message, ToolDocument, Usage
+from ecoshell.messages import Call, Image, Message, ToolSchema, Usage
 from ecoshell.models import Reply, Request
 from ecoshell.models.formats import GENERIC, Attempt, CallFormat, call_json, refuse_constant
 from ecoshell.models.tool_search import Fields, client_calls, is_server_call, loaded_names, with_known_tools
@@ -53,8 +53,8 @@ def as_plain_messages(request: Request) -> list[Message]:
     if messages and messages[0].speaker == "system":
         opening = messages.pop(0).text
     if request.tools:
-        documents = "\n".join(document.as_text() for document in request.tools)
-        protocol = f"{PROTOCOL}\n\nTools:\n{documents}"
+        schemas = "\n".join(schema.as_text() for schema in request.tools)
+        protocol = f"{PROTOCOL}\n\nTools:\n{schemas}"
         opening = f"{opening}\n\n{protocol}" if opening else protocol
     plain = [Message("system", opening)] if opening else []
     return plain + [as_plain(message) for message in messages]
@@ -120,12 +120,12 @@ def parse_reply(
 
 
 def usable_calls(
-    attempts: Iterable[Attempt], documents: Sequence[ToolDocument]
+    attempts: Iterable[Attempt], schemas: Sequence[ToolSchema]
 ) -> tuple[tuple[Call, ...], str, Call | None]:
     """The calls before the first unusable one; if there are none, the fault and the readable part of that one."""
     calls: list[Call] = []
     for attempt in attempts:
-        call = read_call(attempt, documents)
+        call = read_call(attempt, schemas)
         if call.fault:
             attempted = replace(call, fault="") if call.name else None
             return tuple(calls), "" if calls else call.fault, None if calls else attempted
@@ -133,12 +133,12 @@ def usable_calls(
     return tuple(calls), "", None
 
 
-def read_call(attempt: Attempt, documents: Sequence[ToolDocument]) -> Call:
+def read_call(attempt: Attempt, schemas: Sequence[ToolSchema]) -> Call:
     """The call of an attempt, with a fault if it cannot run. Arguments may be an object or its JSON."""
     name, arguments = attempt.name, attempt.arguments
     if not isinstance(name, str):
         return Call("", fault=_CALL_SHAPE)
-    name = resolved_name(name, documents)
+    name = resolved_name(name, schemas)
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments, parse_constant=refuse_constant)
@@ -150,7 +150,7 @@ def read_call(attempt: Attempt, documents: Sequence[ToolDocument]) -> Call:
     if not isinstance(arguments, dict):
         return Call("", fault=_CALL_SHAPE)
     call = Call(name, cast("dict[str, Any]", arguments))
-    call = replace(call, fault=call_fault(call, documents))
+    call = replace(call, fault=call_fault(call, schemas))
     return Call(name, fault=call.fault) if too_deep(call.arguments) else call
 
 
@@ -172,11 +172,11 @@ def without_reasoning(text: str) -> tuple[str, str]:
     return reasoning.strip(), reply.lstrip()
 
 
-def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
+def call_fault(call: Call, tool_schemas: Sequence[ToolSchema]) -> str:
     """Why a call is invalid, worded for the model; empty if it matches one of the tools."""
-    document = next((tool for tool in documents if tool.name == call.name), None)
-    if document is None:
-        names = ", ".join(tool.name for tool in documents)
+    tool_schema = next((tool for tool in tool_schemas if tool.name == call.name), None)
+    if tool_schema is None:
+        names = ", ".join(tool.name for tool in tool_schemas)
         return f"There is no tool named {call.name!r}. Available: {names or 'none'}."
     if too_deep(call.arguments):
         return f"The arguments of {call.name} are nested more than {_DEEPEST} levels deep."
@@ -191,7 +191,7 @@ def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
     from referencing.exceptions import Unresolvable
 
     best_match: Any = exceptions.best_match  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    schema = dict(document.parameters)
+    schema = dict(tool_schema.parameters)
     kind: Any = validator_for(schema)
     try:
         kind.check_schema(schema)
@@ -245,19 +245,17 @@ def chat_body(request: Request, *, native: bool, family: str = "", search: Field
     }
 
 
-def _tool_array(
-    documents: Iterable[ToolDocument], chat: Sequence[Fields], search: Fields | None
-) -> list[dict[str, Any]]:
+def _tool_array(schemas: Iterable[ToolSchema], chat: Sequence[Fields], search: Fields | None) -> list[dict[str, Any]]:
     """The tools in the provider's form, followed by its search tool if there is anything to search.
 
     A tool that a search in this chat has loaded stays deferred, so that the array does not change.
     """
     loaded: set[str] = set() if search is None else {name for entry in chat for name in loaded_names(entry)}
     tools: list[dict[str, Any]] = []
-    for document in documents:
-        name = safe_name(document.name)
-        tool = replace(document, name=name).as_function()
-        is_deferred = search is not None and (document.deferred or name in loaded)
+    for schema in schemas:
+        name = safe_name(schema.name)
+        tool = replace(schema, name=name).as_function()
+        is_deferred = search is not None and (schema.deferred or name in loaded)
         tools.append({**tool, "defer_loading": True} if is_deferred else tool)
     has_searched = any(is_server_call(call) for entry in chat for call in entry.get("tool_calls") or ())
     if search is not None and (has_searched or any("defer_loading" in tool for tool in tools)):
@@ -354,12 +352,12 @@ def safe_name(name: str) -> str:
     return f"{_NOT_ALLOWED.sub('_', name)[:55]}_{sha1(name.encode(), usedforsecurity=False).hexdigest()[:8]}"
 
 
-def resolved_name(name: str, documents: Iterable[ToolDocument]) -> str:
+def resolved_name(name: str, schemas: Iterable[ToolSchema]) -> str:
     """The tool a model means by this name; the name itself if no tool, or more than one, matches.
 
     Models return safe names, and deviate in case, white space, `-` for `_`, and prefixes such as `functions.`.
     """
-    names = [document.name for document in documents]
+    names = [schema.name for schema in schemas]
     if name in names:
         return name
     if exact := [known for known in names if safe_name(known) == name]:

@@ -187,7 +187,7 @@ class RemoteModel:
         if native:
             texts += [call.signature() for message in messages for call in message.calls]
             tools = (tool for tool in request.tools if self._search is None or not tool.deferred)
-            texts += [document.entry for document in tools]
+            texts += [schema.entry for schema in tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
         images = [*images_in(messages)]
         count += sum(map(image_tokens, images))
@@ -281,7 +281,7 @@ class RemoteModel:
         if note and not (text and record["finish"] == "refusal"):  # the text of a refusal is the answer
             text = f"{text}\n\n{note}".strip()
         native = self.traits.native_tools and bool(request.tools)
-        names = {document.name for document in (*request.callable_now, *request.tools)}
+        names = {schema.name for schema in (*request.callable_now, *request.tools)}
         message = sent_back(record["message"], self._provider, self.traits.name, own_server=self._base_url is not None)
         state, finish = ProviderState(self.family, message), record["finish"]
         own = [at for at, call in enumerate(message.get("tool_calls", ())) if not is_server_call(call)]
@@ -313,12 +313,12 @@ class RemoteModel:
 
         Arguments that are not a JSON object are sent back as an empty object, because providers reject them.
         """
-        documents = (*request.callable_now, *request.tools)
-        offered = {document.name for document in documents}
+        schemas = (*request.callable_now, *request.tools)
+        offered = {schema.name for schema in schemas}
         calls: list[Call] = []
         ids: set[str] = set()
         for record, sent in zip(records, made, strict=True):
-            call = read_call(Attempt(record["name"], record["arguments"] or "{}"), documents)
+            call = read_call(Attempt(record["name"], record["arguments"] or "{}"), schemas)
             if call.name not in offered:  # the executor suggests similar names
                 call = replace(call, fault="")
             if not call.arguments and not _is_json_object(sent["function"]["arguments"]):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from ecoshell.messages import FINISH, Call, ToolDocument, Usage, fenced
+from ecoshell.messages import FINISH, Call, ToolSchema, Usage, fenced
 from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.elements import Elements
 from ecoshell.models.formats import CallFormat, Head
@@ -101,7 +101,7 @@ class ReplyReader:
         self._calls = form.calls
         self._tags = form.tags if request.want != "call" or form.inside or form.is_remote else None
         self._is_remote = form.is_remote
-        self._names = frozenset(document.name for document in request.callable_now)
+        self._names = frozenset(schema.name for schema in request.callable_now)
         self._text = self._reasoning = ""
         self._shown = 0
         """Characters of the text that were passed on."""
@@ -215,15 +215,15 @@ class ReplyReader:
             if self._request.want == "text":
                 self.over = True
                 return deltas
-            document = next((tool for tool in self._request.callable_now if tool.name == head.tool), None)
+            schema = next((tool for tool in self._request.callable_now if tool.name == head.tool), None)
             if chooser is None:
                 pass
             elif not head.tool:
-                documents = self._request.callable_now
-                grammar = calls_grammar(documents, self._calls, marked=True, once=False)
+                schemas = self._request.callable_now
+                grammar = calls_grammar(schemas, self._calls, marked=True, once=False)
                 chooser.constrain(grammar, self._text[head.end :])
-            elif document is not None:
-                chooser.constrain(self._calls.rest(document, head), self._text[head.end :])
+            elif schema is not None:
+                chooser.constrain(self._calls.rest(schema, head), self._text[head.end :])
             else:  # an unknown tool
                 self._unknown, self.over = head.tool, True
             deltas += self._finishing(self._text[head.end :])
@@ -259,13 +259,13 @@ _grammars: dict[tuple[object, ...], str] = {}
 _GRAMMARS_KEPT = 64
 
 
-def calls_grammar(documents: Sequence[ToolDocument], form: CallFormat, *, marked: bool, once: bool) -> str:
+def calls_grammar(schemas: Sequence[ToolSchema], form: CallFormat, *, marked: bool, once: bool) -> str:
     """The grammar of calls to these tools, cached because every step needs it."""
-    key = (form.name, marked, once, *(document.as_text() for document in documents))
+    key = (form.name, marked, once, *(schema.as_text() for schema in schemas))
     if key not in _grammars:
         if len(_grammars) >= _GRAMMARS_KEPT:
             _grammars.clear()
-        _grammars[key] = form.grammar(documents, marked=marked, once=once)
+        _grammars[key] = form.grammar(schemas, marked=marked, once=once)
     return _grammars[key]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 
-from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.messages import Message, ToolSchema, Usage
 from ecoshell.models import PER_PROMPT, PER_TOOL_ARRAY, PromptSize, Request
 from ecoshell.models.protocol import as_plain_messages, exchanges, safe_name
 from ecoshell.models.tool_search import loaded_names
@@ -89,7 +89,7 @@ class ReportedPrompts:
             bound += prompt.usage.output  # reasoning is counted again, and its text may be shorter than it was
         return bound
 
-    def _searched(self, tools: Sequence[ToolDocument], added: Sequence[Message]) -> tuple[ToolDocument, ...]:
+    def _searched(self, tools: Sequence[ToolSchema], added: Sequence[Message]) -> tuple[ToolSchema, ...]:
         """Tools that the provider may load for the next reply, or has loaded in these messages."""
         if not self._defers_tools:
             return ()

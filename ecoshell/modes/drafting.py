@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from ecoshell.agent.mode import DraftTask, FillTask
-from ecoshell.messages import TOOL_CALL, Call, ToolDocument
+from ecoshell.messages import TOOL_CALL, Call, ToolSchema
 from ecoshell.models import Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.requests import UNUSABLE_CALL, broken_call, prompt, repair_request, thought_of
@@ -58,7 +58,7 @@ def draft_text(task: DraftTask, *, numbered: bool = False) -> str:
 
 def fill_text(task: FillTask) -> str:
     """The request for a node's call."""
-    lines = [f"{prompt('fill')} {task.document.name}", f"It is {task.label} in the plan {task.plan}."]
+    lines = [f"{prompt('fill')} {task.schema.name}", f"It is {task.label} in the plan {task.plan}."]
     if task.uses > 1:
         lines.append(f"It is use {task.use} of {task.uses} of the tool for what the question names, in that order.")
     if task.calls:
@@ -68,7 +68,7 @@ def fill_text(task: FillTask) -> str:
 
 async def filled(
     request: Request,
-    document: ToolDocument,
+    schema: ToolSchema,
     model: MeteredModel,
     ask: Callable[[Request], Awaitable[Reply]],
     call_in: Callable[[Reply, Request], tuple[Call | None, str]],
@@ -81,18 +81,18 @@ async def filled(
     from ecoshell.models.protocol import call_fault
 
     carrier = (tool for tool in request.callable_now if tool.name == TOOL_CALL)
-    request = attempt = replace(request, callable_now=(*carrier, document))
+    request = attempt = replace(request, callable_now=(*carrier, schema))
     fault = ""
     for _ in range(2):
         reply = await ask(attempt)
         call, fault = call_in(reply, request)
         if call is None:
             fault = fault or "A call was wanted, and none was made."
-        elif call.subject != document.name:
-            fault = f"A call of {document.name} was wanted, not of {call.subject}."
+        elif call.subject != schema.name:
+            fault = f"A call of {schema.name} was wanted, not of {call.subject}."
         else:
-            fault = call.fault or ("" if call.name != document.name else call_fault(call, [document]))
+            fault = call.fault or ("" if call.name != schema.name else call_fault(call, [schema]))
         if call is not None and not fault:
             return call
         attempt = repair_request(request, reply, UNUSABLE_CALL.format(fault))
-    raise broken_call(model, f"for {document.name}: {fault}")
+    raise broken_call(model, f"for {schema.name}: {fault}")

@@ -43,7 +43,7 @@ def by_program(
     schemas nor earlier turns, only the beginnings of the files.
     """
     steps = view.path.steps
-    usable = {document.name for document in view.registered} - view.forbidden
+    usable = {schema.name for schema in view.registered} - view.forbidden
     if _RUN not in usable or view.closed or view.tried:
         return None
     by_programs = all(step.call.name in (_RUN, _WRITE) and not step.observation.refused for step in steps)
@@ -98,7 +98,7 @@ def program_in(reply: Reply, view: View) -> Call | None:
         return None
     call = Call(_RUN, {"code": code})
     candidates: list[tuple[Attachment, str]] = []
-    for file in view.attachments if _WRITE in {document.name for document in view.registered} - view.forbidden else ():
+    for file in view.attachments if _WRITE in {schema.name for schema in view.registered} - view.forbidden else ():
         names = set(_DEFINED_NAME.findall(file.text))
         if file.name.endswith(".py") and names and not file.text.rpartition("\n")[2].startswith("[cut: "):
             text = _definitions(code, PurePosixPath(file.name).stem)

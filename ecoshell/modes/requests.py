@@ -10,7 +10,7 @@ from ecoshell.agent.mode import View
 from ecoshell.catalog import Presentation
 from ecoshell.errors import CallBroken, ContextExceeded, ModelBroken
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import FINISH, Call, Message, Speaker, ToolDocument
+from ecoshell.messages import FINISH, Call, Message, Speaker, ToolSchema
 from ecoshell.models import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.strategies import Thought
@@ -46,17 +46,17 @@ def tried_message(view: View, introduction: str = "tried") -> Message:
     """
     steps = [f"- {step.call.signature()}: {step.outcome or 'proposed, and not made yet'}" for step in view.tried]
     lines = [prompt(introduction), *steps]
-    forbidden = [document.name for document in view.registered if document.name in view.forbidden]
+    forbidden = [schema.name for schema in view.registered if schema.name in view.forbidden]
     if forbidden:
         lines.append(f"Not to be used any more: {', '.join(forbidden)}.")
     return Message("user", "\n".join(lines))
 
 
-def callable_documents(view: View) -> tuple[ToolDocument, ...]:
+def callable_schemas(view: View) -> tuple[ToolSchema, ...]:
     """The tools that may be called now: the tool array, and other registered tools."""
-    array_names = {document.name for document in view.array}
-    documents = (*view.array, *(document for document in view.registered if document.name not in array_names))
-    return tuple(document for document in documents if document.name not in view.forbidden)
+    array_names = {schema.name for schema in view.array}
+    schemas = (*view.array, *(schema for schema in view.registered if schema.name not in array_names))
+    return tuple(schema for schema in schemas if schema.name not in view.forbidden)
 
 
 def thought_of(reply: Reply, *, by: str = "") -> Thought:
@@ -82,7 +82,7 @@ def repair_request(request: Request, reply: Reply, problem: str) -> Request:
         speaker: Speaker = "user" if reply.attempt is None else "tool"
         calls = (reply.attempt,) if reply.attempt else ()
         exchange = (Message("assistant", reply.text, calls), Message(speaker, problem, calls))
-    names = {document.name for document in request.callable_now}
+    names = {schema.name for schema in request.callable_now}
     is_unknown = reply.attempt is not None and reply.attempt.name not in names
     want = "call" if is_unknown else request.want
     return replace(request, messages=(*request.messages, *exchange), want=want, purpose="repair", temperature=0.0)

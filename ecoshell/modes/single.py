@@ -7,7 +7,7 @@ from typing import Literal
 
 from ecoshell.agent.memory import path_messages
 from ecoshell.agent.mode import CallForecast, DraftTask, FillTask, StepForecast, View
-from ecoshell.catalog import FINISH_DOCUMENT
+from ecoshell.catalog import FINISH_SCHEMA
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models import Request
@@ -16,7 +16,7 @@ from ecoshell.modes.base import ANSWER_SLACK, SINGLE, BaseMode
 from ecoshell.modes.requests import (
     UNUSABLE_CALL,
     broken_call,
-    callable_documents,
+    callable_schemas,
     exhausted,
     in_context,
     prompt,
@@ -79,7 +79,7 @@ class Single(BaseMode):
 
         request = await self._asking(view, fill_text(task), want="call")
         ask = partial(self._ask, self._model, emit=emit, role=self.role)
-        return await filled(request, task.document, self._model, ask, lambda reply, _: (reply.call, reply.fault))
+        return await filled(request, task.schema, self._model, ask, lambda reply, _: (reply.call, reply.fault))
 
     async def _asking(self, view: View, task: str, *, want: Literal["call", "text"]) -> Request:
         """A step with `task` as its last message."""
@@ -105,9 +105,9 @@ class Single(BaseMode):
 
     def _request(self, view: View) -> Request:
         tried = (tried_message(view),) if view.tried else ()
-        callable_now = callable_documents(view)
-        if all(document.name != FINISH for document in view.array):
-            callable_now = (*callable_now, FINISH_DOCUMENT)  # many models call it even if it is not in the array
+        callable_now = callable_schemas(view)
+        if all(schema.name != FINISH for schema in view.array):
+            callable_now = (*callable_now, FINISH_SCHEMA)  # many models call it even if it is not in the array
         system = Message("system", self._system(view))
         return Request(
             messages=(system, *view.history, *path_messages(view.opening, view.path), *tried),

@@ -11,14 +11,14 @@ from ecoshell.agent.mode import CallForecast, StepForecast, View
 from ecoshell.catalog import Presentation
 from ecoshell.errors import LimitReached, ModelBroken
 from ecoshell.events import Emit
-from ecoshell.messages import TOOL_REGISTER, ToolDocument
+from ecoshell.messages import TOOL_REGISTER, ToolSchema
 from ecoshell.models import Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.base import ANSWER_SLACK
 from ecoshell.modes.requests import (
     UNUSABLE_CALL,
     broken_call,
-    callable_documents,
+    callable_schemas,
     prompt,
     repair_request,
     thought_of,
@@ -86,24 +86,24 @@ def small_system_text(presentation: Presentation, *, searching: bool = False) ->
     return "\n\n".join(map(prompt, names))
 
 
-def limited_registration(view: View, documents: Sequence[ToolDocument]) -> tuple[ToolDocument, ...]:
+def limited_registration(view: View, schemas: Sequence[ToolSchema]) -> tuple[ToolSchema, ...]:
     """Limit `tool_register` to the names that are not registered yet, and remove it after two registrations in a row.
 
     Without this, a small model registers the same tool repeatedly, a word of the request, or tool after tool.
     """
-    registered = {document.name for document in view.registered}
+    registered = {schema.name for schema in view.registered}
     names = [name for name in view.usable if name not in registered]
     if view.large or len(names) > _LISTED_NAMES:
-        return tuple(documents)
+        return tuple(schemas)
     properties = {"tool_name": {"type": "string", "enum": names}}
     last_steps = view.path.steps[-_REGISTRATIONS_IN_A_ROW:]
     in_a_row = sum(step.call.name == TOOL_REGISTER and step.observation.ok for step in last_steps)
-    limited: list[ToolDocument] = []
-    for document in documents:
-        if document.name != TOOL_REGISTER:
-            limited.append(document)
+    limited: list[ToolSchema] = []
+    for schema in schemas:
+        if schema.name != TOOL_REGISTER:
+            limited.append(schema)
         elif names and in_a_row < _REGISTRATIONS_IN_A_ROW:
-            limited.append(replace(document, parameters={**document.parameters, "properties": properties}))
+            limited.append(replace(schema, parameters={**schema.parameters, "properties": properties}))
     return tuple(limited)
 
 
@@ -170,9 +170,9 @@ class SmallSingle(Single):
     async def _nudged(self, view: View, request: Request, reply: Reply, emit: Emit) -> Reply:
         """Ask once for a call of a tool that was not called yet; the reply itself if none comes."""
         names = {step.call.subject for step in view.path.steps}
-        documents = tuple(document for document in request.callable_now if document.name not in names)
-        if documents:
-            nudge = replace(repair_request(request, reply, prompt("nudge")), want="call", callable_now=documents)
+        schemas = tuple(schema for schema in request.callable_now if schema.name not in names)
+        if schemas:
+            nudge = replace(repair_request(request, reply, prompt("nudge")), want="call", callable_now=schemas)
             with suppress(LimitReached, ModelBroken):  # without room for it, the reply is the answer
                 second = await self._model.ask(nudge, emit, role=self.role)
                 if not second.fault and second.call is not None:
@@ -224,9 +224,9 @@ class SmallSingle(Single):
         request = super()._request(view)
         if not self._aids.grammar:
             return request
-        callable_now = limited_registration(view, callable_documents(view))
+        callable_now = limited_registration(view, callable_schemas(view))
         if (last := _repeated(view)) is not None:
-            callable_now = tuple(document for document in callable_now if document.name != last.call.subject)
+            callable_now = tuple(schema for schema in callable_now if schema.name != last.call.subject)
         return replace(request, callable_now=callable_now)
 
     def _reminded(self, step: Request, view: View) -> Request:

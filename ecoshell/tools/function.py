@@ -24,7 +24,7 @@ from typing import (
 )
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import Effect, Observation, ToolDocument
+from ecoshell.messages import Effect, Observation, ToolSchema
 from ecoshell.tools import Limits, Subject
 from ecoshell.tools.running import failed, forget_peak, in_thread, peak_mb, told, worked
 from ecoshell.worker import in_worker
@@ -69,7 +69,7 @@ class FunctionTool:
         """`preview` takes the same arguments and returns the file changes of a run as a unified diff."""
         self._function = function
         self._preview = preview
-        self._document: ToolDocument | None = None
+        self._schema: ToolSchema | None = None
         self._arguments: Arguments | None = None
         self.limits = limits or Limits()
         self.name = name or function.__name__
@@ -77,12 +77,12 @@ class FunctionTool:
         self.price_nano = price_nano
 
     @property
-    def document(self) -> ToolDocument:
+    def schema(self) -> ToolSchema:
         """The name, description and parameters that a model sees."""
-        if self._document is None:
+        if self._schema is None:
             description = (inspect.getdoc(self._function) or "").partition("\n")[0]
-            self._document = ToolDocument(self.name, description, parameters_of(self._function))
-        return self._document
+            self._schema = ToolSchema(self.name, description, parameters_of(self._function))
+        return self._schema
 
     @cached_property
     def subjects(self) -> Mapping[str, Subject]:
@@ -121,7 +121,7 @@ class FunctionTool:
 
     def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if self._arguments is None:
-            self._arguments = Arguments(self._function, self.document.parameters)
+            self._arguments = Arguments(self._function, self.schema.parameters)
         try:
             return self._arguments.check(arguments)
         except ToolError as error:

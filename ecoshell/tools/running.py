@@ -251,7 +251,7 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
     A cancellation is raised after at most GRACE seconds. A tool that does not end within that time after a timeout or
     cancellation continues in the background, and its result is dropped. Raises what the tool raises.
     """
-    name, started = tool.document.name, time.monotonic()
+    name, started = tool.schema.name, time.monotonic()
     token = CancelToken(started + limits.seconds)
     # In a task of its own. Nothing waits for it but the call: a loop that is closed would wait for every task that
     # asyncio has registered.
@@ -283,7 +283,7 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
 
 
 async def _run(tool: Tool, arguments: Mapping[str, Any], limits: Limits, held: CancelToken) -> Observation:
-    name = tool.document.name
+    name = tool.schema.name
 
     async def bounded() -> Observation:
         return sound(name, await tool.run(arguments), limits)

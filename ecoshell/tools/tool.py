@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import Effect, Message, Observation, ToolDocument
+from ecoshell.messages import Effect, Message, Observation, ToolSchema
 
 LASTING: frozenset[Effect] = frozenset({"write", "execute"})
 """Effects that persist when the agent backtracks or the tool is stopped."""
@@ -56,7 +56,7 @@ class Tool(Protocol):
     """A tool. Mistakes of the model are observations with `ok=False`; `run` does not raise for them."""
 
     @property
-    def document(self) -> ToolDocument:
+    def schema(self) -> ToolSchema:
         """The name, description and parameters that a model sees."""
         ...
 

@@ -315,7 +315,7 @@ class Updates:
         if name not in self.catalog:
             return "other"
         tool = self.catalog.tool(name)
-        if tool.document.server:
+        if tool.schema.server:
             return "read" if not tool.effects - {"read"} else "other"
         if name in _SEARCHES:
             return "search"

@@ -20,7 +20,7 @@ from typing import Any, cast
 from ecoshell.agent.guards import refuse
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import UsageError
-from ecoshell.messages import FINISH, Call, Observation, ToolDocument
+from ecoshell.messages import FINISH, Call, Observation, ToolSchema
 from ecoshell.planning.btp.evidence import AttemptRow, Evidence, Past
 from ecoshell.planning.btp.experience import Columns
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
@@ -138,7 +138,7 @@ def leave_one_out(tasks: Sequence[Task], *, gold: bool, halves: bool = False) ->
     """
     inputs: list[PlanInputs] = []
     tools = sorted({tool for task in tasks for tool in task.tools})
-    ranker = Ranker(ToolDocument(tool, "", {}) for tool in tools)
+    ranker = Ranker(ToolSchema(tool, "", {}) for tool in tools)
     for index, task in enumerate(tasks):
         source = tasks[1 - index % 2 :: 2] if halves else tasks
         past = Past(RecordedStore([other for other in source if other.query != task.query]))

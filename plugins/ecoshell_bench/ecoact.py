@@ -44,7 +44,7 @@ from ecoshell.catalog import (
     few_words,
 )
 from ecoshell.catalog.search import Ranker
-from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, ToolDocument, Usage
+from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, ToolSchema, Usage
 from ecoshell.modes.requests import system_text
 from ecoshell_bench.printing import counting, show, table
 from ecoshell_bench.reading import RecordedRun, Tools, read_runs, read_tools
@@ -57,7 +57,7 @@ TOKENS_PER_MESSAGE = 3
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
     tools = read_tools(args.catalog)
-    pools = list(dict.fromkeys(min(pool, len(tools.documents)) for pool in args.pools))
+    pools = list(dict.fromkeys(min(pool, len(tools.schemas)) for pool in args.pools))
     runs = read_runs(args.replay, tools)[: args.limit]
     unit = Decimal(1)  # the input price, and the default for reading and writing the cache
     cached = unit if args.cached_price is None else args.cached_price
@@ -93,14 +93,14 @@ class Session:
     """Replays runs as the questions of one session; `count` counts the tokens of a text."""
 
     def __init__(
-        self, presentation: Presentation, system: str, count: Callable[[str], int], pool: Sequence[ToolDocument]
+        self, presentation: Presentation, system: str, count: Callable[[str], int], pool: Sequence[ToolSchema]
     ) -> None:
         """Start a session that knows the tools of `pool` by name."""
         self.bill = Bill()
-        self.registered: dict[str, ToolDocument] = {}
+        self.registered: dict[str, ToolSchema] = {}
         self._presentation = presentation
         self._count = count
-        self._pool = {document.name: document for document in pool}
+        self._pool = {schema.name: schema for schema in pool}
         self._is_first_question = True
         self._array = self._array_tokens()
         self.history = count(system) + TOKENS_PER_MESSAGE
@@ -109,7 +109,7 @@ class Session:
     def ask(
         self,
         run: RecordedRun,
-        loaded: Sequence[ToolDocument] = (),
+        loaded: Sequence[ToolSchema] = (),
         *,
         about: Mapping[str, str] | None = None,
         wrong: str = "",
@@ -120,8 +120,8 @@ class Session:
         """
         names = tuple(self._pool) if self._is_first_question else ()
         self._is_first_question = False
-        new = [document for document in loaded if document.name not in self.registered]
-        self.registered |= {document.name: document for document in new}
+        new = [schema for schema in loaded if schema.name not in self.registered]
+        self.registered |= {schema.name: schema for schema in new}
         self._array = self._array_tokens()
         listing = self._presentation.opening(names, new, about=about)
         self.history += self._count(f"{listing}\n\n{run.query}" if listing else run.query) + TOKENS_PER_MESSAGE
@@ -137,15 +137,15 @@ class Session:
             self._exchange(step.thought, call, step.observation)
         self._exchange("", run.answer, "")
 
-    def _register(self, document: ToolDocument) -> None:
-        call = _call_text(TOOL_REGISTER, json.dumps({"tool_name": document.name}, ensure_ascii=False))
-        self._exchange("", call, self._presentation.registration_result(document))
-        self.registered[document.name] = document
+    def _register(self, schema: ToolSchema) -> None:
+        call = _call_text(TOOL_REGISTER, json.dumps({"tool_name": schema.name}, ensure_ascii=False))
+        self._exchange("", call, self._presentation.registration_result(schema))
+        self.registered[schema.name] = schema
         self._array = self._array_tokens()
 
     def _array_tokens(self) -> int:
         array = self._presentation.array([*self.registered.values()], finish=False)
-        return sum(self._count(document.entry) for document in array)
+        return sum(self._count(schema.entry) for schema in array)
 
     def _exchange(self, thought: str, call: str, observation: str) -> None:
         """Bill a request and its reply, and add the reply and the observation to the conversation."""
@@ -181,18 +181,18 @@ class Setting:
         prompt = uncached * self.rates.input + usage.cached * self.rates.cached_input
         return prompt + usage.cache_write * self.rates.cache_write + usage.output * self.rates.output
 
-    def session(self, presentation: Presentation, pool: Sequence[ToolDocument]) -> Session:
+    def session(self, presentation: Presentation, pool: Sequence[ToolSchema]) -> Session:
         """Start a session."""
         return Session(presentation, self.system(presentation), self.count, pool)
 
 
 @dataclass(slots=True)
 class Total:
-    """Sums over sessions under one policy; `documents` counts the tool schemas registered at the end of each."""
+    """Sums over sessions under one policy; `schemas` counts the tool schemas registered at the end of each."""
 
     usage: Usage = field(default_factory=Usage)
     calls: int = 0
-    documents: int = 0
+    schemas: int = 0
 
 
 @dataclass(slots=True)
@@ -248,14 +248,14 @@ def sessions_of(runs: Sequence[RecordedRun], setting: Setting) -> list[tuple[Rec
     return sessions
 
 
-def draw_pool(session: Sequence[RecordedRun], tools: Tools, size: int, seed: int) -> list[ToolDocument]:
+def draw_pool(session: Sequence[RecordedRun], tools: Tools, size: int, seed: int) -> list[ToolSchema]:
     """Return the used tools and a random draw of unused ones up to `size`, shuffled; reproducible by the seed."""
     rng = random.Random(f"{seed}/{'+'.join(run.id for run in session)}/{size}")
     used = _used(session)
-    unused = [name for name in tools.documents if name not in used]
+    unused = [name for name in tools.schemas if name not in used]
     names = [*used, *rng.sample(unused, max(0, min(size - len(used), len(unused))))]
     rng.shuffle(names)
-    return [tools.documents[name] for name in names]
+    return [tools.schemas[name] for name in names]
 
 
 def _used(session: Sequence[RecordedRun]) -> dict[str, None]:
@@ -265,7 +265,7 @@ def _used(session: Sequence[RecordedRun]) -> dict[str, None]:
 
 def decide_for(
     question: str,
-    pool: Sequence[ToolDocument],
+    pool: Sequence[ToolSchema],
     setting: Setting,
     *,
     presentation: Literal["auto", "grow", "stable"] = "auto",
@@ -277,23 +277,23 @@ def decide_for(
     `history` is the token count of earlier questions of the session, `registered` the tools they registered.
     """
     work = Workload(base=setting.count(setting.system(PLAIN)) + history + setting.count(question))
-    documents = [document for document in pool if document.name not in registered]
-    candidates = candidates_of(documents, Ranker(pool).chances(question), lambda texts: [*map(setting.count, texts)])
+    schemas = [schema for schema in pool if schema.name not in registered]
+    candidates = candidates_of(schemas, Ranker(pool).chances(question), lambda texts: [*map(setting.count, texts)])
     return decide(candidates, setting.rates, work, Policy(presentation=presentation))
 
 
-def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult) -> None:
+def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolSchema], setting: Setting, result: PoolResult) -> None:
     """Replay a session under all policies and add it to the result."""
     result.runs += 1
 
-    def replay(presentation: Presentation, loaded: Callable[[RecordedRun], Sequence[ToolDocument]]) -> Session:
+    def replay(presentation: Presentation, loaded: Callable[[RecordedRun], Sequence[ToolSchema]]) -> Session:
         session = setting.session(presentation, pool)
         for run in runs:
             session.ask(run, loaded(run), wrong=_wrong_tool(run, pool, session, setting))
         return session
 
-    def used(run: RecordedRun) -> list[ToolDocument]:
-        return [document for document in pool if document.name in run.used]
+    def used(run: RecordedRun) -> list[ToolSchema]:
+        return [schema for schema in pool if schema.name in run.used]
 
     def price(session: Session) -> Decimal:
         return setting.price(session.bill.usage)
@@ -310,19 +310,19 @@ def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting:
         total = result.totals[policy]
         total.usage += session.bill.usage
         total.calls += session.bill.calls
-        total.documents += len(session.registered)
+        total.schemas += len(session.registered)
     result.excess.append(price(sessions["auto"]) / min(price(sessions["all"]), price(sessions["all_text"])) - 1)
 
 
 def _replay_auto(
-    runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult
+    runs: Sequence[RecordedRun], pool: Sequence[ToolSchema], setting: Setting, result: PoolResult
 ) -> Session:
     """Replay a session with the shell's decision for each question; the first one fixes the presentation."""
     decision = decide_for(runs[0].query, pool, setting)
     plan = decision.plan
     session = setting.session(plan.presentation, pool)
     result.presentations[plan.presentation.name] += 1
-    about = {document.name: few_words(document) for document in pool} if plan.described else {}
+    about = {schema.name: few_words(schema) for schema in pool} if plan.described else {}
     presentation = "grow" if plan.presentation in (GROW, PLAIN) else "stable"
     for run in runs:
         if run is not runs[0]:
@@ -334,19 +334,19 @@ def _replay_auto(
                 history=session.history,
                 registered=session.registered,
             )
-        loaded = [document for document in pool if document.name in decision.plan.upfront]
+        loaded = [schema for schema in pool if schema.name in decision.plan.upfront]
         session.ask(run, loaded, about=about, wrong=_wrong_tool(run, pool, session, setting))
         result.loaded += len(loaded)
         result.loaded_used += len({*decision.plan.upfront} & {*run.used})
     return session
 
 
-def _wrong_tool(run: RecordedRun, pool: Sequence[ToolDocument], session: Session, setting: Setting) -> str:
+def _wrong_tool(run: RecordedRun, pool: Sequence[ToolSchema], session: Session, setting: Setting) -> str:
     """Return the unneeded tool that this run registers: the same under every policy, unless it is registered there."""
     rng = random.Random(f"{setting.seed}/{run.id}/wrong")
     if rng.random() >= setting.wrong:
         return ""
-    names = [document.name for document in pool if document.name not in run.used]
+    names = [schema.name for schema in pool if schema.name not in run.used]
     rng.shuffle(names)
     return next((name for name in names if name not in session.registered), "")
 
@@ -368,7 +368,7 @@ def as_record(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -
             "cost": {policy: round(float(setting.price(total.usage) / runs), 2) for policy, total in totals.items()},
             "saving": savings,
             "loses": {"share": round(result.losing, 4), "worst": round(result.worst, 4)},
-            "registered": round(totals["grow"].documents / runs, 3),
+            "registered": round(totals["grow"].schemas / runs, 3),
             "tokens": {policy: _tokens(total, runs) for policy, total in totals.items()},
             "auto": {
                 "presentations": dict(result.presentations),
@@ -419,4 +419,4 @@ def _tokens(total: Total, runs: int) -> dict[str, float]:
     """Return mean calls and tokens of a run; `fresh` is the part of the prompts that is not read from the cache."""
     use = total.usage
     counts = {"calls": total.calls, "fresh": use.input - use.cached, "cached": use.cached, "output": use.output}
-    return {name: round(count / runs, 2) for name, count in {**counts, "documents": total.documents}.items()}
+    return {name: round(count / runs, 2) for name, count in {**counts, "documents": total.schemas}.items()}

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, StrictBool
 
 from ecoshell.errors import UsageError
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 from ecoshell_train.records import Filled, Text, as_text, read_records
 
 
@@ -82,7 +82,7 @@ class ToolRecord:
 class Tools:
     """Tool schemas by unique name, and the unique names by server and original name."""
 
-    documents: Mapping[str, ToolDocument]
+    schemas: Mapping[str, ToolSchema]
     names: Mapping[tuple[str, str], str]
 
 
@@ -94,15 +94,15 @@ def read_tools(path: Path) -> Tools:
     fix = "Give a catalog with one tool per line."
     records = [*read_records(path, ToolRecord, fix)]
     count = Counter(tool.name for _, tool in records)
-    documents: dict[str, ToolDocument] = {}
+    schemas: dict[str, ToolSchema] = {}
     names: dict[tuple[str, str], str] = {}
     for place, tool in records:
         name = f"{tool.server}.{tool.name}" if count[tool.name] > 1 and tool.server else tool.name
-        if name in documents:
+        if name in schemas:
             raise UsageError(f"{place} repeats the tool name {name}.", fix=fix)
-        documents[name] = ToolDocument(name, tool.description, tool.parameters, tool.server)
+        schemas[name] = ToolSchema(name, tool.description, tool.parameters, tool.server)
         names[tool.server, tool.name] = name
-    return Tools(documents, names)
+    return Tools(schemas, names)
 
 
 def read_runs(path: Path, tools: Tools) -> list[RecordedRun]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, TypeAdapter, model_validator
 
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import UsageError
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 from ecoshell_bench.printing import note, show
 from ecoshell_bench.reading import Filled, ToolRecord, read_tools
 from ecoshell_train.records import checked, read_objects
@@ -35,18 +35,18 @@ _FIX = "Give ToolBench's queries, or JSON Lines with `query` and `gold_tools`."
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print recall and search time."""
-    documents, names = read_catalog(args.catalog)
+    schemas, names = read_catalog(args.catalog)
     queries = [(query, needed) for query, needed in read_queries(args.queries, names) if needed]
     if not queries:
         raise UsageError(f"No query of {args.queries} needs a tool of {args.catalog}.", fix=_FIX)
     queries = queries[: args.limit]
-    recall, milliseconds = measure(Ranker(documents), queries)
+    recall, milliseconds = measure(Ranker(schemas), queries)
     if args.json:
         figures = {str(cutoff): round(share, 4) for cutoff, share in recall.items()}
         show(json.dumps({"recall": figures, "ms_per_query": round(milliseconds, 3), "n": len(queries)}))
         return 0
     show("  ".join(f"recall@{cutoff} {share:.3f}" for cutoff, share in recall.items()))
-    note(f"{len(queries)} queries, {len(documents)} tools, {milliseconds:.1f} ms per query (median).")
+    note(f"{len(queries)} queries, {len(schemas)} tools, {milliseconds:.1f} ms per query (median).")
     return 0
 
 
@@ -63,22 +63,22 @@ def measure(ranker: Ranker, queries: Sequence[tuple[str, frozenset[str]]]) -> tu
     return {cutoff: total / len(queries) for cutoff, total in recall.items()}, median(milliseconds)
 
 
-def read_catalog(path: Path) -> tuple[list[ToolDocument], Mapping[str, str]]:
+def read_catalog(path: Path) -> tuple[list[ToolSchema], Mapping[str, str]]:
     """Return the tool schemas of a catalog, and their names by the names used in queries. Raises UsageError."""
     rows = list(read_objects(path))
     if not any("api" in row for _, row in rows):
         tools = read_tools(path)
-        return list(tools.documents.values()), {original: name for (_, original), name in tools.names.items()}
-    documents: list[ToolDocument] = []
+        return list(tools.schemas.values()), {original: name for (_, original), name in tools.names.items()}
+    schemas: list[ToolSchema] = []
     names: dict[str, str] = {}
     for place, row in rows:
         tool = checked(TypeAdapter(ToolRecord), row, place, "Give ToolBench's catalog with one tool per line.")
         match = _FRAME.fullmatch(tool.description)
         description = tool.description if match is None else match["own"] or ""
         server = str(row.get("tool") or "")
-        documents.append(ToolDocument(tool.name, description, tool.parameters, server))
+        schemas.append(ToolSchema(tool.name, description, tool.parameters, server))
         names[_query_name(server, row.get("api"))] = tool.name
-    return documents, names
+    return schemas, names
 
 
 class _Query(BaseModel):

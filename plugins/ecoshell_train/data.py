@@ -25,7 +25,7 @@ from ecoshell.agent import Approval, NonInteractive
 from ecoshell.api import Agent
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import ApprovalWanted, CallFinished, CallStarted
-from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Attachment, Call, Observation, ToolDocument, Usage
+from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Attachment, Call, Observation, ToolSchema, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request
 from ecoshell.models.local import LocalModel
 from ecoshell.models.replying import Quoting
@@ -512,7 +512,7 @@ class _Gold:
         self._local, self._task = local, task
         self._made = 0
         self.examples: list[Example] = []
-        self.documents: tuple[ToolDocument, ...] = ()
+        self.schemas: tuple[ToolSchema, ...] = ()
         """Of the tools that it might call."""
         self._returned: list[tuple[str, Mapping[str, Any], str]] = []
 
@@ -545,7 +545,7 @@ class _Gold:
                 break
             await asyncio.sleep(0)
         text, call = self._said(request)
-        self.documents = request.callable_now
+        self.schemas = request.callable_now
         self._made += call is not None and call.name != TOOL_REGISTER
         reply_text = text if call else Quoting(request).shortened(text)
         self.examples.append(Example(request.role, *self._local.exchange(request, reply_text, call)))
@@ -569,7 +569,7 @@ class _Gold:
         if at == len(steps) or request.role == "summarizer":
             return self._task.answer(self.seen), None
         why, call = steps[at].rationale, steps[at].call
-        if all(document.name != call.name for document in request.callable_now):
+        if all(schema.name != call.name for schema in request.callable_now):
             why, call = f"I register {call.name}.", Call(TOOL_REGISTER, {"tool_name": call.name})
         return "" if request.role == "caller" else why, call
 
@@ -589,7 +589,7 @@ _LONGEST = Limits(result=ResultSize(10_000_000))
 class _Recorded:
     """A tool that does nothing, and returns what it returned when the call was made."""
 
-    document: ToolDocument
+    schema: ToolSchema
     waiting: list[tuple[Call, tuple[str, bool]]]
     """The calls that are to come, and what they returned; all tools of a turn share it."""
     effects = frozenset[Any]()
@@ -599,7 +599,7 @@ class _Recorded:
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
         """What was returned then; a call that is not the next one was never made."""
         call, (observation, ok) = self.waiting[0] if self.waiting else (Call(""), ("", False))
-        if call.name != self.document.name or call.arguments != arguments:
+        if call.name != self.schema.name or call.arguments != arguments:
             return Observation("This call was not made.", ok=False)
         del self.waiting[0]
         return Observation(observation, ok=ok)
@@ -634,7 +634,7 @@ async def play(
 async def replayed(
     task: Task,
     observations: Sequence[tuple[str, bool]],
-    documents: Sequence[ToolDocument | str],
+    schemas: Sequence[ToolSchema | str],
     local: LocalModel,
     options: Options,
     *,
@@ -645,15 +645,15 @@ async def replayed(
     A pattern among the documents stands for tools of the shell.
     """
     waiting = [*zip((step.call for step in task.steps), observations, strict=True)]
-    tools = [task_step if isinstance(task_step, str) else _Recorded(task_step, waiting) for task_step in documents]
+    tools = [task_step if isinstance(task_step, str) else _Recorded(task_step, waiting) for task_step in schemas]
     reply = await play(task, local, options, tools=tools, past=past)
     return [] if waiting else reply
 
 
-async def observed(task: Task, local: LocalModel) -> tuple[tuple[ToolDocument, ...], list[str]] | None:
+async def observed(task: Task, local: LocalModel) -> tuple[tuple[ToolSchema, ...], list[str]] | None:
     """The tools with which the shell serves the task, and what its calls return; None where it fails."""
     gold = await _served(task, local, _PLAIN, ("?*",), lambda home, workspace: None)
-    return gold and (tuple([event for event in gold.documents if event.name not in META_TOOLS]), gold.seen)
+    return gold and (tuple([event for event in gold.schemas if event.name not in META_TOOLS]), gold.seen)
 
 
 async def _served(

@@ -31,7 +31,7 @@ from ecoshell.events import (
     from_json,
     to_json,
 )
-from ecoshell.messages import Call, ToolDocument
+from ecoshell.messages import Call, ToolSchema
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import is_local
 from ecoshell.options import Options
@@ -92,11 +92,11 @@ def taken(
     paths, collected = paths or user_paths(), Taken()
     settings = load_settings(paths)
     notes = sources_of(settings, paths, Workspace(workspace_folder(None)), lambda _: None)
-    documents = {tool.document.name: tool.document for _, tool in notes}
+    schemas = {tool.schema.name: tool.schema for _, tool in notes}
     with closing(open_store(paths)) as store:
-        turns = [*_all_turns(store, documents, collected)]
+        turns = [*_all_turns(store, schemas, collected)]
     plays = [
-        (f"{how.mode} {how.registration} {turn.digest}", partial(_play, turn, documents, local, how))
+        (f"{how.mode} {how.registration} {turn.digest}", partial(_play, turn, schemas, local, how))
         for turn in turns
         for how in ways
     ]
@@ -110,7 +110,7 @@ def taken(
     return collected
 
 
-def _all_turns(store: SessionStore, documents: Mapping[str, ToolDocument], found: Taken) -> Iterator[_Turn]:
+def _all_turns(store: SessionStore, schemas: Mapping[str, ToolSchema], found: Taken) -> Iterator[_Turn]:
     for info in reversed(store.list(_ALL)):
         if places := store.damaged(info.id):
             found.damaged.append(f"Session {info.id} is left out: its event {places[0]} cannot be read.")
@@ -123,7 +123,7 @@ def _all_turns(store: SessionStore, documents: Mapping[str, ToolDocument], found
             clean = [mask_secrets(from_json(redacted_value(to_json(event), environ))) for event in turn]
             started = turn[0]
             if isinstance(started, TurnStarted):
-                why = "it was undone" if started.turn in spoiled else _unfit(turn, clean, unhelpful, documents)
+                why = "it was undone" if started.turn in spoiled else _unfit(turn, clean, unhelpful, schemas)
                 if why:
                     found.left_out[why] += 1
                 else:
@@ -144,7 +144,7 @@ def _by_turn(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 
 def _unfit(
-    turn: Sequence[Event], clean: Sequence[Event], unhelpful: set[str], documents: Mapping[str, ToolDocument]
+    turn: Sequence[Event], clean: Sequence[Event], unhelpful: set[str], schemas: Mapping[str, ToolSchema]
 ) -> str:
     """Why nothing is learned from a turn; empty where it can be."""
     started = cast("TurnStarted", turn[0])
@@ -164,7 +164,7 @@ def _unfit(
         or [event.id for event in made] != [event.id for event in ended],
         "a result was marked unhelpful": any(event.id in unhelpful for event in made),
         "a secret stood in a call or the answer": reasons != marked or secrecy.MARK in repr(reasons),
-        "a tool is not there any more": any(event.name not in documents for event in made),
+        "a tool is not there any more": any(event.name not in schemas for event in made),
     }
     return next((reason for reason, holds in why.items() if holds), "")
 
@@ -190,9 +190,7 @@ def _learnable(clean: Sequence[Event], before: Sequence[Event]) -> _Turn:
     return _Turn(task, tuple(observations), tuple(before))
 
 
-async def _play(
-    turn: _Turn, documents: Mapping[str, ToolDocument], local: LocalModel, options: Options
-) -> list[Example]:
+async def _play(turn: _Turn, schemas: Mapping[str, ToolSchema], local: LocalModel, options: Options) -> list[Example]:
     def past(home: Path, workspace: Path) -> str | None:
         if not turn.past:
             return None
@@ -204,7 +202,7 @@ async def _play(
         return session
 
     results = [(text, True) for text in turn.observations]
-    return await replayed(turn.task, results, [*documents.values()], local, options, past=past)
+    return await replayed(turn.task, results, [*schemas.values()], local, options, past=past)
 
 
 def _moved(event: Event, workspace: str) -> Event:

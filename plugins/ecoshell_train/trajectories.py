@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator
 
 from ecoshell.errors import ToolError, UsageError
-from ecoshell.messages import META_TOOLS, Call, ToolDocument
+from ecoshell.messages import META_TOOLS, Call, ToolSchema
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
 from ecoshell.planning.judging import unwrapped
@@ -62,7 +62,7 @@ class Trajectory:
     """One task, from its question to its answer."""
 
     id: Annotated[Filled, BeforeValidator(lambda given: str(given) if type(given) is int else given)]
-    tools: tuple[ToolDocument, ...]
+    tools: tuple[ToolSchema, ...]
     query: Filled
     steps: tuple[ReferenceStep, ...]
     final: Text = ""

@@ -47,12 +47,12 @@ def program(root: Path, name: str = "evil") -> Path:
 
 async def asked(root: Path, command: str, **rules) -> str:
     """Why a command that a rule allows was not run where nobody can be asked; empty when it was run."""
-    tools = {tool.document.name: tool for tool in builtin_tools(Workspace(root))}
+    tools = {tool.schema.name: tool for tool in builtin_tools(Workspace(root))}
     tool = tools["run_command"]
     given = Rules(workspace=root, allow=("run_command:git *",), **rules)
     approvals = Approvals(given, NonInteractive(), granted=(), remember=lambda _: None)
     ruling = await approvals.rule(
-        ApprovalRequest(Call("run_command", {"command": command}, "c"), tool, tool.document), _ignore
+        ApprovalRequest(Call("run_command", {"command": command}, "c"), tool, tool.schema), _ignore
     )
     if not ruling.refusal:
         await tool.run(ruling.call.arguments)
@@ -123,11 +123,11 @@ async def test_where_git_does_not_answer_it_is_asked_about(tmp_path):
 
 
 async def test_with_yes_a_file_that_is_executed_later_is_written_only_when_a_person_says_so(repository):
-    tool = next(tool for tool in builtin_tools(Workspace(repository)) if tool.document.name == "write_file")
+    tool = next(tool for tool in builtin_tools(Workspace(repository)) if tool.schema.name == "write_file")
     approvals = Approvals(
         Rules(yes=True, workspace=repository), NonInteractive(), granted=["write_file"], remember=lambda _: None
     )
     call = Call("write_file", {"path": ".git/hooks/pre-commit", "content": "x"}, "c")
-    refusal = (await asyncio.wait_for(approvals.rule(ApprovalRequest(call, tool, tool.document), _ignore), 600)).refusal
+    refusal = (await asyncio.wait_for(approvals.rule(ApprovalRequest(call, tool, tool.schema), _ignore), 600)).refusal
     assert "not approved" in refusal
     assert "executed later" in refusal

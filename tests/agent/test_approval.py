@@ -46,7 +46,7 @@ def desk(user, rules=NO_RULES, granted=()):
 
 async def ruling(approvals, call, effects, emit=lambda _: None, **known):
     tool = FunctionTool(run, effects=effects, name=call.name)
-    return await approvals.rule(ApprovalRequest(call, tool, tool.document, **known), emit)
+    return await approvals.rule(ApprovalRequest(call, tool, tool.schema, **known), emit)
 
 
 async def refusal(approvals, call, effects, emit=lambda _: None):
@@ -97,7 +97,7 @@ async def test_the_question_says_why_with_what_effects_and_at_what_price():
     user = Says("once")
     approvals, _ = desk(user)
     tool = FunctionTool(run, effects=RUN, name="run_command", price_nano=2_000_000)
-    await approvals.rule(ApprovalRequest(LIST, tool, tool.document, "I must see what is there."), lambda _: None)
+    await approvals.rule(ApprovalRequest(LIST, tool, tool.schema, "I must see what is there."), lambda _: None)
     asked = user.asked[0]
     assert (asked.rationale, asked.effects, asked.price_nano) == ("I must see what is there.", ("execute",), 2_000_000)
     assert "run a program" in asked.reason
@@ -151,7 +151,7 @@ async def test_a_preview_that_fails_leaves_the_question_without_one():
         raise RuntimeError("a defect of the tool")
 
     tool = FunctionTool(run, effects=WRITE, name="write_file", preview=broken)
-    await approvals.rule(ApprovalRequest(Call("write_file", {"path": "a"}, "c1"), tool, tool.document), lambda _: None)
+    await approvals.rule(ApprovalRequest(Call("write_file", {"path": "a"}, "c1"), tool, tool.schema), lambda _: None)
     assert user.asked[0].changes == ""
 
 
@@ -214,7 +214,7 @@ def endless(path: str) -> str:
 async def main():
     tool = FunctionTool(run, effects=("write",), preview=endless)
     approvals = Approvals(Rules(), NonInteractive(), granted=(), remember=print)
-    wanted = ApprovalRequest(Call("run", {"path": "a"}), tool, tool.document)
+    wanted = ApprovalRequest(Call("run", {"path": "a"}), tool, tool.schema)
     asking = asyncio.create_task(approvals.rule(wanted, print))
     while not blocked.is_set():
         await asyncio.sleep(0.01)

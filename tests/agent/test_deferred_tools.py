@@ -234,13 +234,11 @@ async def test_every_reservation_covers_all_deferred_schemas(opened, emulators, 
     emulator.script([searched(READ), Reply((READ, COUNT)), answer(), answer(), answer()])
     async with opened(model, budget="5.00") as shell:
         events = [event for number in range(3) for event in await ask(shell, f"Question {number}?")]
-        schemas = sum(len(json.dumps(tool.as_function())) for tool in shell.deps.catalog.documents)
+        schemas = sum(len(json.dumps(tool.as_function())) for tool in shell.deps.catalog.schemas)
     held, settled = of(events, BudgetHeld), of(events, BudgetSettled)
     assert len(held) == len(settled) == len(of(events, ModelReplied))
     prompts = [one.held_tokens - one.max_tokens for one in held]
     usages = [one.usage.input for one in settled]
     assert all(prompt > usage for prompt, usage in zip(prompts, usages, strict=True))
-    loaded = sum(
-        len(json.dumps(shell.deps.catalog.document(name).as_function())) for name in ("read_file", "count_text")
-    )
+    loaded = sum(len(json.dumps(shell.deps.catalog.schema(name).as_function())) for name in ("read_file", "count_text"))
     assert min(prompts) > schemas - loaded

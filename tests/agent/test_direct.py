@@ -5,7 +5,7 @@ from agent_play import of, register, say, turn, with_traits
 
 from ecoshell.errors import LimitReached
 from ecoshell.events import Answer, CallFinished
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Reply, Request
 from ecoshell.modes.requests import repair_request
 
@@ -23,7 +23,7 @@ def weak(shell):
 
 
 def arrays(shell):
-    return [tuple(document.name for document in request.tools) for request in shell.requests]
+    return [tuple(schema.name for schema in request.tools) for request in shell.requests]
 
 
 async def test_a_tool_registered_on_the_way_is_text_and_called_by_its_own_name(play):
@@ -47,8 +47,8 @@ async def test_everything_up_front_stands_in_the_array_in_brief_and_stays_there(
         await turn(shell, "Sure?")
         (array,) = set(arrays(shell))
         assert array == shell.deps.catalog.names
-        assert all(document.brief for document in shell.requests[0].tools)
-        read = next(document for document in shell.requests[0].callable_now if document.name == "read_file")
+        assert all(schema.brief for schema in shell.requests[0].tools)
+        read = next(schema for schema in shell.requests[0].callable_now if schema.name == "read_file")
         assert "start_line" not in read.entry
         assert "start_line" in read.parameters["properties"]  # what is not told may be called all the same
         assert shell.conversation.memory.presentation.name == "direct"
@@ -60,8 +60,8 @@ async def test_everything_up_front_stands_in_the_array_in_brief_and_stays_there(
 
 @pytest.mark.parametrize(("tool", "want"), [("rename", "call"), ("count_text", "either")])
 def test_after_a_call_of_no_tool_there_is_one_of_those_there_are_is_wanted(tool, want):
-    document = ToolDocument("count_text", "Count.", {})
-    request = Request((Message("user", "Rename a."),), (document,), (document,))
+    schema = ToolSchema("count_text", "Count.", {})
+    request = Request((Message("user", "Rename a."),), (schema,), (schema,))
     broken = Reply("", usage=None, attempt=Call(tool, {}), fault="It cannot be used.")
     assert (request.want, repair_request(request, broken, broken.fault).want) == ("either", want)
 
@@ -94,7 +94,7 @@ async def test_a_model_that_shows_what_it_might_run_is_asked_once_to_run_it(play
     async with play(lines, registration="all") as shell:
         events = await turn(free(shell))
         assert [request.want for request in shell.requests] == ["either", "either", "call", "either"]
-        assert "list_files" not in {document.name for document in shell.requests[2].callable_now}
+        assert "list_files" not in {schema.name for schema in shell.requests[2].callable_now}
     assert events[-1].answer.startswith("Run this:")  # it was asked once
 
 
@@ -127,7 +127,7 @@ async def test_what_a_model_said_is_its_answer_where_no_cap_has_room_to_ask_for_
 async def test_a_call_that_is_repeated_to_no_avail_makes_room_for_another_tool(play):
     async with play([COUNT, COUNT, say("3 lines.")], registration="all") as shell:
         await turn(free(shell))
-        may = [{document.name for document in request.callable_now} for request in shell.requests]
+        may = [{schema.name for schema in request.callable_now} for request in shell.requests]
         (_,) = set(arrays(shell))
     assert may[0] == may[1] == may[2] | {"count_text"}
     assert "count_text" not in may[2]
@@ -149,7 +149,7 @@ async def test_a_weak_model_that_repeats_a_failure_may_call_another_tool(play):
         await turn(weak(shell))
         third = shell.requests[2]
     assert third.want == "either"
-    assert "count_text" not in {document.name for document in third.callable_now}
+    assert "count_text" not in {schema.name for schema in third.callable_now}
 
 
 def trained(shell):

@@ -3,13 +3,13 @@
 import pytest
 
 from ecoshell.agent.tool_graph import direct_call
-from ecoshell.messages import Call, Observation, ToolDocument
+from ecoshell.messages import Call, Observation, ToolSchema
 from ecoshell.strategies import Step
 
 
-def document(*required, **properties):
+def tool_schema(*required, **properties):
     parameters = {"type": "object", "properties": properties, "required": list(required)}
-    return ToolDocument("tool", "A tool.", parameters)
+    return ToolSchema("tool", "A tool.", parameters)
 
 
 def result(text, **more):
@@ -20,8 +20,8 @@ STRING = {"type": "string"}
 
 
 def test_a_tool_without_parameters_needs_no_results():
-    assert direct_call(document(), []) == Call("tool")
-    assert direct_call(document(), [result("a"), result("b")]) == Call("tool")
+    assert direct_call(tool_schema(), []) == Call("tool")
+    assert direct_call(tool_schema(), [result("a"), result("b")]) == Call("tool")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_tool_without_parameters_needs_no_results():
     ],
 )
 def test_one_result_that_is_the_parameters_value_is_passed_on(name, schema, text, value):
-    assert direct_call(document(name, **{name: schema}), [result(text)]) == Call("tool", {name: value})
+    assert direct_call(tool_schema(name, **{name: schema}), [result(text)]) == Call("tool", {name: value})
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_one_result_that_is_the_parameters_value_is_passed_on(name, schema, text
     ],
 )
 def test_a_result_that_is_not_the_value_by_itself_is_thought_about(name, schema, text):
-    assert direct_call(document(name, **{name: schema}), [result(text)]) is None
+    assert direct_call(tool_schema(name, **{name: schema}), [result(text)]) is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_result_that_is_not_the_value_by_itself_is_thought_about(name, schema,
 )
 @pytest.mark.parametrize("kind", ["number", "integer"])
 def test_what_only_looks_like_a_number_is_thought_about(kind, text):
-    assert direct_call(document("amount", amount={"type": kind}), [result(text)]) is None
+    assert direct_call(tool_schema("amount", amount={"type": kind}), [result(text)]) is None
 
 
 @pytest.mark.parametrize(
@@ -79,20 +79,20 @@ def test_what_only_looks_like_a_number_is_thought_about(kind, text):
     ],
 )
 def test_a_number_reaches_the_tool_as_its_schema_wants_it(kind, text, value):
-    call = direct_call(document("amount", amount={"type": kind}), [result(text)])
+    call = direct_call(tool_schema("amount", amount={"type": kind}), [result(text)])
     assert call == Call("tool", {"amount": value})
     assert type(call.arguments["amount"]) is type(value)
 
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": -Infinity}', '{"a": 1e999}', '{"a": 007}'])
 def test_json_with_what_is_no_json_number_is_thought_about(text):
-    assert direct_call(document("data", data={"type": "object"}), [result(text)]) is None
+    assert direct_call(tool_schema("data", data={"type": "object"}), [result(text)]) is None
 
 
 def test_what_leaves_a_choice_is_thought_about():
-    text = document("text", text=STRING)
+    text = tool_schema("text", text=STRING)
     assert direct_call(text, []) is None
     assert direct_call(text, [result("a"), result("b")]) is None
-    assert direct_call(document("text", text=STRING, tone=STRING), [result("a")]) is None
-    assert direct_call(document(text=STRING), [result("a")]) is None
+    assert direct_call(tool_schema("text", text=STRING, tone=STRING), [result("a")]) is None
+    assert direct_call(tool_schema(text=STRING), [result("a")]) is None
     assert direct_call(text, [result("the beginning", truncated=True)]) is None

@@ -6,7 +6,7 @@ import pytest
 from agent_play import finish, of, say, turn
 
 from ecoshell.events import GraphPlanned, Notice
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 
 GOOD = say('["list_files", ["<task>"]]')
 SEVENTEEN = json.dumps([part for at in range(1, 18) for part in (f"list_files#{at}", ["<task>"])])
@@ -16,7 +16,7 @@ LAST = SEVENTEEN.index('"list_files#17"') + 1
 class Describes:
     """A tool that needs a picture, which no tool of the shell gives."""
 
-    document = ToolDocument(
+    schema = ToolSchema(
         "describe_image",
         "Describes a picture.",
         {"type": "object", "properties": {"image": {"type": "string"}}, "required": ["image"]},

@@ -14,7 +14,7 @@ from agent_play import finish, of, say, turn
 from ecoshell.agent.guards import CallContext, Runner
 from ecoshell.catalog import Catalog
 from ecoshell.events import CallFinished, CallStarted, to_json
-from ecoshell.messages import Call, Observation, ToolDocument
+from ecoshell.messages import Call, Observation, ToolSchema
 from ecoshell.strategies import Path as Trajectory
 from ecoshell.tools import Limits, running
 from ecoshell.tools.function import FunctionTool
@@ -29,7 +29,7 @@ class Foreign:
     price_nano = 0
 
     def __init__(self, run, *, name="foreign", effects=(), limits=None):
-        self.document = ToolDocument(name, f"Does {name}.", {"type": "object", "properties": {}})
+        self.schema = ToolSchema(name, f"Does {name}.", {"type": "object", "properties": {}})
         self.effects = frozenset(effects)
         if limits is not None:
             self.limits = limits
@@ -53,14 +53,14 @@ async def for_ever():
 async def act(tool, **limits):
     runner = Runner(Catalog([tool]), unstated=Limits(**limits))
     context = CallContext(Trajectory("do it"), frozenset(), lambda event: None)
-    return await runner.execute(Call(tool.document.name), context)
+    return await runner.execute(Call(tool.schema.name), context)
 
 
 def teach(shell, *tools):
     """Let the shell know these tools too."""
     catalog = shell.deps.catalog
     catalog.__init__([*(catalog.tool(name) for name in catalog.names), *tools])
-    shell.deps.ranker.__init__(catalog.documents)
+    shell.deps.ranker.__init__(catalog.schemas)
 
 
 class Stubborn:
@@ -309,7 +309,7 @@ async def main():
     tools = [FunctionTool(endless, effects=(), limits=Limits(seconds=0.05)), Foreign(stubborn)]
     runner = Runner(Catalog(tools), unstated=Limits(seconds=0.05))
     for tool in tools:
-        seen = await runner.execute(Call(tool.document.name), CallContext(Path("x"), frozenset(), print))
+        seen = await runner.execute(Call(tool.schema.name), CallContext(Path("x"), frozenset(), print))
         print(seen.ok, flush=True)
     # and one that is under way when the program ends
     asyncio.create_task(runner.execute(Call("foreign"), CallContext(Path("x"), frozenset(), print)))

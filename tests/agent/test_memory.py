@@ -21,7 +21,7 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Attachment, Call, Message, ToolDocument, Usage
+from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Attachment, Call, Message, ToolSchema, Usage
 
 COUNT = say("Count them.", "count_text", path="notes.txt")
 
@@ -126,8 +126,8 @@ class Pool:
     def is_all(self, names):
         return {*names} == {*self.names}
 
-    def document(self, name):
-        return ToolDocument(name, f"What {name} does.", {})
+    def schema(self, name):
+        return ToolSchema(name, f"What {name} does.", {})
 
 
 def memory(*events):
@@ -201,7 +201,7 @@ def test_a_turn_that_was_taken_back_gives_its_commands_to_the_next_and_keeps_wha
     ]  # fmt: skip
     seen = memory(*events)
     assert (seen.messages, seen.commands, seen.library.names) == ((), (ran,), ("read_file",))
-    assert seen.shown.documents == frozenset()
+    assert seen.shown.schemas == frozenset()
     assert seen.number == 1
     again = memory(*events, started(2, "q"), Answer("yes"), over(2))
     assert "I ran a command: make" in again.messages[0].text
@@ -213,7 +213,7 @@ def test_after_compacting_the_summary_is_told_and_names_and_documents_count_as_u
     assert [message.text for message in seen.messages] == [
         "What was said and done so far, in short:\nshort", "Noted.", "next", "yes",
     ]  # fmt: skip
-    assert seen.shown.names == seen.shown.documents == frozenset()
+    assert seen.shown.names == seen.shown.schemas == frozenset()
     assert seen.shown.presentation is not None
     assert seen.library.names == ("read_file",)
     assert seen.answers == ["done", "yes"]

@@ -25,7 +25,7 @@ async def test_a_free_model_on_this_machine_is_shown_every_tool(play, question):
         (request,) = shell.requests
     assert set(offered.upfront) == set(shell.deps.catalog.names)
     assert offered.presentation == "plain"
-    assert {"read_file", "run_command"} <= {document.name for document in request.tools}
+    assert {"read_file", "run_command"} <= {schema.name for schema in request.tools}
 
 
 async def test_so_is_a_model_of_a_server_that_has_no_price(play):
@@ -56,10 +56,10 @@ async def test_all_text_shows_every_document_once_as_text_and_calls_go_through_o
         events = [*await turn(shell), *await turn(shell, "And what is its first line?")]
         requests = shell.requests
     assert [one.presentation for one in of(events, ToolsOffered)] == ["text", "text"]
-    assert all([document.name for document in request.tools] == ["tool_call"] for request in requests)
+    assert all([schema.name for schema in request.tools] == ["tool_call"] for request in requests)
     last = "\n".join(message.text for message in requests[-1].messages)
-    for document in shell.deps.catalog.documents:
-        assert last.count(document.as_text()) == 1
+    for schema in shell.deps.catalog.schemas:
+        assert last.count(schema.as_text()) == 1
     assert [event.status for event in of(events, TurnFinished)] == ["answered", "answered"]
 
 

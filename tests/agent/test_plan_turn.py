@@ -243,10 +243,10 @@ async def test_where_a_name_is_hidden_tools_can_be_searched_for(play):
         shell.deps.settings.strict = True
         _remember(shell, "count_text", helpful=False)
         await turn(shell)
-        assert "tool_search" in [document.name for document in shell.requests[0].tools]
+        assert "tool_search" in [schema.name for schema in shell.requests[0].tools]
     async with play([finish("no")], registration="names", budget="60000tok") as shell:
         await turn(shell)
-        assert "tool_search" not in [document.name for document in shell.requests[0].tools]
+        assert "tool_search" not in [schema.name for schema in shell.requests[0].tools]
 
 
 async def test_a_search_that_finds_only_what_may_not_be_used_says_so(play):
@@ -378,7 +378,7 @@ async def test_plan_switches_modes_and_refuses_what_it_cannot_read(play):
 
 def _remember(shell, tool, *, helpful):
     """Give a tool a long history in which it always helped, or never."""
-    known = document_hash(shell.deps.catalog.document(tool))
+    known = document_hash(shell.deps.catalog.schema(tool))
     shell.deps.experience.records.add(
         Use(
             query="How many lines has notes.txt?",
@@ -491,7 +491,7 @@ def many(shell, count):
 
     tools = [FunctionTool(work, name=f"tool_{number:04}", effects=()) for number in range(count)]
     shell.deps.catalog.__init__(tools)
-    shell.deps.ranker.__init__(shell.deps.catalog.documents)
+    shell.deps.ranker.__init__(shell.deps.catalog.schemas)
 
 
 async def test_of_hundreds_of_tools_a_cap_hides_none_and_the_notes_stay_short(play):

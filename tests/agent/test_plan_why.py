@@ -48,7 +48,7 @@ def capped(play):
 
 async def test_uses_earned_in_the_turn_are_told_beside_those_that_are_usual(capped):
     async with capped(register("count_text"), *counts(2), finish("3")) as shell:
-        document = document_hash(shell.deps.catalog.document("count_text"))
+        document = document_hash(shell.deps.catalog.schema("count_text"))
         question = "How many lines has notes.txt?"
         before = Use(question, "count_text", document, "{}", "3", "0", True, True, "rules", "m", 0, 0, 9, 0.1, 0)
         shell.deps.experience.records.add([replace(before, session="s", turn=at, call="c") for at in range(12)])

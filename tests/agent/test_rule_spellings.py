@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ecoshell.agent.rules import Rules, parsed
 from ecoshell.errors import ToolError
-from ecoshell.messages import Call, ToolDocument
+from ecoshell.messages import Call, ToolSchema
 from ecoshell.tools import Subject
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
@@ -41,7 +41,7 @@ def ground(tmp_path) -> Workspace:
 
 
 def judge(ground, call, **rules):
-    tools = {tool.document.name: tool for tool in builtin_tools(ground)}
+    tools = {tool.schema.name: tool for tool in builtin_tools(ground)}
     return Rules(workspace=ground.root, **rules).judge(call, tools[call.name])
 
 
@@ -282,7 +282,7 @@ def test_what_bash_runs_in_an_index_is_not_plain(ground):
 class Stranger:
     """A tool that is no function, writes, and declares nothing."""
 
-    document, effects, price_nano = ToolDocument("store", "", {"properties": {"to": True}}), frozenset({"write"}), 0
+    schema, effects, price_nano = ToolSchema("store", "", {"properties": {"to": True}}), frozenset({"write"}), 0
 
     async def run(self, arguments): ...
 
@@ -306,7 +306,7 @@ def test_a_strangers_tool_is_asked_about_where_any_of_its_texts_names_a_file_tha
 class Lister:
     """A tool whose list of paths may be empty, which stands for all that there is."""
 
-    document = ToolDocument("commit", "", {"properties": {"paths": {"type": "array", "default": []}}})
+    schema = ToolSchema("commit", "", {"properties": {"paths": {"type": "array", "default": []}}})
     subjects, effects, price_nano = {"paths": Subject.PATH}, frozenset({"write"}), 0
 
     async def run(self, arguments): ...
@@ -436,7 +436,7 @@ def test_where_a_line_is_plain_the_shell_runs_the_very_words_that_were_parsed(pr
 
 def test_judging_a_read_takes_no_look_at_the_disk_where_no_rule_speaks_of_it(ground, monkeypatch):
     rules = Rules(workspace=ground.root, allow=("run_command:ls",), deny=("run_command:rm *", "list_files:secrets/*"))
-    tool = next(tool for tool in builtin_tools(ground) if tool.document.name == "read_file")
+    tool = next(tool for tool in builtin_tools(ground) if tool.schema.name == "read_file")
     call = Call("read_file", {"path": "docs/a.md"})
     monkeypatch.setattr(os.path, "realpath", None)
     assert rules.judge(call, tool).verdict == "allow"

@@ -37,7 +37,7 @@ def test_since_when_a_tool_is_registered_is_read_from_the_events(events, since):
 async def test_a_tool_nobody_registered_is_known_by_name(play):
     async with play([finish("x")]) as shell:
         tool_details = await shell.tool_details("read_file")
-    assert (tool_details.document.name, tool_details.by, tool_details.since, tool_details.why) == (
+    assert (tool_details.schema.name, tool_details.by, tool_details.since, tool_details.why) == (
         "read_file",
         "",
         None,

@@ -95,8 +95,8 @@ async def test_registering_twice_says_so_and_shows_the_document_once(play):
         events = await turn(shell)
         last = shell.requests[-1]
     assert len(of(events, ToolRegistered)) == 1
-    document = shell.conversation.known("count_text").as_text()
-    assert sum(message.text.count(document) for message in last.messages) == 1
+    schema = shell.conversation.known("count_text").as_text()
+    assert sum(message.text.count(schema) for message in last.messages) == 1
     assert "registered already" in of(events, CallFinished)[0].observation
 
 
@@ -317,7 +317,7 @@ async def test_reads_side_by_side_end_with_the_turn(play, monkeypatch):
         known = [*tools.values(), FunctionTool(slow, effects=("read",))]
         known.append(FunctionTool(lambda: "", effects=("read",), name="paid", price_nano=1))
         shell.deps.catalog.__init__(known)
-        shell.deps.ranker.__init__(shell.deps.catalog.documents)
+        shell.deps.ranker.__init__(shell.deps.catalog.schemas)
 
         def locked(*account):
             raise StoreError("The ledger is locked.")

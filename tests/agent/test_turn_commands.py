@@ -197,10 +197,10 @@ async def test_a_registered_tool_stays_registered_and_its_document_is_shown_agai
         await turn(shell)
         printed = await shell.command("/undo")
         events = await turn(shell, "Count.")
-        document = shell.conversation.known("count_text").as_text()
+        schema = shell.conversation.known("count_text").as_text()
         assert "Registered tools stay registered: count_text." in printed.text
         assert of(events, CallFinished)[0].ok
-        assert sum(text.count(document) for text in told(shell)) == 1
+        assert sum(text.count(schema) for text in told(shell)) == 1
 
 
 async def test_a_resumed_session_takes_its_last_turn_back(play, home):

@@ -54,7 +54,7 @@ async def test_a_planner_may_call_what_it_sees(play):
         await shell.deps.models.change(mode="umi")
         events = await turn(shell)
         asked = shell.requests[0]
-    assert "count_text" in {document.name for document in asked.callable_now}
+    assert "count_text" in {schema.name for schema in asked.callable_now}
     assert asked.want == "text"
     assert [event.name for event in of(events, CallFinished)] == ["count_text"]
 

@@ -116,7 +116,7 @@ async def test_rules_hold_from_the_next_call_on(shell) -> None:
     )
     assert await apply(shell, settings, ("approval", "deny"), Options())
     events: list[Event] = []
-    request = ApprovalRequest(READ, shell.deps.catalog.tool("read_file"), shell.deps.catalog.document("read_file"))
+    request = ApprovalRequest(READ, shell.deps.catalog.tool("read_file"), shell.deps.catalog.schema("read_file"))
     ruling = await shell.deps.approvals.rule(request, events.append)
     assert "a rule in the settings forbids it" in ruling.refusal
 

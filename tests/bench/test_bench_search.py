@@ -57,15 +57,15 @@ def test_text_output_has_the_same_figures(capsys, toolbench) -> None:
 
 
 def test_description_template_is_removed(toolbench) -> None:
-    documents, _ = read_catalog(toolbench[0])
-    assert [document.description for document in documents] == ["The weather of a city", "", "Send a letter"]
-    assert [document.server for document in documents] == ["Weather", "Weather", "Mail-Box"]
+    schemas, _ = read_catalog(toolbench[0])
+    assert [schema.description for schema in schemas] == ["The weather of a city", "", "Send a letter"]
+    assert [schema.server for schema in schemas] == ["Weather", "Weather", "Mail-Box"]
 
 
 def test_recorded_runs_with_needed_tools_are_queries(tmp_path: Path, catalog: Path) -> None:
     runs = written(tmp_path / "runs.jsonl", {"query": "read it", "gold_tools": ["read_file", "gone"]})
-    documents, names = read_catalog(catalog)
-    assert len(documents) == 8
+    schemas, names = read_catalog(catalog)
+    assert len(schemas) == 8
     assert list(read_queries(runs, names)) == [("read it", frozenset({"read_file"}))]
 
 

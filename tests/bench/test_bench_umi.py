@@ -535,8 +535,8 @@ def test_conversations_become_trajectories_with_their_parameters_named(tmp_path,
     folder = tmp_path / "multi_turn_func_doc"
     folder.mkdir()
     properties = {"file": {"type": "string"}, "size": {"type": "float"}}
-    document = {"name": "sort", "description": "Sorts.", "parameters": {"type": "dict", "properties": properties}}
-    written(folder / "files.json", document)
+    schema = {"name": "sort", "description": "Sorts.", "parameters": {"type": "dict", "properties": properties}}
+    written(folder / "files.json", schema)
     steps = [[{"tool": "sort", "call": "sort('a', size=2)", "observation": "{}"}], []]
     runs = written(tmp_path / "r.jsonl", {"id": "m", "turns": ["Sort.", "Thanks."], "tools": ["sort"], "steps": steps})
     assert bench("--convert", "bfcl", runs, tmp_path / "out.jsonl") == 0

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.budget import Price, Rates
-from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.messages import Message, ToolSchema, Usage
 from ecoshell.models import Request, estimate
 from ecoshell.modes.base import CALLER, PLANNER, SINGLE, SUMMARIZER
 from ecoshell.paths import user_paths
@@ -27,7 +27,7 @@ _BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
 DATA = Path(os.environ.get("ECOSHELL_DATA", _BESIDE))
 PRICE = Price(Rates(*map(Decimal, ("1", "0.1", "1", "4", "4"))))
 CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "Where. " * 40}}}
-TOOLS = tuple(ToolDocument(name, f"Tells of the {name}. " * 10, CITY) for name in ("weather", "time", "traffic"))
+TOOLS = tuple(ToolSchema(name, f"Tells of the {name}. " * 10, CITY) for name in ("weather", "time", "traffic"))
 
 
 def call(city, observation="It rains."):
@@ -122,9 +122,9 @@ def test_the_trio_asks_two_where_one_model_is_asked_once_and_reads_little_anew(f
     assert (len(turn["single"]), len(turn["umi"])) == (3, 6)
     single, umi = (sum(turn[mode], Usage()) for mode in ("single", "umi"))
     assert umi.input > 1.9 * single.input
-    documents = sum(TOKENS(tool.as_text()) for tool in TOOLS)
-    assert single.input - single.cached > documents
-    assert umi.input - umi.cached < single.input - single.cached + documents
+    schemas = sum(TOKENS(tool.as_text()) for tool in TOOLS)
+    assert single.input - single.cached > schemas
+    assert umi.input - umi.cached < single.input - single.cached + schemas
 
 
 def test_roles_of_one_model_find_cached_what_another_was_sent():

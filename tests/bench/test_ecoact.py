@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ecoshell.budget import Rates
 from ecoshell.catalog import GROW, PLAIN, STABLE, Presentation
-from ecoshell.messages import ToolDocument, Usage
+from ecoshell.messages import ToolSchema, Usage
 from ecoshell_bench.ecoact import (
     POLICIES,
     TOKENS_PER_MESSAGE,
@@ -59,7 +59,7 @@ def test_pool_has_the_used_tools_and_is_reproducible(runs: list[RecordedRun], to
 
 
 def test_pool_is_at_most_as_large_as_the_catalog(runs: list[RecordedRun], tools: Tools) -> None:
-    assert {one.name for one in draw_pool([runs[0]], tools, 500, 0)} == set(tools.documents)
+    assert {one.name for one in draw_pool([runs[0]], tools, 500, 0)} == set(tools.schemas)
 
 
 def test_every_policy_is_measured_at_every_size(runs: list[RecordedRun], tools: Tools) -> None:
@@ -90,9 +90,9 @@ def test_decision_does_not_depend_on_the_recorded_steps(runs: list[RecordedRun],
 
 
 def test_long_unused_schema_raises_the_cost_of_registering_everything(runs: list[RecordedRun], tools: Tools) -> None:
-    name = next(name for name in tools.documents if name not in {*runs[0].used, *runs[1].used})
-    long = dataclasses.replace(tools.documents[name], description="Very long. " * 5000)
-    heavier = Tools({**tools.documents, name: long}, tools.names)
+    name = next(name for name in tools.schemas if name not in {*runs[0].used, *runs[1].used})
+    long = dataclasses.replace(tools.schemas[name], description="Very long. " * 5000)
+    heavier = Tools({**tools.schemas, name: long}, tools.names)
     (before,) = measure_pools(runs, tools, (8,), SETTING)
     (after,) = measure_pools(runs, heavier, (8,), SETTING)
     assert after.saving("grow", SETTING) > before.saving("grow", SETTING)
@@ -103,7 +103,7 @@ def test_schemas_as_text_cost_less_than_in_the_array(runs: list[RecordedRun], to
     (result,) = measure_pools(runs, tools, (8,), SETTING)
     assert 0 < result.saving("all_text", SETTING) < 1
     assert result.totals["all_text"].calls == result.totals["all"].calls
-    assert result.totals["all_text"].documents == result.totals["all"].documents == 16
+    assert result.totals["all_text"].schemas == result.totals["all"].schemas == 16
 
 
 def test_run_loses_if_it_costs_more_than_the_cheaper_form_of_everything(runs: list[RecordedRun], tools: Tools) -> None:
@@ -123,7 +123,7 @@ def test_wrong_registration_costs_only_policies_that_register(runs: list[Recorde
         assert wrong.totals[policy].usage == right.totals[policy].usage
     for policy in ("grow", "stable"):
         assert wrong.totals[policy].calls == right.totals[policy].calls + len(runs)
-        assert wrong.totals[policy].documents == right.totals[policy].documents + len(runs)
+        assert wrong.totals[policy].schemas == right.totals[policy].schemas + len(runs)
 
 
 def test_wrong_registrations_follow_their_probability(runs: list[RecordedRun], tools: Tools) -> None:
@@ -145,7 +145,7 @@ def test_session_keeps_registrations_and_lists_names_once(runs: list[RecordedRun
     used = len(runs[0].used)
     for policy in ("grow", "stable"):
         assert together.totals[policy].calls == 2 * (apart.totals[policy].calls - used)
-        assert together.totals[policy].documents == 2 * used
+        assert together.totals[policy].schemas == 2 * used
 
 
 def test_each_run_starts_a_session_without_repetitions(runs: list[RecordedRun]) -> None:
@@ -175,14 +175,14 @@ def run(runs: list[RecordedRun]) -> RecordedRun:
     return runs[0]
 
 
-def pool(tools: Tools) -> list[ToolDocument]:
-    return list(tools.documents.values())
+def pool(tools: Tools) -> list[ToolSchema]:
+    return list(tools.schemas.values())
 
 
 def replayed(presentation: Presentation, run: RecordedRun, tools: Tools, *upfront: str) -> Bill:
-    documents = [tools.documents[name] for name in upfront]
+    schemas = [tools.schemas[name] for name in upfront]
     session = Session(presentation, SYSTEM, len, pool(tools))
-    session.ask(run, documents)
+    session.ask(run, schemas)
     return session.bill
 
 
@@ -215,7 +215,7 @@ def test_cached_part_is_the_longest_common_prefix(growth: list[tuple[int, int]])
 
 
 def test_registering_everything_needs_one_call_per_step_and_answer(run: RecordedRun, tools: Tools) -> None:
-    assert replayed(PLAIN, run, tools, *tools.documents).calls == len(run.steps) + 1
+    assert replayed(PLAIN, run, tools, *tools.schemas).calls == len(run.steps) + 1
 
 
 def test_registration_by_name_needs_one_more_call_per_used_tool(run: RecordedRun, tools: Tools) -> None:
@@ -244,8 +244,8 @@ def test_tool_outside_the_catalog_is_not_registered(tools: Tools) -> None:
 
 def test_first_request_is_counted_exactly(run: RecordedRun, tools: Tools) -> None:
     first = RecordedRun("r", run.query, (), "done")
-    array = sum(len(document.entry) for document in GROW.array((), finish=False))
-    opening = f"{GROW.opening(list(tools.documents))}\n\n{run.query}"
+    array = sum(len(schema.entry) for schema in GROW.array((), finish=False))
+    opening = f"{GROW.opening(list(tools.schemas))}\n\n{run.query}"
     usage = replayed(GROW, first, tools).usage
     assert usage.input == array + len(SYSTEM) + TOKENS_PER_MESSAGE + len(opening) + TOKENS_PER_MESSAGE
     assert usage.output == len("done")
@@ -262,8 +262,8 @@ def test_stable_call_has_the_tool_as_an_argument(tools: Tools) -> None:
 
 
 def test_registering_everything_lists_no_names_and_no_meta_tool(run: RecordedRun, tools: Tools) -> None:
-    assert [document.name for document in PLAIN.array(pool(tools), finish=False)] == [*tools.documents]
+    assert [schema.name for schema in PLAIN.array(pool(tools), finish=False)] == [*tools.schemas]
     first = RecordedRun("r", run.query, (), "done")
-    array = sum(len(document.entry) for document in PLAIN.array(pool(tools), finish=False))
-    usage = replayed(PLAIN, first, tools, *tools.documents).usage
+    array = sum(len(schema.entry) for schema in PLAIN.array(pool(tools), finish=False))
+    usage = replayed(PLAIN, first, tools, *tools.schemas).usage
     assert usage.input == array + len(SYSTEM) + len(run.query) + 2 * TOKENS_PER_MESSAGE

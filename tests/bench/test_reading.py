@@ -24,7 +24,7 @@ def test_shared_tool_name_is_qualified_with_the_server(tmp_path: Path) -> None:
         {"name": "send", "description": None, "server": "mail"},
     )
     tools = read_tools(file)
-    assert list(tools.documents) == ["disk.read", "mail.read", "send"]
+    assert list(tools.schemas) == ["disk.read", "mail.read", "send"]
     assert tools.names["mail", "read"] == "mail.read"
 
 

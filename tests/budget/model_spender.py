@@ -20,7 +20,7 @@ from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import BudgetError, ModelError, ModelMissing, ModelUnavailable
 from ecoshell.events import Event
-from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
+from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import chat_body
@@ -32,7 +32,7 @@ PRICES = {
     "spare": Price(Rates(*map(Decimal, ("1", "0.1", "1", "5", "8"))), request=Decimal("0.0005")),
 }
 MOODS = ("fine", "fine", "fine", "fine", "reasoning", "silent", "busy", "down", "reset", "cut", "gone")
-TOOL = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
 
 class UnreliableModel:

@@ -6,7 +6,7 @@ import pytest
 
 from ecoshell.catalog import Catalog, CatalogNews
 from ecoshell.catalog.search import Ranker
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 from ecoshell.tools.function import FunctionTool
 
 
@@ -54,7 +54,7 @@ def test_a_changed_tool_takes_its_place_unless_a_model_was_shown_it():
     catalog = Catalog([], [provider])
     provider.tools = [tool("any.one", "After."), tool("any.two", "After.")]
     assert catalog.follow({"any.two"}) == CatalogNews(changed=("any.one",))
-    assert [document.description for document in catalog.documents] == ["After.", "Before."]
+    assert [schema.description for schema in catalog.schemas] == ["After.", "Before."]
     assert not catalog.follow({"any.two"})
 
 
@@ -70,7 +70,7 @@ def test_no_provider_takes_the_name_of_another_tool(name):
 def test_of_two_providers_with_the_same_name_for_a_tool_the_first_has_it():
     first, second = Provider(tools=[tool("same", "First.")]), Provider(tools=[tool("same", "Second.")])
     catalog = Catalog([], [first, second])
-    assert [document.description for document in catalog.documents] == ["First."]
+    assert [schema.description for schema in catalog.schemas] == ["First."]
 
 
 def test_a_catalog_that_may_grow_is_never_complete():
@@ -79,7 +79,7 @@ def test_a_catalog_that_may_grow_is_never_complete():
 
 
 def test_what_has_come_is_found():
-    ranker = Ranker([ToolDocument("own", "Counts words.", {})])
+    ranker = Ranker([ToolSchema("own", "Counts words.", {})])
     assert ranker.rank("weather") == []
-    ranker.follow([ToolDocument("any.weather", "Tells the weather.", {})])
+    ranker.follow([ToolSchema("any.weather", "Tells the weather.", {})])
     assert [name for name, _ in ranker.rank("weather")] == ["any.weather"]

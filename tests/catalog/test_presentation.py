@@ -4,22 +4,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.catalog import GROW, PLAIN, STABLE, TEXT, Presentation, few_words, listed_parts
-from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolDocument
+from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolSchema
 
-DOCUMENTS = tuple(
-    ToolDocument(name, f"Does {name}.", {"type": "object", "properties": {"path": {"type": "string"}}})
+SCHEMAS = tuple(
+    ToolSchema(name, f"Does {name}.", {"type": "object", "properties": {"path": {"type": "string"}}})
     for name in ("read_file", "list_files", "count_text")
 )
-NAMES = tuple(document.name for document in DOCUMENTS)
+NAMES = tuple(schema.name for schema in SCHEMAS)
 
 
-def array(presentation: Presentation, *registered: ToolDocument, large: bool = False) -> list[str]:
-    return [document.name for document in presentation.array(registered, large=large)]
+def array(presentation: Presentation, *registered: ToolSchema, large: bool = False) -> list[str]:
+    return [schema.name for schema in presentation.array(registered, large=large)]
 
 
-def everything_shown(presentation: Presentation, upfront: tuple[ToolDocument, ...]) -> str:
+def everything_shown(presentation: Presentation, upfront: tuple[ToolSchema, ...]) -> str:
     """All a model reads of the tools before its first step."""
-    shown = "\n".join(document.as_text() for document in presentation.array(upfront))
+    shown = "\n".join(schema.as_text() for schema in presentation.array(upfront))
     return f"{shown}\n{presentation.opening(NAMES, upfront)}"
 
 
@@ -29,18 +29,18 @@ def test_at_first_the_model_has_the_meta_tools_alone() -> None:
 
 
 def test_grow_begins_with_the_core_set_and_appends_what_is_registered_later() -> None:
-    late = [replace(DOCUMENTS[0], name=name) for name in ("git_log", "data_query")]
-    core = array(GROW, DOCUMENTS[0], DOCUMENTS[1])
+    late = [replace(SCHEMAS[0], name=name) for name in ("git_log", "data_query")]
+    core = array(GROW, SCHEMAS[0], SCHEMAS[1])
     assert core == ["list_files", "read_file", TOOL_REGISTER, FINISH]
-    assert array(GROW, late[0], DOCUMENTS[1], DOCUMENTS[0], late[1]) == [*core, "git_log", "data_query"]
+    assert array(GROW, late[0], SCHEMAS[1], SCHEMAS[0], late[1]) == [*core, "git_log", "data_query"]
 
 
-@given(st.lists(st.sampled_from(DOCUMENTS), unique_by=lambda document: document.name), st.booleans())
+@given(st.lists(st.sampled_from(SCHEMAS), unique_by=lambda schema: schema.name), st.booleans())
 def test_the_stable_array_is_the_same_to_the_byte_whatever_is_registered(
-    registered: list[ToolDocument], large: bool
+    registered: list[ToolSchema], large: bool
 ) -> None:
-    before = [document.as_text().encode() for document in STABLE.array((), large=large)]
-    assert [document.as_text().encode() for document in STABLE.array(registered, large=large)] == before
+    before = [schema.as_text().encode() for schema in STABLE.array((), large=large)]
+    assert [schema.as_text().encode() for schema in STABLE.array(registered, large=large)] == before
 
 
 def test_a_large_catalog_brings_the_search_tool() -> None:
@@ -50,13 +50,13 @@ def test_a_large_catalog_brings_the_search_tool() -> None:
 
 
 def test_the_search_tool_stands_before_what_is_registered_so_that_the_array_only_grows() -> None:
-    late = replace(DOCUMENTS[0], name="git_log")
+    late = replace(SCHEMAS[0], name="git_log")
     assert array(GROW, late, large=True)[:-1] == array(GROW, large=True)
 
 
 def test_plain_shows_documents_and_finish_and_nothing_to_register() -> None:
-    assert array(PLAIN, *DOCUMENTS) == [FINISH, *NAMES]
-    assert PLAIN.opening(NAMES, DOCUMENTS) == ""
+    assert array(PLAIN, *SCHEMAS) == [FINISH, *NAMES]
+    assert PLAIN.opening(NAMES, SCHEMAS) == ""
 
 
 def test_the_opening_lists_names_without_descriptions() -> None:
@@ -67,20 +67,20 @@ def test_the_opening_lists_names_without_descriptions() -> None:
 
 
 def test_registering_in_stable_returns_the_document_and_in_grow_an_acknowledgment() -> None:
-    assert STABLE.registration_result(DOCUMENTS[0]) == DOCUMENTS[0].as_text()
-    assert "Does" not in GROW.registration_result(DOCUMENTS[0])
+    assert STABLE.registration_result(SCHEMAS[0]) == SCHEMAS[0].as_text()
+    assert "Does" not in GROW.registration_result(SCHEMAS[0])
 
 
 def test_a_document_stands_in_the_context_once() -> None:
     for presentation in (GROW, STABLE):
-        upfront = (DOCUMENTS[0],)
+        upfront = (SCHEMAS[0],)
         assert everything_shown(presentation, upfront).count("Does read_file.") == 1
-    assert everything_shown(PLAIN, DOCUMENTS).count("Does read_file.") == 1
+    assert everything_shown(PLAIN, SCHEMAS).count("Does read_file.") == 1
 
 
 def test_a_document_that_is_shown_needs_no_place_among_the_names() -> None:
     for presentation in (GROW, STABLE):
-        listing = presentation.opening(NAMES, (DOCUMENTS[0],)).splitlines()[0]
+        listing = presentation.opening(NAMES, (SCHEMAS[0],)).splitlines()[0]
         assert "read_file" not in listing
         assert "list_files" in listing
 
@@ -92,9 +92,9 @@ def test_without_names_and_documents_there_is_nothing_to_say() -> None:
 
 
 def test_everything_as_text_takes_one_array_for_good_and_nothing_to_register() -> None:
-    assert array(TEXT, *DOCUMENTS) == array(TEXT) == [TOOL_CALL, FINISH]
-    shown = everything_shown(TEXT, DOCUMENTS)
-    assert all(shown.count(document.as_text()) == 1 for document in DOCUMENTS)
+    assert array(TEXT, *SCHEMAS) == array(TEXT) == [TOOL_CALL, FINISH]
+    shown = everything_shown(TEXT, SCHEMAS)
+    assert all(shown.count(schema.as_text()) == 1 for schema in SCHEMAS)
     assert TOOL_REGISTER not in shown
 
 
@@ -136,7 +136,7 @@ def test_what_a_listing_weighs_is_about_what_it_says() -> None:
 
 @given(st.text(max_size=300))
 def test_a_few_words_are_at_most_eight_and_one_line(description: str) -> None:
-    words = few_words(ToolDocument("tool", description, {}))
+    words = few_words(ToolSchema("tool", description, {}))
     assert len(words.split()) <= 8
     assert len(words) <= 60
     assert "\n" not in words
@@ -149,4 +149,4 @@ def test_a_few_words_are_how_the_description_begins() -> None:
         "获取必应搜索结果。然后返回": "获取必应搜索结果",
         "": "",
     }.items():
-        assert few_words(ToolDocument("tool", description, {})) == words
+        assert few_words(ToolSchema("tool", description, {})) == words

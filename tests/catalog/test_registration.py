@@ -21,7 +21,7 @@ from ecoshell.catalog import (
     rates_of,
     under,
 )
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 
 
 def rates(cached: str = "1", written: str = "1", output: str = "4") -> Rates:
@@ -269,9 +269,9 @@ def test_the_summary_names_the_presentation_and_the_saving() -> None:
 
 
 def test_candidates_carry_the_tokens_of_document_and_name() -> None:
-    document = ToolDocument("read_file", "Read.", {})
-    (candidate,) = candidates_of([document], {"read_file": 0.25}, lambda texts: [*map(len, texts)])
-    entry, text = len(document.entry), len(document.as_text())
+    schema = ToolSchema("read_file", "Read.", {})
+    (candidate,) = candidates_of([schema], {"read_file": 0.25}, lambda texts: [*map(len, texts)])
+    entry, text = len(schema.entry), len(schema.as_text())
     assert candidate == Candidate("read_file", entry, len(", read_file"), Decimal("0.25"), text, len(" (Read)"))
     assert tuple(under(way, [candidate])[0].tokens for way in (GROW, STABLE)) == (entry, text)
 

@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.catalog.search import TOOLS_PER_TASK, Ranker, shortlist
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 
 
-def tool(name: str, description: str = "", *parameters: str, server: str = "") -> ToolDocument:
+def tool(name: str, description: str = "", *parameters: str, server: str = "") -> ToolSchema:
     properties = {parameter: {"type": "string"} for parameter in parameters}
-    return ToolDocument(name, description, {"type": "object", "properties": properties}, server)
+    return ToolSchema(name, description, {"type": "object", "properties": properties}, server)
 
 
 SHOP = (
@@ -128,7 +128,7 @@ def test_chances_lie_between_none_and_certainty_and_follow_the_ranking() -> None
     chances = ranker.chances("weather forecast for the city")
     assert all(0 < chance < 1 for chance in chances.values())
     assert max(chances, key=chances.__getitem__) == "get_weather"
-    assert list(chances) == [document.name for document in SHOP]
+    assert list(chances) == [schema.name for schema in SHOP]
 
 
 def test_the_tools_of_a_pool_of_any_size_are_expected_to_be_used_as_often_as_a_task_uses_tools() -> None:
@@ -153,12 +153,12 @@ def test_a_tool_whose_server_has_a_fitting_tool_is_likelier_than_a_stranger() ->
 
 
 def test_all_names_are_shown_while_they_fit() -> None:
-    sizes = {document.name: 3 for document in SHOP}
+    sizes = {schema.name: 3 for schema in SHOP}
     assert shortlist("weather", Ranker(SHOP), sizes, room=15) == tuple(sizes)
 
 
 def test_when_names_do_not_fit_the_best_ones_are_shown() -> None:
-    sizes = {document.name: 3 for document in SHOP}
+    sizes = {schema.name: 3 for schema in SHOP}
     names = shortlist("weather and flights", Ranker(SHOP), sizes, room=7)
     assert set(names) == {"get_weather", "searchFlights"}
     assert shortlist("weather and flights", Ranker(SHOP), sizes, room=3) == names[:1]

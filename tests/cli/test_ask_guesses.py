@@ -205,9 +205,9 @@ def test_all_of_what_a_trained_model_writes_was_said_or_a_person_decides(
     tmp_path: Path, path: str, content: str, strange: str
 ) -> None:
     """Such a model words nothing either; of others a new file's name may be their own."""
-    write = next(tool for tool in builtin_tools(Workspace(tmp_path)) if tool.document.name == "write_file")
+    write = next(tool for tool in builtin_tools(Workspace(tmp_path)) if tool.schema.name == "write_file")
     call = Call("write_file", {"path": path, "content": content})
-    asked, alike = "write hello to todo.md", (write.document,)
+    asked, alike = "write hello to todo.md", (write.schema,)
     told = Guess(asked, (), alike, exact=True).deviation(call, write, tmp_path)
     assert (told[: len(strange)], bool(told)) == (strange, bool(strange))
     assert Guess(asked, (), alike, exact=False).deviation(call, write, tmp_path) == ""

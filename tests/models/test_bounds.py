@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import PER_MESSAGE, PER_PROMPT, PER_TOOL_ARRAY, Request, json_bound, request_bound, text_bound
 from ecoshell.models.tokens import counter_for
 
@@ -15,7 +15,7 @@ NESTED = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
-TOOL = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
 
 @pytest.fixture(scope="module", params=["gpt-4", "gpt-4o"])

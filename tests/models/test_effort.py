@@ -5,7 +5,7 @@ import pytest_asyncio
 from hostile_server import hostile_server
 
 from ecoshell.budget import PriceBook
-from ecoshell.messages import Call, Message, ProviderState, ToolDocument
+from ecoshell.messages import Call, Message, ProviderState, ToolSchema
 from ecoshell.models import Reply, Request
 from ecoshell.models.effort import level_of
 from ecoshell.models.keys import Keys
@@ -14,7 +14,7 @@ from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEYS = Keys({"OPENAI_API_KEY": "sk-test-0123456789", "ANTHROPIC_API_KEY": "k-anthropic-1"})
-TOOL = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {}})
+TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {}})
 CLAUDE, ADAPTIVE = "anthropic/claude-sonnet-4-5", "anthropic/claude-opus-4-6"
 
 

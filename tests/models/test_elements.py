@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Reply, Request
 from ecoshell.models.elements import ANY, STRING, read_value, value_kinds, value_text
 from ecoshell.models.formats import FORMATS, HERMES, CallFormat, format_of_text
@@ -33,12 +33,12 @@ PROPERTIES = {
     },
     "any": {"description": "Anything."},
 }
-SCAN = ToolDocument(
+SCAN = ToolSchema(
     "scan",
     "Scan files.",
     {"type": "object", "properties": PROPERTIES, "required": ["path", "limit"], "additionalProperties": False},
 )
-LIST = ToolDocument("list_files", "List files.", {"type": "object", "properties": {}})
+LIST = ToolSchema("list_files", "List files.", {"type": "object", "properties": {}})
 
 texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\x7f"), max_size=30),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Reply, Request
 from ecoshell.models.formats import FORMATS, GENERIC, HERMES, CallFormat, detect
 from ecoshell.models.protocol import parse_reply
@@ -24,7 +24,7 @@ from ecoshell.models.llama import Vocabulary
 
 TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
 
-READ = ToolDocument(
+READ = ToolSchema(
     "read_file",
     'Read a "text" file.',
     {
@@ -33,7 +33,7 @@ READ = ToolDocument(
         "required": ["path"],
     },
 )
-LIST = ToolDocument("list_files", "List files.", {"type": "object", "properties": {}})
+LIST = ToolSchema("list_files", "List files.", {"type": "object", "properties": {}})
 CALL = Call("read_file", {"path": "notes.txt", "lines": 3, "raw": True})
 ASKED = (Message("system", "You are ecoshell."), Message("user", "What is in notes.txt?"))
 MADE = (Message("assistant", "I look.", (CALL,)), Message("tool", "Buy milk.", (CALL,)))
@@ -264,7 +264,7 @@ def test_a_control_token_in_a_schema_a_call_a_result_or_a_question_ends_nothing(
     (end,) = vocabulary.tokens("<|im_end|>", special=True)
 
     def ends(text: str) -> int:
-        tool = ToolDocument("read_file", text, {"type": "object", "properties": {text: {"enum": [text]}}})
+        tool = ToolSchema("read_file", text, {"type": "object", "properties": {text: {"enum": [text]}}})
         call = Call("read_file", {text: text})
         said = (Message("user", text), Message("assistant", text, (call,)), Message("tool", text, (call,)))
         tokens = template.tokens((*ASKED[:1], *said), (tool,))
@@ -282,7 +282,7 @@ def test_what_looks_like_a_mark_in_a_template_is_text_of_its_own(told, number: s
 
 def test_text_that_a_template_prints_as_json_is_escaped_as_json(told):
     template = ChatTemplate(told(template_of("Qwen-Qwen2.5-7B-Instruct")))
-    tool = ToolDocument("odd", 'a "quote" <b>\nand a line', {"type": "object", "properties": {}})
+    tool = ToolSchema("odd", 'a "quote" <b>\nand a line', {"type": "object", "properties": {}})
     line = next(line for line in template.text(ASKED, (tool,)).splitlines() if line.startswith('{"type"'))
     assert json.loads(line) == tool.as_function()
 

@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from ecoshell.errors import ModelBroken
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Reply, Request
 
 if find_spec("llama_cpp") is None:
@@ -79,12 +79,12 @@ def compiles(vocabulary: Vocabulary, text: str) -> bool:
     return True
 
 
-def call_grammar(documents: list[ToolDocument]) -> str:
-    return GENERIC.grammar(documents, marked=False, once=True)
+def call_grammar(tool_schemas: list[ToolSchema]) -> str:
+    return GENERIC.grammar(tool_schemas, marked=False, once=True)
 
 
-def document(name: str, parameters: dict) -> ToolDocument:
-    return ToolDocument(name, "A tool.", parameters)
+def tool_schema(name: str, parameters: dict) -> ToolSchema:
+    return ToolSchema(name, "A tool.", parameters)
 
 
 def test_what_is_not_a_grammar_is_refused(vocabulary):
@@ -94,7 +94,7 @@ def test_what_is_not_a_grammar_is_refused(vocabulary):
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 def test_every_odd_schema_has_a_grammar_that_compiles_in_every_format(vocabulary, form):
     for name, schema in ODD_SCHEMAS.items():
-        tool = document(name, schema)
+        tool = tool_schema(name, schema)
         for marked, once in ((True, False), (False, True)):
             assert compiles(vocabulary, form.grammar([tool], marked=marked, once=once)), name
         for head in (Head(0, sure=True, json=True), Head(0, sure=True)):
@@ -102,8 +102,8 @@ def test_every_odd_schema_has_a_grammar_that_compiles_in_every_format(vocabulary
 
 
 def test_a_grammar_over_all_odd_schemas_at_once_compiles(vocabulary):
-    documents = [document(name, schema) for name, schema in ODD_SCHEMAS.items()]
-    assert compiles(vocabulary, call_grammar(documents))
+    tool_schemas = [tool_schema(name, schema) for name, schema in ODD_SCHEMAS.items()]
+    assert compiles(vocabulary, call_grammar(tool_schemas))
 
 
 @pytest.mark.skipif(not LIVEMCP.exists(), reason="the LiveMCP catalogue is not here")
@@ -112,7 +112,7 @@ def test_every_tool_of_a_large_catalogue_has_a_grammar_that_compiles(vocabulary)
     refused = [
         record["name"]
         for record in records
-        if not compiles(vocabulary, call_grammar([document(record["name"], record["parameters"])]))
+        if not compiles(vocabulary, call_grammar([tool_schema(record["name"], record["parameters"])]))
     ]
     assert refused == []
 
@@ -145,13 +145,13 @@ def accepts(vocabulary: Vocabulary, text: str, said: str) -> bool:
     ],
 )
 def test_the_grammar_passes_what_fits_the_schema_and_nothing_else(vocabulary, arguments, passes):
-    grammar = call_grammar([document("scan", SAMPLED)])
+    grammar = call_grammar([tool_schema("scan", SAMPLED)])
     assert accepts(vocabulary, grammar, call_text(Call("scan", arguments))) is passes
 
 
 def test_optional_arguments_may_all_be_left_out_or_come_in_the_order_of_the_schema(vocabulary):
     grammar = call_grammar(
-        [document("t", {"type": "object", "properties": {"a": {"type": "null"}, "b": {"const": 1}}})]
+        [tool_schema("t", {"type": "object", "properties": {"a": {"type": "null"}, "b": {"const": 1}}})]
     )
     for arguments in ({}, {"a": None}, {"b": 1}, {"a": None, "b": 1}):
         assert accepts(vocabulary, grammar, call_text(Call("t", arguments)))
@@ -159,14 +159,14 @@ def test_optional_arguments_may_all_be_left_out_or_come_in_the_order_of_the_sche
 
 
 def test_a_grammar_of_calls_passes_no_plain_text_and_no_other_tool(vocabulary):
-    tools = [document("t", {})]
+    tools = [tool_schema("t", {})]
     assert not accepts(vocabulary, call_grammar(tools), "Hello there.")
     assert not accepts(vocabulary, call_grammar(tools), '{"name": "other", "arguments": {}}')
 
 
 async def test_what_a_hot_model_samples_under_the_grammar_fits_the_schema():
     model = LocalModel(embedded_path(), name="embedded")
-    tools = (document("scan", SAMPLED), document("other", {"type": "object", "properties": {}}))
+    tools = (tool_schema("scan", SAMPLED), tool_schema("other", {"type": "object", "properties": {}}))
     try:
         for words in ("Scan notes.txt!", 'Ünïcode and "quotes"'):
             request = Request(

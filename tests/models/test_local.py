@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import ModelBroken, ModelMissing
-from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.messages import Message, ToolSchema, Usage
 from ecoshell.models import Delta, Model, Reply, Request
 
 if find_spec("llama_cpp") is None:
@@ -21,7 +21,7 @@ from ecoshell.models.engine import EngineOptions
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.local import SMALL_BYTES, LocalModel
 
-CALCULATE = ToolDocument(
+CALCULATE = ToolSchema(
     "calculate",
     "Work out an expression.",
     {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]},

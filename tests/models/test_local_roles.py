@@ -6,7 +6,7 @@ import pytest
 
 from ecoshell.budget import ZERO_PRICE
 from ecoshell.catalog import GROW
-from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.messages import Message, ToolSchema, Usage
 from ecoshell.models import Reply, Request, Traits
 
 if find_spec("llama_cpp") is None:
@@ -25,7 +25,7 @@ from ecoshell.planning.catp.types import signature
 from ecoshell.strategies import Path, Thought
 
 ROLES = ("planner", "caller", "summarizer")
-READ = ToolDocument(
+READ = ToolSchema(
     "read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 )
 

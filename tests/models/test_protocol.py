@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.messages import Call, Message, ProviderState, ToolDocument
+from ecoshell.messages import Call, Message, ProviderState, ToolSchema
 from ecoshell.models import Reply, Request
 from ecoshell.models.protocol import (
     as_plain_messages,
@@ -19,7 +19,7 @@ from ecoshell.models.protocol import (
     safe_name,
 )
 
-CALCULATE = ToolDocument(
+CALCULATE = ToolSchema(
     "calculate",
     "Work out an expression.",
     {
@@ -29,7 +29,7 @@ CALCULATE = ToolDocument(
         "additionalProperties": False,
     },
 )
-BROKEN_SCHEMA = ToolDocument("odd", "", {"type": "nonsense", "properties": 3})
+BROKEN_SCHEMA = ToolSchema("odd", "", {"type": "nonsense", "properties": 3})
 QUESTION = (Message("system", "You are ecoshell."), Message("user", "What is 17 * 23?"))
 REQUEST = Request(QUESTION, tools=(CALCULATE,), callable_now=(CALCULATE,))
 GOOD = {"thought": "Multiply.", "call": {"name": "calculate", "arguments": {"expression": "17 * 23"}}}
@@ -150,7 +150,7 @@ def test_a_tool_whose_own_schema_is_broken_can_still_be_called():
 
 
 def test_a_number_that_overflows_a_check_is_left_to_the_tool():
-    cents = ToolDocument("pay", "", {"properties": {"sum": {"multipleOf": 0.01}}})
+    cents = ToolSchema("pay", "", {"properties": {"sum": {"multipleOf": 0.01}}})
     assert call_fault(Call("pay", {"sum": 10**400}), (cents,)) == ""
 
 
@@ -178,7 +178,7 @@ def test_a_thousand_open_braces_are_read_quickly_and_without_a_call():
     assert parsed("[" * 20_000 + '{"a":' * 20_000).fault
 
 
-TOOL = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {}})
+TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {}})
 CALL = Call("read_file", {"path": "ä.txt"})
 STEPS = (
     Message("system", "You help."),
@@ -271,8 +271,8 @@ def test_a_text_protocol_gets_each_call_directly_before_its_result():
     ],
 )
 def test_a_name_is_resolved_only_where_one_tool_is_meant(written, meant):
-    documents = [replace(TOOL, name=name) for name in ("read_file", "git.log", "git_log", "Git-Log")]
-    assert resolved_name(written, documents) == meant
+    schemas = [replace(TOOL, name=name) for name in ("read_file", "git.log", "git_log", "Git-Log")]
+    assert resolved_name(written, schemas) == meant
 
 
 def test_messages_without_text_are_left_out_since_providers_refuse_them():
@@ -331,7 +331,7 @@ def test_a_prompt_that_no_later_call_continues_is_not_written_to_a_cache():
 @given(st.text(min_size=1))
 def test_every_name_goes_out_in_a_form_providers_take_and_comes_back(name):
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", safe_name(name))
-    assert resolved_name(safe_name(name), [TOOL, ToolDocument(name, "", {})]) == name
+    assert resolved_name(safe_name(name), [TOOL, ToolSchema(name, "", {})]) == name
 
 
 def test_names_that_differ_only_in_refused_letters_stay_apart():

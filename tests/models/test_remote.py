@@ -10,9 +10,9 @@ import pytest_asyncio
 from hostile_server import hostile_server
 
 from ecoshell.budget import PriceBook
-from ecoshell.catalog import FINISH_DOCUMENT
+from ecoshell.catalog import FINISH_SCHEMA
 from ecoshell.errors import ContextExceeded, ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
-from ecoshell.messages import Call, Message, ToolDocument, Usage
+from ecoshell.messages import Call, Message, ToolSchema, Usage
 from ecoshell.models import Delta, Reply, Request, request_bound
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote import RemoteModel, RemoteOptions, named_parameters
@@ -25,7 +25,7 @@ KEY = "sk-test-0123456789abcdef"
 NATIVE = ("caller", "two-calls", "half-a-call", "deep-call", "nan-call", "list-call", "wrong-call", "stranger", "good")
 NATIVE += ("two-calls-numbered-alike", "second-call-broken", "marked-caller", "finisher", "early-finisher", "repeater")
 NATIVE += ("doubler",)
-READ_FILE = ToolDocument(
+READ_FILE = ToolSchema(
     "files.read_file",
     "Reads a file.",
     {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
@@ -407,7 +407,7 @@ async def test_a_call_that_the_server_passed_on_unread_is_read_here(model):
 
 
 async def test_an_answer_that_is_an_argument_of_finish_streams_as_it_is_written(model):
-    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_DOCUMENT), callable_now=(READ_FILE, FINISH_DOCUMENT))
+    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA))
     pieces = [piece async for piece in model("openai/finisher").stream(request)]
     assert [piece.text for piece in pieces[:-1] if piece.answer] == ["Milk ", "😀, ", "eggs"]
     assert "".join(piece.text for piece in pieces[:-1] if not piece.answer) == "That is all."
@@ -416,7 +416,7 @@ async def test_an_answer_that_is_an_argument_of_finish_streams_as_it_is_written(
 
 
 async def test_an_answer_beside_another_call_does_not_end_the_turn_and_is_not_streamed(model):
-    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_DOCUMENT), callable_now=(READ_FILE, FINISH_DOCUMENT))
+    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA))
     reply, streamed = await ask(model("openai/early-finisher"), request)
     assert [call.name for call in reply.calls] == ["files.read_file", "finish"]
     assert streamed == ""
@@ -472,7 +472,7 @@ async def test_arguments_that_come_twice_over_are_read_once(model):
 
 
 async def test_pieces_of_a_call_after_a_text_are_counted(model):
-    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_DOCUMENT), callable_now=(READ_FILE, FINISH_DOCUMENT))
+    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA))
     pieces = [piece async for piece in model("openai/finisher").stream(request)]
     assert "".join(piece.text for piece in pieces[:-1] if not piece.answer) == "That is all."
     assert sum(piece.unseen for piece in pieces[:-1]) > len("Milk, eggs")
@@ -519,7 +519,7 @@ async def test_a_call_of_an_unknown_tool_is_left_to_the_guards(model):
 
 
 async def test_without_native_tools_a_call_in_the_text_is_read(model, server):
-    read_file = ToolDocument("read_file", READ_FILE.description, READ_FILE.parameters)
+    read_file = ToolSchema("read_file", READ_FILE.description, READ_FILE.parameters)
     request = Request(QUESTION, tools=(read_file,), callable_now=(read_file,))
     reply, _ = await ask(model("openai/text-caller", native_tools=False), request)
     assert reply.call == Call("read_file", {"path": "a.txt"})

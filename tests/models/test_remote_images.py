@@ -9,7 +9,7 @@ from pictures import png
 
 from ecoshell.budget import PriceBook
 from ecoshell.images import image_of, image_tokens, label
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Reply, Request
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import chat_body, mark_for_cache
@@ -20,7 +20,7 @@ LOOP = pytest.mark.asyncio(loop_scope="module")
 IMAGE = image_of(png(), "photo.png")
 URL = f"data:image/png;base64,{IMAGE.data}"
 PART = {"type": "image_url", "image_url": {"url": URL}}
-TOOL = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {}})
+TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {}})
 QUESTION = Message("user", f"What is this?\n\n{label(IMAGE)}", images=(IMAGE,))
 CALLS = (Call("read_file", {"path": "a.png"}, "toolu_1"), Call("read_file", {"path": "b.png"}, "toolu_2"))
 LOOKED = (

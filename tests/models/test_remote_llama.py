@@ -10,7 +10,7 @@ import pytest_asyncio
 from llama_server import free_port, llama_server
 
 from ecoshell.budget import Price, PriceBook, Rates
-from ecoshell.messages import Message, ToolDocument
+from ecoshell.messages import Message, ToolSchema
 from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import chat_body
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NAME = "openai/smollm2"
 PRICE = Price(Rates(*[Decimal(1)] * 5), source="test")
-TOOL = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 QUESTION = (Message("user", "Name one colour."),)
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ecoshell.catalog import FINISH_DOCUMENT
-from ecoshell.messages import Call, Message, ToolDocument, Usage
+from ecoshell.catalog import FINISH_SCHEMA
+from ecoshell.messages import Call, Message, ToolSchema, Usage
 from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.replying import QUOTE, AnswerText, Quoting
 
@@ -26,7 +26,7 @@ from ecoshell.models.llama import Vocabulary
 from ecoshell.models.local import LocalModel
 from ecoshell.models.replying import ReplyForm, ReplyReader
 
-READ = ToolDocument(
+READ = ToolSchema(
     "read_file",
     "Read a file.",
     {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
@@ -283,7 +283,7 @@ ARGUMENTS = json.dumps({"give_up": False, "answer": ANSWER})
     ],
 )
 def test_the_answer_in_a_call_of_finish_is_shown_as_it_is_written(form, text, size):
-    asked = Request(ASKED, (READ, FINISH_DOCUMENT), (READ, FINISH_DOCUMENT))
+    asked = Request(ASKED, (READ, FINISH_SCHEMA), (READ, FINISH_SCHEMA))
     said, reply = answered(text % ARGUMENTS, asked, form, size)
     assert said == ("I have it.", ANSWER)
     assert reply.call == Call("finish", json.loads(ARGUMENTS))
@@ -292,8 +292,8 @@ def test_the_answer_in_a_call_of_finish_is_shown_as_it_is_written(form, text, si
 @pytest.mark.parametrize("size", [1, 4, 500])
 @pytest.mark.parametrize("form", ELEMENT_FORMATS, ids=lambda form: form.name)
 def test_an_answer_in_an_xml_element_is_shown_while_it_is_written(form, size):
-    asked = Request(ASKED, (READ, FINISH_DOCUMENT), (READ, FINISH_DOCUMENT))
-    call = form.write("finish", ARGUMENTS, parameters=FINISH_DOCUMENT.parameters)
+    asked = Request(ASKED, (READ, FINISH_SCHEMA), (READ, FINISH_SCHEMA))
+    call = form.write("finish", ARGUMENTS, parameters=FINISH_SCHEMA.parameters)
     shown, reply = answered(call, asked, form, size)
     assert shown == ("I have it.", ANSWER)
     assert reply.call == Call("finish", json.loads(ARGUMENTS))
@@ -317,7 +317,7 @@ def test_a_call_without_its_opening_marker_is_recognised_by_the_function_tag(cho
 
 @pytest.mark.parametrize("size", [1, 500])
 def test_of_another_call_nothing_is_shown_also_where_it_has_an_argument_answer(size):
-    asked = Request(ASKED, (READ, FINISH_DOCUMENT), (READ, FINISH_DOCUMENT))
+    asked = Request(ASKED, (READ, FINISH_SCHEMA), (READ, FINISH_SCHEMA))
     text = '<tool_call>\n{"name": "read_file", "arguments": {"answer": "no"}}\n</tool_call>'
     assert answered(text, asked, HERMES, size)[0] == ("I have it.", "")
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ecoshell
-from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
+from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
 from ecoshell.models import PromptSize, Request, json_bound, request_bound, text_bound
 from ecoshell.models.reported import ReportedPrompts
 
@@ -118,7 +118,7 @@ def test_no_tokenizer_counts_more_than_the_bound_of_a_text() -> None:
 
 
 TOOLS = tuple(
-    ToolDocument(name, f"{name} of the workspace.", {"type": "object", "properties": {"path": {"type": "string"}}})
+    ToolSchema(name, f"{name} of the workspace.", {"type": "object", "properties": {"path": {"type": "string"}}})
     for name in ("read_file", "write_file", "edit_file", "search_files")
 )
 

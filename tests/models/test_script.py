@@ -9,7 +9,7 @@ import pytest
 
 from ecoshell.budget import ZERO_PRICE, Price, Rates
 from ecoshell.errors import ModelBroken, ModelMissing, UsageError
-from ecoshell.messages import Call, Message, ToolDocument, Usage
+from ecoshell.messages import Call, Message, ToolSchema, Usage
 from ecoshell.models import Delta, Model, Reply, Request
 from ecoshell.models.script import ScriptModel
 
@@ -64,7 +64,7 @@ async def test_without_usage_a_token_is_four_bytes(write: Write) -> None:
 
 def test_the_bound_of_a_prompt_is_its_bytes_and_eight_for_each_message(write: Write) -> None:
     model = ScriptModel(write())
-    tool = ToolDocument("t", "does", {"type": "object"})
+    tool = ToolSchema("t", "does", {"type": "object"})
     request = Request((Message("user", "äöü"), Message("assistant", calls=(Call("t", {"x": 1}),))), tools=(tool,))
     size = model.size(request)
     total = 6 + len("t(x=1)") + len(tool.entry)

@@ -4,7 +4,7 @@ import pytest
 
 from ecoshell.budget import PriceBook
 from ecoshell.catalog import DEFERRED
-from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
+from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
 from ecoshell.models import PER_TOOL, PromptSize, Request, json_bound, request_bound
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import chat_body
@@ -15,7 +15,7 @@ from ecoshell.models.tool_search import client_calls, loaded_names, search_tool
 
 REGEX = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-READ, WEB, MAIL = (ToolDocument(name, f"{name} does it.", SCHEMA) for name in ("read_file", "web_fetch", "mail_send"))
+READ, WEB, MAIL = (ToolSchema(name, f"{name} does it.", SCHEMA) for name in ("read_file", "web_fetch", "mail_send"))
 SEARCH_CALL = {
     "id": "srvtoolu_1",
     "type": "function",
@@ -44,8 +44,8 @@ def request(*tools, loads=("web_fetch",)):
     return Request((Message("user", "Go."), *said), tools=tools)
 
 
-def deferred(document):
-    return ToolDocument(document.name, document.description, document.parameters, deferred=True)
+def deferred(schema):
+    return ToolSchema(schema.name, schema.description, schema.parameters, deferred=True)
 
 
 @pytest.mark.parametrize(

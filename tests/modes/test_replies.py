@@ -8,14 +8,14 @@ from ecoshell.agent.mode import View
 from ecoshell.catalog import PLAIN
 from ecoshell.errors import CallBroken, LimitReached, ModelBroken
 from ecoshell.events import Notice
-from ecoshell.messages import FINISH, Call, Observation, ProviderState, ToolDocument, Usage
+from ecoshell.messages import FINISH, Call, Observation, ProviderState, ToolSchema, Usage
 from ecoshell.models import PromptSize, Reply, Traits
 from ecoshell.modes.replies import CONTINUE, joined
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Umi
 from ecoshell.strategies import Path, Step, Thought
 
-READ = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {}})
+READ = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {}})
 CALL = Call("read_file", {"path": "a"})
 CUT_CALL = Reply("", fault="The reply was cut.", cut=True, finish="length", usage=Usage(10, 100))
 THINKING = Reply("", cut=True, finish="length", usage=Usage(10, 100, reasoning=100))

@@ -4,16 +4,16 @@ import pytest
 
 from ecoshell.agent.mode import View
 from ecoshell.catalog import GROW
-from ecoshell.messages import FINISH, Call, Observation, ToolDocument
+from ecoshell.messages import FINISH, Call, Observation, ToolSchema
 from ecoshell.modes.ranking import ranking_request, verdict
 from ecoshell.modes.requests import tried_message
 from ecoshell.strategies import Path, Step, Thought, Tried
 
-DOCUMENT = ToolDocument("read_file", "Reads a file. " * 500, {"type": "object", "properties": {}})
+SCHEMA = ToolSchema("read_file", "Reads a file. " * 500, {"type": "object", "properties": {}})
 
 
 def view(path, **more):
-    return View(path, path.question, (), ("read_file", "count_text"), (DOCUMENT,), GROW, **more)
+    return View(path, path.question, (), ("read_file", "count_text"), (SCHEMA,), GROW, **more)
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,20 @@ from types import SimpleNamespace
 import pytest
 
 from ecoshell.agent.mode import DraftTask, FillTask
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Reply, Request
 from ecoshell.modes.drafting import ask_for_draft, draft_text, fill_text
 from ecoshell.planning.catp.tpl import parse
 from ecoshell.strategies import Thought
 
 
-def document(*required, **properties):
+def tool_schema(*required, **properties):
     parameters = {"type": "object", "properties": properties, "required": list(required)}
-    return ToolDocument("count_text", "Counts.", parameters)
+    return ToolSchema("count_text", "Counts.", parameters)
 
 
 PATH = {"type": "string", "description": "File to count."}
-COUNT = document("path", path=PATH)
+COUNT = tool_schema("path", path=PATH)
 
 
 def test_the_example_in_the_prompt_is_a_plan():

@@ -9,14 +9,14 @@ from ecoshell.agent.mode import DraftTask, FillTask, View
 from ecoshell.catalog import GROW, PLAIN
 from ecoshell.errors import CallBroken, LimitReached
 from ecoshell.events import Notice, Rationale
-from ecoshell.messages import FINISH, Call, Message, Observation, ProviderState, ToolDocument
+from ecoshell.messages import FINISH, Call, Message, Observation, ProviderState, ToolSchema
 from ecoshell.models import PromptSize, Reply, Traits
 from ecoshell.models.protocol import chat_body, mark_for_cache
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Umi, lines, own_decision
 from ecoshell.strategies import Path, Step, Thought, Tried
 
-READ = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {}})
+READ = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {}})
 CALL = Call("read_file", {"path": "a"})
 PATH = Path("What is in a?", (Step("Read a.", CALL, Observation("a poem")),))
 
@@ -77,7 +77,7 @@ async def test_each_small_role_sees_the_same_lines_and_what_is_its_own():
     assert (planner.want, caller.want, summarizer.want) == ("text", "call", "text")
     assert caller.messages[-2].text == "assistant: Read b. Next: caller."
     assert caller.messages[-1].text.endswith("Read b.")
-    assert FINISH not in [document.name for document in caller.callable_now]
+    assert FINISH not in [schema.name for schema in caller.callable_now]
     assert summarizer.messages[-2].text == "assistant: Enough. Next: conclusion."
 
 
@@ -239,7 +239,7 @@ async def test_a_call_in_the_callers_own_format_is_read_and_one_that_cannot_be_u
 async def test_what_is_forbidden_is_not_to_be_called_and_where_all_is_only_the_answer_is_left():
     model, mode = play("Next: caller.", Reply("", (CALL,)), "That is all.")
     await mode.think(view(forbidden=frozenset({"read_file"})), quiet)
-    assert "read_file" not in [document.name for document in model.asked[1][1].callable_now]
+    assert "read_file" not in [schema.name for schema in model.asked[1][1].callable_now]
     thought = await mode.think(view(closed=True), quiet)
     assert thought.call == Call(FINISH, {"answer": "That is all."})
     assert model.asked[-1][0] == "summarizer"
@@ -252,15 +252,15 @@ async def test_an_answer_that_comes_by_finish_loses_the_name_of_its_line_too():
 
 
 async def test_old_results_are_cut_where_the_context_is_short_and_documents_never():
-    document = "read_file: " + "d" * 800
-    register = Step("Need it.", Call("tool_register", {"tool_name": "read_file"}), Observation(document))
+    schema = "read_file: " + "d" * 800
+    register = Step("Need it.", Call("tool_register", {"tool_name": "read_file"}), Observation(schema))
     path = replace(PATH, steps=(register, replace(PATH.steps[0], observation=Observation("x" * 9_000))))
     model, mode = play("Enough. Next: conclusion.", "Done.", context=1_500)
     await mode.think(view(path), quiet)
     assert [role for role, _ in model.asked] == ["planner", "summarizer"]
     for _, request in model.asked:
         shown = "\n".join(message.text for message in request.messages)
-        assert document in shown
+        assert schema in shown
         assert "[cut: " in shown
 
 

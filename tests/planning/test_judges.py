@@ -241,7 +241,7 @@ def tools(tmp_path):
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "data.json").write_text('{"a": [1]}')
     (tmp_path / "folder").mkdir()
-    return {tool.document.name: tool for tool in builtin_tools(Workspace(tmp_path))}
+    return {tool.schema.name: tool for tool in builtin_tools(Workspace(tmp_path))}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 from ecoshell.planning.catp.types import ANY, Signature, serves, signature
 from ecoshell.tools import ToolOptions
 from ecoshell.tools.builtin import builtin_tools
@@ -20,8 +20,8 @@ JSON_VALUES = st.recursive(
 )
 
 
-def document(name="tool", *, required=(), **properties):
-    return ToolDocument(name, "A tool.", {"type": "object", "properties": properties, "required": list(required)})
+def tool_schema(name="tool", *, required=(), **properties):
+    return ToolSchema(name, "A tool.", {"type": "object", "properties": properties, "required": list(required)})
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def document(name="tool", *, required=(), **properties):
     ],
 )
 def test_what_an_argument_is_shows_in_its_schema_or_its_name(name, schema, kinds):
-    assert signature(document(**{name: schema})).takes == kinds
+    assert signature(tool_schema(**{name: schema})).takes == kinds
 
 
 def test_only_what_words_cannot_say_must_come_from_a_dependency():
-    found = signature(document(required=("image", "prompt"), image={"type": "string"}, prompt={"type": "string"}))
+    found = signature(tool_schema(required=("image", "prompt"), image={"type": "string"}, prompt={"type": "string"}))
     assert found == Signature(frozenset({"image", "text"}), frozenset({"text"}), ("image",))
-    assert signature(document(image={"type": "string"})).needs == ()
+    assert signature(tool_schema(image={"type": "string"})).needs == ()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_only_what_words_cannot_say_must_come_from_a_dependency():
     ],
 )
 def test_a_tool_gives_text_unless_its_name_tells_of_more(name, gives):
-    assert signature(document(name)).gives == gives
+    assert signature(tool_schema(name)).gives == gives
 
 
 def test_text_serves_for_what_can_be_written_and_for_no_picture():
@@ -88,7 +88,7 @@ def test_text_serves_for_what_can_be_written_and_for_no_picture():
 
 
 def test_the_built_in_tools_can_all_use_text(tmp_path):
-    found = [signature(tool.document) for tool in builtin_tools(Workspace(tmp_path), options=ToolOptions())]
+    found = [signature(tool.schema) for tool in builtin_tools(Workspace(tmp_path), options=ToolOptions())]
     assert all(any(serves({"text"}, kind) for kind in one.takes) for one in found)
     assert all(one.gives == {"text"} and one.needs == () for one in found)
 
@@ -96,6 +96,6 @@ def test_the_built_in_tools_can_all_use_text(tmp_path):
 @given(st.text(max_size=12), JSON_VALUES)
 def test_any_schema_at_all_has_a_signature(name, schema):
     for parameters in ({"properties": {name: schema}, "required": schema}, {"properties": schema}):
-        found = signature(ToolDocument(name, "", parameters))
+        found = signature(ToolSchema(name, "", parameters))
         assert found.gives
         assert set(found.needs) <= found.takes

@@ -137,8 +137,8 @@ async def main(wanted: int) -> None:
         workspace = Workspace(filled(Path(folder)))
         found = builtin_tools(workspace, options=ToolOptions(file_seconds=SECONDS))
         slower = builtin_tools(workspace, options=ToolOptions(file_seconds=UNITS_SECONDS))
-        tools = {tool.document.name: tool for tool in found}
-        tools["convert_units"] = next(tool for tool in slower if tool.document.name == "convert_units")
+        tools = {tool.schema.name: tool for tool in found}
+        tools["convert_units"] = next(tool for tool in slower if tool.schema.name == "convert_units")
         room, turns = asyncio.Semaphore(AT_ONCE), list[tuple[float, float]]()
         with _bystander(turns):
             rows = await asyncio.gather(*(_set_off(tools, bomb, room) for bomb in bombs(wanted)))

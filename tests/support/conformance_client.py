@@ -55,7 +55,7 @@ def oauth():
 
 def arguments(tool):
     """Something for each argument that a tool needs."""
-    parameters = tool.document.parameters
+    parameters = tool.schema.parameters
     needed = parameters.get("required", ())
     return {name: VALUES.get(parameters["properties"].get(name, {}).get("type"), "text") for name in needed}
 

@@ -15,7 +15,7 @@ from ecoshell.budget import NANO, Account, Amount, Price, Rates
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.events import BudgetHeld, BudgetSettled, Event
-from ecoshell.messages import Call, Message, ProviderState, ToolDocument, Usage
+from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import chat_body
@@ -103,7 +103,7 @@ async def play(path: Path, *, max_tokens: int = 1024) -> list[Step]:
     sources = sorted(Path(ecoshell.__file__).parent.rglob("*.py"), key=lambda file: file.stat().st_size)
     texts = [file.read_text(encoding="utf-8")[:8000] for file in sources[-STEPS:]]
     tools = tuple(
-        ToolDocument(name, f"{name.replace('_', ' ')} in the workspace.", _SCHEMA)
+        ToolSchema(name, f"{name.replace('_', ' ')} in the workspace.", _SCHEMA)
         for name in ("read_file", "write_file", "edit_file", "run_command", "search_files", "list_files")
     )
     messages = [Message("system", "You are an agent in a terminal. " * 40), Message("user", "Explain the package.")]

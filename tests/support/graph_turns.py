@@ -5,14 +5,14 @@ import json
 from agent_play import of, say
 
 from ecoshell.events import NodeChanged
-from ecoshell.messages import Observation, ToolDocument
+from ecoshell.messages import Observation, ToolSchema
 
 
 class Probe:
     """A tool of its own effects and price, which does what it is told to."""
 
     def __init__(self, name, act=None, *, effects=(), price=0, parameters=None):
-        self.document = ToolDocument(name, f"Does {name}.", parameters or {"type": "object", "properties": {}})
+        self.schema = ToolSchema(name, f"Does {name}.", parameters or {"type": "object", "properties": {}})
         self.effects = frozenset(effects)
         self.price_nano = price
         self._act = act
@@ -20,7 +20,7 @@ class Probe:
 
     async def run(self, arguments):
         self.runs.append(dict(arguments))
-        seen = await self._act() if self._act else f"{self.document.name} is done"
+        seen = await self._act() if self._act else f"{self.schema.name} is done"
         return seen if isinstance(seen, Observation) else Observation(seen)
 
 
@@ -34,7 +34,7 @@ def add(shell, *tools):
     """Tools beside the built-in ones."""
     catalog = shell.deps.catalog
     catalog.__init__([*(catalog.tool(name) for name in catalog.names), *tools])
-    shell.deps.ranker.__init__(catalog.documents)
+    shell.deps.ranker.__init__(catalog.schemas)
 
 
 def states(events):

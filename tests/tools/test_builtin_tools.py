@@ -25,7 +25,7 @@ EFFECTS: dict[str, set[Effect]] = {
 @pytest.fixture
 def tools(workspace: Workspace) -> dict[str, Tool]:
     found = builtin_tools(workspace, options=ToolOptions(command_seconds=0.3, result=ResultSize(1_000)))
-    return {tool.document.name: tool for tool in found}
+    return {tool.schema.name: tool for tool in found}
 
 
 def test_every_tool_declares_its_effects(tools: dict[str, Tool]):
@@ -34,12 +34,12 @@ def test_every_tool_declares_its_effects(tools: dict[str, Tool]):
 
 def test_documents_are_small_and_every_argument_is_explained(tools: dict[str, Tool]):
     for tool in tools.values():
-        document = tool.document
-        assert document.description.endswith(".")
-        assert "\n" not in document.description
-        assert len(document.as_text()) < 700
-        assert all(schema["description"] for schema in document.parameters["properties"].values())
-        assert "title" not in str(document.parameters)
+        tool_schema = tool.schema
+        assert tool_schema.description.endswith(".")
+        assert "\n" not in tool_schema.description
+        assert len(tool_schema.as_text()) < 700
+        assert all(schema["description"] for schema in tool_schema.parameters["properties"].values())
+        assert "title" not in str(tool_schema.parameters)
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ async def test_a_folder_is_listed_in_the_worker(workspace: Workspace):
     worker = in_worker(os.getpid)
     os.kill(worker, signal.SIGSTOP)
     try:
-        tools = {tool.document.name: tool for tool in builtin_tools(workspace, options=ToolOptions(file_seconds=0.3))}
+        tools = {tool.schema.name: tool for tool in builtin_tools(workspace, options=ToolOptions(file_seconds=0.3))}
         seen = await contained(tools["list_files"], {}, limits_of(tools["list_files"]))
     finally:
         with suppress(ProcessLookupError):

@@ -57,9 +57,9 @@ def test_a_function_tool_is_a_tool():
 
 
 def test_the_document_is_the_signature_and_the_first_line_of_the_docstring():
-    document = tool_of(greet).document
-    assert document.description == "Greet somebody."
-    assert document.parameters == {
+    schema = tool_of(greet).schema
+    assert schema.description == "Greet somebody."
+    assert schema.parameters == {
         "type": "object",
         "properties": {
             "name": {"type": "string", "description": "Who is greeted."},
@@ -82,7 +82,7 @@ def go(place: Place, scores: dict[str, float]) -> str:
 
 
 async def test_a_richer_type_is_described_without_titles_and_references_and_is_built_for_the_function():
-    schema = tool_of(go).document.parameters["properties"]["place"]
+    schema = tool_of(go).schema.parameters["properties"]["place"]
     assert schema["properties"]["title"] == {"type": "string"}
     assert "$" not in str(schema)
     found = await observation_of(go, place={"title": "A", "inside": {"title": "B"}}, scores={"x": 1})
@@ -137,7 +137,7 @@ def test_a_function_whose_arguments_have_no_names_is_no_tool():
         return sum(values)
 
     with pytest.raises(TypeError, match="by name"):
-        _ = tool_of(gather).document
+        _ = tool_of(gather).schema
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_documents_are_made_without_pydantic():
         from pathlib import Path
         from ecoshell.tools.builtin import builtin_tools
         from ecoshell.tools.workspace import Workspace
-        assert len([tool.document for tool in builtin_tools(Workspace(Path(".")))]) == 13
+        assert len([tool.schema for tool in builtin_tools(Workspace(Path(".")))]) == 13
         heavy = {"pydantic", "httpx", "pint", "regex", "jmespath", "lxml", "readability", "inscriptis", "numpy"}
         print(*heavy & set(sys.modules))
     """

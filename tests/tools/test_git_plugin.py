@@ -40,7 +40,7 @@ async def run(folder: Path, name: str, **arguments: Any) -> Observation:
 
 
 def tool(folder: Path, name: str, **options: Any) -> Tool:
-    return {one.document.name: one for one in tools(Workspace(folder), ToolOptions(**options))}[name]
+    return {one.schema.name: one for one in tools(Workspace(folder), ToolOptions(**options))}[name]
 
 
 def arguments(name: str) -> dict[str, Any]:

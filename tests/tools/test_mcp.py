@@ -104,7 +104,7 @@ async def test_a_server_is_started_when_it_is_called_and_its_list_is_kept(opened
     async with opened(TRIED) as first:
         assert (first.known, tuple(first.tools), first.status) == (False, (), "never connected to")
         await first.connect()
-        assert {"tried.add", "tried.look"} <= {tool.document.name for tool in first.tools}
+        assert {"tried.add", "tried.look"} <= {tool.schema.name for tool in first.tools}
     async with opened(TRIED) as second:
         assert second.known
         assert second.status == "not started"
@@ -179,7 +179,7 @@ async def test_a_tool_that_a_server_has_more_is_there_soon(opened):
         await server.connect()
         before = server.tools
         await run(server, "grow", name="grown")
-        assert await soon(lambda: "tried.grown" in {tool.document.name for tool in server.tools})
+        assert await soon(lambda: "tried.grown" in {tool.schema.name for tool in server.tools})
         assert (await run(server, "grown")).text == "grown"
         assert before[0] is server.tools[0]  # what stayed the same is the very same
 
@@ -562,7 +562,7 @@ async def test_a_tool_that_was_changed_is_told_once_and_not_run_meanwhile(opened
         assert "has changed this tool" in told.text
         assert "v2" in told.text
         assert (await go.run({"v2": "a"})).ok
-        assert await soon(lambda: "v3" in server.tools[0].document.as_text())
+        assert await soon(lambda: "v3" in server.tools[0].schema.as_text())
         assert "v3" in (await go.run({"v2": "a"})).text  # changed once more, it is told once more
         assert (await go.run({"v3": "a"})).ok
         assert "has no tool gone any more" in (await left.run({})).text

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 def tools_of(workspace: Workspace, seconds: float):
     found = builtin_tools(workspace, options=ToolOptions(file_seconds=seconds))
-    return {tool.document.name: tool for tool in found}
+    return {tool.schema.name: tool for tool in found}
 
 
 async def run(tool, **arguments):

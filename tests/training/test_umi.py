@@ -181,9 +181,9 @@ def test_a_run_begins_as_the_adapter_that_is_named_and_learns_from_files_of_traj
         assert main(["train", "umi", *given]) == 0, capsys.readouterr().err
         return json.loads(capsys.readouterr().out)
 
-    document = {"name": "forecast", "description": "The weather.", "parameters": {"type": "object", "properties": {}}}
+    schema = {"name": "forecast", "description": "The weather.", "parameters": {"type": "object", "properties": {}}}
     step = {"decision": "call", "tool": "forecast", "arguments": {}, "observation": "rain"}
-    task = {"id": "task-0", "tools": [document], "query": "Will it rain?", "steps": [step, {"decision": "finish"}]}
+    task = {"id": "task-0", "tools": [schema], "query": "Will it rain?", "steps": [step, {"decision": "finish"}]}
     recorded = tmp_path / "recorded.jsonl"
     recorded.write_text(f"{json.dumps(task)}\n")
     first = made("first", "--rate", "0.05")

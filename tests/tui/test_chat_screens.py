@@ -10,7 +10,7 @@ from tui_play import FakeShell, eventually
 
 from ecoshell.agent.shell import ToolDetails
 from ecoshell.budget import ZERO_PRICE
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 from ecoshell.models import HERE, ModelRow
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.screens.help import HelpScreen
@@ -23,7 +23,7 @@ MODELS = (
     ModelRow("embedded", HERE, True, 8192, None, ZERO_PRICE),
     ModelRow("local:tiny.gguf", HERE, True, 8192, None, ZERO_PRICE),
 )
-READ_FILE = ToolDetails(ToolDocument("read_file", "Reads a file.", {}), ("read",), 0, 120, True, "", None, "")
+READ_FILE = ToolDetails(ToolSchema("read_file", "Reads a file.", {}), ("read",), 0, 120, True, "", None, "")
 
 
 class NoSessions:

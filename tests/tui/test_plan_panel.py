@@ -18,7 +18,7 @@ from side_play import READY, SideApp, said
 from tui_play import FINISHED, STANDING, STARTED, FakeShell, eventually
 
 from ecoshell.agent.shell import ToolDetails
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.screens.schema import SchemaScreen
 from ecoshell.tui.side.bars import SummaryLine
@@ -223,10 +223,10 @@ async def test_transcript_shows_the_first_plan_and_newly_forbidden_tools(make_ap
 
 
 async def test_enter_shows_the_arithmetic_above_the_schema(make_app):
-    document = ToolDocument("count_text", "Counts words.", {})
+    schema = ToolSchema("count_text", "Counts words.", {})
     shell = FakeShell(
         state=replace(STANDING, planned=BLACKLISTED),
-        all_details={"count_text": ToolDetails(document, ("read",), 0, 120, True, "", None, "")},
+        all_details={"count_text": ToolDetails(schema, ("read",), 0, 120, True, "", None, "")},
         printed={"/plan why count_text": "value  0.91 = (Σ w·helpful \x1b[31m4.10 + 0.1)"},
     )
     app = make_app(shell)

@@ -9,11 +9,11 @@ from tui_play import FakeShell, eventually
 
 from ecoshell.agent.shell import Since, ToolDetails
 from ecoshell.errors import UsageError
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 from ecoshell.tui.screens.schema import SchemaScreen
 
 AT = time.mktime((2026, 3, 4, 5, 6, 0, 0, 0, -1))
-DOCUMENT = ToolDocument(
+SCHEMA = ToolSchema(
     "read_file",
     "Read a file of the workspace.",
     {
@@ -26,7 +26,7 @@ DOCUMENT = ToolDocument(
         "required": ["path"],
     },
 )
-KNOWN = ToolDetails(DOCUMENT, ("read",), 0, 120, True, "", None, "")
+KNOWN = ToolDetails(SCHEMA, ("read",), 0, 120, True, "", None, "")
 REGISTERED = replace(
     KNOWN, by="agent", since=Since(AT, 3, 2), why="read_file, used with a chance of 40%: name only", exact=False
 )
@@ -62,8 +62,8 @@ async def test_schema_shows_who_registered_the_tool_when_and_why():
 
 
 async def test_schema_shows_server_and_price():
-    document = replace(DOCUMENT, server="weather [b]")
-    app = stage(replace(KNOWN, document=document, price_nano=2_000_000, effects=()))
+    schema = replace(SCHEMA, server="weather [b]")
+    app = stage(replace(KNOWN, schema=schema, price_nano=2_000_000, effects=()))
     async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: "from the server" in app.text)
         assert "from the server weather [b] · has no side effects" in app.text
@@ -113,8 +113,8 @@ async def test_unknown_tool_shows_an_error_without_actions():
 
 async def test_hostile_schemas_are_escaped():
     bad = "[bold]x[/] \x1b[2J \u202e"
-    document = ToolDocument("read_file", bad, {"properties": {bad: {"type": bad, "description": bad}}, "title": bad})
-    app = stage(replace(KNOWN, document=document))
+    schema = ToolSchema("read_file", bad, {"properties": {bad: {"type": bad, "description": bad}}, "title": bad})
+    app = stage(replace(KNOWN, schema=schema))
     async with app.run_test(size=(120, 36)) as pilot:
         await eventually(pilot, lambda: "[bold]x[/] ␛[2J \\u202e" in app.text)
         await pilot.press("s")

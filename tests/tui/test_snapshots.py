@@ -8,7 +8,7 @@ from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WR
 
 from ecoshell.agent.shell import ToolDetails
 from ecoshell.events import CallMarked, ErrorHappened
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 from ecoshell.tui.questions import Question
 from ecoshell.tui.transcript.view import Transcript
 
@@ -64,8 +64,8 @@ def test_marked_result(snap_compare, make_app):
 
 
 def test_why_a_tool_is_planned(snap_compare, make_app):
-    document = ToolDocument("count_text", "Counts words.", {"properties": {"path": {"type": "string"}}})
-    status_value = ToolDetails(document, ("read",), 0, 142, True, "agent", None, "")
+    schema = ToolSchema("count_text", "Counts words.", {"properties": {"path": {"type": "string"}}})
+    status_value = ToolDetails(schema, ("read",), 0, 142, True, "agent", None, "")
     why = "count_text: forbidden (quota)\nvalue  0.91 = (Σ w·helpful 4.10 + 0.1) / (Σ w 3.62 + 1.0), from 5 uses"
     printed = {"/plan why count_text": why}
     shell = FakeShell(

@@ -147,7 +147,7 @@ def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, ...], SettingsErro
     if not rules and not settings.tools.prices:
         return
     ground = Workspace(workspace_folder())
-    tools = {tool.document.name: tool for _, tool in sources_of(settings, user_paths(), ground, lambda _: None)}
+    tools = {tool.schema.name: tool for _, tool in sources_of(settings, user_paths(), ground, lambda _: None)}
     for name in settings.tools.prices:
         if not isinstance(tools.get(name), FunctionTool):
             fix = f"Did you mean {near}?" if (near := closest_word(name, tools)) else "`ecoshell tools` lists them all."

@@ -258,7 +258,7 @@ def _test(provider: McpServer, *, sign_in: bool = False, as_json: bool) -> int:
     elif error:
         print(error, file=sys.stderr)
     else:
-        rows = [(tool.document.name, ", ".join(sorted(tool.effects)), tool.document.summary) for tool in tools]
+        rows = [(tool.schema.name, ", ".join(sorted(tool.effects)), tool.schema.summary) for tool in tools]
         print_table(("tool", "effects", "what it does"), rows)
         print(f"\n{counted(len(tools), 'tool')} in {seconds:.1f} s.")
     for why in provider.lists.left_out:

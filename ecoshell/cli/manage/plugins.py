@@ -123,7 +123,7 @@ def _record(plugin: Plugin) -> dict[str, Any]:
     if state != "off":
         plugin.state = "on"
         workspace, plugins = Workspace(workspace_folder()), Plugins([plugin], lambda _: None)
-        taken = [tool.document.name for tool in builtin_tools(workspace)]
+        taken = [tool.schema.name for tool in builtin_tools(workspace)]
         tools, providers = plugins.tools(workspace, ToolOptions(), taken)
         given = {
             "tools": [*tools, *(provider.name for provider in providers)],

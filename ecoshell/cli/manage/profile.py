@@ -16,7 +16,7 @@ from ecoshell.assembly import load_settings, rules_of, sources_of, tool_named
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json, warn
 from ecoshell.errors import ToolError, UsageError
-from ecoshell.messages import Call, Footprint, ToolDocument, visible_line
+from ecoshell.messages import Call, Footprint, ToolSchema, visible_line
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.planning.catp.costs import Profile, ProfiledRun, ProfileStore
@@ -63,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
     settings = load_settings(user_paths())
     sources = sources_of(settings, user_paths(), Workspace(workspace_folder()), warn)
     tool = tool_named(args.tool, [tool for _, tool in sources])
-    inputs = _inputs(args.inputs, tool.document, args.into, _given(args.set))
+    inputs = _inputs(args.inputs, tool.schema, args.into, _given(args.set))
     rules = rules_of(settings, Options(yes=args.yes), user_paths())
-    name = tool.document.name
+    name = tool.schema.name
     for file, _, arguments in inputs:  # a tool that may do more than read has all its runs allowed beforehand
         judged = rules.judge(Call(name, dict(arguments)), tool)
         if judged.verdict == "deny":
@@ -117,18 +117,18 @@ def _given(pairs: Sequence[str]) -> dict[str, Any]:
     return given
 
 
-def _inputs(patterns: Iterable[str], document: ToolDocument, into: str, given: Mapping[str, Any]) -> list[Input]:
+def _inputs(patterns: Iterable[str], tool_schema: ToolSchema, into: str, given: Mapping[str, Any]) -> list[Input]:
     """The files, smallest first, each as arguments of the tool; raises UsageError."""
-    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    properties: Mapping[str, Any] = tool_schema.parameters.get("properties") or {}
     if into and into not in properties:
         known = ", ".join(properties) or "none"
-        raise UsageError(f"{document.name} has no argument {into!r}.", fix=f"It has: {known}.")
-    each = {name: ToolDocument("", "", {"properties": {name: schema}}) for name, schema in properties.items()}
+        raise UsageError(f"{tool_schema.name} has no argument {into!r}.", fix=f"It has: {known}.")
+    each = {name: ToolSchema("", "", {"properties": {name: schema}}) for name, schema in properties.items()}
     paths = [name for name, alone in each.items() if FILE in signature(alone).takes]
     texts = [name for name, schema in properties.items() if schema.get("type") == "string"]
     takes_file = [into] if into else [name for name in (*paths, *texts) if name not in given]
     if not takes_file:
-        raise UsageError(f"No argument of {document.name} takes a file.", fix="Name one with --into.")
+        raise UsageError(f"No argument of {tool_schema.name} takes a file.", fix="Name one with --into.")
     argument, by_path = takes_file[0], takes_file[0] in paths  # else it takes the file's text
     found: list[str] = []
     for pattern in patterns:

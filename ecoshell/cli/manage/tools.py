@@ -42,27 +42,27 @@ def run(args: argparse.Namespace) -> int:
         at_once = settings.agent.registration in ("all", "all_text")
         records: list[dict[str, object]] = [
             {
-                "name": tool.document.name,
+                "name": tool.schema.name,
                 "source": source,
-                "tokens": count(tool.document.as_text()),
+                "tokens": count(tool.schema.as_text()),
                 "registered": at_once,
                 "effects": sorted(tool.effects),
-                "description": tool.document.description,
-                "parameters": tool.document.parameters,
+                "description": tool.schema.description,
+                "parameters": tool.schema.parameters,
             }
             for source, tool in sources
         ]
         print_json({"rows": records, "tokenizer": tokenizer, "exact": exact})
     elif name is not None:
-        print_json(sources[0][1].document.as_function()["function"])
+        print_json(sources[0][1].schema.as_function()["function"])
     else:
         tokens = "tokens" if exact else "≈ tokens"
         rows: list[tuple[str, ...]] = []
         everything = 0
         for _, tool in sources:
-            size, effects = count(tool.document.as_text()), ", ".join(sorted(tool.effects)) or "-"
+            size, effects = count(tool.schema.as_text()), ", ".join(sorted(tool.effects)) or "-"
             everything += size
-            rows.append((tool.document.name, f"{size:,}", effects, tool.document.summary))
+            rows.append((tool.schema.name, f"{size:,}", effects, tool.schema.summary))
         print_table(("tool", tokens, "effects", "what it does"), rows, right=(tokens,))
         known, tokens = counted(len(rows), "tool"), counted(everything, "token")
         print(f"\n{known}, {tokens} if all were registered, counted by {tokenizer}.")

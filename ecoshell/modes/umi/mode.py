@@ -119,7 +119,7 @@ class Umi(BaseMode):
 
         model = self._caller.model
         request = await _fitted(self._caller, view, partial(self._calling, view, task))
-        return await filled(request, task.document, model, partial(self._ask, model, emit=emit, role=CALLER), _call_in)
+        return await filled(request, task.schema, model, partial(self._ask, model, emit=emit, role=CALLER), _call_in)
 
     async def _carried_out(self, view: View, decision: Decision, emit: Emit) -> Thought:
         """Carry out a decision; if a limit prevents that, the decision is kept so that it is not paid twice."""
@@ -163,7 +163,7 @@ class Umi(BaseMode):
         Raises CallBroken if the caller twice failed to make the call that the planner decided on.
         """
         caller, rationale = self._caller, decision.rationale
-        if not caller.callable_documents(view):
+        if not caller.callable_schemas(view):
             return _given_up(f"There is no tool to call. {rationale}".strip())
         if decision.next is None:
             emit(Notice(f"{_UNDECIDED} The caller tries to make a call from its text."))
@@ -199,7 +199,7 @@ class Umi(BaseMode):
         request = Request(
             messages=(system, *_shared(planner, view, conversation)),
             tools=array,
-            callable_now=planner.callable_documents(view),
+            callable_now=planner.callable_schemas(view),
             want="text",
             endings=() if task else ENDINGS,
             max_tokens=self._max_tokens,
@@ -225,7 +225,7 @@ class Umi(BaseMode):
         request = Request(
             messages=(system, *_shared(caller, view, conversation), *rationale),
             tools=array,
-            callable_now=caller.callable_documents(view),
+            callable_now=caller.callable_schemas(view),
             want="call",
             several=caller.native and not isinstance(wanted, FillTask),
             max_tokens=self._max_tokens,
@@ -283,7 +283,7 @@ def _call_in(reply: Reply, request: Request) -> tuple[Call | None, str]:
     call = reply.call or action_in(reply.text)
     if call is None:
         return None, reply.fault or "A call was wanted, and none was made."
-    if call is reply.call or call.name not in {document.name for document in request.callable_now}:
+    if call is reply.call or call.name not in {schema.name for schema in request.callable_now}:
         return call, ""
     fault = call_fault(call, request.callable_now)
     return (None, fault) if fault else (call, "")

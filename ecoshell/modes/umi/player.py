@@ -1,9 +1,9 @@
 """The model of one role, and the form of its requests."""
 
 from ecoshell.agent.mode import View
-from ecoshell.messages import FINISH, Message, ToolDocument
+from ecoshell.messages import FINISH, Message, ToolSchema
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.requests import Messages, callable_documents, prompt, system_text
+from ecoshell.modes.requests import Messages, callable_schemas, prompt, system_text
 from ecoshell.modes.small import limited_registration, small_model_aids, with_question
 from ecoshell.modes.umi.decision import Decision, Next, decision, own_decision
 from ecoshell.modes.umi.dialogue import lines, planned, spoken
@@ -41,7 +41,7 @@ class Player:
             return prompt("umi/roles")
         return f"{system_text(view.presentation)}\n\n{prompt('umi/system')}"
 
-    def equipped(self, view: View) -> tuple[Message, tuple[ToolDocument, ...]]:
+    def equipped(self, view: View) -> tuple[Message, tuple[ToolSchema, ...]]:
         """The beginning of a prompt, the same for all roles of a model: the system text and the tool array.
 
         For a model without native tool calls, the text contains the schemas and the caller's format.
@@ -49,16 +49,16 @@ class Player:
         array, text = view.array, self.system(view)
         if self.model.traits.native_tools:
             return Message("system", text), array
-        documents = "\n".join(document.as_text() for document in array if document.name != FINISH)
-        return Message("system", f"{text}\n\n{prompt('umi/written')}\n\nTools:\n{documents}"), ()
+        schemas = "\n".join(schema.as_text() for schema in array if schema.name != FINISH)
+        return Message("system", f"{text}\n\n{prompt('umi/written')}\n\nTools:\n{schemas}"), ()
 
     def closing(self, view: View) -> str:
         """The request for an answer when nothing more can be done."""
         return with_question("conclude", view.path.question) if self.aids else prompt("answer_now")
 
-    def callable_documents(self, view: View) -> tuple[ToolDocument, ...]:
+    def callable_schemas(self, view: View) -> tuple[ToolSchema, ...]:
         """The tools that the caller may call now; `finish` is left to the planner."""
-        documents = callable_documents(view)
+        schemas = callable_schemas(view)
         if self.aids is not None and self.aids.grammar:
-            documents = limited_registration(view, documents)
-        return tuple(document for document in documents if document.name != FINISH)
+            schemas = limited_registration(view, schemas)
+        return tuple(schema for schema in schemas if schema.name != FINISH)

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from ecoshell.budget.database import Database
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 
 VERSION = 4
 SCHEMA = """
@@ -466,7 +466,7 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def document_hash(document: ToolDocument) -> str:
+def document_hash(schema: ToolSchema) -> str:
     """Return sixteen hex digits that change with the tool's description or parameters."""
-    text = json.dumps([document.description, document.parameters], sort_keys=True, ensure_ascii=False, default=str)
+    text = json.dumps([schema.description, schema.parameters], sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

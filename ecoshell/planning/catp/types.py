@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 
 TEXT, JSON, NUMBER, TABLE = "text", "json", "number", "table"
 FILE, URL = "file", "url"
@@ -68,16 +68,16 @@ def serves(kinds: Iterable[str], kind: str) -> bool:
     return any(provided in (kind, ANY) or kind == ANY or kind in _SERVES.get(provided, ()) for provided in kinds)
 
 
-def signature(document: ToolDocument) -> Signature:
+def signature(tool_schema: ToolSchema) -> Signature:
     """Derive a tool's signature from the types, formats and names in its schema; the default is text.
 
     The result is text unless the tool's name indicates another kind (text_to_image, take_screenshot).
     """
-    properties = _mapping(document.parameters.get("properties"))
-    required = {name for name in _list(document.parameters.get("required")) if isinstance(name, str)}
+    properties = _mapping(tool_schema.parameters.get("properties"))
+    required = {name for name in _list(tool_schema.parameters.get("required")) if isinstance(name, str)}
     kinds = {name: _kinds(name, schema) for name, schema in properties.items()}
     needs = {min(options) for name, options in kinds.items() if name in required and options and options <= _MEDIA}
-    words = _words(document.name)
+    words = _words(tool_schema.name)
     media = [at for at, word in enumerate(words) if _NAMED.get(word) in _MEDIA]
     makes = media and (_MAKING & set(words[: media[-1]]) or words[-1] == "screenshot")
     gives = frozenset({_NAMED[words[media[-1]]], TEXT}) if makes else frozenset({TEXT})

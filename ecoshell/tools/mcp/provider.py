@@ -128,9 +128,9 @@ class McpServer:
         now = next((one for one in self.tools if one.listed.name == tool.listed.name), None)
         if now is None:
             return Observation(f"{self.name} has no tool {tool.listed.name} any more.", ok=False)
-        if now.document.parameters != tool.told:
-            tool.told = now.document.parameters
-            text = f"{self.name} has changed this tool, so it was not run. This is it now:\n{now.document.as_text()}"
+        if now.schema.parameters != tool.told:
+            tool.told = now.schema.parameters
+            text = f"{self.name} has changed this tool, so it was not run. This is it now:\n{now.schema.as_text()}"
             return Observation(text, ok=False)
         try:
             return await self._carry_out(connection, {"call": tool.listed.name, "arguments": dict(arguments)})
@@ -295,11 +295,11 @@ class McpTool:
 
     def __init__(self, owner: McpServer, listed: Listed) -> None:
         self.listed = listed
-        self.document = listed.document
+        self.schema = listed.schema
         believed = listed.read_only and owner.server.trusted
         self.effects: frozenset[Effect] = frozenset(("read",) if believed else ("read", "write", "network"))
         self.limits = owner.limits
-        self.told = listed.document.parameters
+        self.told = listed.schema.parameters
         """The parameters as the model was told them last."""
         self._owner = owner
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 from ecoshell.paths import is_special, make_private, replacement
 from ecoshell.secrecy import SECRET_NAME, add_secret, environ
 
@@ -130,7 +130,7 @@ class Listed:
     """A tool as its server lists it, by the server's own name for it."""
 
     name: str
-    document: ToolDocument
+    schema: ToolSchema
     read_only: bool
     """Whether the server says that it only reads: a hint, which is no better than the server."""
 
@@ -180,8 +180,8 @@ def listed(server: str, records: Iterable[Any]) -> tuple[tuple[Listed, ...], tup
             parameters = plain_schema(record["parameters"])
             if len(json.dumps(parameters)) > _MOST_SCHEMA:
                 raise ValueError("its schema is too long")
-            document = ToolDocument(f"{server}.{name}", description, parameters, server=server)
-            tool = Listed(name, document, record.get("read_only") is True)
+            schema = ToolSchema(f"{server}.{name}", description, parameters, server=server)
+            tool = Listed(name, schema, record.get("read_only") is True)
         except (ValueError, TypeError, KeyError, RecursionError) as failure:
             name = cast("dict[str, Any]", record).get("name") if isinstance(record, dict) else record
             left_out.append(f"{str(name)[:60]!r}: {failure}")

@@ -109,7 +109,7 @@ class SchemaScreen(Overlay):
             self.query_one("#plan", Static).update(Content.assemble(("The plan\n", "bold"), visible(text)))
 
     def _show(self, tool: "ToolDetails") -> None:
-        document = tool.document
+        tool_schema = tool.schema
         registration = "known by name only"
         if tool.by:
             registration = f"registered {_BY.get(tool.by, tool.by)}"
@@ -119,10 +119,10 @@ class SchemaScreen(Overlay):
                 registration += f" · {datetime.fromtimestamp(since.at):%Y-%m-%d %H:%M}{turn}{step}"
         size = f"{'' if tool.exact else '≈ '}{tool.tokens:,} tokens while it is registered"
         cost = f"{money(tool.price_nano)} a use" if tool.price_nano else "costs nothing to use"
-        source = f"from the server {visible_line(document.server)}" if document.server else "comes with ecoshell"
+        source = f"from the server {visible_line(tool_schema.server)}" if tool_schema.server else "comes with ecoshell"
         effects = ", ".join(_PERMISSIONS[effect] for effect in tool.effects)
         about = [
-            Content(visible(document.description)),
+            Content(visible(tool_schema.description)),
             Content(""),
             Content.assemble(("● ", "$success") if tool.by else ("○ ", _SECONDARY), registration),
             Content(f"{size} · {cost}"),
@@ -131,8 +131,8 @@ class SchemaScreen(Overlay):
         if tool.why:
             about.append(Content.styled(visible(tool.why), _SECONDARY))
         self.query_one("#about", Static).update(Content("\n").join(about))
-        properties: Mapping[str, Any] = document.parameters.get("properties") or {}
-        required: Sequence[str] = document.parameters.get("required") or ()
+        properties: Mapping[str, Any] = tool_schema.parameters.get("properties") or {}
+        required: Sequence[str] = tool_schema.parameters.get("required") or ()
         arguments = [Content.styled("Arguments" if properties else "Takes no arguments.", "bold")]
         for name, schema in properties.items():
             details: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
@@ -141,5 +141,5 @@ class SchemaScreen(Overlay):
             if words := str(details.get("description") or ""):
                 arguments.append(Content(f"    {visible_line(words)}"))
         self.query_one("#arguments", Static).update(Content("\n").join(arguments))
-        schema_text = json.dumps(dict(document.parameters), indent=2, ensure_ascii=False)
+        schema_text = json.dumps(dict(tool_schema.parameters), indent=2, ensure_ascii=False)
         self.query_one("#schema", Static).update(f"JSON schema\n{visible(schema_text)}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.embedded import PACKAGE, embedded_path
 from ecoshell_bench.speed.measuring import Measurement, compared, reported, resident_mb
@@ -27,7 +27,7 @@ OUTPUT_TOKENS = 64
 """Tokens generated per measurement of the decoding speed."""
 CONTEXT = 4096
 _TOOLS = tuple(
-    ToolDocument(
+    ToolSchema(
         name,
         f"{name.replace('_', ' ').capitalize()} of the workspace.",
         {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},

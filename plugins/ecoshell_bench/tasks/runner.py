@@ -170,7 +170,7 @@ class TaskRunner:
         workspace = Workspace(self._sandbox.workspace)
         workspace.result.characters = result_characters(model.traits.context)
         tools = offline_tools(self._settings, workspace)
-        documents = tuple(tool.document for tool in tools)
+        schemas = tuple(tool.schema for tool in tools)
         messages = [Message("system", PLAIN_SYSTEM), Message("user", task.request)]
         temperature = None if agent.temperature == "auto" else agent.temperature
         result.status = "limit"
@@ -181,8 +181,8 @@ class TaskRunner:
                         result.steps += 1
                         request = Request(
                             tuple(messages),
-                            documents,
-                            documents,
+                            schemas,
+                            schemas,
                             max_tokens=output_tokens,
                             temperature=temperature,
                             role="baseline",
@@ -256,7 +256,7 @@ async def _step(
 async def _run(tools: Sequence[Tool], call: Call, result: Result) -> str:
     """Run a call and return what the model reads: its result, or why it cannot run."""
     end = result.begin_call(call.name, call.arguments)
-    tool = next((tool for tool in tools if tool.document.name == call.name), None)
+    tool = next((tool for tool in tools if tool.schema.name == call.name), None)
     if call.fault or tool is None:
         observation = Observation(call.fault or f"There is no tool called {call.name!r}.", ok=False)
     else:

@@ -156,14 +156,14 @@ class Offline:
     """A network tool whose calls all fail."""
 
     def __init__(self, tool: Tool) -> None:
-        self.document = tool.document
+        self.schema = tool.schema
         self.effects = tool.effects
         self.price_nano = tool.price_nano
         self.limits = limits_of(tool)
 
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
         """Raise the error of an unreachable network."""
-        target = next((value for value in arguments.values() if isinstance(value, str)), self.document.name)
+        target = next((value for value in arguments.values() if isinstance(value, str)), self.schema.name)
         raise ToolError(f"{target} could not be fetched: there is no network.")
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast, get_args
 from pydantic import TypeAdapter
 
 from ecoshell.errors import UsageError
-from ecoshell.messages import ToolDocument
+from ecoshell.messages import ToolSchema
 from ecoshell.sessions.export import write_new
 from ecoshell_bench.reading import read_runs, read_tools
 from ecoshell_train.records import checked, read_objects, read_records
@@ -24,7 +24,7 @@ Kind = Literal["livemcp", "bfcl", "toolbench", "generated"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _DEFAULT_DOCUMENTS = {"livemcp": "tools_flat.jsonl", "bfcl": "multi_turn_func_doc"}
 """The file or folder with a data set's tool schemas, in the folder of its runs."""
-_DOCUMENT = TypeAdapter(ToolDocument)
+_SCHEMA = TypeAdapter(ToolSchema)
 _JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
 """Replacements for Python type names in BFCL's schemas."""
 _FIX_RUNS = "Give the data set's replay.jsonl, with its tool schemas in the same folder or set by --documents."
@@ -36,7 +36,7 @@ _FINISH = ReferenceStep(decision="finish")
 # Trajectories of recorded runs
 
 
-def convert(kind: Kind, runs: Path, documents: Path | None, pool: int) -> list[Trajectory]:
+def convert(kind: Kind, runs: Path, schemas: Path | None, pool: int) -> list[Trajectory]:
     """Convert a file of recorded runs, or generate a number of tasks; UsageError names the line.
 
     `pool` is the minimum number of tools of a task; multi-turn runs of BFCL list their own.
@@ -49,7 +49,7 @@ def convert(kind: Kind, runs: Path, documents: Path | None, pool: int) -> list[T
         return [*_of_toolbench(runs, pool)]
     if kind == "bfcl" and (runs.parent / "possible_answer" / runs.name).is_file():
         return [*_of_bfcl_single(runs, pool)]
-    path = documents or runs.parent / _DEFAULT_DOCUMENTS[kind]
+    path = schemas or runs.parent / _DEFAULT_DOCUMENTS[kind]
     return _of_livemcp(runs, path, pool) if kind == "livemcp" else _of_bfcl(runs, path)
 
 
@@ -59,15 +59,15 @@ def write(trajectories: Iterable[Trajectory], path: Path) -> None:
     write_new(path, "".join(lines), kept="Nothing was written.")
 
 
-def _of_livemcp(path: Path, documents: Path, pool: int) -> list[Trajectory]:
+def _of_livemcp(path: Path, schemas: Path, pool: int) -> list[Trajectory]:
     """Convert the successful runs; calls of tools without a schema are skipped."""
-    catalog, trajectories = read_tools(documents), list[Trajectory]()
+    catalog, trajectories = read_tools(schemas), list[Trajectory]()
     for run in read_runs(path, catalog):
         # The used tools and a random draw, in the catalog's order so that the order does not reveal the used ones.
-        unused = [name for name in catalog.documents if name not in run.used]
+        unused = [name for name in catalog.schemas if name not in run.used]
         missing = min(len(unused), max(0, pool - len(run.used)))
         chosen = {*run.used, *random.Random(run.id).sample(unused, missing)}
-        tools = tuple(document for name, document in catalog.documents.items() if name in chosen)
+        tools = tuple(schema for name, schema in catalog.schemas.items() if name in chosen)
         steps: list[ReferenceStep] = []
         for step in run.steps:
             if step.tool is None:
@@ -133,18 +133,18 @@ def _of_toolbench(path: Path, pool: int) -> Iterator[Trajectory]:
     """
     rows = [*read_objects(path)]
     catalog = {str(row.get("name")): row for _, row in rows}
-    originals = [checked(_DOCUMENT, row, place, "Give ToolBench's catalog.jsonl.") for place, row in rows]
-    original_by_name = {document.name: document for document in originals}
-    documents = {name: _without_examples(document) for name, document in original_by_name.items()}
+    originals = [checked(_SCHEMA, row, place, "Give ToolBench's catalog.jsonl.") for place, row in rows]
+    original_by_name = {schema.name: schema for schema in originals}
+    schemas = {name: _without_examples(schema) for name, schema in original_by_name.items()}
     categories: dict[str, list[str]] = {}
     for name, row in catalog.items():
         categories.setdefault(str(row.get("category")), []).append(name)
-    for name, document in original_by_name.items():
+    for name, schema in original_by_name.items():
         rng = random.Random(name)
-        fields: Mapping[str, Any] = document.parameters.get("properties") or {}
-        required = [field for field in document.parameters.get("required") or () if isinstance(fields.get(field), dict)]
+        fields: Mapping[str, Any] = schema.parameters.get("properties") or {}
+        required = [field for field in schema.parameters.get("required") or () if isinstance(fields.get(field), dict)]
         values = {field: fields[field].get("example_value") for field in required}
-        core = documents[name].description.split(". ")[0].strip(" .")
+        core = schemas[name].description.split(". ")[0].strip(" .")
         is_plain = 3 <= len(core.split()) <= 25 and core.isascii()
         if (
             not required
@@ -160,17 +160,17 @@ def _of_toolbench(path: Path, pool: int) -> Iterator[Trajectory]:
         offered = {
             name,
             *rng.sample(related, min(len(related), pool // 2)),
-            *rng.sample([*documents], min(len(documents), pool // 2)),
+            *rng.sample([*schemas], min(len(schemas), pool // 2)),
         }
-        tools = tuple(document for other, document in documents.items() if other in offered)
+        tools = tuple(schema for other, schema in schemas.items() if other in offered)
         query = rng.choice(_REQUESTS).format(core=core, given=value_text, api=api)
         yield Trajectory(name, tools, query, (ReferenceStep(tool=name, arguments=values),))
 
 
-def _without_examples(document: ToolDocument) -> ToolDocument:
+def _without_examples(tool_schema: ToolSchema) -> ToolSchema:
     """Remove example values, and everything from the description except what the function does."""
-    match = _DESCRIPTION.search(document.description)
-    fields: Mapping[str, Any] = document.parameters.get("properties") or {}
+    match = _DESCRIPTION.search(tool_schema.description)
+    fields: Mapping[str, Any] = tool_schema.parameters.get("properties") or {}
     plain = {
         name: {key: value for key, value in cast("dict[str, Any]", about).items() if key != "example_value"}
         for name, about in fields.items()
@@ -179,9 +179,9 @@ def _without_examples(document: ToolDocument) -> ToolDocument:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": plain,
-        "required": document.parameters.get("required") or [],
+        "required": tool_schema.parameters.get("required") or [],
     }
-    return replace(document, description=match[1].strip() if match else document.description, parameters=schema)
+    return replace(tool_schema, description=match[1].strip() if match else tool_schema.description, parameters=schema)
 
 
 def _words(name: str) -> str:
@@ -210,10 +210,10 @@ def _of_bfcl_single(path: Path, pool: int) -> Iterator[Trajectory]:
         yield trajectory
 
 
-def _functions(record: Mapping[str, Any], place: str) -> list[ToolDocument]:
+def _functions(record: Mapping[str, Any], place: str) -> list[ToolSchema]:
     """Return the tools of a question with valid JSON Schema types."""
-    documents = [checked(_DOCUMENT, tool, place, _FIX_RUNS) for tool in record.get("function") or ()]
-    return [replace(document, parameters=_schema(document.parameters)) for document in documents]
+    schemas = [checked(_SCHEMA, tool, place, _FIX_RUNS) for tool in record.get("function") or ()]
+    return [replace(schema, parameters=_schema(schema.parameters)) for schema in schemas]
 
 
 def _first(accepted: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
@@ -227,9 +227,9 @@ def _first(accepted: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 def _of_bfcl(path: Path, folder: Path) -> list[Trajectory]:
     """Convert each conversation to one task: its turns joined by lines, all calls, and a finish without an answer."""
-    catalog: dict[str, ToolDocument] = {}
+    catalog: dict[str, ToolSchema] = {}
     for file in sorted(folder.glob("*.json")):
-        for _, tool in read_records(file, ToolDocument, _FIX_RUNS):
+        for _, tool in read_records(file, ToolSchema, _FIX_RUNS):
             catalog[tool.name] = replace(tool, parameters=_schema(tool.parameters))
     if not catalog:
         raise UsageError(f"{folder} has no tool schemas.", fix=_FIX_RUNS)
@@ -259,7 +259,7 @@ def _schema(value: Any) -> Any:
     return [_schema(part) for part in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def _bfcl_step(step: Mapping[str, Any], place: str, tool: ToolDocument) -> ReferenceStep:
+def _bfcl_step(step: Mapping[str, Any], place: str, tool: ToolSchema) -> ReferenceStep:
     """A call as Python writes it; arguments without a name are the first parameters."""
     call: str = step["call"]
     parameters: Sequence[str] = tuple(tool.parameters.get("properties") or ())
