@@ -190,7 +190,7 @@ def _why_there(shell: Shell, name: str) -> str:
     skill, decision = shell.conversation.memory.library.skills.get(name), shell.conversation.decision
     if skill is not None and skill.by != "upfront":
         return f"{name} was registered by {'hand' if skill.by == 'user' else 'the agent'}."
-    if decision is not None and skill is None and name in decision.plan.upfront:
+    if decision is not None and skill is None and name in decision.plan.loaded:
         return f"{name} was up front, and was taken out by hand."
     return "" if decision is None else decision.why(name)
 

@@ -32,7 +32,7 @@ from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.agent.turn_usage import TurnUsage
 from ecoshell.budget import CapState
 from ecoshell.budget.gate import finished
-from ecoshell.catalog import GROW, Decision
+from ecoshell.catalog import GROW, LoadingDecision
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,
@@ -92,7 +92,7 @@ class Conversation:
         self.memory = Memory(deps.catalog, past)
         self._scorer: Scorer | None = None
         """Made with the session's first turn that may use a tool graph."""
-        self.decision: Decision | None = None
+        self.decision: LoadingDecision | None = None
         self.plan: TurnPlan | None = None
         """The plan of the running or last turn."""
         self._fault = ""

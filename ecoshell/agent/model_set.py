@@ -92,7 +92,7 @@ class ModelSet:
 
     def measure(self, schema: ToolSchema, presentation: Presentation) -> tuple[int, bool]:
         """Tokens of a schema in this model's context, and whether the count is exact."""
-        return self.sizes([presentation.shown(schema)])[0], self.exact
+        return self.sizes([presentation.prompt_text(schema)])[0], self.exact
 
     def sizes(self, texts: Iterable[str]) -> list[int]:
         """Tokens of texts, cached; for schemas and names. May block while a tokenizer loads."""

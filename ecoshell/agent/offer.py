@@ -12,23 +12,23 @@ from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import (
     CORE,
     DEFERRED,
-    FORGOTTEN,
+    FAILURE_RATE,
     GROW,
-    LITTLE,
-    LITTLE_SHARE,
     PLAIN,
+    SMALL_SET_SHARE,
+    SMALL_SET_TOKENS,
     STABLE,
     TEXT,
     TOKEN_WEIGHTS,
     Catalog,
-    Decision,
-    Policy,
+    LoadingDecision,
+    LoadingPolicy,
     Presentation,
     Skill,
     SkillLibrary,
     Workload,
     candidates_of,
-    decide,
+    decide_loading,
     few_words,
     listed_parts,
     presentation_of,
@@ -50,7 +50,7 @@ _DOCUMENTS_PART = 4
 _TOKENS = 1_000
 """By which a rate is taken from a price."""
 _FORGOTTEN_LOCALLY = Decimal("0.25")
-"""What `FORGOTTEN` is taken to be of a model on this machine: most are small, and call what they see."""
+"""What `FAILURE_RATE` is taken to be of a model on this machine: most are small, and call what they see."""
 _CHARACTERS_PER_TOKEN = 4
 
 
@@ -75,7 +75,7 @@ class ToolOffer:
     """Tokens of the registered schemas and of the names of the other tools."""
     everything_tokens: int
     exact: bool
-    decision: Decision
+    decision: LoadingDecision
     advice: str = ""
     """What the plan says of costs and of what may not be used."""
     budget: str = ""
@@ -149,25 +149,25 @@ def make_offer(
     there, forbidden = library.skills, plan.forbidden
     hidden = forbidden if plan.strict else ()
     names = tuple([name for name in listed if name in there or name not in hidden])
-    whole, large = len(listed) == len(catalog), catalog.grows or len(names) < len(catalog)
+    whole, large = len(listed) == len(catalog), catalog.is_open or len(names) < len(catalog)
 
     unregistered = catalog.schemas_of([name for name in names if name not in there and name not in forbidden])
     work = Workload(base=Workload().base + sum(len(message.text) for message in told) // _CHARACTERS_PER_TOKEN)
     candidates = candidates_of(unregistered, plan.inputs.chances, models.sizes)
     policy = _policy(plan, deps, shown, whole=whole)
-    decision = decide(candidates, rates_of(models.price, work.base), work, policy)
-    presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.plan.upfront))
-    sizes = dict(zip(catalog.names, models.sizes(map(presentation.shown, catalog.schemas)), strict=True))
+    decision = decide_loading(candidates, rates_of(models.price, work.base), work, policy)
+    presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.plan.loaded))
+    sizes = dict(zip(catalog.names, models.sizes(map(presentation.prompt_text, catalog.schemas)), strict=True))
     # Core tools stand first in the array, so that sessions with other tools share its beginning in prompt caches.
-    upfront = sorted(decision.plan.upfront, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
+    upfront = sorted(decision.plan.loaded, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
     skills = tuple([Skill(name, sizes[name], "upfront") for name in upfront])
     registered = library.including(skills)
     listed_only = [name for name in names if name not in registered.skills]
     untold = [name for name in names if name not in shown.names]
     unseen = catalog.schemas_of([name for name in registered.skills if name not in shown.schemas])
-    about = {name: few_words(catalog.schema(name)) for name in untold} if decision.plan.described else {}
+    about = {name: few_words(catalog.schema(name)) for name in untold} if decision.plan.has_descriptions else {}
     return ToolOffer(
-        listing=presentation.opening(untold, unseen, large=large, about=about, servers=catalog.servers),
+        listing=presentation.opening(untold, unseen, large=large, descriptions=about, servers=catalog.servers),
         listed=listed,
         names=names,
         upfront=skills,
@@ -195,7 +195,7 @@ def names_tokens(deps: Dependencies, names: Iterable[str], sizes: Callable[[Iter
     return sum(sizes(listed_parts(names, deps.catalog.servers)))
 
 
-def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) -> Policy:
+def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) -> LoadingPolicy:
     """What the user settled, what the session began with, what the models can hold, and how they do by names."""
     models, found, traits = deps.models.current, plan.priced.remaining, deps.models.current.model.traits
     context, price, unpriced = models.context, models.price, rates_of(traits.price, 0) is TOKEN_WEIGHTS
@@ -209,7 +209,7 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     # nobody knows why, with two tasks that were answered beside it, so that one failure says little.
     record = plan.inputs.record
     failed = (record.weight - record.answered_weight) / (record.weight + 2)
-    forgotten = _FORGOTTEN_LOCALLY if traits.local and unpriced else FORGOTTEN
+    forgotten = _FORGOTTEN_LOCALLY if traits.local and unpriced else FAILURE_RATE
     native_calls = traits.native_tools and not traits.calls_undeclared
     presentation: Literal["auto", "grow", "deferred", "stable"] = deps.settings.presentation
     if shown.presentation in (TEXT, STABLE):
@@ -218,17 +218,17 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
         presentation = "deferred"
     elif shown.presentation in (GROW, DEFERRED):
         presentation = "grow"
-    return Policy(
+    return LoadingPolicy(
         deps.settings.registration,
         presentation,
         whole,
         min(rooms),
-        little=LITTLE if context is None else int(context * LITTLE_SHARE),
-        forgotten=forgotten + Decimal(str(round(failed / 2, 3))),
-        native=unpriced,
+        small_tokens=SMALL_SET_TOKENS if context is None else int(context * SMALL_SET_SHARE),
+        failure_rate=forgotten + Decimal(str(round(failed / 2, 3))),
+        prefers_array=unpriced,
         array_only=native_calls,
         core=frozenset(CORE) if native_calls else frozenset(),
-        grows=deps.catalog.grows,
+        is_open=deps.catalog.is_open,
     )
 
 
@@ -237,7 +237,7 @@ def _entries(catalog: Catalog) -> list[str]:
 
 
 def _presentation(
-    deps: Dependencies, shown: Shown, policy: Policy, decision: Decision, registered: Sequence[str]
+    deps: Dependencies, shown: Shown, policy: LoadingPolicy, decision: LoadingDecision, registered: Sequence[str]
 ) -> Presentation:
     """The session's presentation, while the models can take it; one that shows everything while nothing is left."""
     before, complete = shown.presentation, deps.catalog.is_all(registered)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.workspace import FILE_BYTES, Mentioned, without_code
-from ecoshell.catalog import Catalog, CatalogNews
+from ecoshell.catalog import Catalog, CatalogChanges
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.events import Emit, Notice
@@ -76,16 +76,16 @@ class ProviderFollower:
                 said = visible_line(f"@{server.name}:{address}")
                 emit(Notice(f"{said} has changed since it was attached; mention it again to attach it as it is now."))
         news = self.take_up(kept)
-        for names, what in ((news.added, "can be used now"), (news.changed, "changed"), (news.gone, "gone")):
+        for names, what in ((news.added, "can be used now"), (news.changed, "changed"), (news.removed, "gone")):
             if names:
                 more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
                 emit(Notice(f"Tools {what}: {', '.join(names[:_NAMED])}{more}."))
 
-    def take_up(self, kept: Container[str]) -> CatalogNews:
+    def take_up(self, kept: Container[str]) -> CatalogChanges:
         """Have what has changed in the catalog, and ranked; no turn may be under way."""
-        news = self._catalog.follow(kept)
+        news = self._catalog.update(kept)
         if news:
-            self._ranker.follow(self._catalog.schemas)
+            self._ranker.update(self._catalog.schemas)
         return news
 
     @property

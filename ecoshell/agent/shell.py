@@ -497,7 +497,7 @@ class Shell:
     def _standing(self) -> Standing:
         deps, library, session = self.deps, self.conversation.memory.library, self.session
         counted, exact = deps.models.current.sizes_at_hand(
-            map(self.conversation.memory.presentation.shown, deps.catalog.schemas)
+            map(self.conversation.memory.presentation.prompt_text, deps.catalog.schemas)
         )
         sizes = dict(zip(deps.catalog.names, counted, strict=True))
         named = (self.conversation.memory.shown.names or {*deps.catalog.names}) - {*library.names}

@@ -5,7 +5,7 @@ Each session of one or more runs gets a pool of tools: those it used and a unifo
 - all: every tool schema in the tool array from the start;
 - all_text: every tool schema as text from the start, in the compact form;
 - grow, stable: names only, in that presentation;
-- auto: the shell's decision from the question, the tool schemas and the prices (catalog/registration);
+- auto: the shell's decision from the question, the tool schemas and the prices (catalog/decision);
 - oracle: loads exactly the tools that will be used, in the cheaper of the two presentations.
 
 The cost is computed without a model, request by request, as the shell sends requests and providers bill them:
@@ -35,12 +35,12 @@ from ecoshell.catalog import (
     PLAIN,
     STABLE,
     TEXT,
-    Decision,
-    Policy,
+    LoadingDecision,
+    LoadingPolicy,
     Presentation,
     Workload,
     candidates_of,
-    decide,
+    decide_loading,
     few_words,
 )
 from ecoshell.catalog.search import Ranker
@@ -123,7 +123,7 @@ class Session:
         new = [schema for schema in loaded if schema.name not in self.registered]
         self.registered |= {schema.name: schema for schema in new}
         self._array = self._array_tokens()
-        listing = self._presentation.opening(names, new, about=about)
+        listing = self._presentation.opening(names, new, descriptions=about)
         self.history += self._count(f"{listing}\n\n{run.query}" if listing else run.query) + TOKENS_PER_MESSAGE
         for step in run.steps:
             if step.tool is not None and step.tool not in self.registered:
@@ -271,7 +271,7 @@ def decide_for(
     presentation: Literal["auto", "grow", "stable"] = "auto",
     history: int = 0,
     registered: Container[str] = (),
-) -> Decision:
+) -> LoadingDecision:
     """Return the shell's decision from the question, the tool schemas and the prices, without looking at the run.
 
     `history` is the token count of earlier questions of the session, `registered` the tools they registered.
@@ -279,7 +279,7 @@ def decide_for(
     work = Workload(base=setting.count(setting.system(PLAIN)) + history + setting.count(question))
     schemas = [schema for schema in pool if schema.name not in registered]
     candidates = candidates_of(schemas, Ranker(pool).chances(question), lambda texts: [*map(setting.count, texts)])
-    return decide(candidates, setting.rates, work, Policy(presentation=presentation))
+    return decide_loading(candidates, setting.rates, work, LoadingPolicy(presentation=presentation))
 
 
 def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolSchema], setting: Setting, result: PoolResult) -> None:
@@ -322,7 +322,7 @@ def _replay_auto(
     plan = decision.plan
     session = setting.session(plan.presentation, pool)
     result.presentations[plan.presentation.name] += 1
-    about = {schema.name: few_words(schema) for schema in pool} if plan.described else {}
+    about = {schema.name: few_words(schema) for schema in pool} if plan.has_descriptions else {}
     presentation = "grow" if plan.presentation in (GROW, PLAIN) else "stable"
     for run in runs:
         if run is not runs[0]:
@@ -334,10 +334,10 @@ def _replay_auto(
                 history=session.history,
                 registered=session.registered,
             )
-        loaded = [schema for schema in pool if schema.name in decision.plan.upfront]
+        loaded = [schema for schema in pool if schema.name in decision.plan.loaded]
         session.ask(run, loaded, about=about, wrong=_wrong_tool(run, pool, session, setting))
         result.loaded += len(loaded)
-        result.loaded_used += len({*decision.plan.upfront} & {*run.used})
+        result.loaded_used += len({*decision.plan.loaded} & {*run.used})
     return session
 
 

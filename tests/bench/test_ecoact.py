@@ -86,7 +86,7 @@ def test_decision_does_not_depend_on_the_recorded_steps(runs: list[RecordedRun],
     (result,) = measure_pools([runs[0]], tools, (6,), SETTING)
     decision = decide_for(runs[0].query, pool, SETTING)
     assert result.presentations == {decision.plan.presentation.name: 1}
-    assert result.loaded == len(decision.plan.upfront)
+    assert result.loaded == len(decision.plan.loaded)
 
 
 def test_long_unused_schema_raises_the_cost_of_registering_everything(runs: list[RecordedRun], tools: Tools) -> None:

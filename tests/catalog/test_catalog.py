@@ -1,21 +1,25 @@
-"""A catalog whose tools come and go: what a model was shown stays as it was, to the byte."""
+"""Catalogs whose providers add and remove tools: what a model has seen stays the same to the byte."""
 
 from dataclasses import dataclass, field
 
 import pytest
 
-from ecoshell.catalog import Catalog, CatalogNews
+from ecoshell.catalog import Catalog, CatalogChanges
 from ecoshell.catalog.search import Ranker
 from ecoshell.messages import ToolSchema
 from ecoshell.tools.function import FunctionTool
 
 
-def tool(name: str, about: str = "Does something."):
+def tool(name: str, description: str = "Does something."):
     def run(text: str) -> str:
         return text
 
-    run.__doc__ = about
+    run.__doc__ = description
     return FunctionTool(run, effects=(), name=name)
+
+
+def descriptions(catalog: Catalog) -> list[str]:
+    return [schema.description for schema in catalog.schemas]
 
 
 @dataclass
@@ -32,34 +36,34 @@ class Provider:
     async def aclose(self) -> None: ...
 
 
-def test_tools_come_after_those_that_stay_and_only_when_the_catalog_follows():
+def test_provider_tools_come_last_and_are_added_by_update():
     provider = Provider(tools=[tool("any.one")])
     catalog = Catalog([tool("own")], [provider])
     provider.tools = [tool("any.two"), *provider.tools]
     assert catalog.names == ("own", "any.one")
-    assert catalog.follow(()) == CatalogNews(added=("any.two",))
+    assert catalog.update(()) == CatalogChanges(added=("any.two",))
     assert catalog.names == ("own", "any.one", "any.two")
 
 
-def test_tools_that_are_gone_leave_unless_a_model_was_shown_them():
+def test_removed_tools_leave_unless_a_model_has_seen_them():
     provider = Provider(tools=[tool("any.one"), tool("any.two")])
     catalog = Catalog([], [provider])
     provider.tools = []
-    assert catalog.follow({"any.two"}) == CatalogNews(gone=("any.one",))
+    assert catalog.update({"any.two"}) == CatalogChanges(removed=("any.one",))
     assert catalog.names == ("any.two",)
 
 
-def test_a_changed_tool_takes_its_place_unless_a_model_was_shown_it():
+def test_changed_tools_are_replaced_unless_a_model_has_seen_them():
     provider = Provider(tools=[tool("any.one", "Before."), tool("any.two", "Before.")])
     catalog = Catalog([], [provider])
     provider.tools = [tool("any.one", "After."), tool("any.two", "After.")]
-    assert catalog.follow({"any.two"}) == CatalogNews(changed=("any.one",))
-    assert [schema.description for schema in catalog.schemas] == ["After.", "Before."]
-    assert not catalog.follow({"any.two"})
+    assert catalog.update({"any.two"}) == CatalogChanges(changed=("any.one",))
+    assert descriptions(catalog) == ["After.", "Before."]
+    assert not catalog.update({"any.two"})
 
 
 @pytest.mark.parametrize("name", ["own", "tool_register"])
-def test_no_provider_takes_the_name_of_another_tool(name):
+def test_provider_tool_with_a_used_name_is_ignored(name):
     own = tool("own")
     provider = Provider(tools=[tool(name, "Mine now.")])
     catalog = Catalog([own], [provider])
@@ -67,19 +71,19 @@ def test_no_provider_takes_the_name_of_another_tool(name):
     assert catalog.tool("own") is own
 
 
-def test_of_two_providers_with_the_same_name_for_a_tool_the_first_has_it():
-    first, second = Provider(tools=[tool("same", "First.")]), Provider(tools=[tool("same", "Second.")])
-    catalog = Catalog([], [first, second])
-    assert [schema.description for schema in catalog.schemas] == ["First."]
+def test_first_provider_of_a_name_wins():
+    first = Provider(tools=[tool("same", "First.")])
+    second = Provider(tools=[tool("same", "Second.")])
+    assert descriptions(Catalog([], [first, second])) == ["First."]
 
 
-def test_a_catalog_that_may_grow_is_never_complete():
+def test_catalog_with_providers_is_never_complete():
     assert Catalog([tool("own")]).is_all(["own"])
     assert not Catalog([tool("own")], [Provider()]).is_all(["own"])
 
 
-def test_what_has_come_is_found():
+def test_ranker_finds_added_tools_after_update():
     ranker = Ranker([ToolSchema("own", "Counts words.", {})])
     assert ranker.rank("weather") == []
-    ranker.follow([ToolSchema("any.weather", "Tells the weather.", {})])
+    ranker.update([ToolSchema("any.weather", "Reports the weather.", {})])
     assert [name for name, _ in ranker.rank("weather")] == ["any.weather"]

@@ -1,0 +1,126 @@
+"""All known tools by unique name."""
+
+import difflib
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ecoshell.errors import ToolError
+from ecoshell.messages import META_TOOLS, ToolSchema
+from ecoshell.tools import Tool, ToolProvider
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogChanges:
+    """Changes of a catalog, by tool name."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+
+class Catalog:
+    """Tools by name; a name that several servers share is qualified with the server name.
+
+    Provider tools come last and change only in `update`, so that they are constant during a turn.
+    """
+
+    def __init__(self, tools: Iterable[Tool], providers: Sequence[ToolProvider] = ()) -> None:
+        self.providers = providers
+        self._tools: dict[str, Tool] = {}
+        self._schemas: dict[str, ToolSchema] = {}
+        own = [(tool, tool.schema) for tool in tools]
+        uses = Counter([schema.name for _, schema in own])
+        for tool, schema in own:
+            name = schema.name
+            if uses[name] > 1 and schema.server:
+                name = f"{schema.server}.{name}"
+            if name in self._tools or name in META_TOOLS:
+                raise ToolError(f"two tools are called {name}", fix="give one of them another name")
+            self._tools[name] = tool
+            self._schemas[name] = replace(schema, name=name)
+        self._own = frozenset(self._tools)
+        self.update(())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether providers may add or remove tools."""
+        return bool(self.providers)
+
+    def is_all(self, names: Iterable[str]) -> bool:
+        """Return whether these are all tools and no provider can add any."""
+        return not self.is_open and set(names).issuperset(self._tools)
+
+    def update(self, frozen: Container[str]) -> CatalogChanges:
+        """Update the provider tools, except those in `frozen`, whose schemas a model has seen.
+
+        New tools with a name that is already used are ignored.
+        """
+        current = {
+            tool.schema.name: tool
+            for provider in reversed(self.providers)  # The first provider of a name wins.
+            for tool in provider.tools
+            if tool.schema.name not in self._own | META_TOOLS
+        }
+        provided = [name for name in self._tools if name not in self._own]
+        removed = [name for name in provided if name not in current and name not in frozen]
+        for name in removed:
+            del self._tools[name], self._schemas[name]
+        order = [tool.schema.name for provider in self.providers for tool in provider.tools]
+        added = [name for name in dict.fromkeys(order) if name in current and name not in self._tools]
+        changed = [
+            name
+            for name, tool in current.items()
+            if name in self._tools and name not in frozen and self._tools[name] is not tool
+        ]
+        for name in (*changed, *added):
+            self._tools[name], self._schemas[name] = current[name], current[name].schema
+        return CatalogChanges(tuple(added), tuple(changed), tuple(removed))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tools)
+
+    @property
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        return tuple(self._schemas.values())
+
+    @property
+    def prices(self) -> dict[str, int]:
+        """Price of one use in nano-dollars, by tool."""
+        return {name: tool.price_nano for name, tool in self._tools.items()}
+
+    @property
+    def servers(self) -> dict[str, str]:
+        """The server of each MCP tool."""
+        return {name: schema.server for name, schema in self._schemas.items() if schema.server}
+
+    def tool(self, name: str) -> Tool:
+        """Return a tool; raises KeyError if it is unknown."""
+        return self._tools[name]
+
+    def schema(self, name: str) -> ToolSchema:
+        """Return a tool's schema; raises KeyError if it is unknown."""
+        return self._schemas[name]
+
+    def schemas_of(self, names: Iterable[str]) -> tuple[ToolSchema, ...]:
+        """Return the schemas of the known names, in this order."""
+        schemas = self._schemas
+        return tuple([schemas[name] for name in names if name in schemas])
+
+    def closest(self, name: str, limit: int = 3) -> tuple[str, ...]:
+        """Return the most similar names, best first."""
+        wanted = name.lower()
+        lowered = {tool_name.lower(): tool_name for tool_name in self._tools}
+        inside = [lowered[low] for low in lowered if name and (wanted in low or low in wanted)]
+        similar = difflib.get_close_matches(wanted, lowered, n=limit, cutoff=0.5)
+        return tuple(dict.fromkeys([*(lowered[low] for low in similar), *inside]))[:limit]
