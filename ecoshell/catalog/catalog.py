@@ -119,8 +119,8 @@ class Catalog:
 
     def closest(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Return the most similar names, best first."""
-        wanted = name.lower()
+        query = name.lower()
         lowered = {tool_name.lower(): tool_name for tool_name in self._tools}
-        inside = [lowered[low] for low in lowered if name and (wanted in low or low in wanted)]
-        similar = difflib.get_close_matches(wanted, lowered, n=limit, cutoff=0.5)
+        inside = [lowered[low] for low in lowered if name and (query in low or low in query)]
+        similar = difflib.get_close_matches(query, lowered, n=limit, cutoff=0.5)
         return tuple(dict.fromkeys([*(lowered[low] for low in similar), *inside]))[:limit]

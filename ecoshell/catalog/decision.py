@@ -51,25 +51,23 @@ class LoadingDecision:
         tool = next((tool for tool in tools if tool.name == name), None)
         if forecast is None or tool is None:
             return self.summary
-        is_loaded, used = name in self.plan.loaded, f"{name}, used with a chance of {tool.chance:.0%}:"
+        is_loaded = name in self.plan.loaded
+        used = f"{name}, used with a chance of {tool.chance:.0%}:"
         if not registration_cost:
             return f"{used} {'loaded' if is_loaded else 'name only'}. {self.summary}"
         waste = (1 - tool.chance) * forecast.carry(tool.tokens, forecast.work.calls)
         saves = tool.chance * registration_cost > waste
         if is_loaded and saves:
-            return f"{used} loaded; registering it later would cost more than its {tool.tokens} tokens."
+            return f"{used} loaded; registering it later would cost more than its size."
         if is_loaded:
-            return f"{used} loaded; a few tasks would pay much more for registering it later."
+            return f"{used} loaded; a few tasks would pay much more otherwise."
         if saves:
-            return f"{used} name only, although loading it would save: by choice or for lack of room."
-        return f"{used} name only; its {tool.tokens} tokens would cost more than registering it later."
+            return f"{used} name only, although loading it would save (by choice, or no room)."
+        return f"{used} name only; its size ({tool.tokens} tokens) costs more than registering it."
 
 
 def decide_loading(
-    candidates: Sequence[Candidate],
-    rates: Rates,
-    work: Workload,
-    policy: LoadingPolicy = LoadingPolicy(),
+    candidates: Sequence[Candidate], rates: Rates, work: Workload, policy: LoadingPolicy
 ) -> LoadingDecision:
     """Return the plan of the lowest expected cost, failed tasks included.
 
@@ -128,7 +126,7 @@ def _core_and_likely(
     fits = total <= SMALL_ARRAY_TOKENS and (policy.room is None or total <= policy.room)
     is_small = is_first and policy.has_all_tools and fits and policy.presentation != "grow"
     if not candidates or (is_small and not policy.is_open):
-        return LoadingDecision(everything, "Every tool is loaded: listing names would save too little.")
+        return LoadingDecision(everything, "Every tool is loaded: listing names saves too little.")
     core = [tool for tool in candidates if tool.name in policy.core]
     constant = 0
     if is_first:
@@ -154,7 +152,7 @@ def _core_and_likely(
         unlucky_cost=cost,
         forecast=Forecast(rates, work, candidates),
     )
-    reason = "" if has_room else ", as there is no room for more"
+    reason = "" if has_room else ", as no more fit"
     return LoadingDecision(
         plan,
         f"{len(names)} tools are loaded: the core set and likely ones. The others are known by name{reason}.",
@@ -200,7 +198,7 @@ def _summary(best: LoadingPlan, everything: LoadingPlan | None) -> str:
     loaded = f"{count} schema{'' if count == 1 else 's'} loaded"
     by_name = f"Names by {best.presentation.name}, {loaded}"
     if everything is None:
-        return f"{by_name}: there is no room to load every tool."
+        return f"{by_name}: loading every tool does not fit."
     if best is everything:
         form = " as text" if best.presentation in (TEXT, STABLE) else ""
         return f"Every tool is loaded{form}: listing names is not expected to save enough."

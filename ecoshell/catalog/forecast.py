@@ -66,7 +66,7 @@ class Candidate:
     """A tool that could be registered.
 
     `tokens` and `text_tokens` are sizes of its schema in a tool array and as text, and
-    `description_tokens` that of the short description beside its name. `chance` is the
+    `description_tokens` that of the short description after its name. `chance` is the
     probability of use.
     """
 
@@ -211,8 +211,8 @@ class Forecast:
         core = [] if names_only else [tool for tool in self.candidates if tool.name in policy.core]
         groups = [core]
         if not names_only:
-            others = [tool for tool in self.candidates if tool not in core]
-            groups += _likeliest(others, policy.room)
+            optional = [tool for tool in self.candidates if tool not in core]
+            groups += _likeliest(optional, policy.room)
         plans: list[LoadingPlan] = []
         for group in groups:
             loaded |= {tool.name for tool in group}
@@ -247,11 +247,11 @@ class Forecast:
         prompt = _meta_tokens(presentation) + messages + hidden.likely_tokens / 2 + loaded_tokens
         remaining_calls = work.calls * (1 - work.registered_after)
         output = rates.output * REGISTRATION_OUTPUT_TOKENS
-        kept = self.carry(REGISTRATION_HISTORY_TOKENS, remaining_calls)
+        exchange = self.carry(REGISTRATION_HISTORY_TOKENS, remaining_calls)
         cache_miss = Decimal(0)
         if presentation is GROW:
             cache_miss = (rates.cache_write - rates.cached_input) * messages
-        return rates.cached_input * prompt + output + kept + cache_miss
+        return rates.cached_input * prompt + output + exchange + cache_miss
 
     def _common(self) -> Decimal:
         """Return the cost that is the same under every plan."""

@@ -93,8 +93,8 @@ class Presentation:
         # Schemas common to all sessions come first, so that sessions share the prompt cache.
         core = [schema for schema in registered if schema.name in CORE]
         core.sort(key=lambda schema: CORE.index(schema.name))
-        rest = (schema for schema in registered if schema.name not in CORE)
-        return (*declared, *core, *offered, *rest)
+        appended = (schema for schema in registered if schema.name not in CORE)
+        return (*declared, *core, *offered, *appended)
 
     def registration_result(self, schema: ToolSchema) -> str:
         """Return the result of registering this tool."""

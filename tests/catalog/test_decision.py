@@ -34,6 +34,7 @@ def rates(cached: str = "1", written: str = "1", output: str = "4") -> Rates:
 
 UNCACHED = rates()
 CACHED = rates("0.1", "1.25")
+DEFAULT = LoadingPolicy()
 WEAK = LoadingPolicy(failure_rate=Decimal("0.25"))
 SURE = Candidate("sure", 200, 5, Decimal("0.9"))
 
@@ -50,7 +51,7 @@ def text_pool() -> tuple[Candidate, ...]:
 def decide(
     candidates: tuple[Candidate, ...],
     prices: Rates = CACHED,
-    policy: LoadingPolicy = LoadingPolicy(),
+    policy: LoadingPolicy = DEFAULT,
 ) -> tuple[Presentation, tuple[str, ...]]:
     """Return the presentation and the loaded tools for a usual workload."""
     plan = decide_loading(candidates, prices, Workload(), policy).plan
@@ -83,7 +84,7 @@ def test_decision_is_expected_to_cost_no_more_than_loading_everything(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload
 ) -> None:
     everything = decide_loading(candidates, prices, work, LoadingPolicy("all_text")).plan
-    decision = decide_loading(candidates, prices, work)
+    decision = decide_loading(candidates, prices, work, DEFAULT)
     assert decision.plan.cost <= everything.cost
     assert decision.plan.unlucky_cost <= everything.cost
 
@@ -153,13 +154,13 @@ def test_nearly_certain_tool_is_loaded() -> None:
 
 
 def test_small_schema_does_not_precede_a_likelier_tool() -> None:
-    others = pool(30, chance="0.04")
+    unlikely = pool(30, chance="0.04")
     short = Candidate("short", 20, 5, Decimal("0.3"))
     likelier = Candidate("long", 900, 5, Decimal("0.31"))
     equal = Candidate("long", 900, 5, Decimal("0.3"))
-    assert loaded((*others, short, likelier)) in ((), ("long",), ("short", "long"))
-    assert loaded((*others, short, equal)) in ((), ("short", "long"))
-    assert loaded((*others, short)) == ("short",)
+    assert loaded((*unlikely, short, likelier)) in ((), ("long",), ("short", "long"))
+    assert loaded((*unlikely, short, equal)) in ((), ("short", "long"))
+    assert loaded((*unlikely, short)) == ("short",)
 
 
 def test_all_tools_are_loaded_if_no_plan_with_names_saves() -> None:
@@ -276,7 +277,7 @@ def test_free_and_unpriced_models_are_compared_by_tokens() -> None:
 
 
 def test_reasons_name_the_tool_and_its_chance() -> None:
-    decision: LoadingDecision = decide_loading((*pool(30), SURE), UNCACHED, Workload())
+    decision: LoadingDecision = decide_loading((*pool(30), SURE), UNCACHED, Workload(), DEFAULT)
     assert decision.why("sure").startswith("sure, used with a chance of 90%: loaded;")
     assert "name only" in decision.why("tool3")
     assert decision.why("not_there") == decision.summary
@@ -289,10 +290,10 @@ def test_reason_for_a_likely_tool_that_is_not_loaded(policy: LoadingPolicy) -> N
 
 
 def test_summary_names_the_presentation_and_the_saving() -> None:
-    summary = decide_loading(pool(60), CACHED, Workload()).summary
+    summary = decide_loading(pool(60), CACHED, Workload(), DEFAULT).summary
     assert "stable" in summary
     assert "%" in summary
-    few = decide_loading(pool(3, chance="0.7"), CACHED, Workload())
+    few = decide_loading(pool(3, chance="0.7"), CACHED, Workload(), DEFAULT)
     assert "Every tool" in few.summary
 
 

@@ -44,9 +44,9 @@ def test_grow_begins_with_the_core_set_and_appends_later_registrations() -> None
     st.booleans(),
 )
 def test_stable_array_does_not_change_with_registrations(registered: list[ToolSchema], large: bool) -> None:
-    before = [schema.as_text().encode() for schema in STABLE.array((), large=large)]
+    expected = [schema.as_text().encode() for schema in STABLE.array((), large=large)]
     after = [schema.as_text().encode() for schema in STABLE.array(registered, large=large)]
-    assert after == before
+    assert after == expected
 
 
 def test_large_catalog_adds_tool_search() -> None:
