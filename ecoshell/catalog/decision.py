@@ -152,7 +152,7 @@ def _core_and_likely(
         unlucky_cost=cost,
         forecast=Forecast(rates, work, candidates),
     )
-    reason = "" if has_room else ", as no more fit"
+    reason = "" if has_room else " (no room for more)"
     return LoadingDecision(
         plan,
         f"{len(names)} tools are loaded: the core set and likely ones. The others are known by name{reason}.",
