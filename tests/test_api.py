@@ -1,4 +1,4 @@
-"""ecoshell in a Python program: questions, events, caps, tools, a model of one's own, and where state is kept."""
+"""The Python API: questions, events, caps, tools, custom models and state."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ DEAR = Price(Rates(*[Decimal(1_000)] * 5), source="test")
 
 @tool
 def stock(item: Annotated[str, "its name, in the plural"]) -> int:
-    """Tell how many of an item are in stock."""
+    """Return the stock of an item."""
     return {"apples": 12}.get(item, 0)
 
 
@@ -56,7 +56,7 @@ def names_in(folder: Path) -> set[str]:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Writes replies to a script, and names the model that speaks them."""
+    """Writes a script and returns the name of its model."""
 
     def script(*replies: dict[str, Any]) -> str:
         file = tmp_path / "script.jsonl"
@@ -67,20 +67,20 @@ def script(tmp_path: Path) -> Script:
 
 
 @pytest.fixture(autouse=True)
-def users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a shell of the user's would keep its state, and what nothing here may write to."""
-    users = tmp_path / "users"
-    monkeypatch.setenv("ECOSHELL_HOME", str(users))
-    return users
+def user_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of the user's shell, which programs must not write to."""
+    home = tmp_path / "users"
+    monkeypatch.setenv("ECOSHELL_HOME", str(home))
+    return home
 
 
-class OwnModel:
-    """A model of one's own: it says one thing, and remembers what it was asked."""
+class CustomModel:
+    """A custom model that always gives the same reply and records its requests."""
 
     def __init__(self, reply: Reply, price: Price | None = FREE) -> None:
         self.traits = Traits("mine", price, 10_000, 1_000, native_tools=True, local=False)
         self.reply = reply
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
         self.closed = False
 
     def count(self, text: str) -> int:
@@ -91,7 +91,7 @@ class OwnModel:
         return PromptSize(size, size + 1_000, exact=False)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
-        self.asked.append(request)
+        self.requests.append(request)
         yield Delta(self.reply.text)
         yield self.reply
 
@@ -99,24 +99,24 @@ class OwnModel:
         self.closed = True
 
 
-async def test_a_question_is_answered_with_a_function_as_a_tool(script: Script, tmp_path: Path, users_own: Path):
+async def test_a_question_is_answered_with_a_function_as_a_tool(script: Script, tmp_path: Path, user_home: Path):
     model = script(calls("stock", item="apples"), {"text": "There are 12 apples.", "usage": {"input": 9, "output": 4}})
     async with Agent(model, tools=[stock], home=tmp_path / "state") as agent:
         outcome = await agent.ask("How many apples are there?")
         assert (outcome.answer, outcome.status, outcome.session) == ("There are 12 apples.", "answered", agent.session)
         assert (outcome.cost_usd, outcome.refused, outcome.usage.output > 4) == (0, (), True)
     assert {"ledger.sqlite", "sessions.sqlite", "experience.sqlite"} <= names_in(tmp_path / "state")
-    assert names_in(users_own) == set()
+    assert names_in(user_home) == set()
 
 
-async def test_an_agent_that_is_open_is_not_opened_again_and_stays_open(script: Script, tmp_path: Path):
+async def test_an_open_agent_cannot_be_opened_again_and_stays_usable(script: Script, tmp_path: Path):
     async with Agent(script(calls("finish", answer="yes")), home=tmp_path) as agent:
         with pytest.raises(UsageError, match="already open"):
             await agent.__aenter__()
         assert (await agent.ask("Still there?")).answer == "yes"
 
 
-async def test_every_event_of_a_turn_can_be_followed(script: Script, tmp_path: Path):
+async def test_the_events_of_a_turn_can_be_streamed(script: Script, tmp_path: Path):
     model = script(calls("stock", item="apples"), {"text": "There are 12."})
     async with Agent(model, tools=[stock, "calculate"], home=tmp_path) as agent:
         events = [event async for event in agent.stream("How many?", [Attachment("list", "apples")])]
@@ -128,7 +128,7 @@ async def test_every_event_of_a_turn_can_be_followed(script: Script, tmp_path: P
     assert isinstance(events[-1], TurnFinished)
 
 
-def test_a_tool_is_a_function_still():
+def test_a_tool_is_still_a_function():
     assert stock("apples") == 12
     assert asyncio.run(send_order("pears", count=2)) == "2 pears are on their way."
     assert (send_order.name, send_order.price_nano, send_order.effects) == ("order", 10_000_000, {"network"})
@@ -140,13 +140,13 @@ def test_a_price_of_a_tool_is_in_dollars():
 
 
 @pytest.mark.parametrize("effects", ["write", ["writes"]])
-def test_effects_of_a_tool_are_some_of_those_there_are(effects: Any):
+def test_unknown_effects_of_a_tool_are_refused(effects: Any):
     with pytest.raises(UsageError, match="not effects of a tool") as refused:
         tool(effects=effects)
     assert "execute" in (refused.value.fix or "")
 
 
-def test_a_cap_may_be_a_number():
+def test_a_cap_can_be_a_number():
     number: Any = 0.05
     Agent("script:none.jsonl", cap=number)
     number = -1
@@ -154,9 +154,9 @@ def test_a_cap_may_be_a_number():
         Agent("script:none.jsonl", cap=number)
 
 
-async def test_all_built_in_tools_are_there_unless_others_are_named(script: Script, tmp_path: Path):
+async def test_all_built_in_tools_are_offered_unless_others_are_named(script: Script, tmp_path: Path):
     offered: dict[str, tuple[str, ...]] = {}
-    some = ("read_*", "read_file", stock)  # what is named twice is there once
+    some = ("read_*", "read_file", stock)  # duplicates are offered once
     for name, tools in {"all": ("*",), "some": some, "none": ()}.items():
         async with Agent(script({"text": "Hello."}), tools=tools, home=tmp_path) as agent:
             async for event in agent.stream("Hello?"):
@@ -172,15 +172,15 @@ async def test_all_built_in_tools_are_there_unless_others_are_named(script: Scri
             pass
 
 
-async def test_what_has_effects_is_asked_about_and_does_not_run_where_nobody_says_yes(script: Script, tmp_path: Path):
+async def test_a_tool_with_effects_needs_approval(script: Script, tmp_path: Path):
     class Clerk(NonInteractive):
-        async def approve(self, wanted: ApprovalWanted) -> Approval:
-            return Approval("once", {**wanted.arguments, "count": 1})
+        async def approve(self, request: ApprovalWanted) -> Approval:
+            return Approval("once", {**request.arguments, "count": 1})
 
     replies = (calls("order", item="pears", count=9), {"text": "Done."})
     async with Agent(script(*replies), tools=[send_order], home=tmp_path) as agent:
-        alone = await agent.ask("Order nine pears.")
-    assert (alone.refused, alone.cost_usd) == (('order(item="pears", count=9)',), 0)
+        outcome = await agent.ask("Order nine pears.")
+    assert (outcome.refused, outcome.cost_usd) == (('order(item="pears", count=9)',), 0)
     async with Agent(script(*replies), tools=[send_order], home=tmp_path, user=Clerk()) as agent:
         events = [event async for event in agent.stream("Order nine pears.")]
         assert agent.outcome.cost_usd == Decimal("0.01")
@@ -188,14 +188,14 @@ async def test_what_has_effects_is_asked_about_and_does_not_run_where_nobody_say
     assert result.endswith("1 pears are on their way.")
 
 
-async def test_no_call_passes_the_cap_and_reaching_it_is_an_error_of_its_own(tmp_path: Path):
-    model = OwnModel(Reply("Never said.", usage=Usage(10, 10)), price=DEAR)
+async def test_no_call_exceeds_the_cap_and_reaching_it_raises_limit_reached(tmp_path: Path):
+    model = CustomModel(Reply("Never said.", usage=Usage(10, 10)), price=DEAR)
     async with Agent(model, tools=[stock], cap="0.50", home=tmp_path) as agent:
         with pytest.raises(LimitReached) as reached:
             await agent.ask("How many?")
         assert (reached.value.scope, reached.value.unit, reached.value.left) == ("session", "usd", 500_000_000)
         assert reached.value.need > reached.value.left
-        assert (agent.outcome.status, model.asked) == ("limit", [])
+        assert (agent.outcome.status, model.requests) == ("limit", [])
         (cap,) = await agent.caps()
         assert (cap.spent, cap.held) == (0, 0)
         await agent.set_cap("session", None)
@@ -206,29 +206,29 @@ async def test_no_call_passes_the_cap_and_reaching_it_is_an_error_of_its_own(tmp
     assert not model.closed
 
 
-def test_an_empty_text_is_no_cap_and_not_none_either(tmp_path: Path):
+def test_an_empty_cap_is_refused(tmp_path: Path):
     with pytest.raises(UsageError):
         Agent("script:x", cap="", home=tmp_path)
 
 
-async def test_a_model_of_ones_own_is_asked_as_any_other_and_left_open(tmp_path: Path):
-    model = OwnModel(Reply("", (Call("finish", {"answer": "Twelve."}),), Usage(100, 5)))
+async def test_a_custom_model_is_used_and_not_closed(tmp_path: Path):
+    model = CustomModel(Reply("", (Call("finish", {"answer": "Twelve."}),), Usage(100, 5)))
     async with Agent(model, tools=[stock], home=tmp_path) as agent:
         outcome = await agent.ask("How many?")
     assert (outcome.answer, outcome.usage) == ("Twelve.", Usage(100, 5))
-    assert "stock" in [schema.name for schema in model.asked[0].tools]
+    assert "stock" in [schema.name for schema in model.requests[0].tools]
     assert not model.closed
 
 
-async def test_a_model_whose_price_nobody_knows_is_not_called_under_a_cap(tmp_path: Path):
-    model = OwnModel(Reply("Never said."), price=None)
+async def test_a_model_of_unknown_price_is_not_called_under_a_cap(tmp_path: Path):
+    model = CustomModel(Reply("Never said."), price=None)
     async with Agent(model, tools=(), cap="0.50", home=tmp_path) as agent:
         with pytest.raises(PriceUnknown):
             await agent.ask("Hello?")
-    assert model.asked == []
+    assert model.requests == []
 
 
-async def test_what_went_wrong_is_an_error_of_its_kind(script: Script, tmp_path: Path):
+async def test_failures_raise_specific_errors(script: Script, tmp_path: Path):
     with pytest.raises(ModelMissing):
         async with Agent("local:/nowhere/model.gguf", home=tmp_path) as agent:
             await agent.ask("Hello?")
@@ -243,71 +243,69 @@ async def test_what_went_wrong_is_an_error_of_its_kind(script: Script, tmp_path:
         Agent(cap="much")
 
 
-async def test_the_step_limit_and_giving_up_are_errors_and_what_there_is_of_an_answer_stays(
-    script: Script, tmp_path: Path
-):
+async def test_the_step_limit_and_giving_up_are_errors_and_keep_a_partial_answer(script: Script, tmp_path: Path):
     replies = (calls("stock", item="apples"), {"text": "At least 12."})
     async with Agent(script(*replies), tools=[stock], home=tmp_path, options=Options(max_steps=1)) as agent:
         with pytest.raises(StepsSpent):
             await agent.ask("How many apples and pears?")
         assert (agent.outcome.status, agent.outcome.answer) == ("limit", "At least 12.")
-    given_up = calls("finish", answer="Nobody knows.", give_up=True)
-    async with Agent(script(given_up), tools=[stock], home=tmp_path) as agent:
-        with pytest.raises(GaveUp, match="Nobody knows"):
+    give_up = calls("finish", answer="It is unknown.", give_up=True)
+    async with Agent(script(give_up), tools=[stock], home=tmp_path) as agent:
+        with pytest.raises(GaveUp, match="It is unknown"):
             await agent.ask("How many?")
 
 
-async def test_a_turn_can_be_stopped_also_by_a_timeout(tmp_path: Path):
-    begun = asyncio.Event()
+async def test_a_turn_can_be_stopped_and_timed_out(tmp_path: Path):
+    started = asyncio.Event()
 
     @tool
     async def wait() -> str:
-        """Wait for ever."""
-        begun.set()
+        """Wait forever."""
+        started.set()
         await asyncio.sleep(600)
         return "never"
 
-    model = OwnModel(Reply("", (Call("wait", {}),)))
+    model = CustomModel(Reply("", (Call("wait", {}),)))
     async with Agent(model, tools=[wait], home=tmp_path) as agent:
-        asked = asyncio.create_task(agent.ask("Wait."))
-        await begun.wait()
+        question = asyncio.create_task(agent.ask("Wait."))
+        await started.wait()
         with pytest.raises(UsageError, match="A turn is running"):
             await agent.ask("And this?")
         await agent.stop()
         with pytest.raises(TurnStopped):
-            await asked
-        begun.clear()
+            await question
+        started.clear()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(2):
                 await agent.ask("Wait.")
-        assert begun.is_set()
+        assert started.is_set()
 
 
-async def test_a_question_that_was_stopped_before_its_turn_began_has_no_answer(script: Script, tmp_path: Path):
+async def test_a_question_stopped_before_its_turn_has_no_answer(script: Script, tmp_path: Path):
     async def nothing(question: str, attachments: object) -> AsyncGenerator[Event]:
         return
         yield
 
     async with Agent(script({"text": "first"}), tools=(), home=tmp_path) as agent:
         assert (await agent.ask("One?")).answer == "first"
-        agent._open.ask = nothing  # as while a resource of a server is read
+        agent._open.ask = nothing  # as if stopped while reading an MCP resource
         with pytest.raises(TurnStopped):
             await agent.ask("Two?")
         assert agent.outcome.answer == ""
 
 
-async def test_a_session_goes_on_in_another_program(script: Script, tmp_path: Path):
+async def test_a_session_can_be_resumed_by_another_program(script: Script, tmp_path: Path):
     async with Agent(script({"text": "Hello."}), tools=(), home=tmp_path / "state") as agent:
         await agent.ask("My name is Ada.")
         session = agent.session
-    model = OwnModel(Reply("Ada."))
+    model = CustomModel(Reply("Ada."))
     async with Agent(model, tools=(), home=tmp_path / "state", options=Options(resume=session[:6])) as agent:
         assert agent.resumed is not None
         assert (await agent.ask("What is my name?")).session == session
-    assert "My name is Ada." in str(model.asked[0].messages)
+    assert "My name is Ada." in str(model.requests[0].messages)
 
 
-def test_importing_it_loads_nothing_heavy():
+def test_importing_the_api_loads_nothing_heavy():
     look = "import sys; from ecoshell import Agent, tool; print(*[n for n in sys.argv[1:] if n in sys.modules])"
     heavy = ("textual", "litellm", "llama_cpp", "mcp", "numpy", "pydantic", "httpx", "rich", "ecoshell.assembly")
     done = subprocess.run([sys.executable, "-c", look, *heavy], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The JSON schema of what `ask --json` prints: it is of this program, and what is printed is valid under it."""
+"""The JSON schema of `ask --json`: it is current, and printed events are valid."""
 
 import json
 from pathlib import Path
@@ -13,23 +13,23 @@ from ecoshell.events import EVENTS, Notice, to_json
 FILE = Path(__file__).parent.parent / "docs" / "events.schema.json"
 
 
-def test_the_schema_in_the_docs_is_the_programs():
-    assert json.loads(FILE.read_text(encoding="utf-8")) == events_schema(), "`make docs` makes it anew"
+def test_the_documented_schema_is_current():
+    assert json.loads(FILE.read_text(encoding="utf-8")) == events_schema(), "run `make docs`"
 
 
-def test_every_event_is_in_it_with_the_words_of_its_fields():
+def test_every_event_is_in_the_schema_with_descriptions():
     schema = events_schema()
     assert {*EVENTS, "result"} == {*PRINTED}
     for name, kind in PRINTED.items():
-        one = schema["$defs"][kind.__name__]
-        assert one["properties"]["type"] == {"const": name}
-        assert one["required"] == [*one["properties"]]
-        assert one["description"]
+        definition = schema["$defs"][kind.__name__]
+        assert definition["properties"]["type"] == {"const": name}
+        assert definition["required"] == [*definition["properties"]]
+        assert definition["description"]
     assert schema["$defs"]["CallFinished"]["properties"]["changes"]["description"].startswith("The file changes")
 
 
 @pytest.mark.parametrize("strategy", ["react", "dfsdt"])
-def test_what_a_real_turn_prints_is_valid_under_it(tmp_path, monkeypatch, capsys, strategy):
+def test_events_of_a_real_turn_are_valid(tmp_path, monkeypatch, capsys, strategy):
     command = commands(tmp_path, monkeypatch, capsys)
     script = tmp_path / "script.jsonl"
     script.write_text("".join(json.dumps(reply) + "\n" for reply in CALCULATE), encoding="utf-8")
@@ -43,16 +43,16 @@ def test_what_a_real_turn_prints_is_valid_under_it(tmp_path, monkeypatch, capsys
         assert valid.is_valid(line), [error.message for error in valid.iter_errors(line)]
 
 
-def test_what_is_no_event_is_not_valid_under_it():
+def test_invalid_events_are_rejected():
     valid = Draft202012Validator(events_schema())
-    told = to_json(Notice("Something."))
-    assert valid.is_valid(told)
-    assert not valid.is_valid({**told, "text": 3})
+    event = to_json(Notice("Something."))
+    assert valid.is_valid(event)
+    assert not valid.is_valid({**event, "text": 3})
     assert not valid.is_valid({"type": "notice"})
-    assert not valid.is_valid({**told, "type": "nothing"})
+    assert not valid.is_valid({**event, "type": "nothing"})
 
 
-def test_the_command_prints_the_schema_and_what_each_line_tells(tmp_path, monkeypatch, capsys):
+def test_the_events_command_prints_the_schema_and_a_list(tmp_path, monkeypatch, capsys):
     command = commands(tmp_path, monkeypatch, capsys)
     assert json.loads(command("events", "--schema").stdout) == events_schema()
     assert "turn_finished      The turn ended; the last event of every turn." in command("events").stdout

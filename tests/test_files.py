@@ -1,4 +1,4 @@
-"""Files that are replaced whole: what a killed process leaves goes with the next replacement."""
+"""Atomic replacement of files, and removal of temporary files left by killed processes."""
 
 import os
 import time
@@ -6,18 +6,18 @@ import time
 from ecoshell.paths import replacement
 
 
-def test_what_a_killed_process_left_is_removed_and_what_is_being_written_stays(tmp_path):
+def test_leftovers_of_killed_processes_are_removed_and_files_in_use_stay(tmp_path):
     file = tmp_path / "config.toml"
-    left = tmp_path / ".config.toml.0123456789ab"
-    left.write_text("half")
-    os.utime(left, (time.time() - 60,) * 2)
+    leftover = tmp_path / ".config.toml.0123456789ab"
+    leftover.write_text("half")
+    os.utime(leftover, (time.time() - 60,) * 2)
     with replacement(file) as first:
         first.write(b"first")
-        assert not left.exists()
-        (writing,) = tmp_path.glob(".config.toml.*")
-        os.utime(writing, (time.time() - 60,) * 2)
+        assert not leftover.exists()
+        (temporary,) = tmp_path.glob(".config.toml.*")
+        os.utime(temporary, (time.time() - 60,) * 2)
         with replacement(file) as second:
             second.write(b"second")
-        assert writing.exists()
+        assert temporary.exists()
     assert file.read_bytes() == b"first"
-    assert [one.name for one in tmp_path.iterdir()] == ["config.toml"]
+    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]

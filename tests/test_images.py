@@ -1,4 +1,4 @@
-"""Images as files: which are accepted, and what they weigh."""
+"""Image files: accepted formats, limits and token counts."""
 
 import os
 
@@ -34,7 +34,7 @@ from ecoshell.messages import Image, Message
         (webp(b"VP8X"), "image/webp"),
     ],
 )
-def test_an_image_is_known_by_its_bytes_whatever_its_name(tmp_path, data, kind):
+def test_the_format_of_an_image_follows_its_bytes_and_not_its_name(tmp_path, data, kind):
     file = tmp_path / "photo.txt"
     file.write_bytes(data)
     image = open_image(file)
@@ -59,7 +59,7 @@ def test_an_image_is_known_by_its_bytes_whatever_its_name(tmp_path, data, kind):
         (png() + b"\0" * MAX_BYTES, "an image may have 5,000,000"),
     ],
 )
-def test_what_providers_refuse_is_refused_with_the_reason(tmp_path, data, why):
+def test_images_that_providers_refuse_are_refused_with_the_reason(tmp_path, data, why):
     file = tmp_path / "photo.png"
     file.write_bytes(data)
     with pytest.raises(ToolError, match=why):
@@ -79,12 +79,12 @@ def test_a_file_of_100_mb_is_refused_after_its_first_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["no base64!", "not even ascii: ü", "cGljdHVyZQ==", "A" * 7_000_000])
-def test_base64_that_is_no_image_is_refused(text):
+def test_invalid_base64_images_are_refused(text):
     with pytest.raises(ToolError):
         image_of_base64(text, "image 1")
 
 
-def test_only_image_files_named_by_absolute_paths_are_taken_from_a_paste(tmp_path):
+def test_only_absolute_paths_of_image_files_are_taken_from_a_paste(tmp_path):
     file = tmp_path / "my photo.png"
     file.write_bytes(png())
     assert only_paths(f"'{file}'") == [file]
@@ -97,16 +97,16 @@ def test_only_image_files_named_by_absolute_paths_are_taken_from_a_paste(tmp_pat
 def test_a_request_keeps_the_newest_images_within_its_limits():
     image = image_of(png(), "a.png")
     messages = [Message("user", f"{number}", images=(image,)) for number in range(MAX_IMAGES + 10)]
-    kept = within_limits(messages)
-    assert [bool(message.images) for message in kept] == [False] * 10 + [True] * MAX_IMAGES
-    assert [message.text for message in kept] == [message.text for message in messages]
+    limited = within_limits(messages)
+    assert [bool(message.images) for message in limited] == [False] * 10 + [True] * MAX_IMAGES
+    assert [message.text for message in limited] == [message.text for message in messages]
     large = Image("large", "image/png", "A" * 6_000_000, 100, 100)
-    assert sum(bool(one.images) for one in within_limits([Message("user", "", images=(large,))] * 9)) == 4
+    assert sum(bool(message.images) for message in within_limits([Message("user", "", images=(large,))] * 9)) == 4
     assert not any(message.images for message in without_images(messages))
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (640, 480), (1568, 1568), (8000, 8000), (8000, 100)])
-def test_the_bound_is_never_below_what_providers_count(width, height):
+def test_the_bound_covers_the_token_counts_of_providers(width, height):
     image = Image("a", "image/png", "", width, height)
     scale = min(1.0, 2048 / max(width, height))
     scale *= min(1.0, 768 / (min(width, height) * scale))
@@ -117,7 +117,7 @@ def test_the_bound_is_never_below_what_providers_count(width, height):
     assert min(4_784, -(-width // 28) * -(-height // 28)) <= image_bound(image)
 
 
-def test_keys_are_not_looked_for_in_image_data(monkeypatch):
+def test_image_data_is_not_masked(monkeypatch):
     monkeypatch.setattr(secrecy, "_added_secrets", set())
     secrecy.add_secret("AAAAAAAAAAAA")
     image = Image("AAAAAAAAAAAA.png", "image/png", "AAAAAAAAAAAA", 1, 1)

@@ -17,7 +17,7 @@ SEARCH = ToolSchema(
 )
 
 
-def test_a_document_as_text_says_everything_the_schema_says():
+def test_a_tool_schema_as_text_is_complete():
     assert SEARCH.as_text().splitlines() == [
         "search: Search the web.",
         "- query (string): What to look for.",
@@ -27,27 +27,27 @@ def test_a_document_as_text_says_everything_the_schema_says():
     ]
 
 
-def test_a_document_as_text_is_shorter_than_as_an_entry_of_the_array():
+def test_a_tool_schema_as_text_is_shorter_than_as_json():
     assert len(SEARCH.as_text()) < 0.7 * len(SEARCH.entry)
 
 
-def test_a_document_without_arguments_is_one_line():
+def test_a_tool_schema_without_arguments_is_one_line():
     assert ToolSchema("now", "Tell the time.", {}).as_text() == "now: Tell the time."
 
 
-def test_the_subject_of_a_call_is_the_tool_it_is_about():
+def test_the_subject_of_a_call_is_the_tool_it_concerns():
     assert Call("read_file", {"path": "a"}).subject == "read_file"
     assert Call(TOOL_REGISTER, {"tool_name": "read_file"}).subject == "read_file"
     assert Call(TOOL_CALL, {"name": "read_file", "arguments": {}}).subject == "read_file"
     assert Call(TOOL_REGISTER, {}).subject == TOOL_REGISTER
 
 
-def test_a_summary_is_the_first_sentence_or_how_it_begins():
-    told = {
+def test_a_summary_is_the_first_sentence_or_its_start():
+    summaries = {
         "Send, e.g. a letter. It is free.": "Send, e.g. a letter.",
         "读取文件。很快。": "读取文件。",
         " Read\ta file\nArgs: path": "Read a file",
         "a" * 200: "a" * 159 + "…",
         "": "",
     }
-    assert {description: ToolSchema("tool", description, {}).summary for description in told} == told
+    assert {text: ToolSchema("tool", text, {}).summary for text in summaries} == summaries

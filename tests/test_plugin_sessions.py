@@ -1,4 +1,4 @@
-"""What plugins bring to a session, from packages and the user's own folder, and what becomes of those that fail."""
+"""Plugins in sessions, from packages and the user's folder, including failing ones."""
 
 import json
 import subprocess
@@ -130,7 +130,7 @@ from ecoshell.plugins import hookimpl
 
 @tool
 def tide() -> str:
-    """Tell the tide."""
+    """Return the tide."""
     return "high"
 
 class Harbour:
@@ -162,7 +162,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def own(place: Path, name: str, code: str) -> Path:
-    """Put a plugin into the user's folder, as a file or, where the name has no suffix, as a package."""
+    """Put a plugin into the user's folder, as a file or, without a suffix, as a package."""
     file = place / "home" / "config" / "plugins" / (name if name.endswith(".py") else f"{name}/__init__.py")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(code)
@@ -174,7 +174,7 @@ def settings(place: Path, text: str) -> None:
     (place / "home" / "config" / "config.toml").write_text(text)
 
 
-def asked(command: Command, place: Path, *replies: dict[str, object], options: tuple[str, ...] = ()) -> Ended:
+def ask(command: Command, place: Path, *replies: dict[str, object], options: tuple[str, ...] = ()) -> Ended:
     (place / "script.jsonl").write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
     return command("ask", "--model", f"script:{place / 'script.jsonl'}", *options, "--json", "twice 21")
 
@@ -184,11 +184,11 @@ def events(done: Ended) -> list[dict[str, object]]:
 
 
 def notices(done: Ended) -> list[object]:
-    return [one["text"] for one in events(done) if one["type"] == "notice"]
+    return [event["text"] for event in events(done) if event["type"] == "notice"]
 
 
 def observations(done: Ended) -> list[object]:
-    return [one["observation"] for one in events(done) if one["type"] == "call_finished"]
+    return [event["observation"] for event in events(done) if event["type"] == "call_finished"]
 
 
 def call(name: str, **arguments: object) -> dict[str, object]:
@@ -196,20 +196,20 @@ def call(name: str, **arguments: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", ["first_own.py", "second_own"])
-def test_a_tool_of_the_users_folder_is_called_and_one_that_fails_is_an_observation(
+def test_a_tool_of_the_users_folder_runs_and_its_failure_is_an_observation(
     name: str, command: Command, tmp_path: Path
 ) -> None:
     own(tmp_path, name, EVERYTHING)
     replies = (call("twice", number=21), call("broken"), {"text": "42"})
-    done = asked(command, tmp_path, *replies, options=("--registration", "all"))
+    done = ask(command, tmp_path, *replies, options=("--registration", "all"))
     assert observations(done) == ["42", "broken failed: ZeroDivisionError: on purpose"]
     assert (done.returncode, notices(done), events(done)[-1]["answer"]) == (0, [], "42")
-    again = asked(command, tmp_path, {"text": "42"})  # in the same process, where it is loaded by now
+    again = ask(command, tmp_path, {"text": "42"})  # in the same process, where the plugin is loaded already
     assert notices(again) == []
 
 
 @pytest.mark.parametrize(("name", "options"), [("loud_own.py", ()), ("louder_own.py", ("--json",))])
-def test_what_a_tool_prints_is_no_part_of_the_answer(
+def test_printed_text_of_a_tool_is_not_in_the_answer(
     name: str, options: tuple[str, ...], command: Command, tmp_path: Path
 ) -> None:
     own(tmp_path, name, EVERYTHING.replace("return 2 * number", "print('noise')"))
@@ -219,11 +219,11 @@ def test_what_a_tool_prints_is_no_part_of_the_answer(
     assert (done.returncode, "noise" in done.stdout, "noise" in done.stderr) == (0, False, True)
 
 
-def test_a_strategy_of_a_plugin_is_chosen_by_option_and_by_the_settings(command: Command, tmp_path: Path) -> None:
+def test_a_strategy_of_a_plugin_can_be_chosen_by_option_and_setting(command: Command, tmp_path: Path) -> None:
     own(tmp_path, "third_own.py", EVERYTHING)
-    assert events(asked(command, tmp_path, options=("--strategy", "parrot")))[-1]["answer"] == "TWICE 21"
+    assert events(ask(command, tmp_path, options=("--strategy", "parrot")))[-1]["answer"] == "TWICE 21"
     assert command("config", "set", "agent.strategy", "parrot").returncode == 0
-    assert events(asked(command, tmp_path))[-1]["answer"] == "TWICE 21"
+    assert events(ask(command, tmp_path))[-1]["answer"] == "TWICE 21"
     failed = command("ask", "--model", f"script:{tmp_path / 'script.jsonl'}", "fail")
     assert failed.returncode == 1
     assert "The plugin third_own failed: LookupError: no parrot (" in failed.stderr
@@ -231,7 +231,7 @@ def test_a_strategy_of_a_plugin_is_chosen_by_option_and_by_the_settings(command:
     assert "The plugin third_own failed: TypeError: parrot returned str instead of Outcome (" in failed.stderr
 
 
-def test_a_strategy_that_nobody_brings_is_refused_by_option_and_replaced_in_the_settings(
+def test_an_unknown_strategy_is_refused_as_an_option_and_replaced_as_a_setting(
     command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "empty.jsonl").touch()
@@ -239,7 +239,7 @@ def test_a_strategy_that_nobody_brings_is_refused_by_option_and_replaced_in_the_
     assert refused.returncode == 2
     assert "Unknown strategy 'parot'.\nAvailable: react, dfsdt, tot, graph." in refused.stderr
     settings(tmp_path, '[agent]\nstrategy = "parrot"\n')
-    done = asked(command, tmp_path, {"text": "42"})
+    done = ask(command, tmp_path, {"text": "42"})
     assert notices(done) == ["Unknown strategy 'parrot'. This goes on with react."]
     assert events(done)[-1]["answer"] == "42"
     checked = command("config", "check")
@@ -249,19 +249,19 @@ def test_a_strategy_that_nobody_brings_is_refused_by_option_and_replaced_in_the_
     assert command("config", "check").returncode == 0
 
 
-def test_a_judge_of_a_plugin_judges_and_where_it_fails_rules_do(command: Command, tmp_path: Path) -> None:
+def test_a_judge_of_a_plugin_is_used_and_an_unknown_one_falls_back_to_rules(command: Command, tmp_path: Path) -> None:
     own(tmp_path, "judging_own.py", EVERYTHING)
     assert command("config", "set", "plan.judge", "strict").returncode == 0
     calls = (call("twice", number=21), call("twice", number=2))
-    done = asked(command, tmp_path, *calls, {"text": "42"}, options=("--registration", "all"))
-    judged = [(one["helpful"], one["by"]) for one in events(done) if one["type"] == "call_judged"]
-    assert (judged, notices(done)) == ([(True, "plugin"), (False, "plugin")], [])
+    done = ask(command, tmp_path, *calls, {"text": "42"}, options=("--registration", "all"))
+    verdicts = [(event["helpful"], event["by"]) for event in events(done) if event["type"] == "call_judged"]
+    assert (verdicts, notices(done)) == ([(True, "plugin"), (False, "plugin")], [])
     settings(tmp_path, '[plan]\njudge = "lenient"\n')
-    done = asked(command, tmp_path, calls[0], {"text": "42"}, options=("--registration", "all"))
+    done = ask(command, tmp_path, calls[0], {"text": "42"}, options=("--registration", "all"))
     assert notices(done) == ["Unknown judge 'lenient'. This goes on with rules."]
 
 
-def test_a_model_of_a_plugin_answers_at_the_price_that_is_set(command: Command, tmp_path: Path) -> None:
+def test_a_model_of_a_plugin_answers_at_the_plugins_price(command: Command, tmp_path: Path) -> None:
     own(tmp_path, "fourth_own.py", EVERYTHING)
     (tmp_path / "workspace").mkdir()
     for name in ("cheap", "dear"):
@@ -272,7 +272,7 @@ def test_a_model_of_a_plugin_answers_at_the_price_that_is_set(command: Command, 
     assert dear.returncode == 3
 
 
-async def test_slash_commands_of_a_plugin_run_are_offered_and_fail_under_its_name(tmp_path: Path) -> None:
+async def test_slash_commands_of_a_plugin_run_are_listed_and_name_it_in_errors(tmp_path: Path) -> None:
     from ecoshell.assembly.shell import assemble
     from ecoshell.errors import EcoshellError
 
@@ -284,7 +284,7 @@ async def test_slash_commands_of_a_plugin_run_are_offered_and_fail_under_its_nam
         assert (await shell.command("/shout hello")).text == "HELLO"
         assert ("/shout TEXT", "say it loudly") in shell.overview()
         assert "/shout TEXT" in (await shell.command("/help")).text
-        assert [one.text for one in shell.complete("/sho")] == ["/shout"]
+        assert [completion.text for completion in shell.complete("/sho")] == ["/shout"]
         with pytest.raises(EcoshellError, match="The plugin fifth_own failed: LookupError: nothing to shout"):
             await shell.command("/shout")
         with pytest.raises(EcoshellError, match="The plugin fifth_own failed: RuntimeError: it tried to exit"):
@@ -295,7 +295,7 @@ async def test_slash_commands_of_a_plugin_run_are_offered_and_fail_under_its_nam
         await shell.aclose()
 
 
-def test_themes_of_a_plugin_are_there_and_the_users_own_win(tmp_path: Path) -> None:
+def test_themes_of_a_plugin_are_listed_and_overridden_by_the_users(tmp_path: Path) -> None:
     paths = Paths.under(tmp_path / "home")
     looks = own(tmp_path, "sixth_own", EVERYTHING).parent / "looks"
     looks.mkdir()
@@ -306,24 +306,22 @@ def test_themes_of_a_plugin_are_there_and_the_users_own_win(tmp_path: Path) -> N
     assert {theme.name: theme.primary for theme in load_themes(paths).all}["plum"] == "#0000FF"
 
 
-def test_tools_of_a_providers_come_once_it_is_connected_and_one_that_fails_harms_nobody(
-    command: Command, tmp_path: Path
-) -> None:
+def test_tools_of_a_provider_appear_after_it_connects_despite_a_failing_one(command: Command, tmp_path: Path) -> None:
     own(tmp_path, "seventh_own.py", PROVIDER)
-    done = asked(command, tmp_path, call("tide"), {"text": "high"}, options=("--registration", "all"))
+    done = ask(command, tmp_path, call("tide"), {"text": "high"}, options=("--registration", "all"))
     assert observations(done) == ["high"]
     assert "Tools can be used now: tide." in notices(done)
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("what", FAILING)
-def test_a_plugin_that_fails_is_named_once_and_the_session_goes_on(what: str, command: Command, tmp_path: Path) -> None:
-    code, reason = FAILING[what]
-    name = f"bad_{what.replace(' ', '_')}"
+@pytest.mark.parametrize("failure", FAILING)
+def test_a_failing_plugin_is_reported_once(failure: str, command: Command, tmp_path: Path) -> None:
+    code, reason = FAILING[failure]
+    name = f"bad_{failure.replace(' ', '_')}"
     own(tmp_path, f"{name}.py", code)
     own(tmp_path, f"good_{name}.py", EVERYTHING.replace('"parrot"', '"other"'))
     replies = (call("twice", number=21), {"text": "42"})
-    done = asked(command, tmp_path, *replies, options=("--registration", "all"))
+    done = ask(command, tmp_path, *replies, options=("--registration", "all"))
     assert notices(done) == [f"Plugin {name} disabled: {reason}"]
     assert observations(done) == ["42"]
     assert done.returncode == 0
@@ -331,18 +329,18 @@ def test_a_plugin_that_fails_is_named_once_and_the_session_goes_on(what: str, co
     assert (row["state"], row["error"], row["brings"]) == ("failed", reason, {})
 
 
-def test_an_error_that_may_come_of_a_plugin_that_was_left_out_says_so(command: Command, tmp_path: Path) -> None:
+def test_an_error_possibly_caused_by_a_disabled_plugin_names_it(command: Command, tmp_path: Path) -> None:
     own(tmp_path, "eighth_own.py", "import no_such_module")
     done = command("ask", "--strategy", "parrot", "--model", "script:x", "hello")
     assert "Plugin eighth_own disabled: ModuleNotFoundError" in done.stderr
 
 
-def test_a_plugin_that_is_switched_off_is_not_even_loaded(command: Command, tmp_path: Path) -> None:
+def test_a_disabled_plugin_is_not_loaded(command: Command, tmp_path: Path) -> None:
     own(tmp_path, "ninth_own.py", f"open({str(tmp_path / 'mark')!r}, 'w')")
     settings(tmp_path, '[plugins]\ndisabled = ["ninth_own"]\n')
-    assert notices(asked(command, tmp_path, {"text": "42"})) == []
+    assert notices(ask(command, tmp_path, {"text": "42"})) == []
     assert command("no-such-command").returncode == 2
-    (row,) = [one for one in json.loads(command("plugins", "--json").stdout)["rows"] if one["name"] == "ninth_own"]
+    (row,) = [row for row in json.loads(command("plugins", "--json").stdout)["rows"] if row["name"] == "ninth_own"]
     assert (row["state"], row["brings"], row["source"]) == (
         "off",
         {},
@@ -358,7 +356,7 @@ def test_a_plugin_that_is_switched_off_is_not_even_loaded(command: Command, tmp_
         ('[plugins]\ndisabled = ["still_own"]\n', {"ECOSHELL_PLUGINS_ENABLED": "git"}),
     ],
 )
-def test_what_switches_a_plugin_off_holds_in_each_spelling_and_beside_what_is_wrong(
+def test_a_plugin_can_be_disabled_by_variable_and_despite_invalid_settings(
     file: str, variables: dict[str, str], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "still_own" if file else "loud_own"
@@ -372,19 +370,15 @@ def test_what_switches_a_plugin_off_holds_in_each_spelling_and_beside_what_is_wr
 
 
 @pytest.mark.parametrize("line", ['plugins = ["git"]', "plugins = 5", "[[plugins]]"])
-def test_settings_of_plugins_that_are_no_table_keep_nobody_from_the_help(
-    line: str, command: Command, tmp_path: Path
-) -> None:
+def test_invalid_settings_of_plugins_do_not_break_help(line: str, command: Command, tmp_path: Path) -> None:
     settings(tmp_path, line)
     assert command("--help").returncode == command("plugins").returncode == 0
     assert "plugins" in command("config", "check").stderr
 
 
-def test_tools_that_come_with_ecoshell_are_there_once_the_settings_name_their_plugin(
-    command: Command, tmp_path: Path
-) -> None:
+def test_tools_of_a_packaged_plugin_appear_when_it_is_enabled(command: Command, tmp_path: Path) -> None:
     def sources() -> dict[str, str]:
-        return {one["name"]: one["source"] for one in json.loads(command("tools", "--json").stdout)["rows"]}
+        return {row["name"]: row["source"] for row in json.loads(command("tools", "--json").stdout)["rows"]}
 
     assert set(sources().values()) == {"built-in"}
     assert command("config", "set", "plugins.enabled", "git").returncode == 0
@@ -393,7 +387,7 @@ def test_tools_that_come_with_ecoshell_are_there_once_the_settings_name_their_pl
     }
 
 
-def test_the_agent_reads_a_repository_unasked_and_commits_only_once_that_is_allowed(
+def test_reading_a_repository_needs_no_approval_and_a_commit_does(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
@@ -404,11 +398,11 @@ def test_the_agent_reads_a_repository_unasked_and_commits_only_once_that_is_allo
     git(["git", "init", "-b", "main"])
     (tmp_path / "workspace" / "a.txt").write_text("one\n")
     replies = (call("git_status"), call("git_commit", message="Add a", paths=["a.txt"]), {"text": "done"})
-    done = asked(command, tmp_path, *replies, options=("--registration", "all"))
+    done = ask(command, tmp_path, *replies, options=("--registration", "all"))
     status, commit = observations(done)
     assert status == "## No commits yet on main\n?? a.txt"
     assert "git_commit was not run: it was not approved." in str(commit)
-    assert asked(command, tmp_path, *replies, options=("--registration", "all", "--yes")).returncode == 0
+    assert ask(command, tmp_path, *replies, options=("--registration", "all", "--yes")).returncode == 0
     assert git(["git", "log", "--format=%s"]).stdout == "Add a\n"
 
 
@@ -420,11 +414,11 @@ from ecoshell.plugins import hookimpl
 @hookimpl
 def tools(settings):
     if settings.get("language", "en") == "??":
-        raise UsageError("`language` is no language.", fix="Give one such as en.")
+        raise UsageError("`language` is unknown.", fix="Use a code such as en.")
 
     @tool
     def language() -> str:
-        \"\"\"Tell the language.\"\"\"
+        \"\"\"Return the language.\"\"\"
         return settings.get("language", "en")
 
     return [language]
@@ -434,31 +428,31 @@ def tools(settings):
 def test_a_plugin_has_a_table_of_settings(command: Command, tmp_path: Path) -> None:
     own(tmp_path, "settled.py", SETTLED)
 
-    def told() -> list[object]:
+    def languages() -> list[object]:
         replies = (call("language"), {"text": "done"})
-        return observations(asked(command, tmp_path, *replies, options=("--registration", "all")))
+        return observations(ask(command, tmp_path, *replies, options=("--registration", "all")))
 
-    assert told() == ["en"]
+    assert languages() == ["en"]
     assert command("config", "set", "plugins.settled.language", "fr").returncode == 0
     assert (tmp_path / "home" / "config" / "config.toml").read_text() == '[plugins.settled]\nlanguage = "fr"\n'
-    assert told() == ["fr"]
+    assert languages() == ["fr"]
     assert "plugins.settled.language" in command("config").stdout
     assert command("config", "check").returncode == 0
 
 
-def test_a_plugin_that_says_what_it_lacks_is_left_out_in_its_own_words(command: Command, tmp_path: Path) -> None:
+def test_a_plugin_that_reports_a_usage_error_is_disabled_with_its_message(command: Command, tmp_path: Path) -> None:
     own(tmp_path, "wordy.py", SETTLED)
     settings(tmp_path, '[plugins.wordy]\nlanguage = "??"\n')
-    lacks = "`language` is no language. Give one such as en."
-    done = asked(command, tmp_path, {"text": "42"})
-    assert notices(done) == [f"Plugin wordy disabled: {lacks}"]
+    error = "`language` is unknown. Use a code such as en."
+    done = ask(command, tmp_path, {"text": "42"})
+    assert notices(done) == [f"Plugin wordy disabled: {error}"]
     assert events(done)[-1]["answer"] == "42"
     row = json.loads(command("plugins", "info", "wordy", "--json").stdout)
-    assert (row["state"], row["error"], row["brings"]) == ("incomplete", lacks, {})
-    assert command("plugins", "info", "wordy").stdout.startswith(f"wordy : {lacks}\n")
+    assert (row["state"], row["error"], row["brings"]) == ("incomplete", error, {})
+    assert command("plugins", "info", "wordy").stdout.startswith(f"wordy : {error}\n")
 
 
-def test_what_is_no_table_of_a_plugin_is_an_unknown_key(command: Command, tmp_path: Path) -> None:
+def test_a_mistyped_setting_of_plugins_is_an_unknown_key(command: Command, tmp_path: Path) -> None:
     settings(tmp_path, '[plugins]\nenabeld = ["git"]\n')
     checked = command("config", "check")
     assert checked.returncode == 2
@@ -466,20 +460,20 @@ def test_what_is_no_table_of_a_plugin_is_an_unknown_key(command: Command, tmp_pa
 
 
 @pytest.mark.parametrize(("plugin", "module"), [("data", "duckdb"), ("data", "plotille"), ("web", "cssselect")])
-def test_what_a_plugin_of_ours_needs_is_named_where_it_is_not_installed(
+def test_a_missing_dependency_of_a_packaged_plugin_is_named(
     plugin: str, module: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"ecoshell_{plugin}.find_spec", lambda name: None if name == module else object())
     settings(tmp_path, f'[plugins]\nenabled = ["{plugin}"]\n')
     install = "'ecoshell[data]'" if plugin == "data" else module
     lacks = f"needs {module}: pip install {install}"
-    assert notices(asked(command, tmp_path, {"text": "42"})) == [f"Plugin {plugin} disabled: {lacks}"]
-    (row,) = [one for one in json.loads(command("plugins", "--json").stdout)["rows"] if one["name"] == plugin]
+    assert notices(ask(command, tmp_path, {"text": "42"})) == [f"Plugin {plugin} disabled: {lacks}"]
+    (row,) = [row for row in json.loads(command("plugins", "--json").stdout)["rows"] if row["name"] == plugin]
     assert (row["state"], row["error"]) == ("incomplete", lacks)
     assert lacks in command("plugins").stdout
 
 
-def test_tools_for_data_and_the_web_answer_in_a_session(command: Command, tmp_path: Path) -> None:
+def test_data_and_web_tools_work_in_a_session(command: Command, tmp_path: Path) -> None:
     pytest.importorskip("duckdb", reason="the extra `data` is not installed")
     pytest.importorskip("plotille", reason="the extra `data` is not installed")
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
@@ -492,26 +486,27 @@ def test_tools_for_data_and_the_web_answer_in_a_session(command: Command, tmp_pa
     secret = {"query": "SELECT * FROM secret", "paths": ["sales.csv", "secret.csv"]}
     calls = (call("data_query", **query), call("data_query", **secret), call("data_plot", **drawing))
     options = ("--registration", "all")
-    done = asked(command, tmp_path, *calls, {"text": "done"}, options=options)
-    found, *refused = map(str, observations(done))
-    assert found == "who      amount\n␛[2JAnn       3\nBen           4"
-    assert ["was not run: it was not approved" in one for one in refused] == [True, True]
-    refused = observations(asked(command, tmp_path, call("web_search", query="foxes"), {"text": "?"}, options=options))
-    assert "web_search was not run: it was not approved" in str(refused)
+    done = ask(command, tmp_path, *calls, {"text": "done"}, options=options)
+    table, *refusals = map(str, observations(done))
+    assert table == "who      amount\n␛[2JAnn       3\nBen           4"
+    assert ["was not run: it was not approved" in refusal for refusal in refusals] == [True, True]
+    search = call("web_search", query="foxes")
+    refusals = observations(ask(command, tmp_path, search, {"text": "?"}, options=options))
+    assert "web_search was not run: it was not approved" in str(refusals)
 
     image = tmp_path / "workspace" / "plot.png"
     observed = observations(
-        asked(command, tmp_path, *calls, {"text": "done"}, options=(*options, "--yes", "--read-only"))
+        ask(command, tmp_path, *calls, {"text": "done"}, options=(*options, "--yes", "--read-only"))
     )
     assert "read-only" in str(observed)
     assert not image.exists()
-    calls = (call("data_plot", **drawing), call("web_search", query="foxes"))
-    observed = observations(asked(command, tmp_path, *calls, {"text": "done"}, options=(*options, "--yes")))
+    calls = (call("data_plot", **drawing), search)
+    observed = observations(ask(command, tmp_path, *calls, {"text": "done"}, options=(*options, "--yes")))
     assert "ecoshell config set plugins.web.searxng" in str(observed)
     assert image.read_bytes().startswith(b"\x89PNG")
 
 
-async def test_a_program_that_names_its_tools_has_none_of_plugins(tmp_path: Path) -> None:
+async def test_a_program_that_names_its_tools_gets_none_of_plugins(tmp_path: Path) -> None:
     own(tmp_path, "tenth_own.py", EVERYTHING)
     (tmp_path / "script.jsonl").write_text('{"call": {"name": "twice", "arguments": {"number": 1}}}\n{"text": "?"}\n')
     model, home = f"script:{tmp_path / 'script.jsonl'}", tmp_path / "home"

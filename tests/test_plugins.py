@@ -1,4 +1,4 @@
-"""Packages that add to ecoshell: found when they are needed, named and left out when they fail."""
+"""Plugin packages: loaded when needed, and disabled with a message when they fail."""
 
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -17,8 +17,8 @@ def add_arguments(parser):
     parser.add_argument("--status", type=int, default=0)
 
 def run(args):
-    if args.name == "nobody":
-        raise UsageError("There is nobody.", fix="Name somebody.")
+    if args.name == "unknown":
+        raise UsageError("The name is unknown.", fix="Give another name.")
     if args.name == "nothing":
         raise ZeroDivisionError("no\\x1b[31m colour")
     print("Hello,", args.name)
@@ -58,7 +58,7 @@ Install = Callable[[str, str], None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Installs a package of one module, which is a plugin, as pip would."""
+    """Installs a plugin package of one module, like pip."""
 
     def make(name: str, code: str) -> None:
         (tmp_path / f"{name}.py").write_text(code)
@@ -71,69 +71,67 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return make
 
 
-def test_a_package_that_is_installed_adds_a_command_of_its_own(
-    install: Install, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_installed_package_adds_a_command(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     install("a_stranger", GREET)
     assert main(["greet", "Ann", "--status", "4"]) == 4
     assert main(["--model", "embedded", "greet", "Ben"]) == 0
     assert capsys.readouterr().out == "Hello, Ann\nHello, Ben\n"
 
 
-def test_help_names_the_commands_of_plugins(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_commands_of_plugins(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     install("b_stranger", GREET)
-    for argv, told in (
+    for argv, text in (
         (["--help"], "    greet               say hello, 100% friendly"),
         (["greet", "--help"], "usage: ecoshell greet"),
     ):
         with pytest.raises(SystemExit, match="0"):
             main(argv)
-        assert told in capsys.readouterr().out
+        assert text in capsys.readouterr().out
 
 
-def test_a_mistyped_command_is_told_that_of_a_plugin(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistyped_command_suggests_that_of_a_plugin(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     install("c_stranger", GREET)
     assert main(["greed", "Ann"]) == 2
     assert "Did you mean greet?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("what", FAILING)
-def test_a_plugin_that_fails_is_named_and_left_out(
-    what: str, install: Install, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("failure", FAILING)
+def test_a_failing_plugin_is_disabled_with_its_reason(
+    failure: str, install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, reason = FAILING[what]
-    name = what.replace(" ", "_")
+    code, reason = FAILING[failure]
+    name = failure.replace(" ", "_")
     install(name, code)
     install(f"{name}_neighbour", GREET)
     assert main(["greet", "Ann"]) == 0
-    told = capsys.readouterr()
-    assert told.out == "Hello, Ann\n"
-    assert told.err.startswith(f"ecoshell: Plugin {name} disabled: {reason}")
-    assert len(told.err.splitlines()) == 1
+    output = capsys.readouterr()
+    assert output.out == "Hello, Ann\n"
+    assert output.err.startswith(f"ecoshell: Plugin {name} disabled: {reason}")
+    assert len(output.err.splitlines()) == 1
 
 
-def test_what_goes_wrong_in_a_command_is_told_as_the_plugins_or_as_it_says_itself(
+def test_an_error_in_a_command_is_the_plugins_message_or_names_the_plugin(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install("d_stranger", GREET)
-    assert main(["greet", "nobody"]) == 2
-    assert capsys.readouterr().err == "ecoshell: There is nobody.\nName somebody.\n"
+    assert main(["greet", "unknown"]) == 2
+    assert capsys.readouterr().err == "ecoshell: The name is unknown.\nGive another name.\n"
     assert main(["greet", "nothing"]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("ecoshell: The plugin d_stranger failed: ZeroDivisionError: no␛[31m colour (")
-    assert "d_stranger.py, line 13" in told
+    message = capsys.readouterr().err
+    assert message.startswith("ecoshell: The plugin d_stranger failed: ZeroDivisionError: no␛[31m colour (")
+    assert "d_stranger.py, line 13" in message
 
 
-def test_nobody_hears_of_plugins_where_none_is_needed(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    install("e_stranger", "raise RuntimeError('looked at')")
+def test_plugins_are_not_imported_if_none_is_needed(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("e_stranger", "raise RuntimeError('imported')")
     assert main(["--version"]) == main(["config", "path"]) == 0
     assert main(["config", "path", "--no-such-option"]) == 2
-    assert "looked at" not in capsys.readouterr().err
+    assert "imported" not in capsys.readouterr().err
 
 
-def test_the_benchmarks_are_such_a_plugin(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_benchmarks_are_a_plugin(capsys: pytest.CaptureFixture[str]) -> None:
     assert [entry.value for entry in entry_points(group="ecoshell", name="bench")] == ["ecoshell_bench.plugin"]
     with pytest.raises(SystemExit, match="0"):
         main(["bench", "--help"])
-    told = capsys.readouterr().out
-    assert all(f"    {name} " in told for name in ("ecoact", "tasks", "btp", "umi", "catp", "speed"))
+    output = capsys.readouterr().out
+    assert all(f"    {name} " in output for name in ("ecoact", "tasks", "btp", "umi", "catp", "speed"))

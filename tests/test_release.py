@@ -1,4 +1,4 @@
-"""What `make dist` has built, installed as a stranger would, in an environment of its own."""
+"""The files built by `make dist`, installed into a new environment."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from ecoshell import __version__
 
 ROOT = Path(__file__).parent.parent
 BUILT = os.environ.get("ECOSHELL_DIST", "")
-pytestmark = pytest.mark.skipif(not BUILT, reason="`make dist` builds what this looks at, and says where")
+pytestmark = pytest.mark.skipif(not BUILT, reason="`make dist` builds the files and sets ECOSHELL_DIST")
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def dist() -> Path:
 
 @pytest.fixture(scope="module")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has the wheel and what it asks for, and nothing else."""
+    """The programs folder of an environment with only the wheel and its dependencies."""
     place = tmp_path_factory.mktemp("clean") / "venv"
     venv.create(place, with_pip=True)
     programs = place / ("Scripts" if sys.platform == "win32" else "bin")
@@ -35,8 +35,8 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ran(installed: Path, tmp_path: Path):
-    """Runs the installed ecoshell in a folder of its own."""
+def run_installed(installed: Path, tmp_path: Path):
+    """Runs the installed ecoshell in a temporary folder."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("ECOSHELL_", "PYTHON"))}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -49,12 +49,12 @@ def ran(installed: Path, tmp_path: Path):
     return run
 
 
-def test_it_tells_its_version(ran) -> None:
-    done = ran("--version")
+def test_the_version_is_printed(run_installed) -> None:
+    done = run_installed("--version")
     assert (done.returncode, done.stdout) == (0, f"ecoshell {__version__}\n")
 
 
-def test_a_question_is_answered_with_a_tool(ran, tmp_path: Path) -> None:
+def test_a_question_is_answered_with_a_tool(run_installed, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("one\ntwo\n")
     script = [
         {"call": {"name": "tool_register", "arguments": {"tool_name": "count_text"}}},
@@ -62,26 +62,26 @@ def test_a_question_is_answered_with_a_tool(ran, tmp_path: Path) -> None:
         {"text": "It has 2 lines."},
     ]
     (tmp_path / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in script))
-    asked = ("--model", "script:script.jsonl", "--registration", "names", "How many lines has notes.txt?")
-    done = ran("ask", "--quiet", *asked)
+    options = ("--model", "script:script.jsonl", "--registration", "names", "How many lines has notes.txt?")
+    done = run_installed("ask", "--quiet", *options)
     assert (done.returncode, done.stdout) == (0, "It has 2 lines.\n"), done.stderr
-    session = json.loads(ran("sessions", "--json").stdout)["rows"][0]["id"]
-    assert "notes.txt: 2 lines" in ran("sessions", "show", session).stdout
+    session = json.loads(run_installed("sessions", "--json").stdout)["rows"][0]["id"]
+    assert "notes.txt: 2 lines" in run_installed("sessions", "show", session).stdout
 
 
-def test_doctor_says_what_the_extras_would_bring_and_that_the_rest_is_there(ran) -> None:
-    told = json.loads(ran("doctor", "--json").stdout)
-    checks = {check["name"]: check for check in told["checks"]}
+def test_doctor_reports_missing_extras_and_complete_packages(run_installed) -> None:
+    report = json.loads(run_installed("doctor", "--json").stdout)
+    checks = {check["name"]: check for check in report["checks"]}
     assert checks["packages"]["state"] == "ok", checks["packages"]
     assert checks["extra local"]["state"] == "missing"
     assert "ecoshell[local]" in checks["extra local"]["fix"]
 
 
-def test_the_screen_can_be_drawn(ran, tmp_path: Path) -> None:
+def test_the_screen_can_be_drawn(run_installed, tmp_path: Path) -> None:
     (tmp_path / "script.jsonl").write_text("")
     (tmp_path / "home" / "config").mkdir(parents=True)
     (tmp_path / "home" / "config" / "config.toml").write_text('model = "script:script.jsonl"\n')
-    done = ran("screenshot", "screen.svg")
+    done = run_installed("screenshot", "screen.svg")
     assert done.returncode == 0, done.stderr
     assert "ecoshell" in (tmp_path / "screen.svg").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Every sign that the program writes is in the fonts that terminals come with."""
+"""Every symbol in the program's output is in the default fonts of terminals."""
 
 import ast
 import unicodedata
@@ -9,33 +9,33 @@ from rich.cells import cell_len
 import ecoshell
 
 _ROOT = Path(ecoshell.__file__).parent
-_ROOMS = ("agent", "cli", "tui", "sessions/export.py", "messages.py")
-"""What writes to a screen; other rooms name signs that they read."""
+_OUTPUT_PATHS = ("agent", "cli", "tui", "sessions/export.py", "messages.py")
+"""Modules that write to a screen; other modules contain symbols that they parse."""
 _SHARED = frozenset(
     "‐–—‘’“”†‡•…‰‹›€™Ω←↑→↓↔↕∂∆∏∑−√∞∩∫≈≠≡≤≥■□▪▫▲►▼◄◊○●◘◙◦ΑΒΓΔΣΩαβγδεπσστ─│┌┐└┘├┤┬┴┼═║╒╓╔╕╖╗╘╙╚╛╜╝╞╟╠╡╢╣╤╥╦╧╨╩╪╫╬▀▄█▌▐░▒▓"
 )
-"""Windows Glyph List 4, as far as it has signs: DejaVu Sans Mono, Menlo and Consolas all have it."""
+"""The symbols of Windows Glyph List 4, which DejaVu Sans Mono, Menlo and Consolas have."""
 _DRAWN = frozenset(map(chr, [*range(0x2500, 0x25A0)]))
-"""Lines and blocks, which terminals draw themselves where a font has them not."""
+"""Lines and blocks, which terminals draw if a font lacks them."""
 _DATA = {"messages.py": {"␛"}, "ask.py": {"\N{REPLACEMENT CHARACTER}"}}
-"""Signs that stand for what somebody else wrote."""
+"""Symbols that represent characters of other programs."""
 
 
 def _files():
-    for room in _ROOMS:
-        path = _ROOT / room
+    for name in _OUTPUT_PATHS:
+        path = _ROOT / name
         yield from [path] if path.suffix else path.rglob("*.py")
 
 
 def _written(path):
-    """The characters of a file's texts, without what only its readers see."""
+    """The characters of a file's strings except docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in notes)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings)
     return {sign for node in texts if isinstance(node.value, str) for sign in node.value}
 
 
-def test_every_sign_is_in_the_usual_fonts_and_takes_one_cell():
+def test_every_symbol_is_in_default_fonts_and_one_cell_wide():
     missing = {
         (sign, unicodedata.name(sign, "?"), path.name)
         for path in _files()

@@ -10,28 +10,28 @@ any_text = st.text(st.characters(exclude_categories=()))
 
 
 @given(any_text)
-def test_no_character_that_steers_a_terminal_is_left(text: str) -> None:
-    left = {character for character in visible(text) if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"}}
-    assert left <= {"\n", "\t"}
+def test_no_control_character_is_left(text: str) -> None:
+    controls = {char for char in visible(text) if unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}}
+    assert controls <= {"\n", "\t"}
 
 
 @given(any_text)
-def test_what_is_shown_can_always_be_encoded(text: str) -> None:
+def test_visible_text_can_always_be_encoded(text: str) -> None:
     assert visible(text).encode("utf-8").decode("utf-8") == visible(text)
 
 
 @given(any_text)
-def test_showing_twice_changes_nothing(text: str) -> None:
+def test_escaping_twice_changes_nothing(text: str) -> None:
     assert visible(visible(text)) == visible(text)
 
 
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))))
-def test_ordinary_text_stays_as_it_is(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert visible(text) == text
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("\x1b[31mred\x1b[0m", "␛[31mred␛[0m"),
         ("\x9b2J", "\\x9b2J"),
@@ -45,8 +45,8 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
         ("👩‍🚀 naïve 日本語", "👩‍🚀 naïve 日本語"),
     ],
 )
-def test_each_kind_of_unsafe_character_has_its_readable_form(text: str, shown: str) -> None:
-    assert visible(text) == shown
+def test_each_kind_of_unsafe_character_has_its_readable_form(text: str, expected: str) -> None:
+    assert visible(text) == expected
 
 
 def test_a_line_is_one_line() -> None:

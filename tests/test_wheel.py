@@ -1,4 +1,4 @@
-"""The wheel: what is in it, what is not, and that it works unpacked, away from the checkout."""
+"""The wheel: its list of members, and that it works outside the checkout."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ STRAY = (
     "themes/.env",
     "ecoshell/__pycache__/old.pyc",
 )
-"""What may lie about in a checkout; git ignores all of it."""
+"""Files that may exist in a checkout and that git ignores."""
 METADATA = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 READ_EVERYTHING = """
 import sys
@@ -58,7 +58,7 @@ print(root)
 def sources():
     """The files of this checkout that git does not ignore."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
-        pytest.skip("this is no git checkout")
+        pytest.skip("not a git checkout")
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
     return [name for name in listed if name and (ROOT / name).is_file()]
@@ -66,7 +66,7 @@ def sources():
 
 @pytest.fixture(scope="module")
 def wheel(sources, tmp_path_factory):
-    """A wheel built from a copy of the sources in which stray files lie about, without the network."""
+    """A wheel built without network from a copy of the sources with stray files."""
     copy = tmp_path_factory.mktemp("checkout")
     for name in sources:
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -89,13 +89,13 @@ def unpacked(wheel, tmp_path_factory):
 
 
 def python(folder, *arguments):
-    """What this interpreter prints when the unpacked wheel comes before everything installed."""
+    """Output of this interpreter with the unpacked wheel first on its path."""
     env = {**os.environ, "PYTHONPATH": str(folder), "ECOSHELL_HOME": str(folder / "home")}
     command = [sys.executable, "-P", *arguments]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
 
 
-def test_the_wheel_holds_the_package_its_plugins_their_data_and_the_themes_and_nothing_else(sources, wheel):
+def test_the_wheel_contains_exactly_the_package_plugins_data_and_themes(sources, wheel):
     package = packaged(sources) | {TYPED}
     themes = {f"ecoshell/_{name}" for name in sources if name.startswith("themes/") and name.endswith(".toml")}
     metadata = {f"ecoshell-{__version__}.dist-info/{name}" for name in METADATA}
@@ -106,24 +106,24 @@ def test_the_wheel_holds_the_package_its_plugins_their_data_and_the_themes_and_n
 
 
 def packaged(sources, suffixes=PACKAGED):
-    """The modules, or the data, of the program and its plugins, by their places in the wheel."""
-    wanted = {name.removeprefix("plugins/") for name in sources if name.startswith(("ecoshell/", "plugins/"))}
-    there = {name for name in wanted if name.endswith(suffixes) and "/" in name}
-    return {name for name in there if not name.endswith("/pyproject.toml")}  # a plugin's own, for who copies it
+    """The modules or data of the program and its plugins, by their paths in the wheel."""
+    names = {name.removeprefix("plugins/") for name in sources if name.startswith(("ecoshell/", "plugins/"))}
+    members = {name for name in names if name.endswith(suffixes) and "/" in name}
+    return {name for name in members if not name.endswith("/pyproject.toml")}  # examples in plugins
 
 
-def test_the_source_distribution_holds_what_git_has_and_nothing_that_lies_about(sources, wheel):
+def test_the_source_distribution_contains_exactly_the_tracked_files(sources, wheel):
     command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", "source"]
     subprocess.run(command, cwd=wheel.parent.parent, check=True, capture_output=True)
     (built,) = (wheel.parent.parent / "source").iterdir()
     with tarfile.open(built) as archive:
         names = {member.name.partition("/")[2] for member in archive if member.isfile()} - {"PKG-INFO"}
-    left_out = {name for name in sources if name.startswith((".ci/", ".pre-commit", ".editorconfig"))}
-    assert names == {*sources} - left_out
+    excluded = {name for name in sources if name.startswith((".ci/", ".pre-commit", ".editorconfig"))}
+    assert names == {*sources} - excluded
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
-def test_a_plugin_is_a_package_of_its_own_too(plugin, wheel, tmp_path):
+def test_a_plugin_can_be_built_as_a_separate_package(plugin, wheel, tmp_path):
     folder = wheel.parent.parent / "plugins" / plugin
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
@@ -137,15 +137,15 @@ def test_a_plugin_is_a_package_of_its_own_too(plugin, wheel, tmp_path):
     assert {*entry.split(b"\n")} - {b""} <= {*of_both}
 
 
-def test_the_wheel_prints_its_version_away_from_the_checkout(unpacked):
+def test_the_wheel_prints_its_version_outside_the_checkout(unpacked):
     assert python(unpacked, "-m", "ecoshell", "--version") == f"ecoshell {__version__}\n"
 
 
-def test_the_wheel_reads_its_themes_and_prompts_away_from_the_checkout(unpacked, sources):
+def test_the_wheel_reads_its_themes_and_prompts_outside_the_checkout(unpacked, sources):
     assert python(unpacked, "-c", READ_EVERYTHING, *packaged(sources, DATA)).strip() == str(unpacked)
 
 
-def test_the_wheel_has_the_benchmarks_away_from_the_checkout(unpacked):
+def test_the_wheel_has_the_benchmarks_outside_the_checkout(unpacked):
     where = "import ecoshell_bench.plugin, sys; sys.stdout.write(ecoshell_bench.plugin.__file__)"
     assert python(unpacked, "-c", where) == str(unpacked / "ecoshell_bench" / "plugin.py")
     assert "usage: ecoshell bench btp" in python(unpacked, "-m", "ecoshell", "bench", "btp", "--help")

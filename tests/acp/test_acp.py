@@ -1,4 +1,4 @@
-"""`ecoshell acp` with the SDK's client, over pipes, in its own process."""
+"""`ecoshell acp` in a separate process, with the SDK's client over pipes."""
 
 import asyncio
 import json
@@ -31,27 +31,27 @@ SLEEP = (register("run_command"), say("", "run_command", command="sleep 600"), f
 
 
 def started(home, session):
-    """What each turn of a session was begun with, by the log."""
+    """The start events of a session's turns in the log."""
     with closing(SessionStore(Paths.under(home / "home").sessions_file)) as store:
         return [event for _, event in store.events(session) if isinstance(event, TurnStarted)]
 
 
-async def test_it_speaks_version_1_and_tells_what_it_can_do(tmp_path):
+async def test_initialize_reports_version_1_and_capabilities(tmp_path):
     async with editor(tmp_path, []) as opened:
-        asked_for_another = await opened.agent.initialize(protocol_version=99)
-    output, can = opened.about, opened.about.agent_capabilities
-    assert (output.protocol_version, asked_for_another.protocol_version) == (1, 1)
+        other_version = await opened.agent.initialize(protocol_version=99)
+    output, capabilities = opened.about, opened.about.agent_capabilities
+    assert (output.protocol_version, other_version.protocol_version) == (1, 1)
     assert output.agent_info.name == "ecoshell"
-    assert can.load_session
-    assert can.session_capabilities.list is not None
-    assert can.session_capabilities.close is not None
-    assert can.session_capabilities.resume is not None
-    assert can.session_capabilities.delete is can.session_capabilities.fork is None
-    assert (can.prompt_capabilities.embedded_context, can.prompt_capabilities.image) == (True, False)
-    assert (can.mcp_capabilities.http, can.mcp_capabilities.sse) == (True, False)
+    assert capabilities.load_session
+    assert capabilities.session_capabilities.list is not None
+    assert capabilities.session_capabilities.close is not None
+    assert capabilities.session_capabilities.resume is not None
+    assert capabilities.session_capabilities.delete is capabilities.session_capabilities.fork is None
+    assert (capabilities.prompt_capabilities.embedded_context, capabilities.prompt_capabilities.image) == (True, False)
+    assert (capabilities.mcp_capabilities.http, capabilities.mcp_capabilities.sse) == (True, False)
 
 
-async def test_a_turn_streams_its_text_its_call_and_its_answer_once(tmp_path):
+async def test_a_turn_streams_its_text_call_and_answer_once(tmp_path):
     lines = [say("Let me see.", "list_files"), finish("There is nothing here.")]
     async with editor(tmp_path, lines) as opened:
         session = await opened.new()
@@ -63,7 +63,7 @@ async def test_a_turn_streams_its_text_its_call_and_its_answer_once(tmp_path):
     assert len({chunk.message_id for chunk in opened.of(schema.AgentMessageChunk)}) == 2
 
 
-async def test_a_write_waits_for_permission_and_shows_what_it_changes(tmp_path):
+async def test_a_write_waits_for_permission_and_shows_its_diff(tmp_path):
     async with editor(tmp_path, [register("write_file"), WRITE, finish("Written.")]) as opened:
         file = opened.workspace / "a.txt"
         file.write_text("zero\n")
@@ -83,7 +83,7 @@ async def test_a_write_waits_for_permission_and_shows_what_it_changes(tmp_path):
 
 
 @pytest.mark.parametrize("answer", ["no", None])
-async def test_what_is_rejected_or_dismissed_does_not_run(tmp_path, answer):
+async def test_a_rejected_or_dismissed_call_does_not_run(tmp_path, answer):
     async with editor(tmp_path, [register("write_file"), WRITE, finish("Not written.")]) as opened:
         opened.choose = lambda options: answer
         session = await opened.new()
@@ -94,7 +94,7 @@ async def test_what_is_rejected_or_dismissed_does_not_run(tmp_path, answer):
     assert (last.tool_call_id, last.status) == (card.tool_call_id, "failed")
 
 
-async def test_what_is_always_allowed_is_asked_about_once(tmp_path):
+async def test_a_call_allowed_for_the_session_is_asked_once(tmp_path):
     other = say("", "write_file", path="b.txt", content="two\n")
     async with editor(tmp_path, [register("write_file"), WRITE, other, finish("Done.")]) as opened:
         opened.choose = lambda options: "session"
@@ -104,20 +104,23 @@ async def test_what_is_always_allowed_is_asked_about_once(tmp_path):
     assert len(opened.asked) == 1
 
 
-async def test_an_editor_that_cannot_ask_is_as_if_nobody_were_there(tmp_path):
+async def test_an_editor_that_cannot_ask_approves_nothing(tmp_path):
     async with editor(tmp_path, [register("write_file"), WRITE, finish("Not written.")]) as opened:
 
         async def refuse():
             raise acp.RequestError.method_not_found("session/request_permission")
 
-        for answer in (lambda options: refuse(), lambda options: {"outcome": "cancelled"}):  # none, and a wrong one
+        for answer in (
+            lambda options: refuse(),
+            lambda options: {"outcome": "cancelled"},
+        ):  # an error and an invalid one
             opened.choose = answer
             session = await opened.new()
             assert await opened.ask(session, "Write a.txt.") == "end_turn"
             assert not (opened.workspace / "a.txt").exists()
 
 
-async def test_sessions_are_listed_by_folder_loaded_with_their_past_and_closed(tmp_path):
+async def test_sessions_can_be_listed_by_folder_loaded_with_history_and_closed(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     lines = [say("Let me see.", "list_files"), finish("Nothing is here.")]
@@ -126,9 +129,9 @@ async def test_sessions_are_listed_by_folder_loaded_with_their_past_and_closed(t
         await opened.ask(session, "What is here?")
         other = await opened.new(elsewhere)
         await opened.ask(other, "And there?")
-        every = (await opened.agent.list_sessions()).sessions
+        sessions = (await opened.agent.list_sessions()).sessions
         (here,) = (await opened.agent.list_sessions(cwd=str(opened.workspace))).sessions
-        assert {item.session_id for item in every} == {session, other}
+        assert {item.session_id for item in sessions} == {session, other}
         assert (here.session_id, here.title, here.cwd) == (session, "What is here?", str(opened.workspace))
         assert (await opened.agent.list_sessions(cwd=f"{opened.workspace}/")).sessions == [here]
         assert (await opened.agent.list_sessions(cwd=str(tmp_path))).sessions == []
@@ -158,7 +161,7 @@ async def test_sessions_are_listed_by_folder_loaded_with_their_past_and_closed(t
         assert again.text(schema.UserMessageChunk).endswith("What is here?And now?")
 
 
-async def test_a_session_of_another_process_is_resumed_without_its_past_being_told(tmp_path):
+async def test_a_session_of_another_process_is_resumed_without_replaying_it(tmp_path):
     question = ("Remember my name: Ada.", "What is my name?")
     async with editor(tmp_path, [finish("I will.")]) as opened:
         session = await opened.new()
@@ -176,7 +179,7 @@ async def test_a_session_of_another_process_is_resumed_without_its_past_being_to
     assert [turn.question for turn in started(tmp_path, session)] == [*question]
 
 
-async def test_a_list_of_many_sessions_comes_in_pages(tmp_path):
+async def test_a_long_list_of_sessions_has_pages(tmp_path):
     with closing(SessionStore(Paths.under(tmp_path / "home").sessions_file)) as store:
         for number in range(60):
             session = store.create(workspace=str(tmp_path), model="any")
@@ -191,7 +194,7 @@ async def test_a_list_of_many_sessions_comes_in_pages(tmp_path):
     assert len({item.session_id for item in (*first.sessions, *second.sessions)}) == 60
 
 
-async def test_modes_are_those_of_the_shell_and_can_be_changed(tmp_path):
+async def test_modes_match_the_shell_and_can_be_changed(tmp_path):
     async with editor(tmp_path, []) as opened:
         output = await opened.agent.new_session(cwd=str(opened.workspace), mcp_servers=[])
         assert output.modes.current_mode_id == "single"
@@ -205,7 +208,7 @@ async def test_modes_are_those_of_the_shell_and_can_be_changed(tmp_path):
             await opened.agent.set_session_mode(mode_id="fast", session_id=output.session_id)
 
 
-async def test_what_a_planner_thinks_is_a_thought_and_the_answer_a_message(tmp_path):
+async def test_the_planners_text_is_a_thought_and_the_answer_a_message(tmp_path):
     lines = [say("I should look.\nNext: caller"), say("", "list_files"), say("All done.\nNext: summarizer")]
     async with editor(tmp_path, [*lines, say("Nothing is here.")], "--mode", "umi") as opened:
         session = await opened.new()
@@ -250,7 +253,7 @@ def slash_commands():
 """
 
 
-async def test_commands_of_plugins_and_questions_that_servers_have_ready_are_no_questions_of_their_own(tmp_path):
+async def test_plugin_commands_and_server_prompts_are_offered_and_run(tmp_path):
     pytest.importorskip("mcp")
     folder = tmp_path / "home" / "config" / "plugins"
     folder.mkdir(parents=True)
@@ -278,7 +281,7 @@ async def test_commands_of_plugins_and_questions_that_servers_have_ready_are_no_
         assert "use your editor's own command" in opened.text(session=again)
 
 
-async def test_a_cancelled_turn_ends_as_such_and_leaves_nothing_running(tmp_path):
+async def test_a_cancelled_turn_ends_and_leaves_no_process(tmp_path):
     async with editor(tmp_path, [*SLEEP, finish("Here I am.")], "--yes") as opened:
         session = await opened.new()
         turn = asyncio.create_task(opened.ask(session, "Run a long command."))
@@ -294,7 +297,7 @@ async def test_a_cancelled_turn_ends_as_such_and_leaves_nothing_running(tmp_path
         assert await opened.ask(session, "Are you there?") == "end_turn"
 
 
-async def test_a_turn_is_cancelled_before_it_begins_and_while_permission_is_asked_for(tmp_path):
+async def test_a_turn_can_be_cancelled_before_its_start_and_while_waiting_for_permission(tmp_path):
     async with editor(tmp_path, [register("write_file"), WRITE, finish("Never.")]) as opened:
         session = await opened.new()
         turn = asyncio.create_task(opened.ask(session, "Write."))
@@ -348,7 +351,7 @@ async def test_blocks_of_a_prompt_become_attachments(tmp_path):
 
 
 @pytest.mark.parametrize("way", ["stdio", "http"])
-async def test_servers_of_the_editor_join_those_of_the_settings_for_that_session(tmp_path, way):
+async def test_servers_of_the_editor_are_added_to_those_of_the_settings_for_its_session(tmp_path, way):
     pytest.importorskip("mcp")
     config = tmp_path / "home" / "config"
     config.mkdir(parents=True)
@@ -406,7 +409,7 @@ async def _listens(port):
                 return
 
 
-async def test_usage_tells_the_context_the_cost_and_the_caps(tmp_path):
+async def test_usage_updates_have_context_cost_and_caps(tmp_path):
     priced = finish("Said.", usage={"input": 1000, "output": 100})
     async with editor(tmp_path, [priced], "--price", "1,2", "--budget", "0.50") as opened:
         session = await opened.new()
@@ -423,7 +426,7 @@ async def test_usage_tells_the_context_the_cost_and_the_caps(tmp_path):
     ("choice", "reason", "text"),
     [("raise", "end_turn", "Said."), ("answer", "end_turn", ""), ("stop", "cancelled", ""), (None, "cancelled", "")],
 )
-async def test_over_the_cap_the_person_is_asked_as_a_chat_would(tmp_path, choice, reason, text):
+async def test_the_user_is_asked_at_a_cap_like_in_a_chat(tmp_path, choice, reason, text):
     lines = [say("Let me see.", "list_files"), finish("Said.")]
     async with editor(tmp_path, lines, "--price", "1,2", "--budget", "0.0001") as opened:
         opened.choose = lambda options: choice
@@ -439,7 +442,7 @@ async def test_over_the_cap_the_person_is_asked_as_a_chat_would(tmp_path, choice
 
 
 @pytest.mark.parametrize("chosen", ["raise", "model:openai/dear", "yes-to-everything"])
-async def test_what_was_not_offered_cannot_be_chosen(chosen):
+async def test_a_choice_that_was_not_offered_is_ignored(chosen):
     person, hit = EditorUser(), LimitHit("session", "usd", 2, 1, "The cap is reached.")
 
     async def choose(event, options):
@@ -453,7 +456,7 @@ async def test_what_was_not_offered_cannot_be_chosen(chosen):
     assert (await person.approve(request)).decision == "no"
 
 
-async def test_what_a_server_asks_is_answered_this_once():
+async def test_a_request_of_a_server_can_be_approved_only_once():
     offered = []
 
     async def choose(event, options):
@@ -466,7 +469,7 @@ async def test_what_a_server_asks_is_answered_this_once():
     assert offered == ["once", "no"]
 
 
-async def test_a_turn_that_takes_all_its_steps_says_so(tmp_path):
+async def test_a_turn_at_its_step_limit_has_its_own_stop_reason(tmp_path):
     lines = [say("", "list_files"), say("Nothing is here.")]
     async with editor(tmp_path, lines, "--max-steps", "1") as opened:
         session = await opened.new()
@@ -474,7 +477,7 @@ async def test_a_turn_that_takes_all_its_steps_says_so(tmp_path):
     assert opened.text().endswith("Nothing is here.")
 
 
-async def test_a_parallel_plan_is_a_plan_whose_entries_end(tmp_path):
+async def test_a_tool_graph_is_a_plan_with_statuses(tmp_path):
     lines = [plan(list_files=[], read_file=["list_files"]), SEE, say("", "read_file", path="gone.txt"), *[GONE] * 3]
     async with editor(tmp_path, lines, "--strategy", "graph") as opened:
         session = await opened.new()
@@ -485,10 +488,10 @@ async def test_a_parallel_plan_is_a_plan_whose_entries_end(tmp_path):
     (listed, read) = plans[-1]
     assert listed == ("list_files", "completed")
     assert (read[0].startswith("read_file failed"), read[1]) == (True, "completed")
-    assert "[" not in opened.text()  # the plan's own text is no message
+    assert "[" not in opened.text()  # the text of the plan is not a message
 
 
-async def test_instructions_of_a_project_are_asked_about(tmp_path):
+async def test_project_instructions_need_permission(tmp_path):
     async with editor(tmp_path, [finish("Yes.")]) as opened:
         (opened.workspace / "AGENTS.md").write_text("Be brief.\n")
         opened.choose = lambda options: "yes"
@@ -499,7 +502,7 @@ async def test_instructions_of_a_project_are_asked_about(tmp_path):
     assert "Be brief." in card.content[0].content.text
 
 
-async def test_sessions_run_side_by_side(tmp_path):
+async def test_sessions_run_in_parallel(tmp_path):
     answer = asyncio.Event()
 
     async def later(options):
@@ -532,7 +535,7 @@ async def test_closing_a_session_stops_its_turn(tmp_path):
         assert not [line for line in processes_of(tmp_path / "home") if "sleep 600" in line]
 
 
-async def test_what_cannot_be_done_is_an_error_in_the_shells_own_words(tmp_path, monkeypatch):
+async def test_errors_have_the_messages_of_the_shell(tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     async with editor(tmp_path, []) as opened:
         for folder, output in (
@@ -560,7 +563,7 @@ async def test_what_cannot_be_done_is_an_error_in_the_shells_own_words(tmp_path,
 
 
 class Raw:
-    """The agent without the SDK: lines that are sent, and lines that come."""
+    """The agent without the SDK, driven by lines."""
 
     def __init__(self, home, lines=(), *options):
         (home / "workspace").mkdir()
@@ -576,17 +579,17 @@ class Raw:
         self.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode())
 
     def answer(self, number):
-        """The answer to a request; whatever comes before it has to be a message."""
+        """The answer to a request; asserts that all lines before it are messages."""
         for line in self.process.stdout:
             message = json.loads(line)
             assert message["jsonrpc"] == "2.0"
-            json.dumps(message, ensure_ascii=False).encode()  # no half of a surrogate pair is in it
+            json.dumps(message, ensure_ascii=False).encode()  # it has no unpaired surrogates
             if message.get("id", "none") == number:
                 return message
-        raise AssertionError(f"the end came before the answer to {number}")
+        raise AssertionError(f"the output ended before the answer to {number}")
 
 
-def test_lines_that_are_no_messages_are_refused_and_end_nothing(tmp_path):
+def test_invalid_lines_are_refused_without_ending_the_agent(tmp_path):
     raw = Raw(tmp_path)
     raw.send(b'{"jsonrpc": "2.0", "id": 1, "meth')
     assert raw.answer(None)["error"]["code"] == -32700
@@ -619,21 +622,21 @@ def test_lines_that_are_no_messages_are_refused_and_end_nothing(tmp_path):
     assert raw.process.wait(LIMIT_S) == 0
 
 
-def test_requests_are_answered_also_where_the_input_ends_after_them_and_files_are_as_good_as_pipes(tmp_path):
+def test_requests_from_a_file_are_answered_before_its_end(tmp_path):
     questions = [("initialize", {"protocolVersion": 1}), ("session/list", {})]
     lines = [
         {"jsonrpc": "2.0", "id": at, "method": name, "params": params} for at, (name, params) in enumerate(questions)
     ]
-    (tmp_path / "asked.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    with (tmp_path / "asked.jsonl").open("rb") as values, (tmp_path / "told.jsonl").open("wb") as output:
+    (tmp_path / "requests.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with (tmp_path / "requests.jsonl").open("rb") as values, (tmp_path / "answers.jsonl").open("wb") as output:
         subprocess.run(
             command(tmp_path, []), env=environment(tmp_path), stdin=values, stdout=output, check=True, timeout=LIMIT_S
         )
-    answers = [json.loads(line) for line in (tmp_path / "told.jsonl").read_text().splitlines()]
+    answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
     assert {answer["id"] for answer in answers if "result" in answer} == {0, 1}
 
 
-def test_what_anything_else_prints_is_not_among_the_messages(tmp_path, monkeypatch):
+def test_other_output_is_not_mixed_with_messages(tmp_path, monkeypatch):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text("import atexit, os\natexit.register(os.write, 1, b'printed')")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
@@ -650,7 +653,7 @@ def test_what_anything_else_prints_is_not_among_the_messages(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("ending", ["the input ends", "SIGTERM"])
-def test_at_the_end_everything_that_was_begun_ends(tmp_path, ending):
+def test_all_processes_end_with_the_agent(tmp_path, ending):
     raw = Raw(tmp_path, SLEEP, "--yes")
     raw.request(1, "session/new", cwd=str(tmp_path / "workspace"), mcpServers=[])
     session = raw.answer(1)["result"]["sessionId"]
@@ -685,7 +688,7 @@ for line in agent.stdout:
 """
 
 
-def test_an_editor_that_is_killed_leaves_no_process_behind(tmp_path):
+def test_a_killed_editor_leaves_no_process(tmp_path):
     pytest.importorskip("mcp")
     client = subprocess.Popen(
         [sys.executable, "-c", CLIENT, str(SUPPORT / "mcp_server.py"), *command(tmp_path, SLEEP, "--yes")],
@@ -701,11 +704,11 @@ def test_an_editor_that_is_killed_leaves_no_process_behind(tmp_path):
 
 async def _all_gone(home):
     async with asyncio.timeout(LIMIT_S):
-        while processes_of(home):  # noqa: ASYNC110 - nobody tells of the end of a process that is not ours
+        while processes_of(home):  # noqa: ASYNC110 - the processes are not children
             await asyncio.sleep(0.05)
 
 
-def test_at_a_terminal_it_says_what_it_is_for(tmp_path):
+def test_at_a_terminal_the_command_explains_its_purpose(tmp_path):
     pexpect = pytest.importorskip("pexpect")
     child = pexpect.spawn(sys.executable, ["-m", "ecoshell", "acp"], env=environment(tmp_path), timeout=LIMIT_S)
     child.expect("started by an editor")

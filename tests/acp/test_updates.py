@@ -51,7 +51,7 @@ def arrived(text, channel="thought", role="agent", node=""):
     return TextArrived(text, channel, role, node)
 
 
-def test_what_a_model_reasons_is_a_thought_and_is_told_once(updates):
+def test_reasoning_is_a_thought_and_sent_once(updates):
     streamed = (arrived(" Hm", "reasoning"), arrived("m.", "reasoning"), Reasoned("Hmm.", "agent"))
     assert texts(updates, *streamed) == ("", "Hmm.")
     assert texts(updates, Reasoned("Hmm.", "agent")) == ("", "Hmm.")
@@ -78,11 +78,11 @@ def test_what_a_model_reasons_is_a_thought_and_is_told_once(updates):
         ([arrived("\x1b[31m\u202ered")], "␛[31m\\u202ered", ""),
     ],
 )
-def test_each_text_is_told_once_as_what_it_is(updates, events, message, thought):
+def test_each_text_is_sent_once_as_message_or_thought(updates, events, message, thought):
     assert texts(updates, *events) == (message, thought)
 
 
-def test_texts_of_different_kinds_are_messages_of_their_own(updates):
+def test_texts_of_different_kinds_are_separate_messages(updates):
     chunks = convert(updates, STARTED, STEP, arrived("a"), arrived("b"), arrived("c", "answer"), STEP, arrived("d"))
     assert [chunk.message_id for chunk in chunks] == ["m1.1", "m1.1", "m1.2", "m1.3"]
 
@@ -96,7 +96,7 @@ def test_texts_of_different_kinds_are_messages_of_their_own(updates):
         ("one\n", ""),
     ],
 )
-def test_a_change_becomes_a_diff_for_each_hunk_that_makes_the_new_text(updates, tmp_path, previous, after):
+def test_a_change_becomes_one_diff_per_hunk(updates, tmp_path, previous, after):
     (update,) = convert(
         updates, CallFinished("c1", "edit_file", True, "ok", False, 0.1, changes=unified("a.txt", previous, after))
     )
@@ -110,7 +110,7 @@ def test_a_change_becomes_a_diff_for_each_hunk_that_makes_the_new_text(updates, 
     assert len(diffs) == (2 if "59" in previous else 1)
 
 
-def test_a_new_file_has_no_old_text_and_a_diff_that_was_cut_is_a_text(updates):
+def test_a_new_file_has_no_old_text_and_a_truncated_diff_is_text(updates):
     finished = CallFinished("c1", "write_file", True, "ok", False, 0.1, changes=unified("a.txt", None, "a\n"))
     assert convert(updates, finished)[0].content[0].old_text is None
     long = "".join(f"line {n}\n" for n in range(2_000))
@@ -133,13 +133,13 @@ def test_a_new_file_has_no_old_text_and_a_diff_that_was_cut_is_a_text(updates):
         ("gone.tool", {"path": "b.txt"}, "other", []),
     ],
 )
-def test_a_call_has_the_kind_of_its_tool_and_the_files_it_names(updates, tmp_path, name, arguments, kind, places):
+def test_a_call_has_the_kind_of_its_tool_and_its_files(updates, tmp_path, name, arguments, kind, places):
     (start,) = convert(updates, CallStarted("c1", name, arguments))
     assert (start.kind, start.status) == (kind, "in_progress")
     assert [place.path for place in start.locations] == [str(tmp_path / place) for place in places]
 
 
-def test_ids_of_calls_differ_between_turns_and_finishing_is_no_call(updates):
+def test_call_ids_differ_between_turns_and_finish_is_not_a_call(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
     again = TurnStarted(2, "again", "m", "single", "react")
     finish = CallStarted("c2", "finish", {"answer": "a"})
@@ -147,7 +147,7 @@ def test_ids_of_calls_differ_between_turns_and_finishing_is_no_call(updates):
     assert first.tool_call_id != second.tool_call_id
 
 
-def test_what_a_server_asks_beside_a_call_is_a_call_that_ends_with_the_answer(updates):
+def test_a_request_of_a_server_is_a_call_that_ends_with_its_approval(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
     request = ApprovalWanted("f0", "srv:form", {"name": "Jo"}, ("network",), "A server asks.", "Who?\n- name (string)")
     for decision, status in (("once", "completed"), ("no", "failed")):
@@ -159,7 +159,7 @@ def test_what_a_server_asks_beside_a_call_is_a_call_that_ends_with_the_answer(up
         assert [item.tool_call_id for item in convert(updates, ENDED)] == [started.tool_call_id]
 
 
-def test_what_never_ended_has_failed_once_the_turn_is_over(updates):
+def test_unfinished_calls_fail_at_the_end_of_the_turn(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
     hit = LimitHit("session", "usd", 5, 1, "The cap is reached.")
     start = convert(updates, STARTED, call, hit)
@@ -169,14 +169,14 @@ def test_what_never_ended_has_failed_once_the_turn_is_over(updates):
     assert convert(updates, ENDED) == []
 
 
-def test_the_turn_before_a_kill_is_settled_when_the_next_begins(updates):
+def test_calls_of_a_killed_turn_fail_when_the_next_starts(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
     convert(updates, STARTED, call)
     settled, question = updates.convert(TurnStarted(2, "again?", "m", "single", "react"), past=True)
     assert (settled.status, question.content.text) == ("failed", "again?")
 
 
-def test_a_call_that_a_rule_refuses_was_never_under_way_again(updates):
+def test_a_call_refused_by_a_rule_has_no_update_and_an_approved_one_continues(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
     request = ApprovalWanted("c1", "calculate", {"expression": "1"}, (), "It would read.", "Why not?", price_nano=5)
     assert convert(updates, STARTED, call, ApprovalGiven("c1", "no", "rule"))[1:] == []
@@ -185,6 +185,6 @@ def test_a_call_that_a_rule_refuses_was_never_under_way_again(updates):
     assert (allowed.status, allowed.raw_input) == ("in_progress", {"expression": "2"})
 
 
-def test_a_command_of_the_persons_own_is_a_call_that_has_ended(updates):
+def test_a_command_of_the_user_is_a_finished_call(updates):
     (ran,) = convert(updates, CommandRan("git status", "clean", True, False, 0.1))
     assert (ran.title, ran.kind, ran.status) == ("git status", "execute", "completed")

@@ -171,11 +171,11 @@ def test_gold_trajectory_calls_each_needed_tool_once():
 
 def test_strict_plan_reuses_an_unhelpful_tool_only_without_the_blacklist():
     useless = task("a", "a", helpful=False)
-    others = [task("a", "a", "a", query=f"count {number}") for number in range(3)]
+    other_runs = [task("a", "a", "a", query=f"count {number}") for number in range(3)]
     costs = []
     for blacklisting in (True, False):
         sweep = Sweep([REACT], ("strict",), (20,), (0.15,), (0,), costs=(4, 4), blacklisting=blacklisting)
-        (row,) = measure(leave_one_out([useless, *others], gold=False)[:1], sweep)
+        (row,) = measure(leave_one_out([useless, *other_runs], gold=False)[:1], sweep)
         costs.append(row.average_cost)
     assert costs == [4, 8]
 

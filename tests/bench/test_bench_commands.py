@@ -118,9 +118,9 @@ def test_speed_rows_are_printed_as_they_are_measured(
         ]
     }
     bench("speed", "--repeat", "2")
-    said = capsys.readouterr()
-    version, typing = said.out.splitlines()
-    assert "--adapter FILE" in said.err
+    output = capsys.readouterr()
+    version, typing = output.out.splitlines()
+    assert "--adapter FILE" in output.err
     assert version.split() == ["version", "0.04", "s", "baseline", "0.02", "ratio", "2.00"]
     assert typing.split() == ["typing_p95_ms", "12.5", "ms", "baseline", "–", "ratio", "–"]
 
@@ -136,6 +136,6 @@ def test_invalid_adapter_is_refused_before_measuring(monkeypatch: pytest.MonkeyP
         pytest.skip("the local extra is not installed")
     monkeypatch.setattr(run, "measure_speed", lambda *_: pytest.fail("measured"))
     (tmp_path / "adapter.gguf").write_bytes(b"GGUF")
-    for name, told in (("adapter.gguf", "not a LoRA adapter"), ("gone.gguf", "no file")):
-        with pytest.raises(ModelError, match=told):
+    for name, message in (("adapter.gguf", "not a LoRA adapter"), ("gone.gguf", "no file")):
+        with pytest.raises(ModelError, match=message):
             bench("speed", "--adapter", str(tmp_path / name))

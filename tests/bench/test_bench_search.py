@@ -14,8 +14,11 @@ OWN = 'The description of this function is: "{}"'
 
 @pytest.fixture
 def toolbench(tmp_path: Path) -> tuple[Path, Path]:
-    """Three tools of two servers in ToolBench's form, and two queries, the second of a tool that is not there."""
-    told = {"Weather": [("Now", "The weather of a city"), ("Alerts", "")], "Mail-Box": [("1. Send", "Send a letter")]}
+    """Three tools of two servers in ToolBench's format, and two queries, the second for a missing tool."""
+    servers = {
+        "Weather": [("Now", "The weather of a city"), ("Alerts", "")],
+        "Mail-Box": [("1. Send", "Send a letter")],
+    }
     rows = [
         {
             "name": f"{api.lower().replace('. ', '_')}_for_{server.lower().replace('-', '_')}",
@@ -24,18 +27,18 @@ def toolbench(tmp_path: Path) -> tuple[Path, Path]:
             "tool": server,
             "api": api,
         }
-        for server, tools in told.items()
+        for server, tools in servers.items()
         for api, about in tools
     ]
     queries = tmp_path / "queries.json"
-    asked = [
+    records = [
         {
             "query": "How is the weather? Also send a letter.",
             "relevant APIs": [["Weather", "Now"], ["Mail-Box", "1. Send"]],
         },
         {"query": "Dig a hole.", "relevant APIs": [["Spade", "Dig"]]},
     ]
-    queries.write_text(json.dumps(asked, indent=1), encoding="utf-8")
+    queries.write_text(json.dumps(records, indent=1), encoding="utf-8")
     return written(tmp_path / "catalog.jsonl", *rows), queries
 
 

@@ -181,11 +181,11 @@ def test_plain_loop_ends_at_the_step_limit_of_ecoshell_and_counts_repeats(play: 
 
 def test_network_tools_fail_at_once(play: Bench) -> None:
     fetch = {"call": {"name": "fetch_url", "arguments": {"url": "https://example.com/a"}}}
-    loop = play.script("loop.jsonl", fetch, {"text": "There is no network."})
+    loop = play.script("loop.jsonl", fetch, {"text": "The network is unavailable."})
     row = play.run((TALK,), "--baseline-only", "--baseline-model", loop)["baseline"]["rows"][0]
     assert [(call["name"], call["ok"]) for call in row["called"]] == [("fetch_url", False)]
     assert "https://example.com/a could not be fetched: there is no network" in row["called"][0]["result"]
-    assert row["answer"] == "There is no network."
+    assert row["answer"] == "The network is unavailable."
 
 
 def test_task_over_its_time_limit_is_stopped_on_both_sides(play: Bench) -> None:

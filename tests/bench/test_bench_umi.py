@@ -72,7 +72,7 @@ def trajectory(data):
 
 @pytest.fixture
 def script(tmp_path):
-    """Makes the script of a model that says these lines."""
+    """Writes the script of a model with these replies."""
 
     def make(*replies):
         return f"script:{written(tmp_path / 'script.jsonl', *replies)}"
@@ -86,24 +86,24 @@ def printed(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def said(name, **arguments):
+def call_line(name, **arguments):
     return {"call": {"name": name, "arguments": arguments}}
 
 
 RIGHT = (
-    said("forecast", city="Oslo"),
-    said("finish", answer="It will rain in Oslo."),
-    said("clock"),
-    said("forecast", city="Bergen"),
-    said("finish", answer="It will rain in Oslo."),
-    said("finish", answer="There is no tool for it.", give_up=True),
+    call_line("forecast", city="Oslo"),
+    call_line("finish", answer="It will rain in Oslo."),
+    call_line("clock"),
+    call_line("forecast", city="Bergen"),
+    call_line("finish", answer="It will rain in Oslo."),
+    call_line("finish", answer="No tool can do it.", give_up=True),
 )
 
 
-# Reference against itself
+# The reference scored against itself
 
 
-def test_the_reference_scores_a_hundred_beside_itself(data, capsys):
+def test_the_reference_scores_a_hundred(data, capsys):
     record = printed(capsys, "--data", data, "--model", "gold")
     assert list(record) == ["n", *METRICS, "intervals"]
     assert [record[metric] for metric in METRICS] == [100, 100, 0, 100, 100]
@@ -120,7 +120,7 @@ def test_the_table_names_every_figure(data, capsys):
     assert "6 steps of 3 tasks" in table
 
 
-def test_a_figure_that_no_step_speaks_of_is_unknown(tmp_path, capsys):
+def test_a_metric_without_applicable_steps_is_unknown(tmp_path, capsys):
     file = written(tmp_path / "calls.jsonl", task("a", call(city="Oslo")))
     record = printed(capsys, "--data", file, "--model", "gold")
     assert record["rouge_l"] is None
@@ -135,31 +135,31 @@ def scored(trajectory, number, *arguments, **fields):
     return score_step(trajectory, number, Prediction(*arguments, **fields))
 
 
-def test_a_call_in_the_place_of_an_answer_is_neither_the_plan_nor_an_answer(trajectory):
+def test_a_call_instead_of_an_answer_fails_plan_and_answer(trajectory):
     score = scored(trajectory, 2, "call", "clock")
     assert (score.plan_acc, score.rouge_l) == (0, 0)
     assert score.action_em is None
     assert score.argument_f1 is None
 
 
-def test_an_answer_in_the_place_of_a_call_is_no_action(trajectory):
+def test_an_answer_instead_of_a_call_fails_plan_and_action(trajectory):
     score = scored(trajectory, 0, "finish", answer="noon")
     assert (score.plan_acc, score.action_em, score.hallucination, score.argument_f1) == (0, 0, 0, 0)
     assert score.rouge_l is None
 
 
-def test_a_tool_that_is_not_in_the_list_is_hallucinated_at_any_step(trajectory):
+def test_an_unlisted_tool_is_a_hallucination_at_any_step(trajectory):
     assert [scored(trajectory, number, "call", "radar").hallucination for number in range(3)] == [1, 1, 1]
     assert scored(trajectory, 0, "call", "forecast").hallucination == 0
     assert scored(trajectory, 0, "finish", "radar").hallucination == 0
 
 
-def test_no_usable_reply_is_wrong_and_hallucinates_nothing(trajectory):
+def test_a_missing_reply_fails_without_hallucination(trajectory):
     score = scored(trajectory, 0, None)
     assert (score.plan_acc, score.action_em, score.hallucination, score.argument_f1) == (0, 0, 0, 0)
 
 
-def test_arguments_of_another_tool_count_nothing(trajectory):
+def test_arguments_of_another_tool_score_zero(trajectory):
     assert scored(trajectory, 1, "call", "clock", {"city": "Bergen"}).argument_f1 == 0
     assert scored(trajectory, 1, "call", "forecast", {"city": "Bergen"}).argument_f1 == 1
     assert scored(trajectory, 1, "call", "forecast", {"city": "Oslo"}).argument_f1 == 0.5
@@ -167,7 +167,7 @@ def test_arguments_of_another_tool_count_nothing(trajectory):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
+    ("first", "second", "expected"),
     [
         ({}, {}, 1),
         ({}, {"a": 1}, 0),
@@ -179,40 +179,41 @@ def test_arguments_of_another_tool_count_nothing(trajectory):
         ({"a": {"b": [1]}}, {"a": {"b": [1]}}, 1),
     ],
 )
-def test_a_key_counts_a_half_and_with_its_value_one(one, other, expected):
-    assert arguments_f1(one, other) == pytest.approx(expected)
+def test_an_argument_scores_half_for_its_name_and_half_for_its_value(first, second, expected):
+    assert arguments_f1(first, second) == pytest.approx(expected)
 
 
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(-2, 2), st.text(max_size=2), st.lists(st.integers(0, 1)))
 ARGUMENTS = st.dictionaries(st.sampled_from("abcd"), VALUES)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first text draws a table of all signs
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first text draws a table of all characters
 @given(ARGUMENTS, ARGUMENTS)
-def test_the_overlap_of_arguments_is_a_share_and_has_no_direction(one, other):
-    assert arguments_f1(one, other) == arguments_f1(other, one)
-    assert 0 <= arguments_f1(one, other) <= 1
-    assert arguments_f1(one, one) == 1
-    assert (arguments_f1(one, other) == 0) == (bool(one or other) and not one.keys() & other.keys())
+def test_the_overlap_of_arguments_is_symmetric_and_between_zero_and_one(first, second):
+    assert arguments_f1(first, second) == arguments_f1(second, first)
+    assert 0 <= arguments_f1(first, second) <= 1
+    assert arguments_f1(first, first) == 1
+    has_no_common_key = bool(first or second) and not first.keys() & second.keys()
+    assert (arguments_f1(first, second) == 0) == has_no_common_key
 
 
 TEXTS = st.lists(st.sampled_from(("rain", "Oslo", "the", "雨", "3", "…"))).map(" ".join)
 
 
 @given(TEXTS, TEXTS)
-def test_the_overlap_of_texts_is_a_share_and_has_no_direction(one, other):
-    assert rouge_l(one, other) == rouge_l(other, one)
-    assert 0 <= rouge_l(one, other) <= 1
-    assert rouge_l(one, one.upper()) == 1
+def test_the_overlap_of_texts_is_symmetric_and_between_zero_and_one(first, second):
+    assert rouge_l(first, second) == rouge_l(second, first)
+    assert 0 <= rouge_l(first, second) <= 1
+    assert rouge_l(first, first.upper()) == 1
 
 
-def by_table(one, other):
-    """The textbook's table."""
-    row = [0] * (len(other) + 1)
-    for word in one:
+def by_table(first, second):
+    """The length of the longest common subsequence by dynamic programming."""
+    row = [0] * (len(second) + 1)
+    for word in first:
         above = row
         row = [0]
-        for place, another in enumerate(other):
+        for place, another in enumerate(second):
             row.append(above[place] + 1 if word == another else max(above[place + 1], row[-1]))
     return row[-1]
 
@@ -221,11 +222,11 @@ WORDS = st.lists(st.sampled_from("abcd"), max_size=30)
 
 
 @given(WORDS, WORDS)
-def test_the_common_subsequence_is_as_long_as_the_table_says(one, other):
-    assert common_subsequence(one, other) == by_table(one, other)
+def test_the_common_subsequence_has_the_length_of_the_table(first, second):
+    assert common_subsequence(first, second) == by_table(first, second)
 
 
-def test_words_are_compared_without_case_and_signs_and_chinese_by_the_character():
+def test_words_are_compared_without_case_and_punctuation_and_chinese_by_character():
     assert rouge_l("It will rain!", "it WILL snow") == pytest.approx(2 / 3)
     assert rouge_l("今天下雨", "明天下雨") == pytest.approx(3 / 4)
     assert rouge_l("", "rain") == 0
@@ -235,9 +236,9 @@ def test_words_are_compared_without_case_and_signs_and_chinese_by_the_character(
 # Intervals
 
 
-def test_intervals_hold_the_mean_and_come_out_the_same_again(data):
+def test_intervals_contain_the_mean_and_are_reproducible(data):
     trajectories = read_trajectories(data)
-    right = [[score_step(one, number, gold(one, number)) for number in range(len(one.steps))] for one in trajectories]
+    right = [[score_step(t, number, gold(t, number)) for number in range(len(t.steps))] for t in trajectories]
     mixed = [*right, [score_step(trajectories[0], 0, Prediction("call", "radar"))]]
     result = summarise(mixed)
     assert result == summarise(mixed)
@@ -248,7 +249,7 @@ def test_intervals_hold_the_mean_and_come_out_the_same_again(data):
     assert low < high
 
 
-def test_the_steps_of_a_single_task_are_drawn_themselves(trajectory):
+def test_a_single_task_is_resampled_by_step(trajectory):
     steps = [score_step(trajectory, 0, gold(trajectory, 0)), score_step(trajectory, 1, Prediction("finish"))]
     low, high = summarise([steps]).intervals["plan_acc"]
     assert (low, high) == (0, 100)
@@ -257,32 +258,32 @@ def test_the_steps_of_a_single_task_are_drawn_themselves(trajectory):
 # Asking a model
 
 
-def test_a_model_that_does_as_the_reference_does_scores_a_hundred(data, script, capsys):
+def test_a_model_that_follows_the_reference_scores_a_hundred(data, script, capsys):
     record = printed(capsys, "--data", data, "--model", script(*RIGHT))
     assert [record[metric] for metric in METRICS] == [100, 100, 0, 100, 100]
 
 
-def test_a_model_that_invents_tools_and_answers_too_soon_is_told_of(data, script, capsys):
-    replies = (said("finish", answer="Rain."), said("finish", answer="It will rain."), *RIGHT[2:])
+def test_a_model_that_answers_too_early_loses_points(data, script, capsys):
+    replies = (call_line("finish", answer="Rain."), call_line("finish", answer="It will rain."), *RIGHT[2:])
     record = printed(capsys, "--data", data, "--model", script(*replies))
     assert record["plan_acc"] == pytest.approx(100 * 5 / 6, abs=1e-3)
     assert record["action_em"] == pytest.approx(100 * 2 / 3, abs=1e-3)
     assert 50 < record["rouge_l"] < 100
 
 
-def test_plain_text_is_an_answer_and_no_text_at_all_is_no_decision(data, script, capsys):
-    assert bench("--data", data, "--limit", 2, "--json", "--model", script({"text": "Dry."}, said("finish"))) == 0
-    shown = capsys.readouterr()
-    assert json.loads(shown.out)["plan_acc"] == 50
-    assert "usable" not in shown.err
-    assert bench("--data", data, "--limit", 2, "--json", "--model", script(said("clock"), {"text": ""})) == 0
-    shown = capsys.readouterr()
-    assert json.loads(shown.out)["plan_acc"] == 50
-    assert "1 of 2 steps have no usable reply" in shown.err
-    assert "step 2 of a" in shown.err
+def test_plain_text_is_an_answer_and_empty_text_is_no_decision(data, script, capsys):
+    assert bench("--data", data, "--limit", 2, "--json", "--model", script({"text": "Dry."}, call_line("finish"))) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out)["plan_acc"] == 50
+    assert "usable" not in output.err
+    assert bench("--data", data, "--limit", 2, "--json", "--model", script(call_line("clock"), {"text": ""})) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out)["plan_acc"] == 50
+    assert "1 of 2 steps have no usable reply" in output.err
+    assert "step 2 of a" in output.err
 
 
-def test_each_step_is_asked_with_the_reference_before_it_and_every_tool_registered(trajectory):
+def test_each_step_continues_the_reference_with_all_tools_registered(trajectory):
     view = view_of(trajectory, 2)
     assert [step.call.name for step in view.path.steps] == ["clock", "forecast"]
     assert view.path.steps[1].observation.text == "rain"
@@ -290,7 +291,7 @@ def test_each_step_is_asked_with_the_reference_before_it_and_every_tool_register
     assert view.opening == "Rain in Oslo?"
 
 
-# The trio
+# UMI
 
 
 def plans(following="caller"):
@@ -304,32 +305,32 @@ TRIO = (
 )
 
 
-def test_a_trio_that_does_as_the_reference_does_scores_a_hundred(data, script, capsys):
+def test_umi_that_follows_the_reference_scores_a_hundred(data, script, capsys):
     record = printed(capsys, "--data", data, "--mode", "umi", "--model", script(*TRIO))
     assert [record[metric] for metric in METRICS] == [100, 100, 0, 100, 100]
 
 
-def test_the_decision_is_the_planners_and_the_call_the_callers(data, script, capsys):
-    lines = (plans(), said("radar"), plans(), said("clock"), *TRIO[4:])
+def test_umi_scores_the_planners_decision_and_the_callers_call(data, script, capsys):
+    lines = (plans(), call_line("radar"), plans(), call_line("clock"), *TRIO[4:])
     record = printed(capsys, "--data", data, "--mode", "umi", "--model", script(*lines))
-    assert record["plan_acc"] == pytest.approx(100 * 5 / 6, abs=1e-3)  # a call in the place of an answer
+    assert record["plan_acc"] == pytest.approx(100 * 5 / 6, abs=1e-3)  # one call instead of an answer
     assert record["action_em"] == pytest.approx(100 * 2 / 3, abs=1e-3)
     assert record["hallucination"] == pytest.approx(100 / 6, abs=1e-3)
     assert record["rouge_l"] == 50
 
 
-def test_a_planners_decision_stands_where_the_caller_or_the_summarizer_says_nothing_of_use(data, script, capsys):
+def test_the_planners_decision_counts_without_usable_replies_of_other_roles(data, script, capsys):
     lines = (plans(), {"text": "Hm."}, {"text": "Hm."}, plans("conclusion"), {"text": ""})
     assert bench("--data", data, "--limit", 2, "--json", "--mode", "umi", "--model", script(*lines)) == 0
-    shown = capsys.readouterr()
-    record = json.loads(shown.out)
+    output = capsys.readouterr()
+    record = json.loads(output.out)
     assert [record[metric] for metric in METRICS] == [100, 0, 0, 0, 0]
-    assert "1 of 2 steps have no usable reply" in shown.err
+    assert "1 of 2 steps have no usable reply" in output.err
 
 
 @pytest.fixture
 def stranger(home, monkeypatch):
-    """A remote model that only ever calls `rm_rf`, which nobody knows."""
+    """A remote model that always calls `rm_rf`, an unknown tool."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
     with hostile_server() as server:
         address = f'[models."openai/stranger"]\nbase_url = "{server.openai}"\nnative_tools = true\n'
@@ -339,62 +340,63 @@ def stranger(home, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["single", "umi"])
-def test_a_tool_that_is_invented_twice_over_counts_as_it_was_written(data, script, stranger, mode, capsys):
-    who = ("--model", stranger) if mode == "single" else ("--model", script(plans()), "--role", f"caller={stranger}")
-    assert bench("--data", data, "--limit", 1, "--json", "--mode", mode, *who) == 0
+def test_an_unknown_tool_called_twice_counts_as_written(data, script, stranger, mode, capsys):
+    roles = () if mode == "single" else ("--role", f"caller={stranger}")
+    model = script(plans()) if roles else stranger
+    assert bench("--data", data, "--limit", 1, "--json", "--mode", mode, "--model", model, *roles) == 0
     record = json.loads(capsys.readouterr().out)
     assert [record[metric] for metric in METRICS] == [100, 0, 100, 0, None]
 
 
-def test_roles_have_models_of_their_own(data, script, tmp_path, capsys):
+def test_roles_can_have_different_models(data, script, tmp_path, capsys):
     planner = f"script:{written(tmp_path / 'planner.jsonl', plans(), plans('conclusion'))}"
-    model, most = script(RIGHT[0], {"text": "It will rain in Oslo."}), ("--limit", 2)
-    assert bench("--data", data, "--model", model, "--role", f"planner={planner}", *most) == 0
+    model = script(RIGHT[0], {"text": "It will rain in Oslo."})
+    assert bench("--data", data, "--model", model, "--role", f"planner={planner}", "--limit", 2) == 0
     table = capsys.readouterr().out
     assert "100 to 100" in table
     assert f"planner {planner}, mode umi" in table
 
 
-# Held tasks
+# Splits
 
 
-def test_a_task_is_held_by_its_id_alone_and_the_splits_share_none(tmp_path, capsys):
+def test_splits_depend_only_on_ids_and_do_not_overlap(tmp_path, capsys):
     ids = [f"t{number}" for number in range(300)]
-    held = [one for one in ids if is_held(one)]
-    assert 60 < len(held) < 140
-    assert [is_held(one) for one in ("live-0", "live-1", "multi_turn_base_0", "multi_turn_base_2")] == [0, 1, 0, 1]
+    held_ids = [task_id for task_id in ids if is_held(task_id)]
+    assert 60 < len(held_ids) < 140
+    assert [is_held(name) for name in ("live-0", "live-1", "multi_turn_base_0", "multi_turn_base_2")] == [0, 1, 0, 1]
     file = written(tmp_path / "many.jsonl", *map(task, ids))
     counts = {split: printed(capsys, "--data", file, "--model", "gold", "--split", split)["n"] for split in SPLITS}
-    assert counts == {"held": 2 * len(held), "rest": 600 - 2 * len(held), "all": 600}
+    assert counts == {"held": 2 * len(held_ids), "rest": 600 - 2 * len(held_ids), "all": 600}
 
 
-def test_the_limit_counts_the_steps_of_the_split(tmp_path, capsys):
+def test_the_limit_counts_steps_of_the_split(tmp_path, capsys):
     names = [name for name in map(str, range(30)) if is_held(name)]
     file = written(tmp_path / "many.jsonl", *(task(str(name)) for name in range(30)))
     assert bench("--data", file, "--model", "gold", "--split", "held", "--limit", 3) == 0
     assert f"3 steps of {min(2, len(names))} tasks" in capsys.readouterr().out
 
 
-def test_a_split_without_a_task_is_told_of(tmp_path):
+def test_an_empty_split_is_refused(tmp_path):
     name = next(name for name in map(str, range(30)) if not is_held(name))
     with pytest.raises(UsageError, match="split 'held'"):
         bench("--data", written(tmp_path / "one.jsonl", task(name)), "--model", "gold", "--split", "held")
 
 
-def test_answers_that_are_kept_serve_every_split_and_only_with_their_own_steps(tmp_path, script, capsys):
+def test_stored_answers_are_reused_for_every_split(tmp_path, script, capsys):
     names = sorted("abcdefgh", key=is_held)
     assert len({is_held(name) for name in names}) == 2
     file, out = written(tmp_path / "some.jsonl", *map(task, names)), tmp_path / "answers.jsonl"
-    right, wrong = RIGHT[:2], (said("clock"), said("clock"))
+    right, wrong = RIGHT[:2], (call_line("clock"), call_line("clock"))
     model = script(*(line for name in names for line in (right if is_held(name) else wrong)))
-    whole = printed(capsys, "--data", file, "--model", model, "--out", out)
+    total = printed(capsys, "--data", file, "--model", model, "--out", out)
     script()
-    held = printed(capsys, "--data", file, "--model", model, "--out", out, "--split", "held")
-    assert (held["plan_acc"], held["n"]) == (100, 2 * sum(map(is_held, names)))
-    assert whole["plan_acc"] < 100
+    held_split = printed(capsys, "--data", file, "--model", model, "--out", out, "--split", "held")
+    assert (held_split["plan_acc"], held_split["n"]) == (100, 2 * sum(map(is_held, names)))
+    assert total["plan_acc"] < 100
 
 
-# Going on
+# Resuming
 
 
 def test_interrupted_run_resumes_with_the_missing_steps(data, script, tmp_path, capsys):
@@ -403,24 +405,24 @@ def test_interrupted_run_resumes_with_the_missing_steps(data, script, tmp_path, 
     with pytest.raises(ModelBroken, match="another one was requested"):
         bench("--data", data, "--model", model, "--out", out)
     assert f"4 of 6 steps are kept in {out}" in capsys.readouterr().err
-    script(*RIGHT[4:])  # a step that was asked again would get a reply of another
+    script(*RIGHT[4:])  # a repeated step would get the reply of another
     record = printed(capsys, "--data", data, "--model", model, "--out", out)
     assert [record[metric] for metric in METRICS] == [100, 100, 0, 100, 100]
     script()
     assert printed(capsys, "--data", data, "--model", model, "--out", out) == record
 
 
-def test_a_line_that_was_cut_off_by_a_kill_is_asked_again(data, script, tmp_path, capsys):
+def test_a_truncated_line_is_measured_again(data, script, tmp_path, capsys):
     out = tmp_path / "answers.jsonl"
     model = script(*RIGHT)
-    whole = printed(capsys, "--data", data, "--model", model, "--out", out)
+    record = printed(capsys, "--data", data, "--model", model, "--out", out)
     out.write_bytes(out.read_bytes()[:-20])
     script(RIGHT[-1])
-    assert printed(capsys, "--data", data, "--model", model, "--out", out) == whole
+    assert printed(capsys, "--data", data, "--model", model, "--out", out) == record
     assert len(out.read_text(encoding="utf-8").splitlines()) == 7
 
 
-def test_without_a_file_of_ones_own_an_interrupted_run_is_kept_until_it_is_complete(data, script, home, capsys):
+def test_an_interrupted_run_is_kept_until_it_is_complete_by_default(data, script, home, capsys):
     model = script(*RIGHT[:2])
     with pytest.raises(ModelBroken):
         bench("--data", data, "--model", model)
@@ -434,11 +436,11 @@ def test_results_of_other_data_are_refused_and_kept(data, script, tmp_path):
     out = tmp_path / "answers.jsonl"
     model = script(*RIGHT)
     bench("--data", data, "--model", model, "--out", out)
-    kept = out.read_bytes()
+    content = out.read_bytes()
     written(data, TASKS[0])
     with pytest.raises(UsageError, match="has results with data"):
         bench("--data", data, "--model", model, "--out", out)
-    assert out.read_bytes() == kept
+    assert out.read_bytes() == content
 
 
 def test_results_of_another_mode_or_other_roles_are_refused(data, script, tmp_path):
@@ -467,7 +469,7 @@ def test_damaged_result_is_reported_with_its_line(data, script, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("fields", "message"),
     [
         ({"id": ""}, "`id`: it is empty"),
         ({"id": "a"}, "has the id 'a' too"),
@@ -484,16 +486,16 @@ def test_damaged_result_is_reported_with_its_line(data, script, tmp_path):
         ({"steps": [{**end(), "tool": "clock"}]}, "`steps.1`: it ends the trajectory (finish) and calls a tool"),
     ],
 )
-def test_invalid_line_is_reported_with_its_number_and_error(tmp_path, wrong, told):
-    file = written(tmp_path / "data.jsonl", task("a"), {**task("b"), **wrong})
+def test_invalid_line_is_reported_with_its_number_and_error(tmp_path, fields, message):
+    file = written(tmp_path / "data.jsonl", task("a"), {**task("b"), **fields})
     with pytest.raises(UsageError) as refused:
         bench("--data", file, "--model", "gold")
     assert f"{file}:2" in refused.value.message
-    assert told in refused.value.message
+    assert message in refused.value.message
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--model", "gold"), "needs --data and --model"),
         (("--data", "DATA", "--model", "embedded", "--mode", "quartet"), "mode 'quartet' cannot be measured"),
@@ -505,15 +507,15 @@ def test_invalid_line_is_reported_with_its_number_and_error(tmp_path, wrong, tol
         (("--tokens",), "--tokens needs --data"),
         (("--tokens", "--data", "DATA", "--mode", "umi"), "--tokens counts both modes"),
         (("--tokens", "--data", "DATA", "--out", "x.jsonl"), "--tokens counts both modes"),
-        (("--tokens", "--data", "DATA", "--model", "nobody/knows"), "price of nobody/knows is unknown"),
+        (("--tokens", "--data", "DATA", "--model", "some/model"), "price of some/model is unknown"),
         (("--convert", "webshop", "a", "b"), "'webshop' cannot be converted"),
         (("--convert", "generated", "many", "b"), "many is not a number of tasks"),
         (("--convert", "generated", "0", "b"), "0 is not a number of tasks"),
     ],
 )
-def test_invalid_combination_of_options_is_refused(data, arguments, told):
-    with pytest.raises(UsageError, match=told):
-        bench(*(data if one == "DATA" else one for one in arguments))
+def test_invalid_combination_of_options_is_refused(data, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        bench(*(data if argument == "DATA" else argument for argument in arguments))
 
 
 # Converting
@@ -531,7 +533,7 @@ def test_recorded_runs_with_a_catalog_become_trajectories(catalog, replay, tmp_p
     assert first.final == "All is done."
 
 
-def test_conversations_become_trajectories_with_their_parameters_named(tmp_path, capsys):
+def test_conversations_become_trajectories_with_named_parameters(tmp_path, capsys):
     folder = tmp_path / "multi_turn_func_doc"
     folder.mkdir()
     properties = {"file": {"type": "string"}, "size": {"type": "float"}}
@@ -540,20 +542,20 @@ def test_conversations_become_trajectories_with_their_parameters_named(tmp_path,
     steps = [[{"tool": "sort", "call": "sort('a', size=2)", "observation": "{}"}], []]
     runs = written(tmp_path / "r.jsonl", {"id": "m", "turns": ["Sort.", "Thanks."], "tools": ["sort"], "steps": steps})
     assert bench("--convert", "bfcl", runs, tmp_path / "out.jsonl") == 0
-    (one,) = read_trajectories(tmp_path / "out.jsonl")
-    assert one.query == "Sort.\nThanks."
-    assert one.steps[0].arguments == {"file": "a", "size": 2}
-    assert one.tools[0].parameters["properties"]["size"] == {"type": "number"}
-    assert one.tools[0].parameters["type"] == "object"
+    (converted,) = read_trajectories(tmp_path / "out.jsonl")
+    assert converted.query == "Sort.\nThanks."
+    assert converted.steps[0].arguments == {"file": "a", "size": 2}
+    assert converted.tools[0].parameters["properties"]["size"] == {"type": "number"}
+    assert converted.tools[0].parameters["type"] == "object"
     assert printed(capsys, "--data", tmp_path / "out.jsonl", "--model", "gold")["rouge_l"] == 100
 
 
-def test_questions_of_one_call_become_trajectories_with_others_to_choose_from(tmp_path):
+def test_questions_with_one_call_become_trajectories_with_further_tools(tmp_path):
     schema = {"type": "dict", "properties": {"n": {"type": "float"}, "unit": {"type": "any"}}}
-    named = [{"name": name, "description": f"Does {name}.", "parameters": schema} for name in ("halve", "twice", "add")]
+    tools = [{"name": name, "description": f"Does {name}.", "parameters": schema} for name in ("halve", "twice", "add")]
     rows = [
         {"id": f"one-{at}", "question": [[{"role": "user", "content": f"Please {tool['name']} 4"}]], "function": [tool]}
-        for at, tool in enumerate(named)
+        for at, tool in enumerate(tools)
     ]
     runs = tmp_path / "simple.jsonl"
     runs.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -562,7 +564,7 @@ def test_questions_of_one_call_become_trajectories_with_others_to_choose_from(tm
         {"id": row["id"], "ground_truth": [{row["function"][0]["name"]: {"n": [4, 4.0], "unit": ["", "m"]}}]}
         for row in rows
     ]
-    truth[1]["ground_truth"] *= 2  # two calls are no question of one
+    truth[1]["ground_truth"] *= 2  # questions with two calls are skipped
     (tmp_path / "possible_answer" / runs.name).write_text("".join(f"{json.dumps(row)}\n" for row in truth))
     assert bench("--convert", "bfcl", runs, tmp_path / "out.jsonl", "--pool", 2) == 0
     first, last = read_trajectories(tmp_path / "out.jsonl")
@@ -570,67 +572,71 @@ def test_questions_of_one_call_become_trajectories_with_others_to_choose_from(tm
     assert [(step.tool, step.arguments) for step in first.steps] == [("halve", {"n": 4})]
     assert (len(first.tools), len(last.tools)) == (2, 2)
     assert first.tools[0].parameters["properties"] == {"n": {"type": "number"}, "unit": {"type": "string"}}
-    assert bench("--convert", "bfcl", runs, tmp_path / "more.jsonl", "--pool", 20) == 0  # more than there are
+    assert bench("--convert", "bfcl", runs, tmp_path / "more.jsonl", "--pool", 20) == 0  # more than available
     runs.write_text('{"id": "lost", "function": []}\n')
     with pytest.raises(UsageError, match=r"simple\.jsonl:1 is not a question with an answer"):
         bench("--convert", "bfcl", runs, tmp_path / "none.jsonl")
     assert not (tmp_path / "none.jsonl").exists()
 
 
-def test_documents_become_requests_for_their_tools_that_give_no_value_away(tmp_path):
-    said = 'This is the subfunction for tool "maps", you can use this tool.The description of this function is: "{}"'
+def test_tool_schemas_become_tasks_without_example_values_in_the_schemas(tmp_path):
+    text = 'This is the subfunction for tool "maps", you can use this tool.The description of this function is: "{}"'
     parameters = {"type": "object", "properties": {"cityName": {"type": "string", "example_value": "Oslo"}}}
     parameters["required"] = ["cityName"]
-    about = {"name": "height_for_maps", "description": said.format("Tells how high a city lies."), "category": "Maps"}
-    vague = {**about, "name": "health_for_maps", "description": said.format("Health")}
+    about = {
+        "name": "height_for_maps",
+        "description": text.format("Returns the height of a city."),
+        "category": "Maps",
+    }
+    vague = {**about, "name": "health_for_maps", "description": text.format("Health")}
     other = {**about, "name": "area_for_maps", "parameters": {"type": "object", "properties": {}, "required": []}}
     tools = ({**about, "api": "cityHeight", "parameters": parameters}, {**vague, "parameters": parameters}, other)
     catalog = tmp_path / "catalog.jsonl"
     catalog.write_text("".join(f"{json.dumps(tool)}\n" for tool in tools))
     assert bench("--convert", "toolbench", catalog, tmp_path / "out.jsonl", "--pool", 40) == 0
-    (one,) = read_trajectories(tmp_path / "out.jsonl")
-    assert [(step.tool, step.arguments) for step in one.steps] == [("height_for_maps", {"cityName": "Oslo"})]
-    assert "Oslo" in one.query
-    assert "city height" in one.query or "Tells how high a city lies" in one.query
-    assert "height_for_maps" in one.names
-    assert "area_for_maps" in one.names
-    assert "Oslo" not in repr(one.tools)
-    assert "subfunction" not in repr(one.tools)
+    (converted,) = read_trajectories(tmp_path / "out.jsonl")
+    assert [(step.tool, step.arguments) for step in converted.steps] == [("height_for_maps", {"cityName": "Oslo"})]
+    assert "Oslo" in converted.query
+    assert "city height" in converted.query or "Returns the height of a city" in converted.query
+    assert "height_for_maps" in converted.names
+    assert "area_for_maps" in converted.names
+    assert "Oslo" not in repr(converted.tools)
+    assert "subfunction" not in repr(converted.tools)
 
 
-def test_tasks_that_training_holds_back_are_played_and_become_trajectories(tmp_path, capsys, embedded_model):
+def test_generated_tasks_held_back_from_training_become_trajectories(tmp_path, capsys, embedded_model):
     out = tmp_path / "held.jsonl"
     assert bench("--convert", "generated", "6", out) == 0
-    found = read_trajectories(out)
-    steps = [step for one in found for step in one.steps if step.decision == "call"]
-    assert capsys.readouterr().out == f"{out}: {len(steps) + len(found)} steps of {len(found)} tasks.\n"
-    assert {"read_file", "run_command", "calculate"} < found[0].names
+    tasks = read_trajectories(out)
+    steps = [step for trajectory in tasks for step in trajectory.steps if step.decision == "call"]
+    assert capsys.readouterr().out == f"{out}: {len(steps) + len(tasks)} steps of {len(tasks)} tasks.\n"
+    assert {"read_file", "run_command", "calculate"} < tasks[0].names
     assert len(steps) > 3
     assert all(step.thought and step.observation for step in steps)
     assert printed(capsys, "--data", out, "--model", "gold")["argument_f1"] == 100
 
 
-def test_models_of_this_machine_are_shown_tools_as_the_shell_shows_them(tmp_path):
-    (one,) = read_trajectories(written(tmp_path / "one.jsonl", task("a")))
-    view = view_of(one, 0, direct=True)
+def test_local_models_see_tools_as_in_the_shell(tmp_path):
+    (reference,) = read_trajectories(written(tmp_path / "one.jsonl", task("a")))
+    view = view_of(reference, 0, direct=True)
     assert view.presentation.name == "direct"
     assert "forecast" not in view.opening
     assert {"forecast", "clock"} < {tool.name for tool in view.presentation.array(view.registered)}
 
 
-@pytest.mark.parametrize("made", ["sort(open('a'))", "sort(", "sort('a', 'b')", "sort"])
-def test_a_recorded_call_that_is_none_is_named(tmp_path, made):
+@pytest.mark.parametrize("text", ["sort(open('a'))", "sort(", "sort('a', 'b')", "sort"])
+def test_an_invalid_recorded_call_is_reported_with_its_line(tmp_path, text):
     folder = tmp_path / "multi_turn_func_doc"
     folder.mkdir()
     written(folder / "files.json", {"name": "sort", "description": "", "parameters": {"properties": {"file": {}}}})
-    step = {"tool": "sort", "call": made, "observation": ""}
+    step = {"tool": "sort", "call": text, "observation": ""}
     runs = written(tmp_path / "r.jsonl", {"id": "m", "turns": ["Sort."], "tools": ["sort"], "steps": [[step]]})
     with pytest.raises(UsageError, match=r"r\.jsonl:1"):
         bench("--convert", "bfcl", runs, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_a_file_that_exists_is_not_written_over(catalog, replay, tmp_path):
+def test_an_existing_file_is_not_overwritten(catalog, replay, tmp_path):
     out = written(tmp_path / "live.jsonl", {"mine": True})
     with pytest.raises(UsageError, match="exists"):
         bench("--convert", "livemcp", replay, out, "--documents", catalog)

@@ -1,4 +1,4 @@
-"""What the trio takes beside one model: counted on recorded turns, without a model."""
+"""Tokens of UMI compared with one model, counted on recorded turns without a model."""
 
 import asyncio
 import json
@@ -23,11 +23,11 @@ from ecoshell_bench.umi.tokens import RecordedModel, measures, replay, spending
 from ecoshell_train.trajectories import ReferenceStep, Trajectory
 
 bench = partial(bench_play.bench, "umi", "--tokens")
-_BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
-DATA = Path(os.environ.get("ECOSHELL_DATA", _BESIDE))
+_SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path(os.environ.get("ECOSHELL_DATA", _SHARED))
 PRICE = Price(Rates(*map(Decimal, ("1", "0.1", "1", "4", "4"))))
 CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "Where. " * 40}}}
-TOOLS = tuple(ToolSchema(name, f"Tells of the {name}. " * 10, CITY) for name in ("weather", "time", "traffic"))
+TOOLS = tuple(ToolSchema(name, f"Reports the {name}. " * 10, CITY) for name in ("weather", "time", "traffic"))
 
 
 def call(city, observation="It rains."):
@@ -52,14 +52,14 @@ def turns(*trajectories, form="native"):
     return asyncio.run(replay(trajectories, TOKENS, form, lambda: None))
 
 
-def said(model, role, number):
-    """What the model says in a role, as text and call."""
+def part_of(model, role, number):
+    """The text and the call of a role in a step."""
     model.number = number
-    reply = asked(model, Request((Message("user", "?"),), role=role))
+    reply = reply_of(model, Request((Message("user", "?"),), role=role))
     return reply.text, reply.call
 
 
-def asked(model, request):
+def reply_of(model, request):
     async def ask():
         (reply,) = [reply async for reply in model.stream(request)]
         return reply
@@ -80,20 +80,20 @@ def data(tmp_path):
     return file
 
 
-# The model that says what the reference says
+# The model that repeats the reference
 
 
-def test_each_role_says_its_part_of_the_reference():
+def test_each_role_repeats_its_part_of_the_reference():
     model = RecordedModel(TURN, TOKENS, "native")
-    assert said(model, PLANNER, 0) == ("I look it up. Next: caller.", None)
-    assert said(model, CALLER, 0)[1].arguments == {"city": "Oslo"}
-    assert said(model, SINGLE, 0)[0] == "I look it up."
-    assert said(model, PLANNER, 2) == ("That is all. Next: conclusion.", None)
-    assert said(model, SUMMARIZER, 2) == ("In Oslo.", None)
-    assert said(model, SINGLE, 2)[1].arguments == {"answer": "In Oslo."}
-    given_up = RecordedModel(trajectory(end("give_up")), TOKENS, "native")
-    assert said(given_up, PLANNER, 0) == ("That is all. Next: give up.", None)
-    assert said(given_up, SINGLE, 0)[1].arguments == {"answer": "That is all.", "give_up": True}
+    assert part_of(model, PLANNER, 0) == ("I look it up. Next: caller.", None)
+    assert part_of(model, CALLER, 0)[1].arguments == {"city": "Oslo"}
+    assert part_of(model, SINGLE, 0)[0] == "I look it up."
+    assert part_of(model, PLANNER, 2) == ("That is all. Next: conclusion.", None)
+    assert part_of(model, SUMMARIZER, 2) == ("In Oslo.", None)
+    assert part_of(model, SINGLE, 2)[1].arguments == {"answer": "In Oslo."}
+    hopeless = RecordedModel(trajectory(end("give_up")), TOKENS, "native")
+    assert part_of(hopeless, PLANNER, 0) == ("That is all. Next: give up.", None)
+    assert part_of(hopeless, SINGLE, 0)[1].arguments == {"answer": "That is all.", "give_up": True}
 
 
 TEXTS = st.lists(st.text("ab ", max_size=6), min_size=1, max_size=4)
@@ -101,15 +101,15 @@ TEXTS = st.lists(st.text("ab ", max_size=6), min_size=1, max_size=4)
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TEXTS, min_size=1, max_size=4))
-def test_what_is_found_cached_is_the_longest_beginning_that_was_sent_before(prompts):
+def test_the_cached_part_is_the_longest_prefix_sent_before(prompts):
     model, sent = RecordedModel(trajectory(end()), len, "native"), []
     for texts in prompts:
-        usage = asked(model, Request(tuple(Message("user", text) for text in texts))).usage
-        whole = [any(before[: n + 1] == texts[: n + 1] for before in sent) for n in range(len(texts))]
+        usage = reply_of(model, Request(tuple(Message("user", text) for text in texts))).usage
+        is_sent = [any(earlier[: n + 1] == texts[: n + 1] for earlier in sent) for n in range(len(texts))]
         assert usage.cached <= usage.input
-        assert (usage.cached == usage.input) == all(whole)
-        assert usage.cached >= sum(len(text) for text, known in zip(texts, whole, strict=True) if known)
-        assert bool(usage.cached) == bool(sent)  # the speaker alone is alike
+        assert (usage.cached == usage.input) == all(is_sent)
+        assert usage.cached >= sum(len(text) for text, is_cached in zip(texts, is_sent, strict=True) if is_cached)
+        assert bool(usage.cached) == bool(sent)  # all prompts start with the same speaker
         sent.append(texts)
 
 
@@ -117,7 +117,7 @@ def test_what_is_found_cached_is_the_longest_beginning_that_was_sent_before(prom
 
 
 @pytest.mark.parametrize("form", ["native", "text"])
-def test_the_trio_asks_two_where_one_model_is_asked_once_and_reads_little_anew(form):
+def test_umi_makes_two_calls_per_step_and_few_of_its_tokens_are_fresh(form):
     (turn,) = turns(TURN, form=form)
     assert (len(turn["single"]), len(turn["umi"])) == (3, 6)
     single, umi = (sum(turn[mode], Usage()) for mode in ("single", "umi"))
@@ -127,7 +127,7 @@ def test_the_trio_asks_two_where_one_model_is_asked_once_and_reads_little_anew(f
     assert umi.input - umi.cached < single.input - single.cached + schemas
 
 
-def test_roles_of_one_model_find_cached_what_another_was_sent():
+def test_roles_of_one_model_share_cached_prefixes():
     (turn,) = turns(TURN)
     planner, caller, *_, last, summarizer = turn["umi"]
     assert planner.cached == 0
@@ -143,26 +143,25 @@ def test_a_turn_that_gives_up_ends_with_the_planner():
 # Figures
 
 
-def test_the_ratio_is_that_of_the_means_and_the_interval_holds_it():
-    def took(tokens, calls):
+def test_the_interval_contains_the_ratio_of_the_means():
+    def usages(tokens, calls):
         return (Usage(input=tokens, output=10, cached=tokens // 2),) * calls
 
-    pairs = [{"single": took(100 * n, 1), "umi": took(100 * n, n)} for n in (1, 2, 3)]
-    found = spending(pairs, measures(PRICE))
-    assert [found["calls"][mode]["mean"] for mode in ("single", "umi")] == [1, 2]
-    assert found["input"]["ratio"] == pytest.approx(1400 / 600, abs=1e-4)
-    assert found["raw"]["single"]["mean"] == 210
-    assert [found["fresh"][mode]["median"] for mode in ("single", "umi")] == [110, 220]
-    assert found["price"]["single"]["mean"] == pytest.approx((100 + 0.1 * 100 + 40) / 1_000_000, abs=1e-8)
-    low, high = found["input"]["interval"]
-    assert 1 <= low < found["input"]["ratio"] < high <= 3
-    assert found == spending(pairs, measures(PRICE))
+    pairs = [{"single": usages(100 * n, 1), "umi": usages(100 * n, n)} for n in (1, 2, 3)]
+    figures = spending(pairs, measures(PRICE))
+    assert [figures["calls"][mode]["mean"] for mode in ("single", "umi")] == [1, 2]
+    assert figures["input"]["ratio"] == pytest.approx(1400 / 600, abs=1e-4)
+    assert figures["raw"]["single"]["mean"] == 210
+    assert [figures["fresh"][mode]["median"] for mode in ("single", "umi")] == [110, 220]
+    assert figures["price"]["single"]["mean"] == pytest.approx((100 + 0.1 * 100 + 40) / 1_000_000, abs=1e-8)
+    low, high = figures["input"]["interval"]
+    assert 1 <= low < figures["input"]["ratio"] < high <= 3
+    assert figures == spending(pairs, measures(PRICE))
 
 
-def test_without_anything_to_compare_with_there_is_no_ratio():
+def test_the_ratio_to_zero_is_unknown():
     free = {"single": (Usage(input=1),), "umi": (Usage(input=2),)}
-    found = spending([free], measures(PRICE))["output"]
-    assert found == {
+    assert spending([free], measures(PRICE))["output"] == {
         "single": {"mean": 0, "median": 0},
         "umi": {"mean": 0, "median": 0},
         "ratio": None,
@@ -173,7 +172,7 @@ def test_without_anything_to_compare_with_there_is_no_ratio():
 # The command
 
 
-def test_the_figures_are_printed_for_programs_and_for_people(data, capsys):
+def test_figures_are_printed_as_json_and_as_a_table(data, capsys):
     assert bench("--data", data, "--json") == 0
     record = json.loads(capsys.readouterr().out)
     assert list(record) == ["n", "native", "text", "tokenizer", "prices"]
@@ -189,7 +188,7 @@ def test_the_figures_are_printed_for_programs_and_for_people(data, capsys):
     assert re.search(r"^n +2$", table, re.M)
 
 
-def test_the_limit_counts_turns_and_the_price_is_the_named_models(data, capsys):
+def test_the_limit_counts_turns_and_prices_follow_the_model(data, capsys):
     user_paths().settings_file.parent.mkdir(parents=True)
     priced = '[models."my/own".price]\ninput = 10\ncached_input = 0\noutput = 0\n'
     user_paths().settings_file.write_text(priced, encoding="utf-8")
@@ -197,18 +196,18 @@ def test_the_limit_counts_turns_and_the_price_is_the_named_models(data, capsys):
     record = json.loads(capsys.readouterr().out)
     assert record["n"] == 1
     assert record["prices"] == {"model": "my/own", "input": 10, "cached_input": 0, "output": 0}
-    one = record["native"]
-    read = one["input"]["single"]["mean"] - one["cached"]["single"]["mean"]
-    assert one["price"]["single"]["mean"] == pytest.approx(read * 10 / 1_000_000)
+    native = record["native"]
+    fresh_tokens = native["input"]["single"]["mean"] - native["cached"]["single"]["mean"]
+    assert native["price"]["single"]["mean"] == pytest.approx(fresh_tokens * 10 / 1_000_000)
 
 
-# What it must reach
+# Targets
 
 
 @pytest.mark.skipif(not (DATA / "livemcp").is_dir(), reason="no recorded runs: set ECOSHELL_DATA to their folder")
 @pytest.mark.parametrize("form", ["native", "text"])
 @pytest.mark.parametrize("kind", ["livemcp", "bfcl"])
-def test_on_recorded_runs_the_trio_reads_and_writes_at_most_a_quarter_more(kind, form):
+def test_umi_needs_at_most_a_quarter_more_fresh_tokens_on_recorded_runs(kind, form):
     recorded = convert(kind, DATA / kind / "replay.jsonl", None, 20)[:24]
-    found = spending(turns(*recorded, form=form), measures(PRICE))["fresh"]
-    assert found["interval"][1] <= 1.25
+    fresh = spending(turns(*recorded, form=form), measures(PRICE))["fresh"]
+    assert fresh["interval"][1] <= 1.25

@@ -1,4 +1,4 @@
-"""What registering by name saves on recorded runs: how a run is billed, and what every policy comes to."""
+"""Savings of registration by name on recorded runs: the bill of a run and the costs of every policy."""
 
 import dataclasses
 import json
@@ -52,14 +52,14 @@ def test_each_bucket_of_a_prompt_has_its_price() -> None:
 
 
 def test_pool_has_the_used_tools_and_is_reproducible(runs: list[RecordedRun], tools: Tools) -> None:
-    pools = {seed: [one.name for one in draw_pool([runs[0]], tools, 5, seed)] for seed in range(20)}
+    pools = {seed: [tool.name for tool in draw_pool([runs[0]], tools, 5, seed)] for seed in range(20)}
     assert all(len(set(pool)) == 5 and set(runs[0].used) <= set(pool) for pool in pools.values())
-    assert pools[3] == [one.name for one in draw_pool([runs[0]], tools, 5, 3)]
+    assert pools[3] == [tool.name for tool in draw_pool([runs[0]], tools, 5, 3)]
     assert len({tuple(pool) for pool in pools.values()}) > 1
 
 
 def test_pool_is_at_most_as_large_as_the_catalog(runs: list[RecordedRun], tools: Tools) -> None:
-    assert {one.name for one in draw_pool([runs[0]], tools, 500, 0)} == set(tools.schemas)
+    assert {tool.name for tool in draw_pool([runs[0]], tools, 500, 0)} == set(tools.schemas)
 
 
 def test_every_policy_is_measured_at_every_size(runs: list[RecordedRun], tools: Tools) -> None:
@@ -93,10 +93,10 @@ def test_long_unused_schema_raises_the_cost_of_registering_everything(runs: list
     name = next(name for name in tools.schemas if name not in {*runs[0].used, *runs[1].used})
     long = dataclasses.replace(tools.schemas[name], description="Very long. " * 5000)
     heavier = Tools({**tools.schemas, name: long}, tools.names)
-    (before,) = measure_pools(runs, tools, (8,), SETTING)
-    (after,) = measure_pools(runs, heavier, (8,), SETTING)
-    assert after.saving("grow", SETTING) > before.saving("grow", SETTING)
-    assert after.totals["grow"].usage == before.totals["grow"].usage
+    (short,) = measure_pools(runs, tools, (8,), SETTING)
+    (heavy,) = measure_pools(runs, heavier, (8,), SETTING)
+    assert heavy.saving("grow", SETTING) > short.saving("grow", SETTING)
+    assert heavy.totals["grow"].usage == short.totals["grow"].usage
 
 
 def test_schemas_as_text_cost_less_than_in_the_array(runs: list[RecordedRun], tools: Tools) -> None:
@@ -157,7 +157,7 @@ def test_each_run_starts_a_session_without_repetitions(runs: list[RecordedRun]) 
 
 
 def test_names_are_listed_only_with_registration_by_name(runs: list[RecordedRun], tools: Tools) -> None:
-    longer = dataclasses.replace(SETTING, system=lambda one: "Be brief. Names." if one.registers else "Be brief.")
+    longer = dataclasses.replace(SETTING, system=lambda form: "Be brief. Names." if form.registers else "Be brief.")
     (short,) = measure_pools(runs, tools, (8,), SETTING)
     (long,) = measure_pools(runs, tools, (8,), longer)
     for policy in ("all", "all_text"):
@@ -203,14 +203,14 @@ def test_grown_tool_array_invalidates_the_cache_behind_it() -> None:
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1))
 def test_cached_part_is_the_longest_common_prefix(growth: list[tuple[int, int]]) -> None:
     bill, array, messages = Bill(), "", ""
-    before, common = "", 0
+    previous, common = "", 0
     for more_array, more_messages in growth:
         array, messages = array + "a" * more_array, messages + "m" * more_messages
         prompt = f"[{array}" + f"]{messages}"
-        if before:
-            common += next((n for n, (a, b) in enumerate(zip(before, prompt, strict=False)) if a != b), len(before))
+        if previous:
+            common += next((n for n, (a, b) in enumerate(zip(previous, prompt, strict=False)) if a != b), len(previous))
         bill.call(len(array) + 1, len(messages) + 1, 0)
-        before = prompt
+        previous = prompt
     assert bill.usage.cached == common
 
 

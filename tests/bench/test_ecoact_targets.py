@@ -1,4 +1,4 @@
-"""What registering by name must save on LiveMCPBench's recorded runs; skipped where the data is not at hand."""
+"""Targets of registration by name on LiveMCPBench's recorded runs; skipped without the data."""
 
 import os
 import statistics
@@ -15,8 +15,8 @@ from ecoshell.modes.requests import system_text
 from ecoshell_bench.ecoact import POLICIES, Setting, measure_pools
 from ecoshell_bench.reading import read_runs, read_tools
 
-_BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
-DATA = Path(os.environ.get("ECOSHELL_DATA", _BESIDE)) / "livemcp"
+_SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path(os.environ.get("ECOSHELL_DATA", _SHARED)) / "livemcp"
 POOLS = (5, 10, 20, 40, 64, 527)
 SEEDS = (0, 1, 2)
 
@@ -25,10 +25,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 Savings = dict[int, dict[str, float]]
-"""Percent saved against registering everything, by pool and policy; means over the seeds.
+"""Mean percentage saved compared with registering everything, by pool and policy.
 
-`lost` is the percent of runs in which `auto` costs more than registering everything in the cheaper form, `worst` by how
-many percent at most.
+`lost` is the percentage of runs in which `auto` costs more than the cheaper form of registering everything, and `worst`
+the highest excess in percent.
 """
 
 
@@ -36,7 +36,7 @@ many percent at most.
 def count() -> Iterator[Callable[[str], int]]:
     counter = counter_for("gpt-4")
     if not counter.wait():
-        pytest.skip("cl100k_base is not at hand")
+        pytest.skip("cl100k_base is not available")
     yield cache(counter.count)
     counter.close()
 
@@ -45,17 +45,19 @@ def measure(count: Callable[[str], int], cached: str, written: str) -> Savings:
     tools = read_tools(DATA / "tools_flat.jsonl")
     runs = read_runs(DATA / "replay.jsonl", tools)
     prices = Rates(Decimal(1), Decimal(cached), Decimal(written), Decimal(3), Decimal(3))
-    found: dict[int, dict[str, list[float]]] = {size: {policy: [] for policy in POLICIES} for size in POOLS}
+    samples: dict[int, dict[str, list[float]]] = {size: {policy: [] for policy in POLICIES} for size in POOLS}
     for seed in SEEDS:
         setting = Setting(prices, count, system_text, seed)
-        sizes = POOLS if seed == SEEDS[0] else POOLS[:-1]  # of all 527 tools there is only one draw
+        sizes = POOLS if seed == SEEDS[0] else POOLS[:-1]  # a pool of all 527 tools has only one draw
         for result in measure_pools(runs, tools, sizes, setting):
             for policy in POLICIES:
-                found[result.pool][policy].append(100 * float(result.saving(policy, setting)))
-            found[result.pool].setdefault("lost", []).append(100 * result.losing)
-            found[result.pool].setdefault("worst", []).append(100 * result.worst)
-    savings = {size: {policy: statistics.mean(all_) for policy, all_ in row.items()} for size, row in found.items()}
-    return {size: row | {"worst": max(found[size]["worst"])} for size, row in savings.items()}
+                samples[result.pool][policy].append(100 * float(result.saving(policy, setting)))
+            samples[result.pool].setdefault("lost", []).append(100 * result.losing)
+            samples[result.pool].setdefault("worst", []).append(100 * result.worst)
+    savings = {
+        size: {policy: statistics.mean(values) for policy, values in row.items()} for size, row in samples.items()
+    }
+    return {size: row | {"worst": max(samples[size]["worst"])} for size, row in savings.items()}
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The rows of `bench speed`, measured for real and small: their shape, never how quick this machine is."""
+"""The rows of `bench speed`, from small real measurements: their shape, never the speed of the machine."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -54,12 +54,12 @@ def test_documented_figures_have_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "measure_opening", lambda _: Measurement("open_2000_turns", 1.0, "s"))
     monkeypatch.setattr(chat, "flood", lambda _, tokens: tokens / 10_000)
     monkeypatch.setattr(chat, "paced", lambda *_: chat.Paced(9.0, 20.0, 25.0, 50.0, (4.0, 6.0)))
-    found = by_name(run.measure_speed(15, Path("adapter.gguf")))
-    assert set(CONTRACT) <= set(found)
-    assert found["idle_rss"] == Measurement("idle_rss", 60.0, "MB", 30.0, 2.0)
-    assert (found["stream_flood_10k"].value, found["stream_flood_10k"].baseline) == (10_000.0, None)
-    assert found["stream_growth_50k_10k"].ratio == 5.0
-    assert found["typing_p95_ms"].value == 6.0
+    measured = by_name(run.measure_speed(15, Path("adapter.gguf")))
+    assert set(CONTRACT) <= set(measured)
+    assert measured["idle_rss"] == Measurement("idle_rss", 60.0, "MB", 30.0, 2.0)
+    assert (measured["stream_flood_10k"].value, measured["stream_flood_10k"].baseline) == (10_000.0, None)
+    assert measured["stream_growth_50k_10k"].ratio == 5.0
+    assert measured["typing_p95_ms"].value == 6.0
 
 
 def test_ready_is_compared_with_a_minimal_application() -> None:
@@ -121,11 +121,12 @@ def test_knapsack_has_no_baseline_without_ortools(monkeypatch: pytest.MonkeyPatc
 
 def test_ortools_and_our_solver_reach_the_same_value() -> None:
     pytest.importorskip("ortools")
-    for one in (made := planning.instances(12, 100)):
-        ours, theirs = solve(one.values, one.costs, one.bounds, one.budget), planning.OrTools(one).solve()
-        assert all(count <= bound for count, bound in zip(theirs, one.bounds, strict=True))
-        assert sum(map(mul, one.values, ours)) == sum(map(mul, one.values, theirs))
-    assert len(made) == 15
+    instances = planning.instances(12, 100)
+    assert len(instances) == 15
+    for task in instances:
+        ours, theirs = solve(task.values, task.costs, task.bounds, task.budget), planning.OrTools(task).solve()
+        assert all(count <= bound for count, bound in zip(theirs, task.bounds, strict=True))
+        assert sum(map(mul, task.values, ours)) == sum(map(mul, task.values, theirs))
 
 
 def test_evidence_is_measured_with_experience_already_read() -> None:
@@ -174,15 +175,15 @@ def test_markdown_has_the_requested_number_of_pieces(tokens: int) -> None:
 
 
 def test_value_and_baseline_alternate_after_a_warm_up() -> None:
-    taken: list[str] = []
+    order: list[str] = []
 
     def take(name: str, figures: Iterator[float]) -> float:
-        taken.append(name)
+        order.append(name)
         return next(figures)
 
     ours, theirs = iter([99.0, 4.0, 8.0, 6.0]), iter([99.0, 2.0, 3.0, 1.0])
     row = against("x", lambda: take("ours", ours), lambda: take("theirs", theirs), 3)
-    assert taken == ["ours", "theirs"] * 4
+    assert order == ["ours", "theirs"] * 4
     assert row == Measurement("x", 6.0, "s", 2.0, 3.0)
 
 

@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["alone", "in a team"])
 def ledger(request: pytest.FixtureRequest, path: Path) -> Iterator[Ledger]:
-    """A ledger of one user, and one that reserves from a team's, which has room for all; both have to do the same."""
+    """A ledger of one user, or of a team without caps; both must behave the same."""
     if request.param == "alone":
         ledger = Ledger(path)
     else:
@@ -38,7 +38,7 @@ def account() -> Account:
 
 @pytest.fixture
 def ask(account: Account) -> MakeAsk:
-    """Makes an ask from prompt and output tokens; a token costs a million nano-dollars unless a price is given."""
+    """Makes a request from token counts; a token costs a million nano-dollars by default."""
 
     def make(prompt: int = 100, output: int = 50, *, price: Price | None = THOUSAND, account: Account = account) -> Ask:
         return Ask(price, prompt, output, account)

@@ -1,7 +1,7 @@
-"""A process that asks unreliable models within the caps; the test starts several of them and kills some.
+"""A process that calls unreliable models within the caps; the test starts several and kills some.
 
-The provider appends what it bills to a file of its own, one line in nano-dollars, before it sends a reply or fails.
-Prints `called` for each attempt and a JSON object with the counts at the end.
+The provider appends each bill in nano-dollars to a separate file before it sends a reply or fails. The process prints
+`called` for each attempt and a JSON object with the counts at the end.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties":
 
 
 class UnreliableModel:
-    """Bills truthfully, and replies, reports and fails as it pleases."""
+    """Bills correctly, and replies, reports usage and fails at random."""
 
     def __init__(self, name: str, chance: random.Random, bills: Path, counts: Counter[str]) -> None:
         self.traits = Traits(name, PRICES[name], 200_000, 4_000, native_tools=True, local=False)
@@ -62,7 +62,7 @@ class UnreliableModel:
             raise ModelMissing("The key was refused.", key=True)
         usage, state = self._used(request, reasoning=mood == "reasoning")
         self._bill(usage)
-        await asyncio.sleep(0)  # here the process may be stopped
+        await asyncio.sleep(0)  # the process may be killed here
         if mood in ("down", "reset"):
             raise ModelUnavailable("503" if mood == "down" else "connection reset")
         yield Delta("I read ")
@@ -82,7 +82,7 @@ class UnreliableModel:
             cached = chance.randint(0, prompt)
             return Usage(prompt, output, cached, chance.randint(0, prompt - cached)), None
         blocks = [{"thinking": "…", "signature": str(chance.randrange(10**9))}]
-        self._reasoned[str(blocks)] = output  # all of it is counted when it is sent back, however short its text is
+        self._reasoned[str(blocks)] = output  # counts in full when it is sent back, even if its text is short
         state = ProviderState(self.traits.name, {"content": "I read it.", "thinking_blocks": blocks})
         return Usage(prompt, output, reasoning=output), state
 
@@ -95,7 +95,7 @@ class UnreliableModel:
 
 
 async def spend(gate: Gate, chance: random.Random, session: str, attempts: int, bills: Path) -> Counter[str]:
-    """Run conversations until so many calls were made: growing prompts, retries, and a fallback to the other model."""
+    """Run conversations with growing prompts, retries and a fallback model for this many attempts."""
     counts: Counter[str] = Counter()
     now = 0.0
 
@@ -108,16 +108,14 @@ async def spend(gate: Gate, chance: random.Random, session: str, attempts: int, 
     while counts.total() - counts["refused"] < attempts:
         turn += 1
         account = Account(session, turn, "single", "", "step")
-        models = [
-            MeteredModel(UnreliableModel(name, chance, bills, counts), gate, lambda one=account: one, retry=retry)
-            for name in PRICES
-        ]
+        unreliable = [UnreliableModel(name, chance, bills, counts) for name in PRICES]
+        models = [MeteredModel(model, gate, lambda account=account: account, retry=retry) for model in unreliable]
         await _converse(models, chance, counts)
     return counts
 
 
 async def _converse(models: list[MeteredModel], chance: random.Random, counts: Counter[str]) -> None:
-    """One turn, until it has had enough steps or a cap ends it."""
+    """Run a turn until its last step or until a cap ends it."""
     messages = [Message("system", "You help. " * 50), Message("user", "x" * chance.randint(1, 3000))]
     events: list[Event] = []
     for _ in range(12):

@@ -1,6 +1,6 @@
-"""A process that makes random calls against a shared ledger; started by the tests, and killed by some of them.
+"""A process that makes random calls against a shared ledger, for tests that may kill it.
 
-Prints `held` or `refused` for each call, before it ends, and a JSON object with its counts at the end.
+It prints `held` or `refused` for each call and a JSON object with the counts at the end.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ async def spend(gate: Gate, chance: random.Random, session: str, calls: int) -> 
 
 
 async def reserve(gate: Gate, ask: Ask, chance: random.Random) -> Hold:
-    """A hold, sometimes by way of an aside."""
+    """Reserve a call, sometimes through a reserve for the answer."""
     if chance.random() < 0.2:
         return await gate.hold_final(await gate.set_aside(ask), ask)
     return await gate.hold(ask)
 
 
 async def end(gate: Gate, hold: Hold, chance: random.Random) -> str:
-    """End the hold in one of the ways a call can end."""
+    """End the reservation in a random way."""
     kind = chance.choice(["settled", "settled", "settled", "unreported", "released"])
     if kind == "released":
         await gate.release(hold)

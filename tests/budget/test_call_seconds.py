@@ -1,4 +1,4 @@
-"""How long calls took, role by role; of those that were made before that was kept it is not known."""
+"""Durations of calls by role, which are unknown for calls of older versions."""
 
 import sqlite3
 from collections.abc import Callable
@@ -20,7 +20,7 @@ OLD = """INSERT INTO entries
 
 
 def old_file(path: Path) -> sqlite3.Connection:
-    """A ledger as version 1 made it, with one call."""
+    """Write a ledger of version 1 with one call."""
     path.parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(path)
     db.row_factory = sqlite3.Row
@@ -34,21 +34,19 @@ async def test_seconds_add_up_by_role_and_by_session(ledger: Ledger, ask: MakeAs
     for role, session, seconds in (("planner", "s1", 1.5), ("caller", "s1", 0.25), ("planner", "s2", 2.0)):
         hold = await gate.hold(ask(account=replace(account, role=role, session=session)))
         await gate.settle(hold, Usage(10, 5), seconds=seconds)
-    told = {row.key: (row.calls, row.seconds, row.untimed) for row in ledger.rows("role")}
-    assert told == {"planner": (2, 3.5, 0), "caller": (1, 0.25, 0)}
+    rows = {row.key: (row.calls, row.seconds, row.untimed) for row in ledger.rows("role")}
+    assert rows == {"planner": (2, 3.5, 0), "caller": (1, 0.25, 0)}
     assert [(row.key, row.seconds) for row in ledger.rows("role", "s1")] == [("planner", 1.5), ("caller", 0.25)]
 
 
-def test_a_paid_tool_and_a_call_that_still_runs_take_no_time_that_is_missing(
-    ledger: Ledger, ask: MakeAsk, account: Account
-) -> None:
+def test_paid_tools_and_running_calls_are_not_untimed(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
     ledger.charge_tool(account, "count_text", 1)
     ledger.hold(ask())
     (row,) = ledger.rows("role")
     assert (row.seconds, row.untimed) == (0.0, 0)
 
 
-def test_a_ledger_of_an_older_version_is_taken_over_and_its_times_are_unknown(path: Path, ask: MakeAsk) -> None:
+def test_a_ledger_of_version_1_is_migrated_with_unknown_times(path: Path, ask: MakeAsk) -> None:
     old_file(path).close()
     ledger = Ledger(path)
     (row,) = ledger.rows("role")
@@ -61,7 +59,7 @@ def test_a_ledger_of_an_older_version_is_taken_over_and_its_times_are_unknown(pa
     again.close()
 
 
-def test_costs_of_a_file_that_cannot_be_taken_over_are_told_without_the_time(path: Path) -> None:
+def test_a_read_only_ledger_of_version_1_has_costs_without_times(path: Path) -> None:
     old_file(path).close()
     with read_only_folder(path) as folder, closing(Ledger(folder / path.name)) as ledger:
         (row,) = ledger.rows("role")

@@ -1,4 +1,4 @@
-"""The cap, against what providers bill: reasoning, retries, fallbacks, unreported usage and kills."""
+"""The cap compared with provider bills, including reasoning, retries, fallbacks, unreported usage and kills."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_two_thousand_calls_never_bill_more_than_the_cap(path: Path, tmp_path: P
         (cap,) = ledger.caps("observer", 1)
         assert cap.spent + cap.held <= cap.limit
         assert billed(bills) <= cap.limit
-        if cap.spent > cap.limit * 0.95:  # so that it stays tight
+        if cap.spent > cap.limit * 0.95:  # keep the cap tight
             allowed += NANO
             ledger.set_cap("observer", "day", Amount(allowed, "usd"))
         time.sleep(0.01)

@@ -32,7 +32,7 @@ def notes(database: Database) -> list[str]:
         return [row["text"] for row in db.execute("SELECT text FROM notes")]
 
 
-def test_a_file_that_cannot_be_written_can_still_be_read(path: Path) -> None:
+def test_a_read_only_file_can_be_read(path: Path) -> None:
     with opened(path) as database:
         note(database, "kept")
     with read_only_folder(path) as folder, opened(folder / path.name) as database:
@@ -43,7 +43,7 @@ def test_a_file_that_cannot_be_written_can_still_be_read(path: Path) -> None:
         assert notes(database) == ["kept"]
 
 
-def test_a_file_that_is_removed_while_in_use_is_not_written_into_the_void(path: Path) -> None:
+def test_writing_to_a_removed_file_is_an_error(path: Path) -> None:
     with opened(path) as database:
         note(database, "kept")
         path.unlink()
@@ -52,28 +52,28 @@ def test_a_file_that_is_removed_while_in_use_is_not_written_into_the_void(path: 
         assert notes(database) == ["kept"]
 
 
-def test_a_file_that_was_replaced_is_noticed_and_one_that_comes_back_is_written_again(path: Path) -> None:
-    aside = path.with_suffix(".aside")
+def test_a_replaced_file_is_noticed_and_a_restored_one_is_writable(path: Path) -> None:
+    moved = path.with_suffix(".moved")
     with opened(path) as database:
-        path.rename(aside)
+        path.rename(moved)
         path.write_bytes(b"")
         with pytest.raises(StoreError, match="removed or replaced"):
             note(database, "lost")
-        aside.replace(path)
+        moved.replace(path)
         note(database, "kept")
         assert notes(database) == ["kept"]
 
 
-def test_another_programs_file_is_refused_and_not_a_byte_of_it_changes(path: Path) -> None:
+def test_another_programs_file_is_refused_unchanged(path: Path) -> None:
     with closing(sqlite3.connect(path)) as other, other:
         other.execute("CREATE TABLE theirs (x)")
-    before = path.read_bytes()
+    content = path.read_bytes()
     with pytest.raises(StoreError, match="belongs to another program"):
         Database(path, schema=SCHEMA, version=1)
-    assert path.read_bytes() == before
+    assert path.read_bytes() == content
 
 
-def test_a_file_that_another_process_is_writing_to_opens_and_can_be_written_afterwards(path: Path) -> None:
+def test_a_locked_file_can_be_opened_and_written_after_the_lock_ends(path: Path) -> None:
     opened(path).thing.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -86,7 +86,7 @@ def test_a_file_that_another_process_is_writing_to_opens_and_can_be_written_afte
             assert notes(database) == ["kept"]
 
 
-def test_rewriting_beside_a_writer_says_that_it_was_not_done(path: Path) -> None:
+def test_rewriting_a_locked_file_fails(path: Path) -> None:
     with opened(path) as database, closing(sqlite3.connect(path, isolation_level=None)) as other:
         note(database, "kept")
         other.execute("BEGIN IMMEDIATE")
@@ -95,20 +95,20 @@ def test_rewriting_beside_a_writer_says_that_it_was_not_done(path: Path) -> None
         assert database.rewrite()
 
 
-def test_a_new_file_and_its_log_are_for_their_owner_alone_whatever_the_umask(path: Path) -> None:
-    before = os.umask(0o022)
+def test_a_new_file_and_its_log_are_private_with_any_umask(path: Path) -> None:
+    previous = os.umask(0o022)
     try:
         with opened(path) as database:
             note(database, "mine")
-            beside = sorted(file.name for file in path.parent.iterdir())
+            names = sorted(file.name for file in path.parent.iterdir())
             modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     finally:
-        os.umask(before)
-    assert beside == ["notes.sqlite", "notes.sqlite-shm", "notes.sqlite-wal"]
+        os.umask(previous)
+    assert names == ["notes.sqlite", "notes.sqlite-shm", "notes.sqlite-wal"]
     assert modes == {0o600}
 
 
-def test_a_file_that_is_there_keeps_its_permissions(path: Path) -> None:
+def test_an_existing_file_keeps_its_permissions(path: Path) -> None:
     path.touch(mode=0o640)
     path.chmod(0o640)
     with opened(path) as database:
@@ -117,7 +117,7 @@ def test_a_file_that_is_there_keeps_its_permissions(path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [2**62, -(2**62), float("inf")])
-def test_a_time_that_no_calendar_has_is_damage(path: Path, at: float) -> None:
+def test_an_impossible_time_is_damage(path: Path, at: float) -> None:
     with closing(Database(path, schema="CREATE TABLE notes (at REAL)", version=1)) as database:
         with database.writing("It was not noted.") as db:
             db.execute("INSERT INTO notes VALUES (?)", (at,))

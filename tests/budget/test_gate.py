@@ -30,7 +30,7 @@ async def test_calls_and_tools_through_the_gate_count_for_the_caps(gate: Gate, a
     assert gate.ledger.caps(account.session, account.turn) == ()
 
 
-async def test_what_is_set_aside_pays_for_the_final_call(gate: Gate, account: Account, ask: MakeAsk) -> None:
+async def test_the_reserve_pays_for_the_final_call(gate: Gate, account: Account, ask: MakeAsk) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(150_000_000, "usd"))
     aside = await gate.set_aside(ask(100, 50))
     with pytest.raises(LimitReached):
@@ -41,7 +41,7 @@ async def test_what_is_set_aside_pays_for_the_final_call(gate: Gate, account: Ac
     assert gate.ledger.caps(account.session, account.turn)[0].left == 150_000_000
 
 
-async def test_concurrent_holds_never_pass_the_cap(gate: Gate, account: Account, ask: MakeAsk) -> None:
+async def test_concurrent_reservations_never_exceed_the_cap(gate: Gate, account: Account, ask: MakeAsk) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(1_000_000_000, "usd"))
     outcomes = await asyncio.gather(*(gate.hold(ask(100, 50)) for _ in range(20)), return_exceptions=True)
     refused = [outcome for outcome in outcomes if isinstance(outcome, LimitReached)]
@@ -51,77 +51,75 @@ async def test_concurrent_holds_never_pass_the_cap(gate: Gate, account: Account,
     assert cap.held <= cap.limit
 
 
-class Blocked:
-    """Keeps the ledger's write lock from another connection until it is let go."""
+class Lock:
+    """Holds the ledger's write lock on another connection until `release`."""
 
     def __init__(self, path: Path) -> None:
         self._other = sqlite3.connect(path, isolation_level=None)
         self._other.execute("BEGIN IMMEDIATE")
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._other.execute("ROLLBACK")
         self._other.close()
 
 
-async def _turns_of_the_loop(count: int = 5) -> None:
+async def _run_loop(count: int = 5) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-async def test_a_reservation_cancelled_while_it_waits_is_given_back(
+async def test_a_reservation_cancelled_while_waiting_is_released(
     gate: Gate, account: Account, ask: MakeAsk, path: Path
 ) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(NANO, "usd"))
-    blocked = Blocked(path)
+    lock = Lock(path)
     waiting = asyncio.create_task(gate.hold(ask()))
-    await _turns_of_the_loop()
+    await _run_loop()
     waiting.cancel()
-    await _turns_of_the_loop()
-    waiting.cancel()  # impatience changes nothing
-    await _turns_of_the_loop()
+    await _run_loop()
+    waiting.cancel()  # a second cancellation changes nothing
+    await _run_loop()
     assert not waiting.done()
-    blocked.let_go()
+    lock.release()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert gate.ledger.caps(account.session, account.turn)[0].left == NANO
     assert [entry for entry in gate.ledger.unreconciled() if entry.state == "held"] == []
 
 
-async def test_a_settlement_is_finished_although_its_task_is_cancelled(
+async def test_a_settlement_finishes_even_if_its_task_is_cancelled(
     gate: Gate, account: Account, ask: MakeAsk, path: Path
 ) -> None:
     hold = await gate.hold(ask())
-    blocked = Blocked(path)
+    lock = Lock(path)
     settling = asyncio.create_task(gate.settle(hold, Usage(10, 10)))
-    await _turns_of_the_loop()
+    await _run_loop()
     settling.cancel()
-    await _turns_of_the_loop()
-    blocked.let_go()
+    await _run_loop()
+    lock.release()
     with pytest.raises(asyncio.CancelledError):
         await settling
     assert gate.ledger.entry(hold.entry).state == "settled"
 
 
-async def test_a_refused_reservation_cancelled_meanwhile_holds_nothing(
+async def test_a_refused_and_cancelled_reservation_reserves_nothing(
     gate: Gate, account: Account, ask: MakeAsk, path: Path
 ) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(1, "usd"))
-    blocked = Blocked(path)
+    lock = Lock(path)
     waiting = asyncio.create_task(gate.hold(ask()))
-    await _turns_of_the_loop()
+    await _run_loop()
     waiting.cancel()
-    blocked.let_go()
+    lock.release()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert gate.ledger.caps(account.session, account.turn)[0].held == 0
 
 
-async def test_the_event_loop_goes_on_while_a_reservation_waits_for_the_lock(
-    gate: Gate, ask: MakeAsk, path: Path
-) -> None:
-    blocked = Blocked(path)
+async def test_the_event_loop_is_not_blocked_by_a_locked_ledger(gate: Gate, ask: MakeAsk, path: Path) -> None:
+    lock = Lock(path)
     waiting = asyncio.create_task(gate.hold(ask()))
-    await _turns_of_the_loop(50)
+    await _run_loop(50)
     assert not waiting.done()
-    blocked.let_go()
+    lock.release()
     assert (await waiting).max_tokens == 50

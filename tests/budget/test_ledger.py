@@ -23,7 +23,7 @@ def usd(dollars: str) -> Amount:
     return Amount(int(Decimal(dollars) * NANO), "usd")
 
 
-def test_a_hold_reserves_the_worst_case_and_a_settlement_what_was_used(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_reservation_counts_the_worst_case_and_a_settlement_the_usage(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("1"))
     hold = ledger.hold(ask(100, 50))
     assert (hold.nano, hold.tokens, hold.max_tokens, hold.clamped) == (150 * MILLION, 150, 50, False)
@@ -35,7 +35,7 @@ def test_a_hold_reserves_the_worst_case_and_a_settlement_what_was_used(ledger: L
     assert ledger.caps("s1", 1) == (CapState("session", "usd", NANO, 90 * MILLION, 0),)
 
 
-def test_max_tokens_is_lowered_to_what_the_tightest_cap_leaves(ledger: Ledger, ask: MakeAsk) -> None:
+def test_max_tokens_is_lowered_to_fit_the_tightest_cap(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("0.150"))
     ledger.set_cap("s1", "day", usd("0.130"))
     ledger.set_cap("s1", "month", Amount(1000, "tokens"))
@@ -51,9 +51,7 @@ def test_a_cap_in_tokens_counts_prompt_and_output(ledger: Ledger, ask: MakeAsk) 
     assert (hit.value.unit, hit.value.need, hit.value.left) == ("tokens", 116, 0)
 
 
-def test_a_call_that_would_be_clamped_below_its_minimum_is_refused_and_told_the_way_out(
-    ledger: Ledger, ask: MakeAsk
-) -> None:
+def test_a_call_that_would_be_shortened_below_its_minimum_is_refused_with_a_fix(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "day", usd("0.115"))
     with pytest.raises(LimitReached) as hit:
         ledger.hold(ask(100, 50))
@@ -65,14 +63,14 @@ def test_a_call_that_would_be_clamped_below_its_minimum_is_refused_and_told_the_
     assert ledger.rows("session") == ()
 
 
-def test_a_call_shorter_than_the_minimum_needs_only_itself(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_call_shorter_than_the_minimum_needs_only_its_own_tokens(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("0.105"))
     assert ledger.hold(ask(100, 5)).max_tokens == 5
     ledger.set_cap("s1", "session", usd("0.205"))
     assert ledger.hold(ask(100, 0)).max_tokens == 0
 
 
-def test_turn_and_session_caps_count_their_own_and_day_and_month_caps_count_all(
+def test_turn_and_session_caps_count_their_own_calls_and_day_and_month_caps_all(
     ledger: Ledger, ask: MakeAsk, account: Account
 ) -> None:
     for scope in ("turn", "session", "day", "month"):
@@ -85,14 +83,14 @@ def test_turn_and_session_caps_count_their_own_and_day_and_month_caps_count_all(
     assert [cap.scope for cap in ledger.caps("s2", 1)] == ["day", "month"]
 
 
-def test_day_and_month_begin_anew_with_the_local_calendar(path: Path, ask: MakeAsk) -> None:
+def test_day_and_month_caps_restart_with_the_local_calendar(path: Path, ask: MakeAsk) -> None:
     now = [datetime(2025, 1, 30, 23, 59)]
     ledger = Ledger(path, clock=lambda: now[0])
     ledger.set_cap("s1", "day", usd("1"))
     ledger.set_cap("s1", "month", usd("1"))
     first = ledger.hold(ask())
     now[0] = datetime(2025, 1, 31)
-    ledger.settle(first, Usage(input=100))  # counts for the day of its hold
+    ledger.settle(first, Usage(input=100))  # counts for the day of its reservation
     assert [(cap.scope, cap.spent) for cap in ledger.caps("s1", 1)] == [("day", 0), ("month", 100 * MILLION)]
     now[0] = datetime(2025, 2, 1)
     assert [cap.spent for cap in ledger.caps("s1", 1)] == [0, 0]
@@ -100,7 +98,7 @@ def test_day_and_month_begin_anew_with_the_local_calendar(path: Path, ask: MakeA
     ledger.close()
 
 
-def test_a_cap_in_dollars_and_one_in_tokens_stand_together_until_the_scope_is_freed(ledger: Ledger) -> None:
+def test_caps_in_dollars_and_tokens_coexist_until_the_scope_is_cleared(ledger: Ledger) -> None:
     ledger.set_cap("s1", "session", usd("1"))
     ledger.set_cap("s1", "session", Amount(500, "tokens"))
     ledger.set_cap("s1", "session", usd("2"))
@@ -109,7 +107,7 @@ def test_a_cap_in_dollars_and_one_in_tokens_stand_together_until_the_scope_is_fr
     assert ledger.caps("s1", 1) == ()
 
 
-def test_without_reported_usage_the_whole_hold_is_spent(ledger: Ledger, ask: MakeAsk) -> None:
+def test_the_full_reservation_is_spent_without_reported_usage(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("1"))
     settlement = ledger.settle(ledger.hold(ask(100, 50)), None)
     assert (settlement.spent_nano, settlement.usage, settlement.reported) == (150 * MILLION, Usage(100, 50), False)
@@ -117,7 +115,7 @@ def test_without_reported_usage_the_whole_hold_is_spent(ledger: Ledger, ask: Mak
     assert [entry.state for entry in ledger.unreconciled()] == ["unreported"]
 
 
-def test_a_released_hold_leaves_no_trace_in_the_sums(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_released_reservation_leaves_no_trace_in_the_sums(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("1"))
     hold = ledger.hold(ask())
     ledger.release(hold)
@@ -127,7 +125,7 @@ def test_a_released_hold_leaves_no_trace_in_the_sums(ledger: Ledger, ask: MakeAs
     assert ledger.last("s1") is None
 
 
-def test_a_hold_is_settled_once(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_reservation_is_settled_once(ledger: Ledger, ask: MakeAsk) -> None:
     hold = ledger.hold(ask())
     ledger.settle(hold, Usage(input=1))
     with pytest.raises(StoreError, match="already settled"):
@@ -136,7 +134,7 @@ def test_a_hold_is_settled_once(ledger: Ledger, ask: MakeAsk) -> None:
     assert ledger.rows("session")[0].spent_nano == MILLION
 
 
-def test_under_a_cap_in_dollars_a_model_without_a_price_is_refused_with_the_setting_that_gives_one(
+def test_a_model_without_a_price_is_refused_under_a_dollar_cap_with_the_setting_for_it(
     ledger: Ledger, ask: MakeAsk
 ) -> None:
     ledger.set_cap("s1", "session", Amount(10_000, "tokens"))
@@ -151,29 +149,27 @@ def test_under_a_cap_in_dollars_a_model_without_a_price_is_refused_with_the_sett
     assert ledger.hold(ask(price=None)).nano is None
 
 
-def test_what_was_spent_at_an_unknown_price_is_unknown_and_not_nothing(
-    ledger: Ledger, ask: MakeAsk, account: Account
-) -> None:
+def test_spending_at_an_unknown_price_is_unknown_and_not_zero(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
     hold = ledger.hold(ask(price=None))
     assert hold.nano is None
     assert ledger.settle(hold, Usage(10, 5)).spent_nano is None
     row = ledger.rows("model")[0]
     assert (row.spent_nano, row.unpriced, row.usage) == (None, 1, Usage(10, 5))
     ledger.settle(ledger.hold(ask(account=replace(account, model="other"))), Usage(input=3))
-    known, both = ledger.rows("model")[1], ledger.rows("session")[0]
-    assert (known.spent_nano, known.unpriced) == (3 * MILLION, 0)
-    assert (both.spent_nano, both.unpriced, both.calls) == (3 * MILLION, 1, 2)
+    priced, total = ledger.rows("model")[1], ledger.rows("session")[0]
+    assert (priced.spent_nano, priced.unpriced) == (3 * MILLION, 0)
+    assert (total.spent_nano, total.unpriced, total.calls) == (3 * MILLION, 1, 2)
     assert ledger.settle(ledger.hold(ask(price=None)), None).spent_nano is None
 
 
-def test_a_bill_above_the_hold_is_an_overrun_and_bars_the_model_under_any_cap(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_bill_above_the_reservation_disables_the_model_under_caps(ledger: Ledger, ask: MakeAsk) -> None:
     settlement = ledger.settle(ledger.hold(ask(100, 50)), Usage(200, 100))
     assert (settlement.overrun_nano, settlement.overrun_tokens) == (150 * MILLION, 150)
-    ledger.release(ledger.hold(ask()))  # without a cap there is nothing to pass
+    ledger.release(ledger.hold(ask()))  # a model without a cap is not disabled
     ledger.set_cap("s1", "day", usd("100"))
     with pytest.raises(ModelDisabled, match=r"m is no longer allowed .* billed \$0\.15 more") as refused:
         ledger.hold(ask())
-    assert refused.value.fix.endswith("ecoshell models --unbar m")  # /budget off takes no day's cap away
+    assert refused.value.fix.endswith("ecoshell models --unbar m")  # /budget off does not remove a day cap
     with pytest.raises(ModelDisabled):
         ledger.set_aside(ask())
     assert list(ledger.barred()) == ["m"]
@@ -181,13 +177,13 @@ def test_a_bill_above_the_hold_is_an_overrun_and_bars_the_model_under_any_cap(le
     assert ledger.hold(ask()).max_tokens == 50
 
 
-def test_a_bill_in_tokens_above_the_hold_is_an_overrun_even_when_it_costs_nothing(ledger: Ledger, ask: MakeAsk) -> None:
+def test_more_tokens_than_reserved_are_an_overrun_even_if_free(ledger: Ledger, ask: MakeAsk) -> None:
     settlement = ledger.settle(ledger.hold(ask(100, 50, price=ZERO_PRICE)), Usage(100, 51))
     assert (settlement.overrun_nano, settlement.overrun_tokens) == (0, 1)
     assert "m" in ledger.barred()
 
 
-def test_the_final_answers_price_is_held_and_replaced_never_doubled(ledger: Ledger, ask: MakeAsk) -> None:
+def test_the_reserve_for_the_answer_is_replaced_and_never_doubled(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("0.250"))
     ledger.set_aside(ask(100, 50))
     ledger.set_aside(ask(110, 50))
@@ -197,7 +193,7 @@ def test_the_final_answers_price_is_held_and_replaced_never_doubled(ledger: Ledg
     assert hit.value.left == 90 * MILLION
 
 
-def test_an_aside_that_no_longer_fits_leaves_the_one_before_in_place(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_reserve_over_the_cap_leaves_the_previous_one(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("0.160"))
     aside = ledger.set_aside(ask(100, 50))
     with pytest.raises(LimitReached):
@@ -206,9 +202,7 @@ def test_an_aside_that_no_longer_fits_leaves_the_one_before_in_place(ledger: Led
     assert ledger.exchange(aside, ask(100, 50)).max_tokens == 50
 
 
-def test_the_final_call_takes_the_place_of_its_aside_even_when_nothing_else_is_left(
-    ledger: Ledger, ask: MakeAsk
-) -> None:
+def test_the_final_call_replaces_its_reserve_even_if_nothing_else_is_left(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("0.150"))
     aside = ledger.set_aside(ask(100, 50))
     ledger.set_cap("s1", "session", usd("0.010"))
@@ -219,7 +213,7 @@ def test_the_final_call_takes_the_place_of_its_aside_even_when_nothing_else_is_l
     assert ledger.verify() == ()
 
 
-def test_a_final_call_larger_than_its_aside_takes_what_the_caps_still_leave(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_final_call_larger_than_its_reserve_uses_the_remaining_caps(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("0.200"))
     aside = ledger.set_aside(ask(100, 50))
     hold = ledger.exchange(aside, ask(120, 100))
@@ -229,7 +223,7 @@ def test_a_final_call_larger_than_its_aside_takes_what_the_caps_still_leave(ledg
     assert ledger.entry(hold.entry).state == "held"
 
 
-def test_a_final_call_fits_on_the_day_of_its_aside_when_the_next_day_is_full(path: Path, ask: MakeAsk) -> None:
+def test_a_final_call_counts_for_the_day_of_its_reserve(path: Path, ask: MakeAsk) -> None:
     now = [datetime(2025, 1, 30, 23, 59)]
     ledger = Ledger(path, clock=lambda: now[0])
     ledger.set_cap("s1", "day", usd("0.150"))
@@ -244,7 +238,7 @@ def test_a_final_call_fits_on_the_day_of_its_aside_when_the_next_day_is_full(pat
     ledger.close()
 
 
-def test_an_aside_given_back_meanwhile_makes_the_final_call_an_ordinary_one(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_final_call_without_its_reserve_is_an_ordinary_call(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("0.150"))
     aside = ledger.set_aside(ask(100, 50))
     ledger.release(aside)
@@ -253,9 +247,7 @@ def test_an_aside_given_back_meanwhile_makes_the_final_call_an_ordinary_one(ledg
         ledger.exchange(aside, ask(100, 50))
 
 
-def test_a_model_without_a_price_cannot_slip_under_a_cap_in_dollars_through_an_aside(
-    ledger: Ledger, ask: MakeAsk
-) -> None:
+def test_a_reserve_does_not_let_a_model_without_a_price_pass_a_dollar_cap(ledger: Ledger, ask: MakeAsk) -> None:
     aside = ledger.set_aside(ask(price=None))
     ledger.set_cap("s1", "session", usd("1"))
     with pytest.raises(PriceUnknown):
@@ -274,8 +266,8 @@ def test_a_tool_with_a_price_is_charged_within_the_caps(ledger: Ledger, account:
 
 def test_rows_add_up_by_each_key(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
     for role, model, tool in [("planner", "a", "x"), ("caller", "a", "y"), ("planner", "b", "x")]:
-        mine = ask(account=replace(account, role=role, model=model))
-        ledger.settle(ledger.hold(mine), Usage(10, 5, cached=4), tool)
+        request = ask(account=replace(account, role=role, model=model))
+        ledger.settle(ledger.hold(request), Usage(10, 5, cached=4), tool)
     ledger.hold(ask())
     assert {row.key: row.calls for row in ledger.rows("role")} == {"planner": 2, "caller": 1, "single": 1}
     assert {row.key: row.usage.cached for row in ledger.rows("model")} == {"a": 8, "b": 4, "m": 0}
@@ -285,27 +277,27 @@ def test_rows_add_up_by_each_key(ledger: Ledger, ask: MakeAsk, account: Account)
     assert ledger.session_row("none") is None
 
 
-def test_what_reasoning_cost_in_a_session_is_added_up(ledger: Ledger, ask: MakeAsk) -> None:
+def test_reasoning_costs_of_a_session_add_up(ledger: Ledger, ask: MakeAsk) -> None:
     for reasoning in (3, 2):
         ledger.settle(ledger.hold(ask(10, 10)), Usage(10, 5, reasoning=reasoning))
     ledger.settle(ledger.hold(ask(price=None)), Usage(10, 5, reasoning=5))
     assert (ledger.reasoning_nano("s1"), ledger.reasoning_nano("none")) == (5 * MILLION, 0)
 
 
-@pytest.mark.parametrize(("wanted", "floor"), [(8, 8), (50, 16), (512, 128), (1024, 256), (64_000, 256)])
+@pytest.mark.parametrize(("output", "floor"), [(8, 8), (50, 16), (512, 128), (1024, 256), (64_000, 256)])
 def test_a_call_is_refused_below_a_quarter_of_its_output_from_16_to_256_tokens(
-    wanted: int, floor: int, ledger: Ledger, ask: MakeAsk
+    output: int, floor: int, ledger: Ledger, ask: MakeAsk
 ) -> None:
     ledger.set_cap("s1", "session", Amount((100 + floor) * MILLION, "usd"))
-    hold = ledger.hold(ask(100, wanted))
-    assert (hold.max_tokens, hold.clamped) == (floor, floor < wanted)
+    hold = ledger.hold(ask(100, output))
+    assert (hold.max_tokens, hold.clamped) == (floor, floor < output)
     ledger.release(hold)
     ledger.set_cap("s1", "session", Amount((100 + floor) * MILLION - 1, "usd"))
     with pytest.raises(LimitReached):
-        ledger.hold(ask(100, wanted))
+        ledger.hold(ask(100, output))
 
 
-def test_every_entry_prints_its_own_arithmetic(ledger: Ledger, ask: MakeAsk) -> None:
+def test_every_entry_prints_its_arithmetic(ledger: Ledger, ask: MakeAsk) -> None:
     price = Price(Rates(*map(Decimal, ("3", "0.3", "3.75", "15", "15"))))
     hold = ledger.hold(ask(2000, 100, price=price))
     last = ledger.last("s1")
@@ -334,7 +326,7 @@ def test_every_entry_prints_its_own_arithmetic(ledger: Ledger, ask: MakeAsk) -> 
     assert ledger.entry(over.entry).arithmetic()[-1] == "$0.02 more than the $0.02 held"
 
 
-def test_an_unreported_call_can_be_reconciled_with_what_it_really_took(ledger: Ledger, ask: MakeAsk) -> None:
+def test_an_unreported_call_can_be_reconciled_with_its_real_usage(ledger: Ledger, ask: MakeAsk) -> None:
     hold = ledger.hold(ask(100, 50))
     ledger.settle(hold, None)
     assert ledger.reconcile(hold.entry, Usage(60, 20)).spent_nano == 80 * MILLION
@@ -348,11 +340,11 @@ def test_an_unreported_call_can_be_reconciled_with_what_it_really_took(ledger: L
     assert ledger.verify() == ()
 
 
-def test_what_a_call_without_a_report_likely_took_is_shown_and_counts_for_no_cap(ledger: Ledger, ask: MakeAsk) -> None:
+def test_the_estimate_of_an_unreported_call_is_shown_and_counts_for_no_cap(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("1"))
     hold = ledger.hold(ask(100, 50))
     settlement = ledger.settle(hold, None, estimate=Usage(40, 80))
-    assert (settlement.estimate, settlement.estimate_nano) == (Usage(40, 50), 90 * MILLION)  # no more than was held
+    assert (settlement.estimate, settlement.estimate_nano) == (Usage(40, 50), 90 * MILLION)  # at most the reservation
     row = ledger.rows("session")[0]
     assert (row.spent_nano, row.usage) == (150 * MILLION, Usage(100, 50))
     assert (row.shown_nano, row.shown_usage) == (90 * MILLION, Usage(40, 50))
@@ -367,16 +359,14 @@ def test_what_a_call_without_a_report_likely_took_is_shown_and_counts_for_no_cap
     assert ledger.verify() == ()
 
 
-def test_only_calls_that_were_sent_and_have_ended_can_be_reconciled(
-    ledger: Ledger, ask: MakeAsk, account: Account
-) -> None:
+def test_only_ended_calls_can_be_reconciled(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
     running, aside = ledger.hold(ask()), ledger.set_aside(ask())
     for entry in (running.entry, aside.entry, 999):
         with pytest.raises(UsageError):
             ledger.reconcile(entry, usd("0.01"))
 
 
-def test_what_is_written_is_there_after_reopening(path: Path, ask: MakeAsk) -> None:
+def test_the_ledger_is_unchanged_after_reopening(path: Path, ask: MakeAsk) -> None:
     first = Ledger(path)
     first.set_cap("s1", "session", usd("1"))
     first.settle(first.hold(ask()), Usage(10, 10))
@@ -401,7 +391,7 @@ operations = st.lists(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations, st.integers(100, 1500))
-def test_after_any_operations_the_totals_agree_with_the_entries_and_no_cap_is_passed(
+def test_totals_match_entries_and_caps_hold_after_any_operations(
     tmp_path_factory: pytest.TempPathFactory, ask: MakeAsk, steps: list[tuple[str, int, int, int]], limit: int
 ) -> None:
     ledger = Ledger(tmp_path_factory.mktemp("any") / "ledger.sqlite")
@@ -409,9 +399,9 @@ def test_after_any_operations_the_totals_agree_with_the_entries_and_no_cap_is_pa
     ledger.set_cap("s1", "day", Amount(limit, "tokens"))
     pending: list[Hold] = []
     overran = False
-    for kind, prompt, output, which in steps:
+    for kind, prompt, output, index in steps:
         with suppress(LimitReached, ModelDisabled):
-            _perform(ledger, kind, ask(prompt, output), pending, which)
+            _perform(ledger, kind, ask(prompt, output), pending, index)
         overran = overran or bool(ledger.barred())
         if not overran:
             assert all(cap.spent + cap.held <= cap.limit for cap in ledger.caps("s1", 1))
@@ -419,8 +409,8 @@ def test_after_any_operations_the_totals_agree_with_the_entries_and_no_cap_is_pa
     ledger.close()
 
 
-def _perform(ledger: Ledger, kind: str, ask: Ask, pending: list[Hold], which: int) -> None:
-    """One operation on the ledger; those that end a hold end one of the pending."""
+def _perform(ledger: Ledger, kind: str, ask: Ask, pending: list[Hold], index: int) -> None:
+    """Perform one operation; operations that end a reservation end one of the pending ones."""
     if kind == "hold":
         pending.append(ledger.hold(ask))
     elif kind == "tool":
@@ -430,28 +420,28 @@ def _perform(ledger: Ledger, kind: str, ask: Ask, pending: list[Hold], which: in
     elif kind == "final":
         pending.append(ledger.exchange(ledger.set_aside(ask), ask))
     elif pending and kind == "reconcile":
-        hold = pending.pop(which % len(pending))
+        hold = pending.pop(index % len(pending))
         ledger.settle(hold, None)
         ledger.reconcile(hold.entry, Usage(hold.prompt_tokens, 0))
     elif pending:
-        hold = pending.pop(which % len(pending))
+        hold = pending.pop(index % len(pending))
         if kind == "release":
             ledger.release(hold)
         elif kind == "overrun":
             ledger.settle(hold, Usage(hold.prompt_tokens + 1, hold.max_tokens))
         else:
             reported = None if kind == "unreported" else Usage(hold.prompt_tokens, hold.max_tokens)
-            ledger.settle(hold, reported, estimate=Usage(which, which))
+            ledger.settle(hold, reported, estimate=Usage(index, index))
 
 
-def test_verify_names_a_total_that_was_tampered_with(path: Path, ledger: Ledger, ask: MakeAsk) -> None:
+def test_verify_names_a_changed_total(path: Path, ledger: Ledger, ask: MakeAsk) -> None:
     ledger.settle(ledger.hold(ask()), Usage(10, 10))
     with sqlite3.connect(path) as other:
         other.execute("UPDATE totals SET spent_nano = 0 WHERE scope = 'day'")
     assert [line.split(" ")[0] for line in ledger.verify()] == ["day"]
 
 
-def test_a_cap_from_the_settings_holds_when_it_is_new_or_changed_and_a_live_one_stands_until_then(tmp_path):
+def test_a_cap_from_the_settings_replaces_a_live_one_only_when_it_changes(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
 
     def day() -> list[int]:
@@ -472,7 +462,7 @@ def test_a_cap_from_the_settings_holds_when_it_is_new_or_changed_and_a_live_one_
     ledger.close()
 
 
-def test_sums_read_nothing_of_a_call_that_they_do_not_tell(ledger: Ledger, path: Path, ask: MakeAsk) -> None:
+def test_sums_ignore_unused_columns_of_a_call(ledger: Ledger, path: Path, ask: MakeAsk) -> None:
     ledger.settle(ledger.hold(ask(100, 50)), Usage(80, 10))
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE entries SET turn = 'x'")

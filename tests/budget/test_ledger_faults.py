@@ -14,7 +14,7 @@ from ecoshell.messages import Usage
 MakeAsk = Callable[..., Ask]
 
 
-def test_a_locked_ledger_says_so_and_that_nothing_was_sent(path: Path, ask: MakeAsk) -> None:
+def test_a_locked_ledger_refuses_a_reservation(path: Path, ask: MakeAsk) -> None:
     ledger = Ledger(path, busy_seconds=0.05)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -28,7 +28,7 @@ def test_a_locked_ledger_says_so_and_that_nothing_was_sent(path: Path, ask: Make
     ledger.close()
 
 
-def test_a_settlement_that_cannot_be_written_leaves_the_hold_counting(path: Path, ask: MakeAsk) -> None:
+def test_a_failed_settlement_leaves_the_reservation(path: Path, ask: MakeAsk) -> None:
     ledger = Ledger(path, busy_seconds=0.05)
     hold = ledger.hold(ask())
     other = sqlite3.connect(path, isolation_level=None)
@@ -66,18 +66,18 @@ except StoreError as error:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits the size of files as only POSIX can")
-def test_a_full_disk_refuses_the_next_hold_and_loses_none_before(path: Path) -> None:
+def test_a_full_disk_refuses_the_next_reservation_and_loses_no_earlier_one(path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FILL, str(path)], capture_output=True, text=True, check=True)
-    placed, _, said = done.stdout.partition(" ")
-    assert "the disk is full" in said
-    assert "Nothing was reserved and nothing was sent." in said
+    placed, _, message = done.stdout.partition(" ")
+    assert "the disk is full" in message
+    assert "Nothing was reserved and nothing was sent." in message
     ledger = Ledger(path)
     assert ledger.rows("session")[0].calls == int(placed) > 0
     assert ledger.verify() == ()
     ledger.close()
 
 
-def test_a_file_that_is_no_ledger_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_ledger_is_refused_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite"
     file.write_bytes(b"this was never a database" * 100)
     with pytest.raises(StoreError, match="damaged") as failed:
@@ -98,7 +98,7 @@ def test_a_damaged_page_is_reported_as_damage(path: Path, ask: MakeAsk) -> None:
         Ledger(path).hold(ask())
 
 
-def test_a_folder_that_cannot_be_made_is_reported_with_the_way_out(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported_with_a_fix(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file where the folder should be")
     with pytest.raises(StoreError, match="cannot be written") as failed:
         Ledger(tmp_path / "data" / "ledger.sqlite")
@@ -110,7 +110,7 @@ def test_a_path_that_is_a_folder_is_reported_as_unwritable(tmp_path: Path) -> No
         Ledger(tmp_path)
 
 
-def test_a_ledger_of_a_newer_version_is_not_touched(path: Path) -> None:
+def test_a_ledger_of_a_newer_version_is_refused(path: Path) -> None:
     Ledger(path).close()
     with sqlite3.connect(path) as other:
         other.execute("PRAGMA user_version = 99")

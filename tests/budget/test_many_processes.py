@@ -29,22 +29,22 @@ def day_cap(ledger: Ledger) -> CapState:
     return cap
 
 
-def test_a_thousand_random_calls_from_four_processes_never_pass_the_shared_day_cap(path: Path) -> None:
+def test_a_thousand_calls_from_four_processes_never_exceed_the_day_cap(path: Path) -> None:
     ledger = Ledger(path, busy_seconds=60)
     ledger.set_cap("observer", "day", Amount(8 * NANO, "usd"))
     workers = [start(path, seed, 250) for seed in range(4)]
-    looks = 0
+    checks = 0
     while any(worker.poll() is None for worker in workers):
         cap = day_cap(ledger)
         assert cap.spent + cap.held <= cap.limit
-        looks += 1
+        checks += 1
         time.sleep(0.005)
     counts: Counter[str] = Counter()
     for worker in workers:
-        said, _ = worker.communicate()
+        output, _ = worker.communicate()
         assert worker.returncode == 0
-        counts.update(json.loads(said.splitlines()[-1]))
-    assert looks > 10
+        counts.update(json.loads(output.splitlines()[-1]))
+    assert checks > 10
     assert counts.total() == 1000
     assert counts["refused"] > 0
     cap = day_cap(ledger)
@@ -55,7 +55,7 @@ def test_a_thousand_random_calls_from_four_processes_never_pass_the_shared_day_c
     ledger.close()
 
 
-def test_processes_that_open_a_new_ledger_at_the_same_moment_share_it(path: Path) -> None:
+def test_processes_that_open_a_new_ledger_at_the_same_time_share_it(path: Path) -> None:
     workers = [start(path, seed, 3) for seed in range(4)]
     for worker in workers:
         worker.communicate()
@@ -67,7 +67,7 @@ def test_processes_that_open_a_new_ledger_at_the_same_moment_share_it(path: Path
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
-def test_processes_killed_at_any_moment_leave_a_sound_ledger_within_the_cap(path: Path) -> None:
+def test_killed_processes_leave_a_valid_ledger_within_the_cap(path: Path) -> None:
     chance = random.Random(7)
     for round_ in range(4):
         ledger = Ledger(path, busy_seconds=60)
@@ -92,7 +92,7 @@ def test_processes_killed_at_any_moment_leave_a_sound_ledger_within_the_cap(path
         ledger.close()
 
 
-def test_what_a_killed_process_held_can_be_reconciled_and_what_it_set_aside_is_given_back(path: Path) -> None:
+def test_the_reservation_of_a_killed_process_can_be_reconciled_and_its_reserve_is_released(path: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]); import spender;"
         "from ecoshell.budget.ledger import Ledger; from ecoshell.budget import Account, Ask;"

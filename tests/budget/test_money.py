@@ -35,7 +35,7 @@ from ecoshell.errors import UsageError
         ("$2k", Amount(2_000 * NANO, "usd")),
     ],
 )
-def test_amounts_are_read_as_dollars_or_tokens(text: str, amount: Amount) -> None:
+def test_amounts_are_parsed_as_dollars_or_tokens(text: str, amount: Amount) -> None:
     assert parse_amount(text) == amount
 
 
@@ -47,7 +47,7 @@ TYPED_WRONG = ["20k", "5kc", "1.2.3", "1,2,3", ",", "$5c", "1,500"]
 
 
 @pytest.mark.parametrize("text", [*NOTHING, *ABSURD, *TOO_FINE, *GARBAGE, *TYPED_WRONG])
-def test_what_is_no_amount_is_refused_and_told_what_is(text: str) -> None:
+def test_an_invalid_amount_is_refused_with_examples(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_amount(text)
     assert "0.50" in refused.value.fix
@@ -56,7 +56,7 @@ def test_what_is_no_amount_is_refused_and_told_what_is(text: str) -> None:
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_an_amount_above_zero_or_a_usage_error(text: str) -> None:
+def test_any_text_is_a_positive_amount_or_an_error(text: str) -> None:
     try:
         amount = parse_amount(text)
     except UsageError:
@@ -65,13 +65,13 @@ def test_any_text_is_an_amount_above_zero_or_a_usage_error(text: str) -> None:
 
 
 @given(st.integers(1, 1_000_000 * NANO))
-def test_dollars_written_and_read_again_are_the_same_to_the_nano(nano: int) -> None:
+def test_dollars_are_formatted_and_parsed_exactly(nano: int) -> None:
     text = nano_to_usd_text(nano)
     assert "e" not in text.lower()
     assert parse_amount(text) == Amount(nano, "usd")
 
 
-def test_amounts_are_shown_as_people_write_them() -> None:
+def test_amounts_are_formatted_readably() -> None:
     assert nano_to_usd_text(0) == "0"
     assert nano_to_usd_text(3_100_000) == "0.0031"
     assert nano_to_usd_text(-1) == "-0.000000001"
@@ -94,7 +94,7 @@ def test_ambiguous_amounts_are_refused_with_both_readings(text: str, ways: str) 
 
 
 @given(st.integers(min_value=1, max_value=10**15))
-def test_a_proposed_amount_is_no_less_and_has_two_digits(value: int) -> None:
+def test_a_proposed_amount_is_rounded_up_to_two_digits(value: int) -> None:
     proposed = rounded_up(value)
     assert value <= proposed <= value + value // 10 + 1
     assert len(str(proposed).rstrip("0")) <= 2

@@ -43,39 +43,39 @@ def test_each_token_is_charged_in_exactly_one_bucket() -> None:
     assert PRICE.cost(usage) == 3_305_000
 
 
-def test_a_prompt_above_the_threshold_is_charged_in_its_tier_as_a_whole() -> None:
+def test_a_prompt_over_the_threshold_is_charged_completely_in_its_tier() -> None:
     assert PRICE.cost(Usage(input=200_000)) == 200_000 * 3_000
     assert PRICE.cost(Usage(input=200_001)) == 200_001 * 6_000
     assert PRICE.cost(Usage(input=200_001, output=10)) == 200_001 * 6_000 + 10 * 22_500
 
 
-def test_the_worst_case_takes_cache_writes_and_reasoning_as_the_dearest() -> None:
+def test_the_worst_case_uses_the_highest_rates() -> None:
     assert PRICE.worst(1000, 10) == 1000 * 3_750 + 10 * 20_000
     assert PRICE.worst(200_001, 10) == 200_001 * 7_500 + 10 * 30_000
 
 
-def test_the_worst_case_of_a_call_that_writes_to_no_cache_leaves_that_rate_out() -> None:
+def test_the_worst_case_without_cache_writes_ignores_their_rate() -> None:
     price = replace(PRICE, cache_writes=False)
     assert price.worst(1000, 10) == 1000 * 3_000 + 10 * 20_000
     assert price.worst(200_001, 10) == 200_001 * 6_000 + 10 * 30_000
     assert price.affordable_output(1000, price.worst(1000, 10)) == 10
-    assert price.cost(Usage(input=1000, cache_write=1000)) == 3_750_000  # what is reported is billed all the same
+    assert price.cost(Usage(input=1000, cache_write=1000)) == 3_750_000  # reported cache writes are billed anyway
     assert price_from_json(price_to_json(price)) == price
 
 
-def test_reasoning_is_a_part_of_the_cost() -> None:
+def test_the_cost_of_reasoning_is_a_part_of_the_cost() -> None:
     usage = Usage(input=1000, output=100, reasoning=40)
     assert PRICE.reasoning_cost(usage) == 40 * 20_000
     assert replace(PRICE, request=Decimal(1)).reasoning_cost(usage) == 40 * 20_000
 
 
-def test_the_cost_is_rounded_up_once_and_not_in_each_bucket() -> None:
+def test_the_cost_is_rounded_up_once() -> None:
     tiny = Price(rates("0.0004", "0.0004", "0.0004", "0.0004", "0.0004"))
     assert tiny.cost(Usage(input=1, output=1)) == 1
     assert tiny.cost(Usage(input=3, output=1)) == 2
 
 
-def test_a_fee_for_each_request_is_part_of_cost_and_worst_case() -> None:
+def test_a_fee_per_request_is_part_of_cost_and_worst_case() -> None:
     price = Price(rates("1", "1", "1", "1", "1"), request=Decimal("0.005"))
     assert price.cost(Usage(input=1000)) == 5_000_000 + 1_000_000
     assert price.worst(1000, 0) == 6_000_000
@@ -90,7 +90,7 @@ def test_no_usage_within_the_bounds_costs_more_than_the_worst_case(
 
 @given(prices, st.integers(0, 500_000), st.integers(0, 100 * NANO))
 @example(Price(rates("0", "0", "0.000001", "0", "0.000001")), 1, 1)
-def test_the_affordable_output_is_the_most_that_fits(price: Price, prompt: int, nano: int) -> None:
+def test_the_affordable_output_is_the_maximum_that_fits(price: Price, prompt: int, nano: int) -> None:
     output = price.affordable_output(prompt, nano)
     if output == -1:
         assert price.worst(prompt, 0) > nano
@@ -101,11 +101,11 @@ def test_the_affordable_output_is_the_most_that_fits(price: Price, prompt: int, 
 
 
 @given(prices)
-def test_a_price_kept_in_the_ledger_comes_back_the_same(price: Price) -> None:
+def test_a_stored_price_is_read_unchanged(price: Price) -> None:
     assert price_from_json(price_to_json(price)) == price
 
 
-def test_the_arithmetic_names_each_bucket_and_adds_up() -> None:
+def test_the_arithmetic_lists_each_bucket_and_the_total() -> None:
     usage = Usage(input=1000, output=100, cached=600, cache_write=300, reasoning=40)
     assert PRICE.arithmetic(PRICE.parts(usage)) == (
         "100 fresh input × $3/M = $0.0003",
@@ -118,7 +118,7 @@ def test_the_arithmetic_names_each_bucket_and_adds_up() -> None:
     assert PRICE.arithmetic(PRICE.worst_parts(1000, 10))[-1] == "total $0.00395"
 
 
-def test_a_local_model_costs_nothing_whatever_it_does() -> None:
+def test_a_local_model_is_always_free() -> None:
     assert ZERO_PRICE.cost(Usage(10**6, 10**6)) == 0
     assert ZERO_PRICE.affordable_output(10**6, 0) == UNBOUNDED
     assert ZERO_PRICE.summary() == "free"

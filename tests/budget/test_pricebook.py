@@ -1,4 +1,4 @@
-"""Against the price file in the installed litellm, read here a second time and independently, in dollars per token."""
+"""The price book compared with the price file of the installed litellm, which has dollars per token."""
 
 import importlib.util
 import json
@@ -19,10 +19,10 @@ M = Decimal(1_000_000)
 
 @pytest.fixture(scope="module")
 def published() -> dict[str, dict[str, Any]]:
-    found = importlib.util.find_spec("litellm")
-    assert found is not None
-    assert found.origin is not None
-    file = Path(found.origin).parent / "model_prices_and_context_window_backup.json"
+    package = importlib.util.find_spec("litellm")
+    assert package is not None
+    assert package.origin is not None
+    file = Path(package.origin).parent / "model_prices_and_context_window_backup.json"
     return json.loads(file.read_text(encoding="utf-8"), parse_float=Decimal)
 
 
@@ -37,7 +37,7 @@ NAMES += ["mistral/mistral-large-latest"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_real_entry_gives_the_rates_its_fields_say(
+def test_rates_match_the_fields_of_real_entries(
     name: str, book: PriceBook, published: dict[str, dict[str, Any]]
 ) -> None:
     entry, price = published[name], book.price(name)
@@ -52,7 +52,7 @@ def test_a_real_entry_gives_the_rates_its_fields_say(
     assert price.rates.reasoning == reasoning * M
 
 
-def test_gpt_4o_by_hand(book: PriceBook) -> None:
+def test_costs_of_gpt_4o_match_manual_arithmetic(book: PriceBook) -> None:
     price = book.price("gpt-4o")
     assert price is not None
     assert price.cost(Usage(input=1_000_000)) == 2_500_000_000
@@ -60,7 +60,7 @@ def test_gpt_4o_by_hand(book: PriceBook) -> None:
     assert price.cost(Usage(output=1_000_000)) == 10_000_000_000
 
 
-def test_claude_writes_to_the_cache_at_its_dearer_rate(book: PriceBook) -> None:
+def test_claude_cache_writes_have_their_higher_rate(book: PriceBook) -> None:
     price = book.price("claude-sonnet-4-5")
     assert price is not None
     assert price.cost(Usage(input=1_000_000, cache_write=1_000_000)) == 3_750_000_000
@@ -75,7 +75,7 @@ def test_gemini_costs_more_above_200k_tokens(book: PriceBook) -> None:
     assert price.cost(Usage(input=200_001)) == 500_002_500
 
 
-def test_prices_given_in_ranges_become_tiers(book: PriceBook) -> None:
+def test_price_ranges_become_tiers(book: PriceBook) -> None:
     price = book.price("dashscope/qwen3-coder-plus")
     assert price is not None
     assert price.rates.input == 1
@@ -94,17 +94,17 @@ def test_prices_given_in_ranges_become_tiers(book: PriceBook) -> None:
         ("magistral-medium-latest", "mistral/magistral-medium-latest"),
     ],
 )
-def test_a_name_is_found_with_and_without_its_provider(name: str, same: str, book: PriceBook) -> None:
+def test_a_name_resolves_with_and_without_its_provider(name: str, same: str, book: PriceBook) -> None:
     assert book.price(same) is not None
     assert book.price(name) == book.price(same)
 
 
-@pytest.mark.parametrize("name", ["groq/gpt-4o", "nobody/knows-this", "knows-this", "sample_spec", "dall-e-3", ""])
-def test_a_model_the_file_does_not_have_has_no_price_rather_than_none_to_pay(name: str, book: PriceBook) -> None:
+@pytest.mark.parametrize("name", ["groq/gpt-4o", "unknown/some-model", "some-model", "sample_spec", "dall-e-3", ""])
+def test_an_unlisted_model_has_an_unknown_price_and_is_not_free(name: str, book: PriceBook) -> None:
     assert book.price(name) is None
 
 
-def test_a_hosted_model_listed_at_zero_is_unknown_and_one_on_your_own_machine_is_free(
+def test_a_hosted_model_listed_at_zero_is_unknown_and_a_local_one_is_free(
     book: PriceBook, published: dict[str, dict[str, Any]]
 ) -> None:
     hosted = "vertex_ai/meta/llama3-405b-instruct-maas"
@@ -116,32 +116,32 @@ def test_a_hosted_model_listed_at_zero_is_unknown_and_one_on_your_own_machine_is
     assert book.price("ollama/gpt-oss:20b-cloud") is None
 
 
-def test_a_model_that_bills_what_nobody_can_count_has_no_price(book: PriceBook) -> None:
+def test_a_model_with_uncountable_billing_has_no_price(book: PriceBook) -> None:
     assert book.price("perplexity/sonar-deep-research") is None
     assert book.price("azure_ai/model_router") is None
 
 
-def test_a_model_that_always_searches_has_a_fee_for_each_request(book: PriceBook) -> None:
+def test_a_model_that_always_searches_has_a_fee_per_request(book: PriceBook) -> None:
     price = book.price("perplexity/sonar")
     assert price is not None
     assert price.request > 0
 
 
-def test_the_users_price_wins_and_the_file_is_not_even_needed(tmp_path: Path) -> None:
+def test_the_users_price_overrides_the_file_and_works_without_it(tmp_path: Path) -> None:
     book = PriceBook({"gpt-4o": ONE, "my/model": ONE})
     assert book.price("gpt-4o") == ONE
     assert book.price("openai/gpt-4o") == ONE
     assert PriceBook({"my/model": ONE}, tmp_path / "missing.json").price("my/model") == ONE
 
 
-def test_facts_say_context_output_and_native_tools(book: PriceBook) -> None:
+def test_facts_include_context_output_limit_and_native_tools(book: PriceBook) -> None:
     facts = book.facts("openai/gpt-4o")
     assert facts is not None
     assert (facts.provider, facts.context, facts.max_output, facts.native_tools) == ("openai", 128_000, 16_384, True)
-    assert book.facts("nobody/knows-this") is None
+    assert book.facts("unknown/some-model") is None
 
 
-def test_every_name_can_be_priced_and_no_price_is_negative(book: PriceBook) -> None:
+def test_most_names_have_a_price_and_none_is_negative(book: PriceBook) -> None:
     names = book.names()
     assert len(names) > 2000
     assert "gpt-4o" in names
@@ -151,48 +151,48 @@ def test_every_name_can_be_priced_and_no_price_is_negative(book: PriceBook) -> N
     assert all(price.cost(Usage(100_000, 1000, 10, 10, 10)) >= 0 for price in prices if price is not None)
 
 
-def test_a_file_in_another_layout_reads_the_same(tmp_path: Path, published: dict[str, dict[str, Any]]) -> None:
+def test_a_file_in_another_layout_has_the_same_prices(tmp_path: Path, published: dict[str, dict[str, Any]]) -> None:
     flat = tmp_path / "flat.json"
     flat.write_text(json.dumps({"gpt-4o": published["gpt-4o"]}, default=float))
     assert PriceBook(file=flat).price("gpt-4o") == PriceBook().price("gpt-4o")
 
 
-def test_asking_for_a_price_does_not_import_litellm() -> None:
+def test_a_price_lookup_does_not_import_litellm() -> None:
     code = "import sys; from ecoshell.budget import PriceBook; PriceBook().price('gpt-4o') or sys.exit(2); "
     done = subprocess.run([sys.executable, "-c", code + "sys.exit('litellm' in sys.modules)"], check=False)
     assert done.returncode == 0
 
 
-def test_a_bare_name_that_several_providers_price_is_not_guessed(book: PriceBook) -> None:
+def test_a_bare_name_of_several_providers_is_ambiguous(book: PriceBook) -> None:
     owners = [name for name in book.names() if name.partition("/")[2] == "mistral-large-latest"]
     assert len(owners) > 1
     assert book.price("mistral-large-latest") is None
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini"])
-def test_the_models_of_a_provider_are_all_of_its_entries_one_can_talk_with(
+def test_the_models_of_a_provider_are_all_its_chat_entries(
     provider: str, book: PriceBook, published: dict[str, dict[str, Any]]
 ) -> None:
-    talking = [
+    chat_models = [
         name
         for name, entry in published.items()
         if entry.get("litellm_provider") == provider and entry.get("mode") in ("chat", "completion", "responses")
     ]
-    found = list(PriceBook().of_provider(provider))  # a fresh book, which has not parsed the whole file
-    assert [facts.name.removeprefix(f"{provider}/") for facts, _ in found] == [
-        name.removeprefix(f"{provider}/") for name in talking
+    models = list(PriceBook().of_provider(provider))  # a new book, which has not parsed the complete file
+    assert [facts.name.removeprefix(f"{provider}/") for facts, _ in models] == [
+        name.removeprefix(f"{provider}/") for name in chat_models
     ]
-    assert all(facts.name.startswith(f"{provider}/") for facts, _ in found)
-    for facts, price in found[:20]:
+    assert all(facts.name.startswith(f"{provider}/") for facts, _ in models)
+    for facts, price in models[:20]:
         assert price == book.price(facts.name)
 
 
-def test_a_price_of_the_users_own_wins_among_the_models_of_a_provider() -> None:
-    found = {facts.name: price for facts, price in PriceBook({"gpt-4o": ONE}).of_provider("openai")}
-    assert found["openai/gpt-4o"] == ONE
+def test_the_users_price_overrides_that_of_a_providers_model() -> None:
+    prices = {facts.name: price for facts, price in PriceBook({"gpt-4o": ONE}).of_provider("openai")}
+    assert prices["openai/gpt-4o"] == ONE
 
 
-def test_an_entry_that_is_not_indented_as_the_others_is_found_too(tmp_path: Path) -> None:
+def test_an_entry_with_other_indentation_is_read(tmp_path: Path) -> None:
     file = tmp_path / "prices.json"
     rates = '"input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06, "mode": "chat"'
     first = f'    "a": {{\n        {rates},\n        "litellm_provider": "openai"\n    }}'

@@ -1,4 +1,4 @@
-"""Calls side by side: one waits for the room that another holds, and is refused only when nobody holds any."""
+"""Parallel calls: one waits for budget reserved by another and is refused only if none is reserved."""
 
 import asyncio
 import os
@@ -13,9 +13,8 @@ from ecoshell.errors import LimitReached
 from ecoshell.messages import Usage
 
 MakeAsk = Callable[..., Ask]
-CALL = 150_000_000
-"""What a call of 100 tokens in and 50 out may cost."""
-LITTLE = Usage(10, 5)
+CALL_NANO = 150_000_000  # worst case of 100 prompt and 50 output tokens
+SMALL_USAGE = Usage(10, 5)
 
 
 @pytest.fixture
@@ -27,108 +26,106 @@ def limited(gate: Gate, account: Account, nano: int) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(nano, "usd"))
 
 
-async def held_by_now(*tasks: "asyncio.Task[Hold]") -> list[bool]:
-    """Which of these have found room, once all had the time to ask."""
+async def reserved_by_now(*tasks: "asyncio.Task[Hold]") -> list[bool]:
+    """Which of these calls are reserved after all had time to try."""
     for _ in range(20):
         await asyncio.to_thread(lambda: None)
     return [task.done() for task in tasks]
 
 
-async def test_a_call_waits_for_the_end_of_another_and_goes_on_with_what_that_did_not_spend(
+async def test_a_call_waits_for_another_and_uses_what_that_did_not_spend(
     gate: Gate, account: Account, ask: MakeAsk
 ) -> None:
-    limited(gate, account, CALL + CALL // 2)
+    limited(gate, account, CALL_NANO + CALL_NANO // 2)
     with sharing():
         first = await gate.hold(ask(100, 50))
         second = asyncio.create_task(gate.hold(ask(100, 50)))
-        assert await held_by_now(second) == [False]
-        await gate.settle(first, LITTLE)
+        assert await reserved_by_now(second) == [False]
+        await gate.settle(first, SMALL_USAGE)
         assert (await second).max_tokens == 50
 
 
-async def test_a_call_that_is_given_back_makes_room_too(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    limited(gate, account, CALL)
+async def test_a_released_call_makes_room(gate: Gate, account: Account, ask: MakeAsk) -> None:
+    limited(gate, account, CALL_NANO)
     with sharing():
         first = await gate.hold(ask(100, 50))
         second = asyncio.create_task(gate.hold(ask(100, 50)))
-        await held_by_now(second)
+        await reserved_by_now(second)
         await gate.release(first)
         assert (await second).max_tokens == 50
 
 
-async def test_a_call_is_refused_when_nothing_is_held_that_could_come_back(
+async def test_a_call_is_refused_if_no_reservation_could_be_released(
     gate: Gate, account: Account, ask: MakeAsk
 ) -> None:
-    limited(gate, account, CALL)
+    limited(gate, account, CALL_NANO)
     with sharing():
         first = await gate.hold(ask(100, 50))
         second = asyncio.create_task(gate.hold(ask(100, 50)))
-        await held_by_now(second)
-        await gate.settle(first, None)  # all of it was spent
+        await reserved_by_now(second)
+        await gate.settle(first, None)  # spends the full reservation
         with pytest.raises(LimitReached, match="may need"):
             await second
 
 
-async def test_what_others_hold_is_not_waited_for(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    limited(gate, account, CALL)
+async def test_reservations_outside_the_group_are_not_waited_for(gate: Gate, account: Account, ask: MakeAsk) -> None:
+    limited(gate, account, CALL_NANO)
     await gate.hold(ask(100, 50))
     with sharing(), pytest.raises(LimitReached):
         await gate.hold(ask(100, 50))
 
 
-async def test_a_call_is_cut_only_where_it_would_be_alone_too(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    limited(gate, account, CALL + 130_000_000)
+async def test_a_call_is_shortened_only_if_it_would_be_alone(gate: Gate, account: Account, ask: MakeAsk) -> None:
+    limited(gate, account, CALL_NANO + 130_000_000)
     with sharing():
         first = await gate.hold(ask(100, 50))
         second = asyncio.create_task(gate.hold(ask(100, 50)))
-        assert await held_by_now(second) == [False]
+        assert await reserved_by_now(second) == [False]
         await gate.settle(first, None)
         assert ((await second).clamped, (await second).max_tokens) == (True, 30)
 
 
-async def test_a_tools_price_waits_for_room_before_and_when_it_is_paid(
+async def test_a_tools_price_waits_for_room_when_required_and_when_charged(
     gate: Gate, account: Account, ask: MakeAsk
 ) -> None:
-    limited(gate, account, CALL)
+    limited(gate, account, CALL_NANO)
     with sharing():
-        for pay in (gate.require(account, CALL // 2), gate.charge_tool(account, "search", CALL // 2)):
+        for pay in (gate.require(account, CALL_NANO // 2), gate.charge_tool(account, "search", CALL_NANO // 2)):
             first = await gate.hold(ask(100, 50))
             paying = asyncio.create_task(pay)
             for _ in range(20):
                 await asyncio.to_thread(lambda: None)
             assert not paying.done()
-            await gate.settle(first, LITTLE)
+            await gate.settle(first, SMALL_USAGE)
             await paying
     assert [row.key for row in gate.ledger.rows("tool") if row.key] == ["search"]
 
 
-async def test_calls_find_room_in_the_order_in_which_they_asked_and_never_pass_the_cap(
-    gate: Gate, account: Account, ask: MakeAsk
-) -> None:
-    limited(gate, account, 4 * CALL)
-    found: list[int] = []
-    most: list[int] = []
+async def test_calls_are_reserved_in_order_and_never_exceed_the_cap(gate: Gate, account: Account, ask: MakeAsk) -> None:
+    limited(gate, account, 4 * CALL_NANO)
+    order: list[int] = []
+    totals: list[int] = []
 
     async def call(number: int) -> None:
         hold = await gate.hold(ask(100, 50))
-        found.append(number)
+        order.append(number)
         (cap,) = gate.ledger.caps(account.session, account.turn)
-        most.append(cap.held + cap.spent)
-        await gate.settle(hold, LITTLE)
+        totals.append(cap.held + cap.spent)
+        await gate.settle(hold, SMALL_USAGE)
 
     with sharing():
         await asyncio.gather(*(call(number) for number in range(12)))
-    assert found == list(range(12))
-    assert max(most) <= 4 * CALL
+    assert order == list(range(12))
+    assert max(totals) <= 4 * CALL_NANO
     assert gate.ledger.caps(account.session, account.turn)[0].held == 0
 
 
-async def test_a_cancelled_call_leaves_the_line_and_holds_nothing(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    limited(gate, account, CALL)
+async def test_a_cancelled_call_leaves_the_queue(gate: Gate, account: Account, ask: MakeAsk) -> None:
+    limited(gate, account, CALL_NANO)
     with sharing():
         first = await gate.hold(ask(100, 50))
         second, third = (asyncio.create_task(gate.hold(ask(100, 50))) for _ in range(2))
-        await held_by_now(second, third)
+        await reserved_by_now(second, third)
         second.cancel()
         await asyncio.wait([second])
         await gate.release(first)
@@ -137,28 +134,28 @@ async def test_a_cancelled_call_leaves_the_line_and_holds_nothing(gate: Gate, ac
     assert gate.ledger.caps(account.session, account.turn)[0].held == 0
 
 
-async def test_a_call_in_the_place_of_another_holds_that_place(gate: Gate, account: Account, ask: MakeAsk) -> None:
-    """As with one that was turned away and is sent again."""
-    limited(gate, account, CALL)
+async def test_a_call_that_replaces_another_keeps_its_reservation(gate: Gate, account: Account, ask: MakeAsk) -> None:
+    """A retried call, for example."""
+    limited(gate, account, CALL_NANO)
     with sharing():
         again = await gate.hold_final(await gate.hold(ask(100, 50)), ask(100, 50))
         second = asyncio.create_task(gate.hold(ask(100, 50)))
-        assert await held_by_now(second) == [False]
+        assert await reserved_by_now(second) == [False]
         await gate.release(again)
         assert (await second).max_tokens == 50
 
 
-async def test_caps_at_rest_leave_out_what_the_turns_calls_hold_here(
+async def test_caps_at_rest_exclude_running_calls_of_this_process(
     gate: Gate, account: Account, ask: MakeAsk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limited(gate, account, 10 * CALL)
+    limited(gate, account, 10 * CALL_NANO)
     gate.ledger.set_cap(account.session, "turn", Amount(1_000, "tokens"))
-    await gate.settle(await gate.hold(ask(100, 50)), LITTLE)
+    await gate.settle(await gate.hold(ask(100, 50)), SMALL_USAGE)
     await gate.set_aside(ask(100, 50))
     await gate.hold(ask(100, 50))
     turn, session = gate.ledger.caps(account.session, account.turn, at_rest=True)
-    assert (turn.held, session.held) == (150, CALL)  # what was set aside
+    assert (turn.held, session.held) == (150, CALL_NANO)  # the reserve for the answer
     assert (turn.spent, session.spent) == (15, 15_000_000)
     monkeypatch.setattr(os, "getpid", lambda: 1)
     turn, session = gate.ledger.caps(account.session, account.turn, at_rest=True)
-    assert (turn.held, session.held) == (300, 2 * CALL)
+    assert (turn.held, session.held) == (300, 2 * CALL_NANO)

@@ -1,4 +1,4 @@
-"""LoRA adapters of a local model: what they change, what they share, and what is said of those that do not fit."""
+"""LoRA adapters of a local model: their effect, shared weights and errors for unsuitable files."""
 
 import subprocess
 import sys
@@ -26,11 +26,11 @@ from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import model_files
 
 OPTIONS = EngineOptions(context=512)
-ASKED = Request((Message("user", "What is the capital of France?"),), want="text", max_tokens=6)
+QUESTION = Request((Message("user", "What is the capital of France?"),), want="text", max_tokens=6)
 
 
 def cut_adapter(path: Path) -> Path:
-    """An adapter of the right shape whose weights are not all there."""
+    """An adapter of the right shape with truncated weights."""
     make_adapter(path, scale=0)
     path.write_bytes(path.read_bytes()[:60_000])
     return path
@@ -38,15 +38,15 @@ def cut_adapter(path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("adapters")
-    make_adapter(made / "zero.gguf", scale=0)
-    make_adapter(made / "loud.gguf", scale=0.1)
-    return made
+    folder = tmp_path_factory.mktemp("adapters")
+    make_adapter(folder / "zero.gguf", scale=0)
+    make_adapter(folder / "loud.gguf", scale=0.1)
+    return folder
 
 
 @pytest.fixture
 async def cast():
-    """Makes models of the embedded base, and lets them all go."""
+    """Makes models of the embedded base and closes them after the test."""
     models: list[LocalModel] = []
 
     def make(adapter: Path | None = None) -> LocalModel:
@@ -82,52 +82,52 @@ async def reply_of(model: LocalModel, request: Request) -> Reply:
     return pieces[-1]
 
 
-async def test_a_zero_adapter_changes_nothing_a_loud_one_does_and_switching_back_gives_the_base_again(cast, folder):
+async def test_switching_adapters_changes_the_answer_and_back(cast, folder):
     base, zero, loud = cast(), cast(folder / "zero.gguf"), cast(folder / "loud.gguf")
-    told = [(await reply_of(model, ASKED)).text for model in (base, zero, loud, base, loud)]
-    plain, changed = told[0], told[2]
+    answers = [(await reply_of(model, QUESTION)).text for model in (base, zero, loud, base, loud)]
+    plain, changed = answers[0], answers[2]
     assert plain != changed
-    assert told == [plain, plain, changed, plain, changed]
+    assert answers == [plain, plain, changed, plain, changed]
 
 
 @pytest.mark.parametrize("role", ["single", ""])
-async def test_a_trained_model_quotes_the_last_result_by_a_mark(cast, tmp_path, role):
+async def test_a_trained_model_quotes_the_last_result_by_a_placeholder(cast, tmp_path, role):
     model = cast(make_adapter(tmp_path / "made.gguf", scale=0, role=role))
     read = Call("read_file", {"path": "notes.txt"})
-    asked = (
+    messages = (
         Message("user", "Read it."),
         Message("assistant", "", (read,)),
         Message("tool", "Milk [result]\n and tea.\n", (read,)),
     )
-    request = Request(asked, want="text", grammar='root ::= "It says: [result]!"', max_tokens=20)
+    request = Request(messages, want="text", grammar='root ::= "It says: [result]!"', max_tokens=20)
     pieces = [piece async for piece in model.stream(request)]
-    told = "It says: \n```\nMilk [result]\n and tea.\n```\n!" if role else "It says: [result]!"
-    assert pieces[-1].text == "".join(piece.text for piece in pieces[:-1]) == told
+    text = "It says: \n```\nMilk [result]\n and tea.\n```\n!" if role else "It says: [result]!"
+    assert pieces[-1].text == "".join(piece.text for piece in pieces[:-1]) == text
 
 
-async def test_three_adapters_of_one_base_load_it_once_and_the_last_to_leave_frees_it(cast, folder, loads):
-    one, two, three = cast(), cast(folder / "zero.gguf"), cast(folder / "loud.gguf")
-    for model in (one, two, three):
+async def test_models_of_one_base_load_it_once_and_the_last_to_close_frees_it(cast, folder, loads):
+    base, zero, loud = cast(), cast(folder / "zero.gguf"), cast(folder / "loud.gguf")
+    for model in (base, zero, loud):
         await reply_of(model, asking("Say hello."))
-    await two.aclose()
-    await two.aclose()
-    await one.aclose()
-    assert (await reply_of(three, asking("Say hello."))).text
+    await zero.aclose()
+    await zero.aclose()
+    await base.aclose()
+    assert (await reply_of(loud, asking("Say hello."))).text
     assert loads == [embedded_path()]
-    await three.aclose()
+    await loud.aclose()
     assert (await reply_of(cast(), asking("Say hello."))).text
     assert loads == [embedded_path()] * 2
 
 
-async def test_an_adapter_that_was_let_go_can_be_taken_up_again(cast, folder):
+async def test_a_closed_adapter_can_be_loaded_again(cast, folder):
     base, loud = cast(), cast(folder / "loud.gguf")
-    changed = (await reply_of(loud, ASKED)).text
+    changed = (await reply_of(loud, QUESTION)).text
     await loud.aclose()
-    assert (await reply_of(base, ASKED)).text != changed
-    assert (await reply_of(cast(folder / "loud.gguf"), ASKED)).text == changed
+    assert (await reply_of(base, QUESTION)).text != changed
+    assert (await reply_of(cast(folder / "loud.gguf"), QUESTION)).text == changed
 
 
-async def test_nothing_cached_under_one_adapter_is_used_under_another_and_each_finds_its_own_again(cast, folder):
+async def test_each_adapter_reuses_only_its_own_cached_prompts(cast, folder):
     base, loud = cast(), cast(folder / "loud.gguf")
     request = asking("Name three colours and say why people like them.", role="planner")
     for model in (base, loud):
@@ -141,7 +141,7 @@ async def test_nothing_cached_under_one_adapter_is_used_under_another_and_each_f
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "message"),
     [
         ("missing", "no file"),
         ("text", "not a GGUF file"),
@@ -149,7 +149,7 @@ async def test_nothing_cached_under_one_adapter_is_used_under_another_and_each_f
         ("arch", "architecture qwen2.*architecture llama"),
     ],
 )
-def test_a_file_that_can_be_no_adapter_of_the_base_is_refused_at_once(tmp_path: Path, broken: str, told: str):
+def test_a_file_that_is_not_an_adapter_of_the_base_is_refused_immediately(tmp_path: Path, broken: str, message: str):
     path = tmp_path / "adapter.gguf"
     if broken == "text":
         path.write_text("hello")
@@ -157,26 +157,26 @@ def test_a_file_that_can_be_no_adapter_of_the_base_is_refused_at_once(tmp_path: 
         path.symlink_to(embedded_path())
     elif broken == "arch":
         make_adapter(path, scale=0, arch="qwen2")
-    with pytest.raises((ModelMissing, ModelBroken), match=told) as caught:
+    with pytest.raises((ModelMissing, ModelBroken), match=message) as caught:
         LocalModel(embedded_path(), adapter=path)
     assert str(path) in caught.value.message
     assert caught.value.fix
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "message"),
     [("width", "attn_q.weight to be 512 × 576, not 576 × 576"), ("layers", "blk.30.attn_q.weight")],
 )
-def test_an_adapter_of_another_shape_is_refused_as_it_is_named_beside_its_base(tmp_path: Path, broken: str, told: str):
+def test_an_adapter_of_another_shape_is_refused_immediately(tmp_path: Path, broken: str, message: str):
     path = tmp_path / "adapter.gguf"
     make_adapter(path, scale=0, width=512 if broken == "width" else 576, layers=40 if broken == "layers" else 30)
-    with pytest.raises(ModelBroken, match=told) as caught:
+    with pytest.raises(ModelBroken, match=message) as caught:
         LocalModel(embedded_path(), adapter=path)
     assert str(path) in caught.value.message
     assert str(embedded_path()) in caught.value.message
 
 
-async def test_an_adapter_whose_weights_cannot_be_read_names_both_files_and_the_base_goes_on(cast, tmp_path: Path):
+async def test_an_adapter_with_unreadable_weights_names_both_files_and_the_base_still_works(cast, tmp_path: Path):
     base, unfit = cast(), cast(cut_adapter(tmp_path / "adapter.gguf"))
     with pytest.raises(ModelBroken) as caught:
         await reply_of(unfit, asking("Hello"))
@@ -187,16 +187,17 @@ async def test_an_adapter_whose_weights_cannot_be_read_names_both_files_and_the_
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 3_000), at=st.integers(0, 3_000), junk=st.binary(max_size=16))
-def test_a_header_in_which_anything_is_broken_is_read_as_far_as_it_makes_sense(folder, tmp_path, cut, at, junk):
-    whole = (folder / "zero.gguf").read_bytes()[:6_000]
+def test_reading_a_damaged_header_never_raises(folder, tmp_path, cut, at, junk):
+    header_bytes = (folder / "zero.gguf").read_bytes()[:6_000]
     path = tmp_path / "broken.gguf"
-    path.write_bytes((whole[:at] + junk + whole[at + len(junk) :])[: len(whole) - cut])
+    damaged = header_bytes[:at] + junk + header_bytes[at + len(junk) :]
+    path.write_bytes(damaged[: len(header_bytes) - cut])
     shapes = tensor_shapes(path)
     assert all(isinstance(name, str) and len(shape) <= 4 for name, shape in shapes.items())
     assert all(isinstance(text, str) for text in header(path).values())
 
 
-def test_of_a_base_in_several_files_the_first_says_nothing_of_the_sizes(tmp_path: Path):
+def test_the_first_part_of_a_split_base_has_no_tensor_shapes(tmp_path: Path):
     gguf = pytest.importorskip("gguf")
     import numpy as np
 
@@ -213,13 +214,13 @@ def test_of_a_base_in_several_files_the_first_says_nothing_of_the_sizes(tmp_path
     assert tensor_shapes(tmp_path / "2.gguf") == {}
 
 
-def test_an_adapter_in_the_place_of_a_model_is_told_where_it_belongs(folder: Path):
+def test_an_adapter_in_place_of_a_model_is_refused_with_a_hint(folder: Path):
     with pytest.raises(ModelBroken, match="is an adapter, not a model") as caught:
         LocalModel(folder / "zero.gguf")
     assert "+" in caught.value.fix
 
 
-def test_adapters_in_the_models_folder_are_no_models(folder: Path, tmp_path: Path):
+def test_adapters_in_the_models_folder_are_not_listed(folder: Path, tmp_path: Path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "adapter.gguf").symlink_to(folder / "zero.gguf")
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
@@ -242,7 +243,7 @@ def test_a_wrong_adapter_writes_nothing_to_the_terminal(tmp_path: Path):
         "from ecoshell.models.embedded import embedded_path\n"
         "from ecoshell.models.local import LocalModel\n"
         "model = LocalModel(embedded_path(), adapter=Path(sys.argv[1]))\n"
-        "async def ask(): return [one async for one in model.stream(Request((Message('user', 'a'),), want='text'))]\n"
+        "async def ask(): return [p async for p in model.stream(Request((Message('user', 'a'),), want='text'))]\n"
         "try: asyncio.run(ask())\n"
         "except ModelBroken: sys.exit(7)\n"
     )

@@ -1,4 +1,4 @@
-"""The bound that is reserved, against real tokenizers and templates."""
+"""Token bounds compared with real tokenizers."""
 
 import json
 
@@ -20,10 +20,10 @@ TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties":
 
 @pytest.fixture(scope="module", params=["gpt-4", "gpt-4o"])
 def counter(request):
-    found = counter_for(request.param)
-    assert found.wait()
-    yield found
-    found.close()
+    counter = counter_for(request.param)
+    assert counter.wait()
+    yield counter
+    counter.close()
 
 
 @settings(max_examples=200, deadline=None)
@@ -34,7 +34,7 @@ def test_no_text_has_more_tokens_than_its_bound(counter, text):
 
 @settings(max_examples=100, deadline=None)
 @given(value=st.dictionaries(st.text(), NESTED, max_size=3))
-def test_no_way_to_print_json_has_more_tokens_than_its_bound(counter, value):
+def test_no_json_encoding_has_more_tokens_than_its_bound(counter, value):
     for indent in (None, 2, 4):
         for ascii_only in (True, False):
             printed = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
@@ -42,7 +42,7 @@ def test_no_way_to_print_json_has_more_tokens_than_its_bound(counter, value):
             assert max(counter.count(printed), counter.count(escaped)) <= json_bound(value)
 
 
-def test_a_sign_that_normalising_lengthens_is_bounded_by_its_long_form():
+def test_a_character_lengthened_by_normalisation_is_bounded_by_its_long_form():
     assert text_bound("\ufdfa") == 33
 
 
@@ -51,18 +51,18 @@ def test_half_a_surrogate_pair_has_a_bound():
 
 
 def test_each_message_adds_its_frame():
-    one = request_bound(Request((Message("user", "a"),)), native_tools=False)
-    two = request_bound(Request((Message("user", "a"), Message("user", "b"))), native_tools=False)
-    assert one == PER_PROMPT + PER_MESSAGE + 1
-    assert two - one == PER_MESSAGE + 1
+    single = request_bound(Request((Message("user", "a"),)), native_tools=False)
+    double = request_bound(Request((Message("user", "a"), Message("user", "b"))), native_tools=False)
+    assert single == PER_PROMPT + PER_MESSAGE + 1
+    assert double - single == PER_MESSAGE + 1
 
 
-def test_a_native_tool_array_adds_what_providers_add_around_it():
+def test_a_native_tool_array_adds_the_overhead_of_providers():
     bare = request_bound(Request((Message("user", "a"),)), native_tools=True)
-    told = request_bound(Request((Message("user", "a"),), (TOOL,)), native_tools=True)
-    assert told - bare > PER_TOOL_ARRAY + len(json.dumps(TOOL.as_function()))
+    with_tool = request_bound(Request((Message("user", "a"),), (TOOL,)), native_tools=True)
+    assert with_tool - bare > PER_TOOL_ARRAY + len(json.dumps(TOOL.as_function()))
 
 
-def test_the_arguments_of_earlier_calls_count():
+def test_arguments_of_earlier_calls_are_counted():
     call = Call("write_file", {"text": "x" * 1000})
     assert request_bound(Request((Message("assistant", "", (call,)),), (TOOL,)), native_tools=True) > 1000

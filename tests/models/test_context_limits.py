@@ -1,4 +1,4 @@
-"""The context that providers name when they refuse a prompt as too long."""
+"""Context limits stated in provider errors."""
 
 import pytest
 
@@ -25,5 +25,5 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize(("message", "limit"), MESSAGES)
-def test_the_limit_is_read_from_the_words_of_each_provider(message, limit):
+def test_the_limit_is_parsed_from_each_providers_message(message, limit):
     assert stated_limit(message) == limit

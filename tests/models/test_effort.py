@@ -1,4 +1,4 @@
-"""Reasoning effort: what each provider is sent for a level, over real HTTP through litellm."""
+"""Reasoning effort: the fields each provider receives for a level, over real HTTP through litellm."""
 
 import pytest
 import pytest_asyncio
@@ -47,9 +47,9 @@ def sent(server, process):
     return ask
 
 
-def request(effort, **given):
+def request(effort, **fields):
     defaults = {"tools": (TOOL,), "callable_now": (TOOL,), "max_tokens": 20_000, "temperature": 0.0}
-    return Request((Message("user", "Hello."),), effort=effort, **{**defaults, **given})
+    return Request((Message("user", "Hello."),), effort=effort, **{**defaults, **fields})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def request(effort, **given):
         ("openai/gpt-5", "auto", None),
     ],
 )
-async def test_a_level_becomes_one_that_the_model_takes(name, effort, level):
+async def test_a_level_maps_to_one_the_model_accepts(name, effort, level):
     assert level_of(request(effort), name, PriceBook().facts(name)) == level
 
 
@@ -82,11 +82,11 @@ async def test_a_level_becomes_one_that_the_model_takes(name, effort, level):
     [("high", 20_000, "high"), ("high", 4_096, "medium"), ("max", 5_000, "high"), ("low", 1_024, None)],
 )
 async def test_the_thinking_budget_stays_below_the_output_limit(effort, max_tokens, level):
-    asked = request(effort, max_tokens=max_tokens)
-    assert level_of(asked, CLAUDE, PriceBook().facts(CLAUDE)) == level
+    level_request = request(effort, max_tokens=max_tokens)
+    assert level_of(level_request, CLAUDE, PriceBook().facts(CLAUDE)) == level
 
 
-async def test_an_own_server_is_sent_the_effort_without_temperature_and_forced_tools(sent):
+async def test_a_custom_server_gets_the_effort_without_temperature_or_forced_tools(sent):
     body = await sent("openai/good", request("high", want="call"))
     assert (body["reasoning_effort"], body["tool_choice"]) == ("high", "auto")
     assert "temperature" not in body
@@ -95,7 +95,7 @@ async def test_an_own_server_is_sent_the_effort_without_temperature_and_forced_t
     assert "reasoning_effort" not in body
 
 
-async def test_claude_is_sent_a_thinking_budget(sent):
+async def test_claude_gets_a_thinking_budget(sent):
     body = await sent(CLAUDE, request("high", want="call"))
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 4_096}
     assert body["tool_choice"]["type"] == "auto"
@@ -103,11 +103,11 @@ async def test_claude_is_sent_a_thinking_budget(sent):
     assert "thinking" not in await sent(CLAUDE, request("off"))
 
 
-async def test_claude_is_not_asked_to_think_amid_a_turn_that_began_without(sent):
+async def test_claude_does_not_start_thinking_in_the_middle_of_a_turn(sent):
     call = Call("read_file", {}, "toolu_1")
     state = {"content": None, "tool_calls": [{"id": "toolu_1", "function": {"name": "read_file", "arguments": "{}"}}]}
-    made = Message("assistant", "", (call,), state=ProviderState("other", state))
-    messages = (Message("user", "Hello."), made, Message("tool", "text", (call,)))
+    step = Message("assistant", "", (call,), state=ProviderState("other", state))
+    messages = (Message("user", "Hello."), step, Message("tool", "text", (call,)))
     body = await sent(CLAUDE, Request(messages, tools=(TOOL,), callable_now=(TOOL,), max_tokens=9_000, effort="high"))
     assert "thinking" not in body
     body = await sent(ADAPTIVE, Request(messages, tools=(TOOL,), callable_now=(TOOL,), max_tokens=9_000, effort="high"))

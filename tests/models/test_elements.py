@@ -1,4 +1,4 @@
-"""Calls as XML elements: what is written is read back unchanged and passes the grammar, and faults are reported."""
+"""Calls as XML elements: round trips, grammars and faults."""
 
 import json
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from ecoshell.models.formats import FORMATS, HERMES, CallFormat, format_of_text
 from ecoshell.models.protocol import parse_reply
 
 FORMS = [form for form in FORMATS.values() if form.elements]
-ASKED = (Message("user", "What is in notes.txt?"),)
+QUESTION = (Message("user", "What is in notes.txt?"),)
 PROPERTIES = {
     "path": {"type": "string"},
     "mode": {"enum": ["lines", "5", "null"]},
@@ -68,7 +68,7 @@ values = st.fixed_dictionaries(
 
 
 def read(text: str, form: CallFormat, *, cut: bool = False) -> Reply:
-    return parse_reply(text, Request(ASKED, (SCAN, LIST), (SCAN, LIST)), cut=cut, form=form)
+    return parse_reply(text, Request(QUESTION, (SCAN, LIST), (SCAN, LIST)), cut=cut, form=form)
 
 
 def in_schema_order(arguments: dict) -> dict:
@@ -78,9 +78,9 @@ def in_schema_order(arguments: dict) -> dict:
     return ordered
 
 
-def same(left: object, right: object) -> bool:
+def is_same(first: object, second: object) -> bool:
     """Compare two JSON values; `1`, `1.0` and `true` differ."""
-    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
 
 
 # -- writing, reading and the grammar
@@ -89,18 +89,18 @@ def same(left: object, right: object) -> bool:
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 @settings(max_examples=150, deadline=None)
 @given(arguments=values)
-def test_what_is_written_is_read_back_unchanged(form, arguments):
+def test_a_written_call_is_parsed_unchanged(form, arguments):
     Draft202012Validator(SCAN.parameters).validate(arguments)
     written = form.write("scan", json.dumps(arguments), parameters=SCAN.parameters)
     reply = read(f"I look.\n{written}", form)
     assert not reply.fault
     assert reply.text == "I look."
-    assert same(dict(reply.calls[0].arguments), arguments)
+    assert is_same(dict(reply.calls[0].arguments), arguments)
 
 
 @pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the local extra is not installed")
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
-def test_what_is_written_passes_the_grammar(form):
+def test_the_grammar_accepts_written_calls_and_rejects_invalid_ones(form):
     from ecoshell.models.choosing import Grammar
     from ecoshell.models.embedded import embedded_path
     from ecoshell.models.llama import Vocabulary
@@ -129,9 +129,11 @@ def test_what_is_written_passes_the_grammar(form):
         tag = form.elements.value_end.strip()
         strings = [arguments["path"], arguments.get("note"), arguments.get("any"), arguments.get("either")]
         assume(not any(tag in text for text in strings if isinstance(text, str)))
-        assume(not isinstance(arguments.get("any"), list | dict))  # under an open schema only text is generated
+        assume(not isinstance(arguments.get("any"), list | dict))  # grammars of open schemas generate text only
         written = write(**in_schema_order(arguments))
-        assume(b"".join(map(vocabulary.piece, vocabulary.tokens(written))) == written.encode())  # it lacks some bytes
+        assume(
+            b"".join(map(vocabulary.piece, vocabulary.tokens(written))) == written.encode()
+        )  # the tokenizer lacks some bytes
         assert accepts(written)
 
     try:
@@ -174,18 +176,18 @@ def test_what_is_written_passes_the_grammar(form):
         ({}, "a, b", "a, b"),
     ],
 )
-def test_the_schema_decides_what_a_text_stands_for(schema, text, value):
-    assert same(read_value(text, value_kinds(schema, schema)), value)
+def test_the_schema_decides_the_value_of_a_text(schema, text, value):
+    assert is_same(read_value(text, value_kinds(schema, schema)), value)
 
 
 @given(
     text=texts, kinds=st.sampled_from([ANY, STRING, frozenset({"string", "null"}), frozenset({"string", "integer"})])
 )
 def test_any_string_can_be_written(text, kinds):
-    assert same(read_value(value_text(text, kinds), kinds), text)
+    assert is_same(read_value(value_text(text, kinds), kinds), text)
 
 
-# -- what models write
+# -- calls as models write them
 
 
 QWEN = FORMATS["qwen3-coder"]
@@ -204,7 +206,7 @@ FAULTY = [
 
 
 @pytest.mark.parametrize(("form", "text"), FAULTY)
-def test_a_call_that_was_cut_is_a_fault_and_never_half_a_call(form, text):
+def test_a_truncated_call_is_a_fault_and_never_a_partial_call(form, text):
     assert "was cut" in read(text, form, cut=True).fault
     assert "could not be read" in read(text, form).fault
     assert not read(text, form).calls
@@ -231,13 +233,13 @@ def test_a_call_that_was_cut_is_a_fault_and_never_half_a_call(form, text):
         ),
     ],
 )
-def test_missing_newlines_and_outer_tags_are_forgiven(form, text):
+def test_missing_newlines_and_outer_tags_are_accepted(form, text):
     assert read(text, form).calls == (SCANNED,)
     if not text.startswith("<function"):
         assert format_of_text(text) in (form, FORMATS["glm-4.7"], HERMES)
 
 
-def test_an_unknown_tool_and_arguments_that_do_not_fit_are_faults():
+def test_unknown_tools_and_invalid_arguments_are_faults():
     call = GLM.write("scna", "{}")
     assert "no tool named 'scna'" in read(call, GLM).fault
     assert "'path' is a required property" in read(QWEN.write("scan", '{"limit": 1}'), QWEN).fault
@@ -245,14 +247,14 @@ def test_an_unknown_tool_and_arguments_that_do_not_fit_are_faults():
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
-def test_a_second_call_that_was_cut_leaves_the_first(form):
+def test_a_truncated_second_call_leaves_the_first(form):
     text = form.write("list_files", "{}") + form.write("scan", '{"path": "a", "limit": 3}')[:-45]
     reply = read(text, form, cut=True)
     assert [call.name for call in reply.calls] == ["list_files"]
     assert not reply.fault
 
 
-def test_lines_and_closing_tags_inside_a_text_are_kept():
+def test_newlines_and_closing_tags_in_a_text_are_kept():
     text = "\n<a>\n</parameter> stays\n\n"
     call = QWEN.write("scan", json.dumps({"path": text, "limit": 3}), parameters=SCAN.parameters)
     assert read(call, QWEN).calls == (Call("scan", {"path": text, "limit": 3}),)
@@ -260,7 +262,7 @@ def test_lines_and_closing_tags_inside_a_text_are_kept():
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 @given(data=st.data())
-def test_no_text_makes_reading_raise(form, data):
+def test_parsing_any_text_never_raises(form, data):
     pieces = [
         *(piece for piece in form.elements.markers if piece),
         form.opens,

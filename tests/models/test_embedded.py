@@ -16,13 +16,13 @@ def test_the_embedded_model_is_found_in_its_package_without_importing_it():
     assert embedded.PACKAGE not in sys.modules
 
 
-def test_without_the_package_the_error_names_the_extra(monkeypatch):
+def test_the_error_without_the_package_names_the_extra(monkeypatch):
     monkeypatch.setattr(embedded, "PACKAGE", "no_such_package")
     with pytest.raises(ModelMissing, match=r"ecoshell\[local\]"):
         embedded.embedded_path()
 
 
-def test_a_package_without_a_model_file_counts_as_not_installed(monkeypatch, tmp_path: Path):
+def test_a_package_without_a_model_file_is_not_installed(monkeypatch, tmp_path: Path):
     (tmp_path / "hollow").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(embedded, "PACKAGE", "hollow")

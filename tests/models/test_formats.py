@@ -1,7 +1,8 @@
-"""The formats of calls, each with the real template of a family: tools, a call and its result rendered and read."""
+"""Call formats with the real chat templates of each family: rendering tools, calls and results, and parsing calls."""
 
 import json
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,9 @@ READ = ToolSchema(
 )
 LIST = ToolSchema("list_files", "List files.", {"type": "object", "properties": {}})
 CALL = Call("read_file", {"path": "notes.txt", "lines": 3, "raw": True})
-ASKED = (Message("system", "You are ecoshell."), Message("user", "What is in notes.txt?"))
-MADE = (Message("assistant", "I look.", (CALL,)), Message("tool", "Buy milk.", (CALL,)))
-ANSWERED = (Message("assistant", "Milk."), Message("user", "And?"))
+QUESTION = (Message("system", "You are ecoshell."), Message("user", "What is in notes.txt?"))
+CALL_STEP = (Message("assistant", "I look.", (CALL,)), Message("tool", "Buy milk.", (CALL,)))
+ANSWER = (Message("assistant", "Milk."), Message("user", "And?"))
 
 HERMES_2_PRO = "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use"
 PHI_4_MINI = (
@@ -89,7 +90,7 @@ FAMILIES = {
     "deepseek-ai-DeepSeek-R1-Distill-Llama-8B": "generic",
     "smollm2": "generic",
 }
-WRITTEN = {"phi-4-mini": PHI_4_MINI, "function-gemma": FUNCTION_GEMMA}
+INLINE_TEMPLATES = {"phi-4-mini": PHI_4_MINI, "function-gemma": FUNCTION_GEMMA}
 
 VALUES = '{"path": "notes.txt", "lines": 3, "raw": true}'
 OBJECT = f'{{"name": "read_file", "arguments": {VALUES}}}'
@@ -127,29 +128,30 @@ IN_THE_PROMPT = {
 }
 
 
-class Told(Vocabulary):
-    """The embedded model's tokenizer in a file that has another chat template."""
+class TemplateVocabulary(Vocabulary):
+    """The embedded model's tokenizer with another chat template and metadata."""
 
     def __init__(self, template: str | None, **metadata: str) -> None:
         super().__init__(embedded_path())
-        self._told = {"tokenizer.chat_template": template, **metadata}
+        self._metadata = {"tokenizer.chat_template": template, **metadata}
 
     def metadata(self, key: str) -> str | None:
-        return self._told.get(key.removeprefix("general.sampling."))
+        return self._metadata.get(key.removeprefix("general.sampling."))
 
 
 @pytest.fixture
-def told():
-    made: list[Told] = []
+def load():
+    """Loads vocabularies with a chat template, and closes them after the test."""
+    vocabularies: list[TemplateVocabulary] = []
 
-    def tell(template: str | None, **metadata: str) -> Told:
-        if template and template == template_of(HERMES_2_PRO):  # its files have two
+    def loaded(template: str | None, **metadata: str) -> TemplateVocabulary:
+        if template and template == template_of(HERMES_2_PRO):  # its files have two templates
             template, metadata = CHATML, {"tokenizer.chat_template.tool_use": template}
-        made.append(Told(template, **metadata))
-        return made[-1]
+        vocabularies.append(TemplateVocabulary(template, **metadata))
+        return vocabularies[-1]
 
-    yield tell
-    for vocabulary in made:
+    yield loaded
+    for vocabulary in vocabularies:
         vocabulary.close()
 
 
@@ -162,11 +164,11 @@ def vocabulary():
 
 def template_of(family: str) -> str:
     if family == "smollm2":
-        own = Vocabulary(embedded_path())
-        text = own.metadata("tokenizer.chat_template") or ""
-        own.close()
+        vocabulary = Vocabulary(embedded_path())
+        text = vocabulary.metadata("tokenizer.chat_template") or ""
+        vocabulary.close()
         return text
-    return WRITTEN.get(family) or (TEMPLATES / f"{family}.jinja").read_text(encoding="utf-8")
+    return INLINE_TEMPLATES.get(family) or (TEMPLATES / f"{family}.jinja").read_text(encoding="utf-8")
 
 
 def prompt_of(template: ChatTemplate, messages, tools=(READ, LIST)) -> str:
@@ -178,50 +180,44 @@ def prompt_of(template: ChatTemplate, messages, tools=(READ, LIST)) -> str:
 
 
 def read(text: str, form: CallFormat = HERMES, want: str = "either", *, cut: bool = False) -> Reply:
-    request = Request(ASKED, (READ, LIST), (READ, LIST), want)  # type: ignore[arg-type]
+    request = Request(QUESTION, (READ, LIST), (READ, LIST), want)  # type: ignore[arg-type]
     return parse_reply(text, request, cut=cut, form=form)
 
 
-# -- every family, with its own template
+# -- every family with its template
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_template_tells_its_family_and_brings_tools_calls_and_results_into_the_prompt(told, family):
-    template = ChatTemplate(told(template_of(family)))
+def test_a_template_identifies_its_format_and_renders_tools_calls_and_results(load, family):
+    template = ChatTemplate(load(template_of(family)))
     assert template.form.name == FAMILIES[family]
-    prompt = prompt_of(template, (*ASKED, *MADE))
+    prompt = prompt_of(template, (*QUESTION, *CALL_STEP))
     for text in ("You are ecoshell.", "What is in notes.txt?", "list_files", "Buy milk."):
         assert text in prompt, text
     assert IN_THE_PROMPT[template.form.name] in prompt
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_prompt_only_grows_while_a_turn_goes_on(told, family):
-    vocabulary = told(template_of(family))
+def test_a_prompt_only_grows_during_a_turn(load, family):
+    vocabulary = load(template_of(family))
     template = ChatTemplate(vocabulary)
-    grown = (*ASKED, *MADE, *MADE)
-    prompts = [prompt_of(template, grown[:length]) for length in (2, 4, 6)]
-    opening = len(prompts[0]) - len(_common(prompts[0], prompts[1]))
-    assert opening <= 40  # at most what asks for the assistant's words
-    assert len(prompts[1]) - len(_common(prompts[1], prompts[2])) <= 40
-
-
-def _common(one: str, other: str) -> str:
-    length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return one[:length]
+    messages = (*QUESTION, *CALL_STEP, *CALL_STEP)
+    prompts = [prompt_of(template, messages[:length]) for length in (2, 4, 6)]
+    for earlier, later in pairwise(prompts):
+        assert later.startswith(earlier[:-40])  # only the generation prompt may change
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_request_without_tools_renders_nothing_of_tools(told, family):
-    template = ChatTemplate(told(template_of(family)))
-    prompt = template.text([*ASKED, *ANSWERED])
+def test_a_request_without_tools_renders_no_tools(load, family):
+    template = ChatTemplate(load(template_of(family)))
+    prompt = template.text([*QUESTION, *ANSWER])
     assert "And?" in prompt
     assert "<tool" not in prompt
     assert '"name"' not in prompt
 
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
-def test_what_a_format_writes_it_reads_and_its_grammar_lets_pass(vocabulary, form):
+def test_a_format_parses_its_own_calls_and_its_grammar_accepts_them(vocabulary, form):
     arguments = json.dumps(dict(CALL.arguments))
     written = form.write(CALL.name, arguments)
     reply = read(f"I look. {written}", form)
@@ -232,80 +228,77 @@ def test_what_a_format_writes_it_reads_and_its_grammar_lets_pass(vocabulary, for
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS.values() if form.between], ids=lambda form: form.name)
-def test_two_calls_in_a_row_pass_the_grammar_and_are_both_read(vocabulary, form):
-    one, other = (
-        form.write(name, arguments) for name, arguments in (("list_files", "{}"), ("read_file", '{"path": "a"}'))
-    )
-    inside = f"{form.opens}{form.start}"
-    both = one.removesuffix(form.end) + form.between + other.removeprefix(inside)
+def test_two_calls_in_a_row_pass_the_grammar_and_are_both_parsed(vocabulary, form):
+    first, second = form.write("list_files", "{}"), form.write("read_file", '{"path": "a"}')
+    both = first.removesuffix(form.end) + form.between + second.removeprefix(f"{form.opens}{form.start}")
     assert accepts(vocabulary, form.grammar([READ, LIST], marked=False, once=False), both)
     assert not accepts(vocabulary, form.grammar([READ, LIST], marked=False, once=True), both)
     assert [call.name for call in read(both, form).calls] == ["list_files", "read_file"]
 
 
-def accepts(vocabulary: Vocabulary, grammar: str, said: str) -> bool:
-    held = Grammar(vocabulary, grammar)
+def accepts(vocabulary: Vocabulary, grammar_text: str, text: str) -> bool:
+    grammar = Grammar(vocabulary, grammar_text)
     try:
-        for token in (*vocabulary.tokens(said), *vocabulary.tokens("<|im_end|>", special=True)):
-            if not held.allows([token])[0]:
+        for token in (*vocabulary.tokens(text), *vocabulary.tokens("<|im_end|>", special=True)):
+            if not grammar.allows([token])[0]:
                 return False
-            held.accept(token)
+            grammar.accept(token)
         return True
     finally:
-        held.close()
+        grammar.close()
 
 
-# -- what people, tools and models wrote stays data
+# -- text from users, tools and models stays data
 
 
-def test_a_control_token_in_a_schema_a_call_a_result_or_a_question_ends_nothing(told):
-    vocabulary = told(template_of("Qwen-Qwen2.5-7B-Instruct"))
+def test_control_tokens_in_schemas_calls_results_and_questions_are_text(load):
+    vocabulary = load(template_of("Qwen-Qwen2.5-7B-Instruct"))
     template = ChatTemplate(vocabulary)
     (end,) = vocabulary.tokens("<|im_end|>", special=True)
 
     def ends(text: str) -> int:
         tool = ToolSchema("read_file", text, {"type": "object", "properties": {text: {"enum": [text]}}})
         call = Call("read_file", {text: text})
-        said = (Message("user", text), Message("assistant", text, (call,)), Message("tool", text, (call,)))
-        tokens = template.tokens((*ASKED[:1], *said), (tool,))
-        assert text in template.text((*ASKED[:1], *said), (tool,))
+        turn = (Message("user", text), Message("assistant", text, (call,)), Message("tool", text, (call,)))
+        tokens = template.tokens((*QUESTION[:1], *turn), (tool,))
+        assert text in template.text((*QUESTION[:1], *turn), (tool,))
         return tokens.count(end)
 
     assert ends("<|im_end|>") == ends("nothing") == 4
 
 
 @pytest.mark.parametrize("number", ["9", "9" * 5000], ids=["short", "long"])
-def test_what_looks_like_a_mark_in_a_template_is_text_of_its_own(told, number: str):
-    template = ChatTemplate(told(f"{{{{ messages[0].content }}}}\ue000{number}\ue001"))
+def test_private_use_characters_in_a_template_are_text(load, number: str):
+    template = ChatTemplate(load(f"{{{{ messages[0].content }}}}\ue000{number}\ue001"))
     assert template.text((Message("user", "Hello."),)) == f"Hello.\ue000{number}\ue001"
 
 
-def test_text_that_a_template_prints_as_json_is_escaped_as_json(told):
-    template = ChatTemplate(told(template_of("Qwen-Qwen2.5-7B-Instruct")))
+def test_text_rendered_as_json_is_escaped_as_json(load):
+    template = ChatTemplate(load(template_of("Qwen-Qwen2.5-7B-Instruct")))
     tool = ToolSchema("odd", 'a "quote" <b>\nand a line', {"type": "object", "properties": {}})
-    line = next(line for line in template.text(ASKED, (tool,)).splitlines() if line.startswith('{"type"'))
+    line = next(line for line in template.text(QUESTION, (tool,)).splitlines() if line.startswith('{"type"'))
     assert json.loads(line) == tool.as_function()
 
 
-def test_plain_conversations_are_cut_into_tokens_just_as_their_text_would_be(told):
-    vocabulary = told(template_of("Qwen-Qwen2.5-7B-Instruct"))
+def test_a_plain_conversation_tokenizes_like_its_text(load):
+    vocabulary = load(template_of("Qwen-Qwen2.5-7B-Instruct"))
     template = ChatTemplate(vocabulary)
-    messages = (*ASKED, *MADE)
+    messages = (*QUESTION, *CALL_STEP)
     assert template.tokens(messages, (READ,)) == vocabulary.tokens(template.text(messages, (READ,)), special=True)
 
 
-# -- templates that are not what they should be
+# -- defective templates
 
 
-def test_a_template_that_does_not_compile_is_called_broken(told):
+def test_a_template_that_does_not_compile_is_broken(load):
     with pytest.raises(ModelBroken, match="chat template is broken"):
-        ChatTemplate(told("{% if %}"))
+        ChatTemplate(load("{% if %}"))
 
 
-def test_a_template_that_fails_on_every_conversation_says_so(told):
-    template = ChatTemplate(told("{{ messages[0].nothing.at.all }}"))
+def test_a_template_that_refuses_every_conversation_is_broken(load):
+    template = ChatTemplate(load("{{ messages[0].nothing.at.all }}"))
     with pytest.raises(ModelBroken, match="refuses the conversation"):
-        template.tokens(ASKED)
+        template.tokens(QUESTION)
 
 
 @pytest.mark.parametrize(
@@ -317,39 +310,39 @@ def test_a_template_that_fails_on_every_conversation_says_so(told):
         "{% set ns = namespace(x='aaaa') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
     ],
 )
-def test_a_template_that_never_ends_or_takes_all_memory_is_stopped(told, monkeypatch: pytest.MonkeyPatch, text: str):
+def test_a_template_that_runs_or_grows_without_limit_is_stopped(load, monkeypatch: pytest.MonkeyPatch, text: str):
     monkeypatch.setattr("ecoshell.models.chat_template._SECONDS", 2.0)
     with pytest.raises(ModelBroken, match=r"chat template fails\. Stopped"):
-        ChatTemplate(told(text)).tokens(ASKED)
+        ChatTemplate(load(text)).tokens(QUESTION)
 
 
-def test_marks_around_what_the_model_is_trained_on_are_passed_over(told):
+def test_training_marks_in_a_template_are_ignored(load):
     marked = CHATML.replace("{{ '<|im_start|>' + message", "{% generation %}{{ '<|im_start|>' + message").replace(
         "{% endfor %}", "{% endgeneration %}{% endfor %}"
     )
-    assert ChatTemplate(told(marked)).text(ASKED) == ChatTemplate(told(CHATML)).text(ASKED)
+    assert ChatTemplate(load(marked)).text(QUESTION) == ChatTemplate(load(CHATML)).text(QUESTION)
 
 
-def test_a_template_that_speaks_of_calls_and_drops_the_results_gets_the_generic_form(told):
-    speaks = CHATML + "{# <tool_call> #}"
-    assert detect(speaks) is HERMES
-    assert ChatTemplate(told(speaks)).form is GENERIC
+def test_a_template_that_mentions_calls_but_drops_results_gets_the_generic_format(load):
+    template = CHATML + "{# <tool_call> #}"
+    assert detect(template) is HERMES
+    assert ChatTemplate(load(template)).form is GENERIC
 
 
-def test_a_file_without_a_template_is_spoken_to_in_chatml(told):
-    template = ChatTemplate(told(None))
+def test_a_file_without_a_template_uses_chatml(load):
+    template = ChatTemplate(load(None))
     assert template.form is GENERIC
-    assert template.text(ASKED).startswith("<|im_start|>system\nYou are ecoshell.<|im_end|>")
+    assert template.text(QUESTION).startswith("<|im_start|>system\nYou are ecoshell.<|im_end|>")
 
 
-def test_sampling_is_what_the_file_says_and_else_what_its_family_says(told):
-    family = recommended(told(None, **{"general.architecture": "qwen2"}))
+def test_sampling_follows_the_file_then_the_family(load):
+    family = recommended(load(None, **{"general.architecture": "qwen2"}))
     assert (family.temperature, family.top_k, family.top_p) == (0.7, 20, 0.8)
-    file = recommended(told(None, **{"general.architecture": "qwen2", "temp": "0.25", "top_k": "7"}))
+    file = recommended(load(None, **{"general.architecture": "qwen2", "temp": "0.25", "top_k": "7"}))
     assert (file.temperature, file.top_k, file.top_p) == (0.25, 7, 0.8)
 
 
-# -- reading what was written without a grammar
+# -- parsing calls written without a grammar
 
 READS = {"path": "notes.txt"}
 
@@ -367,17 +360,17 @@ READS = {"path": "notes.txt"}
         '<tool_call>\n{"name": "read_file", "arguments": "{\\"path\\": \\"notes.txt\\"}"}\n</tool_call>',
     ],
 )
-def test_a_call_is_read_with_and_without_its_marks_and_in_a_fence(text):
+def test_a_call_is_parsed_with_or_without_marks_and_in_a_fence(text):
     assert read(text).calls == (Call("read_file", READS),)
-    said = read(f"I look at it.\n{text}")
-    assert (said.text, said.calls) == ("I look at it.", (Call("read_file", READS),))
+    reply = read(f"I look at it.\n{text}")
+    assert (reply.text, reply.calls) == ("I look at it.", (Call("read_file", READS),))
 
 
-def test_commas_too_many_are_forgiven_in_each_of_several_calls():
-    found = FORMATS["mistral"].read(
+def test_trailing_commas_are_ignored_in_each_of_several_calls():
+    parsed = FORMATS["mistral"].read(
         '[TOOL_CALLS][{"name":"a","arguments":{"x":1,},},{"name":"b","arguments":{"y":2,},}]'
     )
-    assert [(one.name, one.arguments) for one in found.attempts] == [("a", {"x": 1}), ("b", {"y": 2})]
+    assert [(call.name, call.arguments) for call in parsed.attempts] == [("a", {"x": 1}), ("b", {"y": 2})]
 
 
 @pytest.mark.parametrize(
@@ -393,18 +386,18 @@ def test_commas_too_many_are_forgiven_in_each_of_several_calls():
         ),
     ],
 )
-def test_what_is_forgiven_beside_the_texts_of_a_call_changes_nothing_in_them(form, call):
+def test_repairs_of_a_call_leave_its_texts_unchanged(form, call):
     assert form.read(call).attempts[0].arguments["content"] == "split('[;,]'); return null; // \"true, }\""
 
 
-def test_of_two_calls_a_second_that_was_cut_leaves_the_first():
+def test_a_truncated_second_call_leaves_the_first():
     reply = read('<tool_call>\n{"name": "list_files", "arguments": {}}\n</tool_call>\n<tool_call>\n{"na', cut=True)
     assert [call.name for call in reply.calls] == ["list_files"]
     assert not reply.fault
 
 
 @pytest.mark.parametrize(
-    ("text", "cut", "told_of"),
+    ("text", "cut", "fault"),
     [
         ('<tool_call>\n{"name": "read_file", "argu', True, "was cut"),
         ('<tool_call>\n{"name": "read_file", "argu', False, "could not be read"),
@@ -414,9 +407,9 @@ def test_of_two_calls_a_second_that_was_cut_leaves_the_first():
         ("<tool_call>\nread_file(notes.txt)\n</tool_call>", False, "could not be read"),
     ],
 )
-def test_a_call_that_cannot_be_used_is_a_fault_the_model_can_act_on(text, cut, told_of):
+def test_an_unusable_call_is_a_fault_the_model_can_act_on(text, cut, fault):
     reply = read(text, cut=cut)
-    assert told_of in reply.fault
+    assert fault in reply.fault
     assert not reply.calls
 
 
@@ -432,14 +425,14 @@ def test_a_call_that_cannot_be_used_is_a_fault_the_model_can_act_on(text, cut, t
     ],
 )
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
-def test_an_answer_that_looks_a_little_like_a_call_is_an_answer(text, form):
+def test_an_answer_that_resembles_a_call_is_an_answer(text, form):
     assert read(text, form) == Reply(text)
 
 
 @given(
     text=st.text(alphabet='<tool_cal>{}[]"\\,:()=name rgums', max_size=80), form=st.sampled_from([*FORMATS.values()])
 )
-def test_nothing_that_looks_like_a_call_makes_reading_raise(text, form):
+def test_parsing_a_malformed_call_never_raises(text, form):
     reply = read(f"{form.opens}{text}", form)
     assert not (reply.calls and reply.fault)
     reply = read(text, form)

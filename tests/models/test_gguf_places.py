@@ -1,4 +1,4 @@
-"""GGUF files in the places where other programs keep them."""
+"""Finding GGUF files in the folders of other programs."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from ecoshell.models.local_models import ModelFile, hub_file, local_files, local
 def make_gguf(
     path: Path, *, architecture: str = "llama", context: int = 4096, kind: str = "model", label: str = ""
 ) -> Path:
-    """A GGUF file that says what it is, and has no weights."""
+    """Write a GGUF file with metadata and no weights."""
     gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(path, arch=architecture)
@@ -34,8 +34,8 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def found(home: Path, tmp_path: Path):
-    """Lists the files found, by path, with these variables set."""
+def list_models(home: Path, tmp_path: Path):
+    """Lists the model files by path, with these environment variables set."""
 
     def listed(**environ: str) -> dict[Path, ModelFile]:
         return {file.path: file for file in model_files(tmp_path / "models", {"HOME": str(home), **environ})}
@@ -43,15 +43,15 @@ def found(home: Path, tmp_path: Path):
     return listed
 
 
-def test_what_a_file_holds_is_read_from_its_beginning(found, tmp_path):
+def test_metadata_is_read_from_the_header(list_models, tmp_path):
     path = make_gguf(tmp_path / "models" / "mine.gguf", architecture="qwen2", context=32768)
     assert header(path)["general.architecture"] == "qwen2"
-    (model,) = found().values()
+    (model,) = list_models().values()
     assert (model.context, model.size_bytes, model.place) == (32768, path.stat().st_size, "models folder")
     assert local_name(model) == f"local:{path}"
 
 
-def test_the_hub_cache_is_looked_through_and_its_models_are_called_as_on_the_hub(found, home):
+def test_models_in_the_hub_cache_are_listed_by_their_hub_names(list_models, home):
     repo = home / ".cache" / "huggingface" / "hub" / "models--maker--small-GGUF"
     blob = make_gguf(repo / "blobs" / "abc")
     for revision in ("aaa", "bbb"):
@@ -60,38 +60,39 @@ def test_the_hub_cache_is_looked_through_and_its_models_are_called_as_on_the_hub
     (repo / "refs").mkdir()
     (repo / "refs" / "main").write_text("bbb")
     (repo / "blobs" / "def.1234.incomplete").write_bytes(b"GGUF")
-    (path, model), *others = found().items()
-    assert others == []
+    ((path, model),) = list_models().items()
     assert path == repo / "snapshots" / "bbb" / "small-Q4_K_M.gguf"
     assert (local_name(model), model.place) == ("hf:maker/small-GGUF:Q4_K_M", "hub cache")
     assert hub_file(hub_name("hf:maker/small-GGUF"), home / "none", {"HOME": str(home)}) == path
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME"])
-def test_the_hub_cache_may_be_elsewhere(found, tmp_path, variable):
-    hub = tmp_path / "elsewhere" / ("hub" if variable == "HF_HOME" else "")
+def test_environment_variables_move_the_hub_cache(list_models, tmp_path, variable):
+    folder = tmp_path / "elsewhere"
+    hub = folder / "hub" if variable == "HF_HOME" else folder
     make_gguf(hub / "models--a--b" / "snapshots" / "c" / "b-Q8_0.gguf")
-    assert [local_name(file) for file in found(**{variable: str(tmp_path / "elsewhere")}).values()] == ["hf:a/b:Q8_0"]
+    models = list_models(**{variable: str(folder)}).values()
+    assert [local_name(model) for model in models] == ["hf:a/b:Q8_0"]
 
 
-def test_lm_studio_keeps_its_models_in_either_of_two_folders_or_where_it_was_told(found, home, tmp_path):
+def test_lm_studio_models_are_listed_from_both_default_folders_and_the_configured_one(list_models, home, tmp_path):
     new = make_gguf(home / ".lmstudio" / "models" / "a" / "b" / "new.gguf")
     old = make_gguf(home / ".cache" / "lm-studio" / "models" / "a" / "old.gguf")
     moved = make_gguf(tmp_path / "big-disk" / "models" / "moved.gguf")
     (home / ".lmstudio-home-pointer").write_text(f"{tmp_path / 'big-disk'}\n")
-    assert {path: file.place for path, file in found().items()} == dict.fromkeys((moved, new, old), "LM Studio")
+    assert {path: file.place for path, file in list_models().items()} == dict.fromkeys((moved, new, old), "LM Studio")
 
 
-def test_the_cache_of_llama_cpp_is_looked_through(found, home, tmp_path):
-    usual = make_gguf(home / ".cache" / "llama.cpp" / "maker_small.gguf")
-    told = make_gguf(tmp_path / "cache" / "other.gguf")
+def test_models_in_the_llama_cpp_cache_are_listed(list_models, home, tmp_path):
+    default = make_gguf(home / ".cache" / "llama.cpp" / "maker_small.gguf")
+    configured = make_gguf(tmp_path / "cache" / "other.gguf")
     (home / ".cache" / "llama.cpp" / "half.gguf.downloadInProgress").write_bytes(b"GGUF")
-    if usual in found():  # its place is another one on other systems
-        assert list(found()) == [usual]
-    assert list(found(LLAMA_CACHE=str(tmp_path / "cache"))) == [told]
+    if default in list_models():  # other systems have another default
+        assert list(list_models()) == [default]
+    assert list(list_models(LLAMA_CACHE=str(tmp_path / "cache"))) == [configured]
 
 
-def test_the_blobs_of_ollama_are_found_by_their_manifests(found, home):
+def test_ollama_models_are_listed_from_their_manifests(list_models, home):
     models = home / ".ollama" / "models"
     blob = make_gguf(models / "blobs" / ("sha256-" + "a" * 64))
     (models / "blobs" / ("sha256-" + "b" * 64 + "-partial")).write_bytes(b"GGUF")
@@ -105,15 +106,15 @@ def test_the_blobs_of_ollama_are_found_by_their_manifests(found, home):
         manifest.write_text(json.dumps({"schemaVersion": 2, "layers": layers}))
     for name, text in (("bad", "{"), ("odd", '{"layers": 3}'), ("evil", json.dumps({"layers": [evil_layer()]}))):
         (models / "manifests" / name).write_text(text)
-    assert {path: file.place for path, file in found().items()} == {blob: "Ollama: qwen3:4b"}
-    assert local_files(local_name(found()[blob])).base == blob
+    assert {path: file.place for path, file in list_models().items()} == {blob: "Ollama: qwen3:4b"}
+    assert local_files(local_name(list_models()[blob])).base == blob
 
 
 def evil_layer() -> dict[str, str]:
     return {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:../../../../etc/passwd"}
 
 
-def test_what_is_no_model_to_talk_with_is_left_out(found, tmp_path):
+def test_files_that_are_not_chat_models_are_not_listed(list_models, tmp_path):
     folder = tmp_path / "models"
     make_gguf(folder / "embedding.gguf", architecture="nomic-bert")
     make_gguf(folder / "eyes.gguf", architecture="clip")
@@ -122,13 +123,13 @@ def test_what_is_no_model_to_talk_with_is_left_out(found, tmp_path):
     (folder / "text.gguf").write_text("no model")
     (folder / "half.gguf.part").write_bytes(b"GGUF")
     (folder / "empty.gguf").touch()
-    assert found() == {}
+    assert list_models() == {}
 
 
-def test_one_part_of_none_is_a_whole_model(found, tmp_path):
+def test_part_one_of_zero_is_a_complete_model(list_models, tmp_path):
     path = make_gguf(tmp_path / "models" / "maker" / "odd" / "odd-Q8_0-00001-of-00000.gguf")
     assert hub_file(hub_name("maker/odd"), tmp_path / "models", {"HOME": str(tmp_path)}) == path
-    assert list(found()) == [path]
+    assert list(list_models()) == [path]
 
 
 @pytest.mark.parametrize(
@@ -136,19 +137,19 @@ def test_one_part_of_none_is_a_whole_model(found, tmp_path):
     [("135M", 135_000_000), ("8x7B", 56_000_000_000), ("9" * 400 + "B", None), ("9" * 5000 + "x1B", None)],
     ids=["one", "experts", "long", "longest"],
 )
-def test_a_size_that_no_model_has_is_not_known(tmp_path, label: str, count: int | None):
+def test_an_implausible_parameter_count_is_unknown(tmp_path, label: str, count: int | None):
     assert parameters(make_gguf(tmp_path / "some.gguf", label=label)) == count
 
 
-def test_a_file_that_two_programs_share_is_listed_once(found, home, tmp_path):
+def test_a_file_shared_by_two_programs_is_listed_once(list_models, home, tmp_path):
     mine = make_gguf(tmp_path / "models" / "mine.gguf")
     linked = home / ".lmstudio" / "models" / "linked.gguf"
     linked.parent.mkdir(parents=True)
     linked.symlink_to(mine)
-    assert list(found()) == [mine]
+    assert list(list_models()) == [mine]
 
 
-def test_a_part_that_lacks_others_is_refused_with_the_name_of_the_missing_one(tmp_path):
+def test_an_incomplete_model_is_refused_with_the_name_of_the_missing_part(tmp_path):
     first = make_gguf(tmp_path / "big-00001-of-00002.gguf")
     with pytest.raises(ModelMissing, match=r"big-00002-of-00002\.gguf is missing"):
         check_base(first)
@@ -159,13 +160,13 @@ def test_a_part_that_lacks_others_is_refused_with_the_name_of_the_missing_one(tm
     assert failed.value.fix == "Name big-00001-of-00002.gguf."
 
 
-def test_folders_that_are_not_there_or_cannot_be_read_hold_nothing(found, tmp_path):
-    assert found() == {}
+def test_a_missing_folder_or_a_file_in_its_place_lists_nothing(list_models, tmp_path):
+    assert list_models() == {}
     (tmp_path / "models").write_text("a file")
-    assert found() == {}
+    assert list_models() == {}
 
 
-def test_a_folder_of_which_only_the_names_may_be_read_holds_nothing(tmp_path):
+def test_a_folder_without_search_permission_lists_nothing(tmp_path):
     with read_only_folder(make_gguf(tmp_path / "some.gguf")) as folder:
         assert [model.path.name for model in model_files(folder, {"HOME": str(folder)})] == ["some.gguf"]
         with closed(folder, named=True):

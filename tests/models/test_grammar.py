@@ -87,7 +87,7 @@ def tool_schema(name: str, parameters: dict) -> ToolSchema:
     return ToolSchema(name, "A tool.", parameters)
 
 
-def test_what_is_not_a_grammar_is_refused(vocabulary):
+def test_an_invalid_grammar_is_refused(vocabulary):
     assert not compiles(vocabulary, "root ::= nowhere")
 
 
@@ -101,13 +101,13 @@ def test_every_odd_schema_has_a_grammar_that_compiles_in_every_format(vocabulary
             assert compiles(vocabulary, form.rest(tool, head)), name
 
 
-def test_a_grammar_over_all_odd_schemas_at_once_compiles(vocabulary):
-    tool_schemas = [tool_schema(name, schema) for name, schema in ODD_SCHEMAS.items()]
-    assert compiles(vocabulary, call_grammar(tool_schemas))
+def test_a_grammar_over_all_odd_schemas_compiles(vocabulary):
+    schemas = [tool_schema(name, schema) for name, schema in ODD_SCHEMAS.items()]
+    assert compiles(vocabulary, call_grammar(schemas))
 
 
 @pytest.mark.skipif(not LIVEMCP.exists(), reason="the LiveMCP catalogue is not here")
-def test_every_tool_of_a_large_catalogue_has_a_grammar_that_compiles(vocabulary):
+def test_every_tool_of_a_large_catalog_has_a_grammar_that_compiles(vocabulary):
     records = [json.loads(line) for line in LIVEMCP.read_text(encoding="utf-8").splitlines()]
     refused = [
         record["name"]
@@ -117,12 +117,12 @@ def test_every_tool_of_a_large_catalogue_has_a_grammar_that_compiles(vocabulary)
     assert refused == []
 
 
-def accepts(vocabulary: Vocabulary, text: str, said: str) -> bool:
-    """Whether the grammar lets a text pass, token by token, and end there."""
-    grammar = Grammar(vocabulary, text)
+def accepts(vocabulary: Vocabulary, grammar_text: str, text: str) -> bool:
+    """Whether a grammar accepts a text token by token, including its end."""
+    grammar = Grammar(vocabulary, grammar_text)
     end = vocabulary.tokens("<|im_end|>", special=True)
     try:
-        for token in (*vocabulary.tokens(said), *end):
+        for token in (*vocabulary.tokens(text), *end):
             if grammar.allows([token]) != [True]:
                 return False
             grammar.accept(token)
@@ -144,12 +144,12 @@ def accepts(vocabulary: Vocabulary, text: str, said: str) -> bool:
         ({"path": "", "mode": "lines", "limit": 1, "other": 1}, False),
     ],
 )
-def test_the_grammar_passes_what_fits_the_schema_and_nothing_else(vocabulary, arguments, passes):
+def test_the_grammar_accepts_exactly_the_calls_that_fit_the_schema(vocabulary, arguments, passes):
     grammar = call_grammar([tool_schema("scan", SAMPLED)])
     assert accepts(vocabulary, grammar, call_text(Call("scan", arguments))) is passes
 
 
-def test_optional_arguments_may_all_be_left_out_or_come_in_the_order_of_the_schema(vocabulary):
+def test_optional_arguments_follow_the_order_of_the_schema(vocabulary):
     grammar = call_grammar(
         [tool_schema("t", {"type": "object", "properties": {"a": {"type": "null"}, "b": {"const": 1}}})]
     )
@@ -158,13 +158,13 @@ def test_optional_arguments_may_all_be_left_out_or_come_in_the_order_of_the_sche
     assert not accepts(vocabulary, grammar, call_text(Call("t", {"b": 1, "a": None})))
 
 
-def test_a_grammar_of_calls_passes_no_plain_text_and_no_other_tool(vocabulary):
+def test_a_grammar_of_calls_rejects_plain_text_and_other_tools(vocabulary):
     tools = [tool_schema("t", {})]
     assert not accepts(vocabulary, call_grammar(tools), "Hello there.")
     assert not accepts(vocabulary, call_grammar(tools), '{"name": "other", "arguments": {}}')
 
 
-async def test_what_a_hot_model_samples_under_the_grammar_fits_the_schema():
+async def test_calls_sampled_at_a_high_temperature_fit_the_schema():
     model = LocalModel(embedded_path(), name="embedded")
     tools = (tool_schema("scan", SAMPLED), tool_schema("other", {"type": "object", "properties": {}}))
     try:
@@ -182,7 +182,7 @@ async def test_what_a_hot_model_samples_under_the_grammar_fits_the_schema():
 
 
 @pytest.mark.parametrize(
-    ("said", "passes"),
+    ("text", "passes"),
     [
         ("I read a.txt first. Next: caller.", True),
         ("All is known: ja, ü. Next: conclusion.", True),
@@ -197,13 +197,13 @@ async def test_what_a_hot_model_samples_under_the_grammar_fits_the_schema():
         ("word " * 80 + "Next: caller.", False),
     ],
 )
-def test_a_text_with_an_ending_passes_when_it_is_one_short_line_and_then_the_ending(vocabulary, said, passes):
+def test_a_text_passes_if_it_is_a_short_line_with_an_ending(vocabulary, text, passes):
     grammar = ending_grammar(("Next: caller.", "Next: conclusion.", "Next: give up."), 1024)
-    assert accepts(vocabulary, grammar, said) is passes
+    assert accepts(vocabulary, grammar, text) is passes
 
 
 @pytest.mark.parametrize(("max_tokens", "passes"), [(24, True), (23, False), (10, False)])
-def test_the_fewer_tokens_there_are_the_shorter_the_line_before_the_ending(vocabulary, max_tokens, passes):
+def test_the_line_before_the_ending_shrinks_with_the_output_limit(vocabulary, max_tokens, passes):
     grammar = ending_grammar(("Next: caller.",), max_tokens)
     assert accepts(vocabulary, grammar, "Next: caller.")
     assert accepts(vocabulary, grammar, "I read it. Next: caller.") is passes

@@ -1,4 +1,4 @@
-"""Providers that never end, over real sockets: whatever they send, each ask ends, and what it may have cost is held."""
+"""Providers that stream without end, over real sockets: every call ends and its possible cost stays reserved."""
 
 import asyncio
 import gzip
@@ -30,9 +30,9 @@ from ecoshell.models.retrying import RetryPolicy
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DEADLINE = 1.5
-AT_ONCE = 12
-MOST_MEMORY = 1 << 30
-TOLD_INSIDE = (
+PARALLEL_CALLS = 12
+MEMORY_LIMIT = 1 << 30
+ERRORS_IN_STREAM = (
     ("LLM Provider NOT provided", 400),
     ("Incorrect API key provided", 401),
     ("The model does not exist", 404),
@@ -40,9 +40,9 @@ TOLD_INSIDE = (
     ("Rate limit reached", 429),
     ("Connection refused", None),
 )
-"""What an error in mid-answer may say; it is no refusal, whatever it says."""
+"""Errors in the middle of an answer, which never count as refusals."""
 REFUSALS = (400, 401, 403, 404, 413, 422, 429)
-OTHERS = (301, 402, 405, 408, 409, 418, 425, 451, 499, 500, 501, 502, 503, 504, 520, 522, 524, 529, 599)
+OTHER_STATUSES = (301, 402, 405, 408, 409, 418, 425, 451, 499, 500, 501, 502, 503, 504, 520, 522, 524, 529, 599)
 ASK = Request((Message("user", "Hello?"),), want="text", max_tokens=50)
 PRICES = {"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 1e-6, "output_cost_per_token": 4e-6}
 
@@ -58,25 +58,22 @@ def event(**record):
     return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
 
-def said(finish=None, **delta):
+def choice(finish=None, **delta):
     return event(choices=[{"index": 0, "delta": delta, "finish_reason": finish}])
 
 
-def call(arguments, name=None, index=0, given="c"):
+def call(arguments, name=None, index=0, call_id="c"):
     function = {"name": name, "arguments": arguments}
-    return said(tool_calls=[{"index": index, "id": given, "type": "function", "function": function}])
+    return choice(tool_calls=[{"index": index, "id": call_id, "type": "function", "function": function}])
 
 
 def usage(**counts):
     return event(choices=[], usage={"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12, **counts})
 
 
-def told_inside(words, code):
-    return (
-        b"data: "
-        + json.dumps({"error": {"message": words, "code": code, "type": "invalid_request_error"}}).encode()
-        + b"\n\n"
-    )
+def stream_error(message, code):
+    record = {"error": {"message": message, "code": code, "type": "invalid_request_error"}}
+    return b"data: " + json.dumps(record).encode() + b"\n\n"
 
 
 def chunked(data, extension=b""):
@@ -84,13 +81,13 @@ def chunked(data, extension=b""):
 
 
 LONG = b"a" * 60_000
-HELLO = said(content="Hello")
+HELLO = choice(content="Hello")
 OPEN_TEXT = b'data: {"choices": [{"index": 0, "delta": {"content": "'
 PACKED = {"Content_Encoding": "gzip"}
 CHUNKED = {"Transfer_Encoding": "chunked"}
 NOTHING_PACKED = zlib.compressobj(wbits=31).compress(b"")
 
-# What comes first, and what comes after it again and again.
+# The first bytes, and the bytes that are repeated after them.
 ENDLESS = {
     "comments": (head(), b": keep-alive\n\n"),
     "comments after text": (head() + HELLO, b": ping\n\n"),
@@ -103,24 +100,24 @@ ENDLESS = {
     "blank data": (head(), b"data: \n\n"),
     "no choices": (head(), event(choices=[])),
     "null choices": (head(), event(choices=None)),
-    "empty deltas": (head(), said()),
-    "roles": (head(), said(role="assistant", content="")),
-    "null texts": (head(), said(content=None)),
-    "short texts": (head(), said(content="a ")),
-    "long texts": (head(), said(content="a " * 30_000)),
-    "reasoning": (head(), said(reasoning_content="hm " * 1000)),
-    "empty reasoning": (head(), said(reasoning_content="")),
+    "empty deltas": (head(), choice()),
+    "roles": (head(), choice(role="assistant", content="")),
+    "null texts": (head(), choice(content=None)),
+    "short texts": (head(), choice(content="a ")),
+    "long texts": (head(), choice(content="a " * 30_000)),
+    "reasoning": (head(), choice(reasoning_content="hm " * 1000)),
+    "empty reasoning": (head(), choice(reasoning_content="")),
     "arguments": (head() + call("", "read"), call("a" * 60_000)),
     "short arguments": (head() + call("", "read"), call("a")),
     "empty arguments": (head() + call("", "read"), call("")),
-    "calls": (head(), call("{}", "read", given="")),
-    "names": (head(), call("", "read" * 1000, given="")),
+    "calls": (head(), call("{}", "read", call_id="")),
+    "names": (head(), call("", "read" * 1000, call_id="")),
     "answer": (head() + call('{"answer": "', "finish"), call("la " * 1000)),
     "usage": (head(), usage()),
-    "text after its end": (head() + HELLO + said("stop"), HELLO),
-    "comments after the end": (head() + HELLO + said("stop") + usage(), b": ping\n\n"),
-    "usage after the end": (head() + HELLO + said("stop"), usage()),
-    "text after done": (head() + HELLO + said("stop") + b"data: [DONE]\n\n", HELLO),
+    "text after its end": (head() + HELLO + choice("stop"), HELLO),
+    "comments after the end": (head() + HELLO + choice("stop") + usage(), b": ping\n\n"),
+    "usage after the end": (head() + HELLO + choice("stop"), usage()),
+    "text after done": (head() + HELLO + choice("stop") + b"data: [DONE]\n\n", HELLO),
     "one line": (head(), LONG),
     "one line of data": (head() + b"data: ", LONG),
     "one text": (head() + OPEN_TEXT, LONG),
@@ -164,15 +161,15 @@ MODES = {
             None,
             0.0,
         )
-        for status in (*REFUSALS, *OTHERS)
+        for status in (*REFUSALS, *OTHER_STATUSES)
     },
     **{f"{name}, slowly": (*mode, 0.05) for name, mode in ENDLESS.items()},
     "silence": (b"", b"", 30.0),
     "silence after the head": (head(), b"", 30.0),
     "silence after text": (head() + HELLO, b"", 30.0),
     **{
-        f"told inside {number}": (head() + HELLO + told_inside(words, code), None, 0.0)
-        for number, (words, code) in enumerate(TOLD_INSIDE)
+        f"error in stream {number}": (head() + HELLO + stream_error(message, code), None, 0.0)
+        for number, (message, code) in enumerate(ERRORS_IN_STREAM)
     },
     "shut": (b"", None, 0.0),
     "half a head": (b"HTTP/1.1 200 OK\r\nContent-", None, 0.0),
@@ -182,7 +179,7 @@ MODES = {
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Answers as the name of the model that is asked for says."""
+    """Answers with the mode named by the requested model."""
 
     daemon_threads = True
 
@@ -215,7 +212,7 @@ class Handler(socketserver.StreamRequestHandler):
                 self.request.sendall(again or b"")
                 if not again:
                     return
-        except (OSError, ValueError):  # the client left, before or after it had said what it wants
+        except (OSError, ValueError):  # the client closed the connection
             return
 
 
@@ -259,8 +256,8 @@ def ledger(tmp_path):
     ledger.close()
 
 
-async def ended(model, request=ASK):
-    """How one ask ended: with its reply or its error."""
+async def outcome(model, request=ASK):
+    """The reply or the error of one call."""
     try:
         return [piece async for piece in model.stream(request)][-1]
     except ModelError as error:
@@ -268,31 +265,31 @@ async def ended(model, request=ASK):
 
 
 def memory(pid):
-    """The most bytes that a process had in memory so far."""
+    """Peak resident memory of a process, in bytes."""
     return int(Path(f"/proc/{pid}/status").read_text().partition("VmHWM:")[2].split()[0]) * 1024
 
 
-async def test_whatever_a_provider_sends_without_end_each_ask_ends_and_the_helper_lives(model, process):
+async def test_every_call_ends_and_the_helper_survives_endless_streams(model, process):
     await process.warm()
-    assert isinstance(await ended(model("silence", deadline=0.1)), ModelUnavailable)  # litellm is loaded now
-    pid, gate, ends = process.pid, asyncio.Semaphore(AT_ONCE), {}
+    assert isinstance(await outcome(model("silence", deadline=0.1)), ModelUnavailable)  # litellm is loaded now
+    pid, gate, ends = process.pid, asyncio.Semaphore(PARALLEL_CALLS), {}
 
     async def play(name):
         async with gate:
-            ends[name] = await asyncio.wait_for(ended(model(name, deadline=DEADLINE)), DEADLINE + 600)
+            ends[name] = await asyncio.wait_for(outcome(model(name, deadline=DEADLINE)), DEADLINE + 600)
 
     await asyncio.gather(*map(play, MODES))
     assert process.pid == pid
-    assert memory(pid) < MOST_MEMORY
+    assert memory(pid) < MEMORY_LIMIT
     replies = {name for name, end in ends.items() if isinstance(end, Reply)}
-    assert all("after" in name for name in replies)  # an answer that had ended stays one
+    assert all("after" in name for name in replies)  # an answer that was complete
     unbilled = {name for name, end in ends.items() if isinstance(end, ModelError) and not end.billed}
     assert {int(re.findall(r"(?:error|status) (\d+)", name)[0]) for name in unbilled} <= set(REFUSALS)
     assert not [name for name, end in ends.items() if isinstance(end, ModelError) and len(end.message) > 1000]
 
 
-async def asked_for_money(model, ledger, server):
-    """What was spent and is held after one ask with retries, and how often the provider was asked."""
+async def failed_call_cost(model, ledger, server):
+    """The amounts spent and reserved after one failed call with retries, and the number of requests."""
     server.asked.clear()
     account = Account(session="s", turn=1, role="", model="", purpose="")
     metered = MeteredModel(model, Gate(ledger), lambda: account, retry=Waits().policy(10))
@@ -303,39 +300,38 @@ async def asked_for_money(model, ledger, server):
 
 
 @pytest.mark.parametrize("status", REFUSALS)
-async def test_a_refusal_before_any_work_costs_nothing_and_only_a_busy_provider_is_asked_again(
-    model, ledger, server, status
-):
-    spent, held, asks = await asked_for_money(model(f"status {status}"), ledger, server)
-    assert (spent, held, asks > 1) == (0, 0, status == 429)
+async def test_a_refusal_costs_nothing_and_only_a_busy_provider_is_retried(model, ledger, server, status):
+    spent, reserved, requests = await failed_call_cost(model(f"status {status}"), ledger, server)
+    assert (spent, reserved, requests > 1) == (0, 0, status == 429)
 
 
-BROKEN_OFF = ("shut", "half a head", "half an answer", *(f"told inside {number}" for number in range(len(TOLD_INSIDE))))
+INTERRUPTED = ("shut", "half a head", "half an answer")
+INTERRUPTED += tuple(f"error in stream {number}" for number in range(len(ERRORS_IN_STREAM)))
 
 
-@pytest.mark.parametrize("name", [*BROKEN_OFF, *(f"status {status}" for status in OTHERS)])
-async def test_every_attempt_of_any_other_failure_counts_in_full(model, ledger, server, name):
+@pytest.mark.parametrize("name", [*INTERRUPTED, *(f"status {status}" for status in OTHER_STATUSES)])
+async def test_every_attempt_of_other_failures_counts_in_full(model, ledger, server, name):
     remote = model(name)
     worst = remote.traits.price.worst(remote.size(ASK).bound, ASK.max_tokens)
-    spent, held, asks = await asked_for_money(remote, ledger, server)
-    assert (spent, held, len(ledger.unreconciled())) == (worst * asks, 0, asks)
+    spent, reserved, requests = await failed_call_cost(remote, ledger, server)
+    assert (spent, reserved, len(ledger.unreconciled())) == (worst * requests, 0, requests)
     transient = name in ("shut", "half a head", "status 408", "status 409", "status 425", "status 500", "status 502")
-    assert asks > 1 or not transient
-    assert asks == 1 or name not in ("half an answer", "status 402", "status 501")
+    assert requests > 1 or not transient
+    assert requests == 1 or name not in ("half an answer", "status 402", "status 501")
 
 
-async def test_a_server_that_nobody_listens_at_costs_nothing(process, ledger, server, tmp_path):
+async def test_an_unreachable_server_costs_nothing(process, ledger, server, tmp_path):
     file = tmp_path / "prices.json"
     file.write_text(json.dumps({"openai/nobody": PRICES}))
     options = RemoteOptions("http://127.0.0.1:1/v1")
     keys = Keys({"OPENAI_API_KEY": "k"})
-    nobody = RemoteModel("openai/nobody", book=PriceBook(file=file), keys=keys, process=process, options=options)
-    assert await asked_for_money(nobody, ledger, server) == (0, 0, 0)
+    model = RemoteModel("openai/nobody", book=PriceBook(file=file), keys=keys, process=process, options=options)
+    assert await failed_call_cost(model, ledger, server) == (0, 0, 0)
 
 
 async def test_a_connection_refused_after_a_redirect_may_have_been_billed(model, server):
     server.modes["moved"] = (head(307, Location="http://127.0.0.1:1/v1/chat/completions"), None, 0.0)
-    end = await ended(model("moved"))
+    end = await outcome(model("moved"))
     assert isinstance(end, ModelUnavailable)
     assert end.billed
 
@@ -345,41 +341,41 @@ COUNTS = ["true", "false", "NaN", "Infinity", "-Infinity", "-1", "1.5", "7.0", "
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
-async def test_usage_of_the_wrong_type_is_no_usage(model, server, name, count):
+async def test_usage_of_the_wrong_type_is_unknown(model, server, name, count):
     counts = {"prompt_tokens": "10", "completion_tokens": "2", "total_tokens": "12", name: count}
-    told = ", ".join(f'"{key}": {value}' for key, value in counts.items()).encode()
-    last = b'data: {"id": "1", "created": 1, "model": "m", "choices": [], "usage": {' + told + b"}}\n\n"
-    server.modes["odd"] = (head() + HELLO + said("stop") + last + b"data: [DONE]\n\n", None, 0.0)
-    end = await ended(model("odd"))
+    fields = ", ".join(f'"{key}": {value}' for key, value in counts.items()).encode()
+    last = b'data: {"id": "1", "created": 1, "model": "m", "choices": [], "usage": {' + fields + b"}}\n\n"
+    server.modes["odd"] = (head() + HELLO + choice("stop") + last + b"data: [DONE]\n\n", None, 0.0)
+    end = await outcome(model("odd"))
     assert isinstance(end, Reply)
     assert (end.text, end.usage) == ("Hello", None)
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.001])
-async def test_odd_usage_is_seen_wherever_the_network_cuts_it(model, server, pause):
-    """One byte at a time would be thousands of packets, so the cut goes through the count alone."""
+async def test_invalid_usage_is_detected_at_any_packet_boundary(model, server, pause):
+    """Splits the response once, at each byte of the counts; single bytes would take thousands of packets."""
     for cut in range(1, 30):
         text = b'"prompt_tokens": true, "completion_tokens": 2'
         lead, tail = (
             b'data: {"id": "1", "created": 1, "model": "m", "choices": [], "usage": {',
             b"}}\n\ndata: [DONE]\n\n",
         )
-        first = head(**CHUNKED) + chunked(HELLO) + chunked(said("stop") + lead + text[:cut])
+        first = head(**CHUNKED) + chunked(HELLO) + chunked(choice("stop") + lead + text[:cut])
         server.modes["cut"] = (first + chunked(text[cut:] + tail) + b"0\r\n\r\n", None, pause)
-        end = await ended(model("cut"))
+        end = await outcome(model("cut"))
         assert isinstance(end, Reply)
         assert end.usage is None
 
 
-async def test_what_an_answer_says_of_tokens_is_not_taken_for_usage(model, server):
+async def test_token_counts_in_an_answer_are_not_usage(model, server):
     text = json.dumps({"prompt_tokens": True, "usage": {"completion_tokens": -1}})
-    server.modes["quoted"] = (head() + said(content=text) + said("stop") + usage() + b"data: [DONE]\n\n", None, 0.0)
-    end = await ended(model("quoted"))
+    server.modes["quoted"] = (head() + choice(content=text) + choice("stop") + usage() + b"data: [DONE]\n\n", None, 0.0)
+    end = await outcome(model("quoted"))
     assert isinstance(end, Reply)
     assert end.usage == Usage(10, 2)
 
 
-async def test_arguments_without_end_are_cut_off_and_the_model_is_barred(model, ledger, server):
+async def test_endless_arguments_are_cut_and_disable_the_model(model, ledger, server):
     account = Account(session="s", turn=1, role="", model="", purpose="")
     for mode in ("arguments, at once", "empty arguments, at once", "no choices, at once"):
         metered = MeteredModel(model(mode), Gate(ledger), lambda: account, retry=RetryPolicy(seconds=0))
@@ -388,7 +384,7 @@ async def test_arguments_without_end_are_cut_off_and_the_model_is_barred(model, 
         assert metered.traits.name in ledger.barred()
 
 
-async def test_a_helper_that_needs_too_much_memory_ends_with_one_clear_error_and_is_replaced(server):
+async def test_a_helper_over_its_memory_limit_ends_with_a_clear_error_and_is_replaced(server):
     process = RemoteProcess(memory=1 << 30)
     try:
         remote = {
@@ -401,23 +397,23 @@ async def test_a_helper_that_needs_too_much_memory_ends_with_one_clear_error_and
             )
             for name in ("much", "silence")
         }
-        beside = asyncio.create_task(ended(remote["silence"]))
-        while "silence" not in server.asked:  # noqa: ASYNC110 - a server in a thread tells nobody
+        concurrent = asyncio.create_task(outcome(remote["silence"]))
+        while "silence" not in server.asked:  # noqa: ASYNC110 - the server runs in a thread
             await asyncio.sleep(0.05)
         first = process.pid
-        most = Request((Message("user", "x" * 250_000_000),), want="text", max_tokens=50)
-        ends = [await ended(remote["much"], most), await beside]
+        huge = Request((Message("user", "x" * 250_000_000),), want="text", max_tokens=50)
+        ends = [await outcome(remote["much"], huge), await concurrent]
         assert all(isinstance(end, ModelUnavailable) for end in ends)
         assert ["memory" in str(end).lower() for end in ends] == [True, True], [str(end)[:200] for end in ends]
         assert ends[1].billed
-        server.modes["much"] = (head() + HELLO + said("stop") + b"data: [DONE]\n\n", None, 0.0)
-        assert isinstance(await ended(remote["much"]), Reply)
+        server.modes["much"] = (head() + HELLO + choice("stop") + b"data: [DONE]\n\n", None, 0.0)
+        assert isinstance(await outcome(remote["much"]), Reply)
         assert process.pid != first
     finally:
         await process.aclose()
 
 
-async def test_a_helper_that_is_stuck_is_ended_after_the_deadline(server):
+async def test_a_stuck_helper_is_stopped_after_the_deadline(server):
     process = RemoteProcess(grace=0.5)
     options = RemoteOptions(server.base_url, deadline=0.5)
     keys = Keys({"OPENAI_API_KEY": "k"})
@@ -425,7 +421,7 @@ async def test_a_helper_that_is_stuck_is_ended_after_the_deadline(server):
     try:
         await process.warm()
         os.kill(process.pid, signal.SIGSTOP)
-        end = await asyncio.wait_for(ended(stuck), 600)
+        end = await asyncio.wait_for(outcome(stuck), 600)
         assert isinstance(end, ModelUnavailable)
         assert "no longer answered" in end.message
         assert process.pid is None
@@ -434,9 +430,9 @@ async def test_a_helper_that_is_stuck_is_ended_after_the_deadline(server):
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "ollama_chat", "hosted_vllm", "openrouter"])
-async def test_other_providers_are_held_to_the_same(process, server, provider):
+async def test_the_limits_apply_to_other_providers(process, server, provider):
     server.modes |= {
-        "flood": (head(), b": " + b"ping " * 10_000 + b"\n\n", 0.0),  # short ones take a minute to come to the limit
+        "flood": (head(), b": " + b"ping " * 10_000 + b"\n\n", 0.0),  # short ones take a minute to reach the limit
         "bomb": (head(**PACKED), gzip.compress(bytes(50_000_000), 1), 0.0),
         "gateway": (head(502, "application/json") + b'{"error": {"message": "upstream closed"}}', None, 0.0),
         "busy": (head(429, "application/json") + b'{"error": {"message": "slow down"}}', None, 0.0),
@@ -447,6 +443,6 @@ async def test_other_providers_are_held_to_the_same(process, server, provider):
     for name, billed in (("flood", True), ("bomb", True), ("gateway", True), ("busy", False)):
         server.asked.clear()
         model = RemoteModel(f"{provider}/{name}", book=PriceBook(), keys=keys, process=process, options=options)
-        end = await asyncio.wait_for(ended(model), 600)
+        end = await asyncio.wait_for(outcome(model), 600)
         assert isinstance(end, ModelError)
         assert (end.billed, server.asked) == (billed, [name])

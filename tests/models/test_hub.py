@@ -1,4 +1,4 @@
-"""Pulling a model from a hub on loopback: what comes, what is kept of it, and what is said when it does not come."""
+"""Pulling models from a hub on loopback: resuming, checks and errors."""
 
 import errno
 import gzip
@@ -20,8 +20,7 @@ from ecoshell.models.gguf import hub_name, quant_of
 from ecoshell.models.hub import RECOMMENDED, SUGGESTED, Hub, HubFile
 from ecoshell.models.local_models import hub_file, model_files
 
-WHOLE = b"GGUF" + bytes(range(256)) * 8192
-"""Two megabytes."""
+CONTENT = b"GGUF" + bytes(range(256)) * 8192  # two megabytes
 NAME = "maker/small-GGUF"
 FILE = "small-q4_k_m.gguf"
 
@@ -33,7 +32,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     for name in ("HF_TOKEN", "HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE"):
         monkeypatch.delenv(name, raising=False)
     with hub_server() as running:
-        running.repos[NAME] = Repo({FILE: WHOLE, "README.md": b"text", "small-q8_0.gguf": b"GGUF eight"})
+        running.repos[NAME] = Repo({FILE: CONTENT, "README.md": b"text", "small-q8_0.gguf": b"GGUF eight"})
         yield running
 
 
@@ -43,17 +42,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Puller:
-    """Pulls by name, and keeps what was told of the progress."""
+    """Pulls by name and records the progress reports."""
 
     def __init__(self, server: HubServer, folder: Path) -> None:
         self._hub = Hub(folder, endpoint=server.address, pause=0)
-        self.told: list[tuple[str, int]] = []
+        self.progress: list[tuple[str, int]] = []
 
     def __call__(self, name: str) -> Path:
-        return self._hub.pull(self._hub.find(hub_name(name)), self._hear)
+        return self._hub.pull(self._hub.find(hub_name(name)), self._record)
 
-    def _hear(self, file: HubFile, have: int) -> None:
-        self.told.append((file.name, have))
+    def _record(self, file: HubFile, received_bytes: int) -> None:
+        self.progress.append((file.name, received_bytes))
 
 
 @pytest.fixture
@@ -61,109 +60,105 @@ def pull(server: HubServer, folder: Path) -> Puller:
     return Puller(server, folder)
 
 
-def left(folder: Path) -> list[str]:
-    """Every file below the folder but the locks."""
+def files_below(folder: Path) -> list[str]:
+    """Every file below the folder except locks."""
     return sorted(file.name for file in folder.rglob("*") if file.is_file() and not file.name.endswith(".lock"))
 
 
-def test_what_was_pulled_is_whole_and_found_by_its_name_on_the_hub(pull: Puller, folder: Path) -> None:
+def test_a_pulled_model_is_complete_and_found_by_its_hub_name(pull: Puller, folder: Path) -> None:
     path = pull(f"{NAME}:q4_k_m")
     assert path == folder / "maker" / "small-GGUF" / FILE
-    assert path.read_bytes() == WHOLE
-    assert left(folder) == [FILE]
+    assert path.read_bytes() == CONTENT
+    assert files_below(folder) == [FILE]
     assert hub_file(hub_name(f"hf:{NAME}"), folder, {}) == path
     assert [str(file.hub) for file in model_files(folder, {"HOME": "/nowhere"})] == [f"hf:{NAME}:Q4_K_M"]
-    assert pull.told[-1] == (FILE, len(WHOLE))
-    assert [have for _, have in pull.told] == sorted(have for _, have in pull.told)
+    assert pull.progress[-1] == (FILE, len(CONTENT))
+    assert pull.progress == sorted(pull.progress)
 
 
-def test_what_is_there_already_is_checked_and_not_fetched_again(pull: Puller, server: HubServer) -> None:
+def test_an_existing_file_is_verified_and_not_downloaded_again(pull: Puller, server: HubServer) -> None:
     path = pull(NAME)
     server.asked.clear()
     assert pull(NAME) == path
     assert server.ranges == []
-    path.write_bytes(WHOLE[:-1] + b"!")
-    assert pull(NAME).read_bytes() == WHOLE
+    path.write_bytes(CONTENT[:-1] + b"!")
+    assert pull(NAME).read_bytes() == CONTENT
 
 
-def test_the_licence_the_size_and_the_version_are_known_before_anything_is_fetched(
-    server: HubServer, folder: Path
-) -> None:
-    found = Hub(folder, endpoint=server.address).find(hub_name(NAME))
-    assert (found.licence, found.size_bytes, found.revision) == ("apache-2.0", len(WHOLE), COMMIT)
+def test_licence_size_and_revision_are_known_before_the_download(server: HubServer, folder: Path) -> None:
+    pull = Hub(folder, endpoint=server.address).find(hub_name(NAME))
+    assert (pull.licence, pull.size_bytes, pull.revision) == ("apache-2.0", len(CONTENT), COMMIT)
     assert not folder.exists()
 
 
-def test_a_download_that_is_cut_goes_on_where_it_ended(pull: Puller, server: HubServer) -> None:
+def test_an_interrupted_download_resumes_where_it_stopped(pull: Puller, server: HubServer) -> None:
     server.repos[NAME].cuts = 2
-    assert pull(NAME).read_bytes() == WHOLE
+    assert pull(NAME).read_bytes() == CONTENT
     first, second, third = server.ranges
     assert first == ""
-    assert 0 < int(second[6:-1]) < int(third[6:-1]) < len(WHOLE)
+    assert 0 < int(second[6:-1]) < int(third[6:-1]) < len(CONTENT)
 
 
-def test_a_server_that_takes_no_ranges_sends_all_of_it_again(pull: Puller, server: HubServer) -> None:
+def test_a_server_without_ranges_sends_the_complete_file_again(pull: Puller, server: HubServer) -> None:
     server.repos[NAME].cuts = 1
     server.repos[NAME].ranges = False
-    assert pull(NAME).read_bytes() == WHOLE
+    assert pull(NAME).read_bytes() == CONTENT
 
 
-def test_a_server_that_takes_no_ranges_and_never_gets_further_is_given_up(pull: Puller, server: HubServer) -> None:
-    server.repos[NAME] = repo = Repo({FILE: WHOLE}, cuts=100, shares=(2, 4), ranges=False)
+def test_downloads_without_ranges_or_progress_are_given_up(pull: Puller, server: HubServer) -> None:
+    server.repos[NAME] = repo = Repo({FILE: CONTENT}, cuts=100, shares=(2, 4), ranges=False)
     with pytest.raises(ModelUnavailable, match="The download failed"):
         pull(NAME)
     assert repo.cuts > 90
 
 
-def test_a_page_in_the_place_of_the_rest_leaves_what_came(pull: Puller, server: HubServer, folder: Path) -> None:
+def test_a_web_page_instead_of_the_remainder_is_not_appended(pull: Puller, server: HubServer, folder: Path) -> None:
     server.repos[NAME].cuts = 100
     with pytest.raises(ModelUnavailable):
         pull(NAME)
     (part,) = folder.rglob("*.part")
-    came = part.stat().st_size
-    server.repos[NAME] = Repo({FILE: WHOLE}, page=b"<html>Please pay for the line.</html>")
+    received_bytes = part.stat().st_size
+    server.repos[NAME] = Repo({FILE: CONTENT}, page=b"<html>Please pay for the line.</html>")
     with pytest.raises(ModelUnavailable, match="other content"):
         pull(NAME)
-    assert part.stat().st_size == came
-    server.repos[NAME] = Repo({FILE: WHOLE})
-    assert pull(NAME).read_bytes() == WHOLE
+    assert part.stat().st_size == received_bytes
+    server.repos[NAME] = Repo({FILE: CONTENT})
+    assert pull(NAME).read_bytes() == CONTENT
 
 
-def test_what_came_of_a_broken_download_is_kept_and_never_taken_for_a_model(
-    pull: Puller, server: HubServer, folder: Path
-) -> None:
+def test_a_partial_download_is_kept_and_never_listed_as_a_model(pull: Puller, server: HubServer, folder: Path) -> None:
     server.repos[NAME].cuts = 100
     server.repos[NAME].ranges = False
     with pytest.raises(ModelUnavailable, match="The download failed") as failed:
         pull(NAME)
     assert "is kept (1.0 MB)" in failed.value.kept
     assert "to resume" in failed.value.fix
-    assert f"{FILE}.part" in left(folder)
-    assert FILE not in left(folder)
+    assert f"{FILE}.part" in files_below(folder)
+    assert FILE not in files_below(folder)
     assert model_files(folder, {"HOME": "/nowhere"}) == []
     with pytest.raises(ModelMissing, match="is not on this machine") as missing:
         hub_file(hub_name(NAME), folder, {})
     assert f"ecoshell models pull {NAME}" in missing.value.fix
-    server.repos[NAME] = Repo({FILE: WHOLE})
-    assert pull(NAME).read_bytes() == WHOLE
+    server.repos[NAME] = Repo({FILE: CONTENT})
+    assert pull(NAME).read_bytes() == CONTENT
     assert int(server.ranges[-1][6:-1]) >= 1_000_000
-    assert left(folder) == [FILE]
+    assert files_below(folder) == [FILE]
 
 
-def test_an_interrupted_pull_goes_on_the_next_time(server: HubServer, folder: Path, pull: Puller) -> None:
+def test_an_interrupted_pull_resumes_the_next_time(server: HubServer, folder: Path, pull: Puller) -> None:
     hub = Hub(folder, endpoint=server.address, pause=0)
 
-    def interrupt(_file: HubFile, have: int) -> None:
-        if have > 1_000_000:
+    def interrupt(_file: HubFile, received_bytes: int) -> None:
+        if received_bytes > 1_000_000:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         hub.pull(hub.find(hub_name(NAME)), interrupt)
-    assert pull(NAME).read_bytes() == WHOLE
+    assert pull(NAME).read_bytes() == CONTENT
     assert int(server.ranges[-1][6:-1]) > 1_000_000
 
 
-def test_what_was_begun_of_another_version_is_not_gone_on_with(pull: Puller, server: HubServer, folder: Path) -> None:
+def test_a_partial_file_of_another_revision_is_discarded(pull: Puller, server: HubServer, folder: Path) -> None:
     server.repos[NAME].cuts = 100
     server.repos[NAME].ranges = False
     with pytest.raises(ModelUnavailable):
@@ -171,32 +166,32 @@ def test_what_was_begun_of_another_version_is_not_gone_on_with(pull: Puller, ser
     other = b"GGUF" + b"x" * 3_000_000
     server.repos[NAME] = Repo({FILE: other})
     assert pull(NAME).read_bytes() == other
-    assert left(folder) == [FILE]
+    assert files_below(folder) == [FILE]
 
 
-def test_a_file_with_another_checksum_is_thrown_away(pull: Puller, server: HubServer, folder: Path) -> None:
+def test_a_file_with_the_wrong_checksum_is_deleted(pull: Puller, server: HubServer, folder: Path) -> None:
     server.repos[NAME].said[FILE] = "a" * 64
     with pytest.raises(ModelBroken, match="SHA-256") as failed:
         pull(NAME)
     assert failed.value.kept == "The file was deleted."
-    assert left(folder) == []
+    assert files_below(folder) == []
 
 
-def test_a_file_whose_checksum_the_hub_does_not_say_is_not_fetched(pull: Puller, server: HubServer) -> None:
+def test_a_file_without_a_checksum_is_not_downloaded(pull: Puller, server: HubServer) -> None:
     server.repos[NAME].unsaid = True
     with pytest.raises(ModelBroken, match="states no SHA-256"):
         pull(NAME)
     assert server.ranges == []
 
 
-def test_a_file_that_is_no_gguf_file_is_thrown_away(pull: Puller, server: HubServer, folder: Path) -> None:
+def test_a_file_in_another_format_is_deleted(pull: Puller, server: HubServer, folder: Path) -> None:
     server.repos[NAME] = Repo({FILE: b"<html>" * 100})
     with pytest.raises(ModelBroken, match="not a GGUF file"):
         pull(NAME)
-    assert FILE not in left(folder)
+    assert FILE not in files_below(folder)
 
 
-def test_a_gated_model_says_where_to_accept_its_terms_and_comes_with_a_token(
+def test_a_gated_model_names_its_terms_and_is_pulled_with_a_token(
     pull: Puller, server: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.repos[NAME].gated = True
@@ -205,15 +200,15 @@ def test_a_gated_model_says_where_to_accept_its_terms_and_comes_with_a_token(
     assert f"{server.address}/{NAME}" in failed.value.fix
     assert "HF_TOKEN" in failed.value.fix
     monkeypatch.setenv("HF_TOKEN", "good")
-    assert pull(NAME).read_bytes() == WHOLE
+    assert pull(NAME).read_bytes() == CONTENT
 
 
-def test_the_hub_is_not_told_who_pulls(pull: Puller, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[str] = []
+def test_the_hub_client_does_not_detect_the_agent(pull: Puller, monkeypatch: pytest.MonkeyPatch) -> None:
+    detections: list[str] = []
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)
-    monkeypatch.setattr(_headers, "detect_agent", lambda: looked.append("looked"))
+    monkeypatch.setattr(_headers, "detect_agent", lambda: detections.append("detected"))
     pull(f"{NAME}:Q4_K_M")
-    assert not looked
+    assert not detections
 
 
 def test_the_token_is_not_sent_to_the_storage(pull: Puller, server: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,42 +220,42 @@ def test_the_token_is_not_sent_to_the_storage(pull: Puller, server: HubServer, m
 
 
 @pytest.mark.parametrize("name", ["nobody/nothing", "maker/private"])
-def test_a_repository_that_is_not_there_or_private_says_so(pull: Puller, server: HubServer, name: str) -> None:
-    server.repos["maker/private"] = Repo({FILE: WHOLE}, private=True)
+def test_a_missing_or_private_repository_is_an_error(pull: Puller, server: HubServer, name: str) -> None:
+    server.repos["maker/private"] = Repo({FILE: CONTENT}, private=True)
     with pytest.raises(ModelMissing, match="There is no repository"):
         pull(name)
 
 
-def test_a_repository_without_gguf_files_says_what_to_look_for(pull: Puller, server: HubServer) -> None:
+def test_a_repository_without_gguf_files_suggests_another_name(pull: Puller, server: HubServer) -> None:
     server.repos["maker/torch"] = Repo({"model.safetensors": b"x", "mmproj-model-f16.gguf": b"GGUF"})
     with pytest.raises(ModelMissing, match="has no GGUF file") as failed:
         pull("maker/torch")
     assert "-GGUF" in failed.value.fix
 
 
-def test_a_quantisation_that_is_not_there_is_answered_with_those_that_are(pull: Puller) -> None:
+def test_an_unknown_quantisation_lists_the_available_ones(pull: Puller) -> None:
     with pytest.raises(ModelMissing, match="Available: Q4_K_M, Q8_0"):
         pull(f"{NAME}:Q2_K")
 
 
-def test_a_storage_that_refuses_says_what_to_do(pull: Puller, server: HubServer) -> None:
+def test_a_refusal_by_the_storage_is_an_error(pull: Puller, server: HubServer) -> None:
     server.repos[NAME].status = 403
     with pytest.raises(ModelMissing, match="refuses"):
         pull(NAME)
 
 
-def test_a_hub_that_cannot_be_reached_says_so(folder: Path, server: HubServer) -> None:
+def test_an_unreachable_hub_is_an_error(folder: Path, server: HubServer) -> None:
     with pytest.raises(ModelUnavailable, match="cannot be reached"):
         Hub(folder, endpoint="http://127.0.0.1:9", pause=0).find(hub_name(NAME))
 
 
-def test_a_server_that_is_no_hub_is_told(folder: Path, server: HubServer) -> None:
+def test_a_server_that_is_not_a_hub_is_an_error(folder: Path, server: HubServer) -> None:
     with pytest.raises(EcoshellError):
         Hub(folder, endpoint=f"{server.address}/nowhere", pause=0).find(hub_name(NAME))
 
 
 def described(**more: object) -> bytes:
-    """What a hub says of a repository with one file, of which this is said."""
+    """A hub's description of a repository with one file and these fields."""
     file = {"rfilename": FILE, "size": 10, "lfs": {"size": 10, "sha256": "0" * 64, "pointerSize": 1}} | more
     return json.dumps({"id": NAME, "sha": "1", "tags": [], "siblings": [file], "cardData": file.get("card")}).encode()
 
@@ -275,29 +270,27 @@ def described(**more: object) -> bytes:
         itertools.repeat(b"[" + b" " * 100_000),
     ],
 )
-def test_what_is_no_answer_of_a_hub_is_told_as_such(
-    pull: Puller, server: HubServer, odd: bytes | Iterator[bytes]
-) -> None:
+def test_an_invalid_hub_response_is_an_error(pull: Puller, server: HubServer, odd: bytes | Iterator[bytes]) -> None:
     server.odd = [odd] if isinstance(odd, bytes) else odd
-    with pytest.raises((ModelUnavailable, ModelBroken)) as told:
+    with pytest.raises((ModelUnavailable, ModelBroken)) as failed:
         pull(NAME)
-    assert str(told.value).isprintable()
+    assert str(failed.value).isprintable()
 
 
-def test_what_is_packed_is_not_unpacked(pull: Puller, server: HubServer) -> None:
+def test_a_compressed_response_is_refused(pull: Puller, server: HubServer) -> None:
     server.odd, server.packed = [gzip.compress(described())], "gzip"
     with pytest.raises(ModelUnavailable, match="is compressed"):
         pull(NAME)
 
 
-def test_the_mirror_that_the_environment_names_is_asked(
+def test_the_mirror_of_the_environment_is_used(
     folder: Path, server: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", f"{server.address}/")
-    assert Hub(folder).find(hub_name(NAME)).size_bytes == len(WHOLE)
+    assert Hub(folder).find(hub_name(NAME)).size_bytes == len(CONTENT)
 
 
-def test_without_room_nothing_is_begun(
+def test_nothing_is_downloaded_without_enough_disk_space(
     pull: Puller, server: HubServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(folder.parent)
@@ -308,35 +301,35 @@ def test_without_room_nothing_is_begun(
     assert server.ranges == []
 
 
-def test_a_disk_that_fills_up_meanwhile_keeps_what_came(server: HubServer, folder: Path, pull: Puller) -> None:
+def test_a_full_disk_keeps_the_partial_download(server: HubServer, folder: Path, pull: Puller) -> None:
     hub = Hub(folder, endpoint=server.address, pause=0)
 
-    def fill(_file: HubFile, have: int) -> None:
-        if have > 1_000_000:
+    def fill(_file: HubFile, received_bytes: int) -> None:
+        if received_bytes > 1_000_000:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(ModelMissing, match="No space left") as failed:
         hub.pull(hub.find(hub_name(NAME)), fill)
     assert "is kept" in failed.value.kept
     assert "Free some space" in failed.value.fix
-    assert pull(NAME).read_bytes() == WHOLE
+    assert pull(NAME).read_bytes() == CONTENT
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_told(pull: Puller, folder: Path) -> None:
+def test_an_unwritable_folder_is_an_error(pull: Puller, folder: Path) -> None:
     (folder / "maker" / "small-GGUF").mkdir(parents=True)
     (folder / "maker" / "small-GGUF").chmod(0o500)
     with pytest.raises(ModelMissing, match="could not be written"):
         pull(NAME)
 
 
-def test_a_file_that_stands_where_a_folder_should_is_told(pull: Puller, folder: Path) -> None:
+def test_a_file_in_place_of_the_models_folder_is_an_error(pull: Puller, folder: Path) -> None:
     folder.write_text("")
     with pytest.raises(ModelMissing, match="cannot be written"):
         pull(NAME)
 
 
-def test_a_model_in_parts_is_pulled_whole_and_lacking_one_it_is_no_model(
+def test_a_split_model_is_pulled_completely_and_unusable_without_a_part(
     pull: Puller, server: HubServer, folder: Path
 ) -> None:
     parts = {f"Q8_0/big-Q8_0-0000{at}-of-00003.gguf": b"GGUF" + bytes([at]) * 1000 for at in (1, 2, 3)}
@@ -354,58 +347,58 @@ def test_a_model_in_parts_is_pulled_whole_and_lacking_one_it_is_no_model(
     assert model_files(folder, {"HOME": "/nowhere"})[0].missing == ()
 
 
-def test_two_pulls_of_a_file_do_not_write_over_each_other(server: HubServer, folder: Path, pull: Puller) -> None:
+def test_a_second_pull_of_a_file_is_refused_during_the_first(server: HubServer, folder: Path, pull: Puller) -> None:
     hub = Hub(folder, endpoint=server.address, pause=0)
     refused: list[str] = []
 
-    def beside(_file: HubFile, _have: int) -> None:
+    def pull_again(_file: HubFile, _have: int) -> None:
         if not refused:
             with pytest.raises(ModelUnavailable, match="being pulled already") as failed:
                 pull(NAME)
             refused.append(failed.value.message)
 
-    assert hub.pull(hub.find(hub_name(NAME)), beside).read_bytes() == WHOLE
+    assert hub.pull(hub.find(hub_name(NAME)), pull_again).read_bytes() == CONTENT
     assert len(refused) == 1
 
 
 def test_a_file_name_that_leads_out_of_the_folder_is_refused(pull: Puller, server: HubServer, folder: Path) -> None:
-    server.repos[NAME] = Repo({"../../../evil-q4_k_m.gguf": WHOLE})
+    server.repos[NAME] = Repo({"../../../evil-q4_k_m.gguf": CONTENT})
     with pytest.raises(ModelBroken, match="evil"):
         pull(NAME)
     assert not folder.exists()
 
 
 @pytest.mark.parametrize("typed", ["", "one", "../b", "a/b:", "a/b/c", "hf:", "a/.."])
-def test_what_names_no_repository_is_refused_with_an_example(typed: str) -> None:
+def test_an_invalid_repository_name_is_refused_with_an_example(typed: str) -> None:
     with pytest.raises(UsageError, match="names no repository"):
         hub_name(typed)
 
 
 @pytest.mark.parametrize("typed", ["hf:a/b:Q8_0", "a/b:Q8_0", "https://huggingface.co/a/b:Q8_0", "hf.co/a/b:Q8_0"])
-def test_a_repository_may_be_named_as_it_is_pasted(typed: str) -> None:
+def test_a_repository_name_is_accepted_in_every_pasted_form(typed: str) -> None:
     assert str(hub_name(typed)) == "hf:a/b:Q8_0"
 
 
 def test_the_recommended_models_are_one_well_formed_table() -> None:
-    assert {one.memory for one in RECOMMENDED} == {2, 4, 8}
-    assert [one.download for one in RECOMMENDED] == sorted(one.download for one in RECOMMENDED)
-    assert len({one.name for one in RECOMMENDED}) == len(RECOMMENDED)
+    assert {model.memory for model in RECOMMENDED} == {2, 4, 8}
+    assert [model.download for model in RECOMMENDED] == sorted(model.download for model in RECOMMENDED)
+    assert len({model.name for model in RECOMMENDED}) == len(RECOMMENDED)
     assert SUGGESTED in RECOMMENDED
-    for one in RECOMMENDED:
-        assert hub_name(str(one.name)) == one.name
-        assert quant_of(f"model-{one.name.quant}.gguf") == one.name.quant
-        assert one.download < one.memory
-        assert one.licence in {"Apache-2.0", "MIT"}
-        if one.bfcl is not None:
-            assert one.bfcl.version in {3, 4}
-            assert 0 < one.bfcl.percent < 100
-            assert one.bfcl.source.startswith("https://")
+    for model in RECOMMENDED:
+        assert hub_name(str(model.name)) == model.name
+        assert quant_of(f"model-{model.name.quant}.gguf") == model.name.quant
+        assert model.download < model.memory
+        assert model.licence in {"Apache-2.0", "MIT"}
+        if model.bfcl is not None:
+            assert model.bfcl.version in {3, 4}
+            assert 0 < model.bfcl.percent < 100
+            assert model.bfcl.source.startswith("https://")
 
 
 def test_the_documentation_lists_the_recommended_models() -> None:
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `") and "-GGUF:" in line]
     assert rows == [
-        f"| `{one.name.short}` | {one.download:g} GB | {one.memory} GB | {one.licence} | {one.bfcl or 'none'} |"
-        for one in RECOMMENDED
+        f"| `{row.name.short}` | {row.download:g} GB | {row.memory} GB | {row.licence} | {row.bfcl or 'none'} |"
+        for row in RECOMMENDED
     ]

@@ -1,4 +1,4 @@
-"""The bookkeeping of a local model's KV cache, over a stand-in for llama.cpp's memory."""
+"""The bookkeeping of a local model's KV cache, with a substitute for llama.cpp's memory."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ PLANNER, CALLER, SUMMARIZER = (CacheOwner(role) for role in ("planner", "caller"
 
 
 class Memory:
-    """llama.cpp's sequences: at each position the cell that holds it, cells shared where they were copied."""
+    """llama.cpp's sequences as lists of cells; a copied sequence shares its cells."""
 
     def __init__(self) -> None:
         self.sequences: dict[int, list[object]] = {}
@@ -39,25 +39,25 @@ def cache_of(cells: int, *, rewinds: bool = True) -> tuple[KVCache, Memory]:
 
 
 def ask(cache: KVCache, memory: Memory, owner: CacheOwner, prompt: list[int]) -> int:
-    """Evaluate a prompt as the engine does; how much of it was known."""
+    """Evaluate a prompt as the engine does; returns how many of its tokens were cached."""
     slot = cache.take(owner, prompt)
-    known = len(slot.tokens)
-    cache.make_room(slot, len(prompt) - known)
-    memory.write(slot.number, prompt[known:])
-    cache.extend(slot, prompt[known:])
+    cached = len(slot.tokens)
+    cache.make_room(slot, len(prompt) - cached)
+    memory.write(slot.number, prompt[cached:])
+    cache.extend(slot, prompt[cached:])
     assert slot.tokens == prompt
     assert [token for token, _ in memory.sequences[slot.number]] == prompt  # type: ignore[misc]
-    return known
+    return cached
 
 
-def test_each_role_finds_its_own_prompt_again():
+def test_each_role_reuses_its_own_prompt():
     cache, memory = cache_of(100)
     prompts = {PLANNER: [1] * 20, CALLER: [2] * 20, SUMMARIZER: [3] * 20}
     assert [ask(cache, memory, owner, prompt) for owner, prompt in prompts.items()] == [0, 0, 0]
     assert [ask(cache, memory, owner, [*prompt, 9]) for owner, prompt in prompts.items()] == [20, 20, 20]
 
 
-def test_what_roles_begin_with_alike_is_stored_once_and_outlives_the_role_it_came_from():
+def test_a_prefix_shared_by_roles_is_stored_once_and_outlives_its_first_role():
     cache, memory = cache_of(60)
     shared = list(range(30))
     ask(cache, memory, PLANNER, [*shared, 100])
@@ -68,18 +68,18 @@ def test_what_roles_begin_with_alike_is_stored_once_and_outlives_the_role_it_cam
     assert ask(cache, memory, CALLER, [*shared, 201]) == 30
 
 
-def test_under_another_adapter_nothing_is_known():
+def test_another_adapter_reuses_nothing():
     cache, memory = cache_of(100)
     prompt = list(range(30))
     ask(cache, memory, PLANNER, prompt)
-    worn = CacheOwner("planner", Path("a.gguf"))
-    assert ask(cache, memory, worn, prompt) == 0
-    cache.clear(worn.adapter)
+    adapted = CacheOwner("planner", Path("a.gguf"))
+    assert ask(cache, memory, adapted, prompt) == 0
+    cache.clear(adapted.adapter)
     assert ask(cache, memory, PLANNER, prompt) == 29
-    assert ask(cache, memory, worn, prompt) == 0
+    assert ask(cache, memory, adapted, prompt) == 0
 
 
-def test_a_role_with_many_prompts_takes_no_other_roles_last_one():
+def test_a_role_with_many_prompts_never_evicts_the_last_prompt_of_another():
     cache, memory = cache_of(1000)
     ask(cache, memory, PLANNER, [1] * 10)
     for number in range(3 * SLOTS):
@@ -87,7 +87,7 @@ def test_a_role_with_many_prompts_takes_no_other_roles_last_one():
     assert ask(cache, memory, PLANNER, [1] * 10) == 9
 
 
-def test_short_of_cells_a_role_forgets_its_older_prompts_before_another_roles_last_one():
+def test_older_prompts_are_evicted_before_the_last_prompt_of_another_role():
     cache, memory = cache_of(60)
     ask(cache, memory, PLANNER, [1] * 20)
     ask(cache, memory, CALLER, [2] * 20)
@@ -95,7 +95,7 @@ def test_short_of_cells_a_role_forgets_its_older_prompts_before_another_roles_la
     assert ask(cache, memory, PLANNER, [1] * 20) == 19
 
 
-def test_a_recurrent_model_goes_on_from_the_whole_of_a_prompt_or_from_nothing():
+def test_a_recurrent_model_reuses_a_complete_prompt_or_nothing():
     cache, memory = cache_of(100, rewinds=False)
     ask(cache, memory, PLANNER, [1] * 10)
     assert ask(cache, memory, PLANNER, [1] * 12) == 10
@@ -113,8 +113,8 @@ def test_a_recurrent_model_goes_on_from_the_whole_of_a_prompt_or_from_nothing():
     ),
     st.booleans(),
 )
-def test_whatever_is_asked_the_cells_suffice_and_the_slots_hold_what_they_say(asked, rewinds):
+def test_any_sequence_of_prompts_fits_the_cells_and_matches_the_slots(prompts, rewinds):
     cache, memory = cache_of(50, rewinds=rewinds)
-    for owner, prompt in asked:
+    for owner, prompt in prompts:
         ask(cache, memory, owner, prompt)
         assert memory.cells <= 50

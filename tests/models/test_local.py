@@ -57,7 +57,7 @@ def usage_of(reply: Reply) -> Usage:
     return reply.usage
 
 
-async def test_the_deltas_together_are_the_reply_and_carry_the_usage_so_far(model):
+async def test_the_deltas_add_up_to_the_reply_and_report_usage(model):
     assert isinstance(model, Model)
     pieces = [piece async for piece in model.stream(asking("Name three colours."))]
     deltas = [piece for piece in pieces if isinstance(piece, Delta)]
@@ -68,14 +68,14 @@ async def test_the_deltas_together_are_the_reply_and_carry_the_usage_so_far(mode
     assert reply.usage.output <= 12
 
 
-async def test_the_size_is_exactly_the_input_that_is_reported(model):
+async def test_the_size_equals_the_reported_input(model):
     request = Request((Message("user", "What is 2 + 2?"),), (CALCULATE,), (CALCULATE,), "call", max_tokens=60)
     size = model.size(request)
     assert size.exact
     assert usage_of(await reply_of(model, request)).input == size.count == size.bound
 
 
-async def test_a_conversation_that_grows_reuses_the_cached_prefix(model):
+async def test_a_growing_conversation_reuses_the_cached_prefix(model):
     first = asking("Name three colours and say why each of them is a colour that people like.")
     reply = await reply_of(model, first)
     grown = Request(
@@ -86,7 +86,7 @@ async def test_a_conversation_that_grows_reuses_the_cached_prefix(model):
     assert usage_of(reply).input <= usage.cached < usage.input
 
 
-async def test_prompts_that_take_turns_each_keep_their_prefix(model):
+async def test_alternating_prompts_keep_their_cached_prefixes(model):
     texts = ["Tell me about the oak, a tree. " * 8, "List all the planets of the sun. " * 8]
     for text in texts:
         await reply_of(model, asking(text, max_tokens=2))
@@ -95,25 +95,25 @@ async def test_prompts_that_take_turns_each_keep_their_prefix(model):
         assert usage.cached == usage.input - 1
 
 
-@pytest.mark.parametrize("answered", [False, True])
-async def test_what_may_be_asked_is_read_ahead_and_what_it_shares_with_what_is_asked_is_not_read_again(model, answered):
-    if answered:
+@pytest.mark.parametrize("is_warm", [False, True])
+async def test_a_prompt_read_ahead_is_reused_by_a_question_that_continues_it(model, is_warm):
+    if is_warm:
         await reply_of(model, asking("Name three colours."))
-    begun = "Name three colours and say why each of them is a colour that people like. "
-    await model.warm(asking(begun))
-    await asyncio.get_running_loop().run_in_executor(model._runtime.worker, int)  # it has been read
-    usage = usage_of(await reply_of(model, asking(f"{begun} Then name a fourth.")))
+    draft = "Name three colours and say why each of them is a colour that people like. "
+    await model.warm(asking(draft))
+    await asyncio.get_running_loop().run_in_executor(model._runtime.worker, int)  # wait for the prompt to be read
+    usage = usage_of(await reply_of(model, asking(f"{draft} Then name a fourth.")))
     assert 0 < usage.input - usage.cached < 16 < usage.cached
 
 
-async def test_a_question_does_not_wait_for_what_is_read_ahead(model):
+async def test_a_question_does_not_wait_for_reading_ahead(model):
     long = "A long story of colours. " * 100
-    other = LocalModel(embedded_path(), options=EngineOptions(context=2048))  # of another session, say
+    other = LocalModel(embedded_path(), options=EngineOptions(context=2048))  # another session, for instance
     await model.warm(asking(long))
     assert usage_of(await reply_of(other, asking("Name three colours."))).output > 0
     await other.aclose()
-    rest = usage_of(await reply_of(model, asking(long)))
-    assert rest.input - rest.cached > rest.input / 2
+    usage = usage_of(await reply_of(model, asking(long)))
+    assert usage.input - usage.cached > usage.input / 2
 
 
 async def test_a_cached_prefix_does_not_change_the_answer(model):
@@ -123,7 +123,7 @@ async def test_a_cached_prefix_does_not_change_the_answer(model):
     assert (await reply_of(model, request)).text == fresh.text
 
 
-async def test_a_call_under_the_grammar_is_well_formed_and_not_streamed_as_speech(model):
+async def test_a_call_under_the_grammar_is_valid_and_not_streamed_as_text(model):
     request = Request((Message("user", "What is 2 + 2?"),), (CALCULATE,), (CALCULATE,), "call", max_tokens=200)
     pieces = [piece async for piece in model.stream(request)]
     assert pieces[-1].fault == ""
@@ -133,34 +133,34 @@ async def test_a_call_under_the_grammar_is_well_formed_and_not_streamed_as_speec
 
 async def test_closing_the_stream_stops_the_generation_and_the_next_call_works(model):
     stream = model.stream(asking("Count from one to a thousand in words.", max_tokens=1500))
-    heard = 0
+    received = 0
     async for piece in stream:
-        heard += bool(piece.text)
-        if heard == 3:
+        received += bool(piece.text)
+        if received == 3:
             break
     await asyncio.wait_for(stream.aclose(), 600)
     assert (await asyncio.wait_for(reply_of(model, asking("Hello")), 600)).text
 
 
-async def test_cancelling_during_a_long_prompt_stops_within_a_bite(model):
+async def test_cancelling_during_a_long_prompt_stops_after_one_batch(model):
     await reply_of(model, asking("Hello", max_tokens=1))
     request = asking("word " * 1900, max_tokens=4)
-    seen: list[Usage] = []
+    usages: list[Usage] = []
 
     async def listen() -> None:
         async for piece in model.stream(request):
-            seen.append(piece.usage)
+            usages.append(piece.usage)
             task.cancel()
 
     task = asyncio.ensure_future(listen())
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.wait_for(task, 600)
-    assert len(seen) == 1
-    assert 0 < seen[0].input < 1900
-    assert seen[0].output == 0
+    assert len(usages) == 1
+    assert 0 < usages[0].input < 1900
+    assert usages[0].output == 0
 
 
-async def test_the_event_loop_runs_on_while_the_model_works(model):
+async def test_the_event_loop_is_not_blocked_by_the_model(model):
     ticks = 0
 
     async def tick() -> None:
@@ -175,10 +175,9 @@ async def test_the_event_loop_runs_on_while_the_model_works(model):
     assert ticks > 10
 
 
-async def test_two_calls_at_once_take_turns(model):
-    one, two = await asyncio.gather(reply_of(model, asking("Say hello.")), reply_of(model, asking("Name a colour.")))
-    assert one.text
-    assert two.text
+async def test_parallel_calls_both_answer(model):
+    replies = await asyncio.gather(*(reply_of(model, asking(text)) for text in ("Say hello.", "Name a colour.")))
+    assert all(reply.text for reply in replies)
 
 
 async def test_two_models_can_be_loaded_at_once(model):
@@ -190,7 +189,7 @@ async def test_two_models_can_be_loaded_at_once(model):
         await other.aclose()
 
 
-async def test_a_prompt_longer_than_the_context_says_what_to_do(model):
+async def test_a_prompt_over_the_context_suggests_a_new_session(model):
     with pytest.raises(ModelBroken, match=r"context takes 2048.*/new"):
         await reply_of(model, asking("word " * 3000))
 
@@ -211,7 +210,7 @@ async def test_a_full_context_cuts_the_reply():
         await tight.aclose()
 
 
-async def test_text_that_looks_like_control_tokens_stays_text(vocabulary):
+async def test_control_tokens_in_text_stay_text(vocabulary):
     template = ChatTemplate(vocabulary)
     end = vocabulary.tokens("<|im_end|>", special=True)
     assert len(end) == 1
@@ -227,7 +226,7 @@ def test_the_template_is_append_only(vocabulary):
     assert template.tokens([*messages, Message("user", "More")])[: len(short)] == short
 
 
-def test_strict_templates_get_user_and_assistant_in_turn():
+def test_strict_templates_get_alternating_user_and_assistant_messages():
     shaped = alternating(
         [Message("system", "S"), Message("user", "A"), Message("user", "B"), Message("assistant", "C")]
     )
@@ -240,7 +239,7 @@ def test_counting_does_not_load_the_weights(vocabulary):
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "text", "empty"])
-def test_a_path_that_is_no_model_is_refused_at_once(tmp_path: Path, kind: str):
+def test_a_path_without_a_model_is_refused_immediately(tmp_path: Path, kind: str):
     path = tmp_path / "model.gguf"
     if kind == "folder":
         path.mkdir()
@@ -253,7 +252,7 @@ def test_a_path_that_is_no_model_is_refused_at_once(tmp_path: Path, kind: str):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_refused_at_once(tmp_path: Path):
+def test_an_unreadable_file_is_refused_immediately(tmp_path: Path):
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF")
     path.chmod(0)
@@ -262,17 +261,17 @@ def test_a_file_that_may_not_be_read_is_refused_at_once(tmp_path: Path):
 
 
 @pytest.mark.parametrize("size", [4, 24, 5000, 4_000_000])
-async def test_a_model_file_that_was_cut_short_is_called_broken(tmp_path: Path, size: int):
+async def test_a_truncated_model_file_is_broken(tmp_path: Path, size: int):
     path = tmp_path / "cut.gguf"
-    with embedded_path().open("rb") as whole:
-        path.write_bytes(whole.read(size))
+    with embedded_path().open("rb") as original:
+        path.write_bytes(original.read(size))
     broken = LocalModel(path)
     with pytest.raises(ModelBroken, match="truncated"):
         await reply_of(broken, asking("Hello"))
     await broken.aclose()
 
 
-def test_loading_and_talking_write_nothing_to_the_terminal():
+def test_loading_and_generating_write_nothing_to_the_terminal():
     code = (
         "import asyncio\n"
         "from ecoshell.models.embedded import embedded_path\n"
@@ -298,7 +297,7 @@ def test_importing_the_local_models_loads_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_without_the_extra_the_error_names_it(tmp_path: Path):
+def test_the_error_without_the_local_extra_names_it(tmp_path: Path):
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF")
     code = (
@@ -315,17 +314,17 @@ def test_without_the_extra_the_error_names_it(tmp_path: Path):
     assert 'pip install "ecoshell[local]"' in done.stdout
 
 
-def test_a_model_in_several_parts_is_as_large_as_all_of_them(tmp_path):
+def test_the_size_of_a_split_model_is_the_sum_of_its_parts(tmp_path):
     for number in (1, 2):
         part = tmp_path / f"big-0000{number}-of-00002.gguf"
         part.write_bytes(b"GGUF\3\0\0\0" + bytes(16))
-        os.truncate(part, SMALL_BYTES // 2)  # a hole, which takes no room
+        os.truncate(part, SMALL_BYTES // 2)  # a sparse file
     model = LocalModel(tmp_path / "big-00001-of-00002.gguf")
     assert not model.traits.small
     model.discard()
-    alone = tmp_path / "alone.gguf"
-    alone.write_bytes((tmp_path / "big-00002-of-00002.gguf").read_bytes()[:1000])
-    assert LocalModel(alone).traits.small
+    single = tmp_path / "single.gguf"
+    single.write_bytes((tmp_path / "big-00002-of-00002.gguf").read_bytes()[:1000])
+    assert LocalModel(single).traits.small
 
 
 OPENMP = """
@@ -336,11 +335,11 @@ print({name: os.environ.get(name) for name in OPENMP})
 """
 
 
-@pytest.mark.parametrize("given", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}])
-def test_how_threads_wait_is_set_for_llama_alone_and_a_users_choice_stays(given):
+@pytest.mark.parametrize("user_environ", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}])
+def test_the_thread_wait_policy_is_set_for_llama_only_unless_the_user_sets_it(user_environ):
     environ = {name: text for name, text in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
-    environ |= {"OMP_DISPLAY_ENV": "VERBOSE", **given}
+    environ |= {"OMP_DISPLAY_ENV": "VERBOSE", **user_environ}
     done = subprocess.run([sys.executable, "-c", OPENMP], env=environ, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str({"OMP_WAIT_POLICY": given.get("OMP_WAIT_POLICY"), "GOMP_SPINCOUNT": None})
+    assert done.stdout.strip() == str({"OMP_WAIT_POLICY": user_environ.get("OMP_WAIT_POLICY"), "GOMP_SPINCOUNT": None})
     if "GOMP_SPINCOUNT" in done.stderr:  # a llama.cpp that uses GNU's OpenMP
-        assert ("GOMP_SPINCOUNT = '1000'" in done.stderr) == (not given)
+        assert ("GOMP_SPINCOUNT = '1000'" in done.stderr) == (not user_environ)

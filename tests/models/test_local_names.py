@@ -31,23 +31,23 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("local:gone++", "gone++", None),
     ],
 )
-def test_a_plus_parts_a_base_from_its_adapter_unless_it_belongs_to_a_file(name: str, base: str, adapter: str | None):
+def test_a_plus_separates_base_and_adapter_unless_it_is_part_of_a_file_name(name: str, base: str, adapter: str | None):
     assert local_files(name) == LocalFiles(Path(base), Path(adapter) if adapter else None)
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-4o-mini", "script:a+b.jsonl", "embeddedness"])
-def test_other_names_are_no_local_models(name: str):
+def test_other_names_are_not_local_models(name: str):
     assert local_files(name) is None
     assert not is_embedded(name)
 
 
 @pytest.mark.parametrize("name", ["embedded+", "local:base.gguf+"])
-def test_a_plus_with_nothing_behind_it_is_refused(name: str):
+def test_a_trailing_plus_is_refused(name: str):
     with pytest.raises(UsageError, match="no adapter"):
         local_files(name)
 
 
-def test_paths_of_the_home_are_followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_paths_in_the_home_folder_are_expanded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert local_files("local:~/base.gguf+~/adapter.gguf") == LocalFiles(
         tmp_path / "base.gguf", tmp_path / "adapter.gguf"
@@ -67,5 +67,5 @@ def test_paths_of_the_home_are_followed(monkeypatch: pytest.MonkeyPatch, tmp_pat
         ("script:a+b.jsonl", "script:a+b.jsonl", ""),
     ],
 )
-def test_a_name_is_parted_as_it_reads_and_no_file_is_looked_for(name: str, model: str, adapter: str):
+def test_a_name_is_split_without_looking_at_files(name: str, model: str, adapter: str):
     assert name_parts(name) == (model, adapter)

@@ -1,4 +1,4 @@
-"""Roles of one local model: a cache for each, and planners held to a decision."""
+"""Roles of one local model: a prompt cache for each role, and constrained decisions of planners."""
 
 from importlib.util import find_spec
 
@@ -51,11 +51,11 @@ async def usage_of(model: LocalModel, role: str, text: str) -> Usage:
 
 
 def numbers(first: int, count: int = 90) -> str:
-    """A text of about two tokens a number that begins like no other."""
+    """A text of about two tokens per number; each `first` gives another prefix."""
     return " ".join(str((first + number) % 10) for number in range(count))
 
 
-async def test_three_roles_whose_prompts_fit_one_context_together_each_find_theirs_again(model):
+async def test_roles_whose_prompts_fit_one_context_all_reuse_them(model):
     texts = [numbers(first, 60) for first in range(3)]
     sizes = [(await usage_of(model, role, text)).input for role, text in zip(ROLES, texts, strict=True)]
     assert 400 < sum(sizes) < 500
@@ -64,7 +64,7 @@ async def test_three_roles_whose_prompts_fit_one_context_together_each_find_thei
         assert usage.cached == usage.input - 1
 
 
-async def test_a_role_that_keeps_asking_other_things_does_not_cost_another_its_prompt(model):
+async def test_many_prompts_of_one_role_do_not_evict_the_prompt_of_another(model):
     await usage_of(model, "planner", "Say hello to everybody here.")
     for number in range(12):
         await usage_of(model, "judge", f"{number} is a number.")
@@ -72,27 +72,27 @@ async def test_a_role_that_keeps_asking_other_things_does_not_cost_another_its_p
     assert usage.cached == usage.input - 1
 
 
-async def test_a_role_begins_with_what_another_has_read_already(model):
+async def test_a_role_reuses_a_prefix_read_by_another(model):
     history = "It was said that the cat sat on the mat all day long. " * 8
     await usage_of(model, "planner", f"{history}Plan.")
     usage = await usage_of(model, "caller", f"{history}Call.")
     assert usage.cached > usage.input * 0.9
 
 
-async def test_the_answer_is_the_same_whatever_other_roles_hold(model):
+async def test_prompts_of_other_roles_do_not_change_the_answer(model):
     request = Request((Message("user", "Name three colours."),), want="text", max_tokens=10, role="planner")
-    alone = await reply_of(model, request)
+    expected = await reply_of(model, request)
     for number, role in enumerate(("caller", "summarizer")):
         await usage_of(model, role, numbers(number))
-    assert (await reply_of(model, request)).text == alone.text
+    assert (await reply_of(model, request)).text == expected.text
 
 
 @pytest.mark.parametrize(
-    ("asked", "temperature"),
+    ("question", "temperature"),
     [("What is in a.txt?", 0.0), ("Erzähle mir einen Witz.", 1.5), ("Next: what? Next: who?", 1.5)],
 )
-async def test_every_text_of_a_planner_decodes_to_a_decision(model, asked: str, temperature: float):
-    messages = (Message("system", "You are the planner."), Message("user", asked))
+async def test_every_text_of_a_planner_decodes_to_a_decision(model, question: str, temperature: float):
+    messages = (Message("system", "You are the planner."), Message("user", question))
     request = Request(messages, want="text", max_tokens=70, temperature=temperature, endings=ENDINGS)
     reply = await reply_of(model, request)
     assert not reply.cut
@@ -101,29 +101,29 @@ async def test_every_text_of_a_planner_decodes_to_a_decision(model, asked: str, 
     assert decision(reply.text).next is not None
 
 
-async def test_a_planner_with_few_tokens_left_still_decides(model):
+async def test_a_planner_with_few_tokens_still_decides(model):
     request = Request((Message("user", "Tell a story."),), want="text", max_tokens=18, endings=ENDINGS)
     assert (await reply_of(model, request)).text.endswith(ENDINGS)
 
 
 class Unmetered:
-    """The model with no gate before it, as the roles ask it; what it is told to say it says instead."""
+    """The model without a budget gate; scripted replies come first."""
 
-    def __init__(self, model: LocalModel, *says: str) -> None:
+    def __init__(self, model: LocalModel, *replies: str) -> None:
         self.traits, self.size = model.traits, model.size
-        self.asked: list[str] = []
+        self.roles: list[str] = []
         self._model = model
-        self._says = list(says)
+        self._replies = list(replies)
 
     async def ask(self, request, emit, *, role, aside=None):
-        self.asked.append(role)
-        return Reply(self._says.pop(0)) if self._says else await reply_of(self._model, request)
+        self.roles.append(role)
+        return Reply(self._replies.pop(0)) if self._replies else await reply_of(self._model, request)
 
 
-@pytest.mark.parametrize("said", [(), ("I read a.txt. Next: caller.",)])
-async def test_the_trio_decodes_its_decision_and_its_call_under_grammars(said: tuple[str, ...]):
+@pytest.mark.parametrize("replies", [(), ("I read a.txt. Next: caller.",)])
+async def test_planner_and_caller_decode_under_grammars(replies: tuple[str, ...]):
     loaded = LocalModel(embedded_path(), options=EngineOptions(context=2048))
-    model, path = Unmetered(loaded, *said), Path("What is in the file a.txt?", ())
+    model, path = Unmetered(loaded, *replies), Path("What is in the file a.txt?", ())
     view = View(path, path.question, (), ("read_file",), (READ,), GROW)
     mode = Umi(model, model, model, max_tokens=400, answer_tokens=10)  # type: ignore[arg-type]
     try:
@@ -132,10 +132,10 @@ async def test_the_trio_decodes_its_decision_and_its_call_under_grammars(said: t
         await loaded.aclose()
     assert isinstance(thought, Thought)
     assert thought.call is not None
-    assert model.asked.count("planner") == 1  # its first decision could be read
-    assert model.asked.count("caller") <= 1  # and so could its first call
-    if said:
-        assert model.asked == ["planner", "caller"]
+    assert model.roles.count("planner") == 1  # its first decision was valid
+    assert model.roles.count("caller") <= 1  # and so was its first call
+    if replies:
+        assert model.roles == ["planner", "caller"]
         assert thought.call.name in {"read_file", "tool_register", "tool_search", "tool_unregister"}
 
 
@@ -143,10 +143,10 @@ PLANS = Problem({"read_file": signature(READ), "odd.name": signature(READ)}, max
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
-async def test_a_plan_of_branches_decodes_to_one_that_can_be_run(model, temperature: float):
-    asked = (Message("user", "How many words have a.txt and b.txt?"),)
+async def test_a_tool_graph_decodes_to_a_valid_plan(model, temperature: float):
+    question = (Message("user", "How many words have a.txt and b.txt?"),)
     grammar = plan_grammar(PLANS)
-    request = Request(asked, want="text", max_tokens=200, temperature=temperature, grammar=grammar)
+    request = Request(question, want="text", max_tokens=200, temperature=temperature, grammar=grammar)
     plan = parse((await reply_of(model, request)).text)
     validate(plan, PLANS)
     assert 1 <= len(plan.nodes) <= 3
@@ -154,11 +154,14 @@ async def test_a_plan_of_branches_decodes_to_one_that_can_be_run(model, temperat
 
 @pytest.mark.parametrize("local", [True, False])
 @pytest.mark.parametrize("mode", ["single", "umi"])
-async def test_only_a_local_model_is_held_to_a_plan_and_told_to_number_it(mode: str, local: bool):
+async def test_only_a_local_model_gets_a_plan_grammar_and_numbered_nodes(mode: str, local: bool):
     model, path = Planning(local=local), Path("How many words have a.txt and b.txt?", ())
     view = View(path, path.question, (), ("read_file",), (READ,), GROW)
-    one = Single(model, max_tokens=30, answer_tokens=10) if mode == "single" else umi_of(model, max_tokens=30)  # type: ignore[arg-type]
-    await one.draft(view, DraftTask(grammar=lambda: plan_grammar(PLANS)), lambda _: None)
+    if mode == "single":
+        planner = Single(model, max_tokens=30, answer_tokens=10)  # type: ignore[arg-type]
+    else:
+        planner = Umi(model, model, model, max_tokens=30, answer_tokens=10)  # type: ignore[arg-type]
+    await planner.draft(view, DraftTask(grammar=lambda: plan_grammar(PLANS)), lambda _: None)
     (request,) = model.requests
     assert ("[[1, " in request.messages[-1].text) == local
     assert bool(request.grammar) == local
@@ -167,7 +170,7 @@ async def test_only_a_local_model_is_held_to_a_plan_and_told_to_number_it(mode: 
 
 
 class Planning:
-    """A model that writes a plan and keeps what it was asked."""
+    """A model that writes a plan and records its requests."""
 
     def __init__(self, *, local: bool) -> None:
         self.traits = Traits("one", ZERO_PRICE, None, None, native_tools=False, local=local)
@@ -176,7 +179,3 @@ class Planning:
     async def ask(self, request, emit, *, role, aside=None):
         self.requests.append(request)
         return Reply('["read_file", ["<task>"]]')
-
-
-def umi_of(model, *, max_tokens: int) -> Umi:
-    return Umi(model, model, model, max_tokens=max_tokens, answer_tokens=10)

@@ -17,7 +17,7 @@ from ecoshell.models import Delta, PromptSize, Purpose, Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.retrying import RetryPolicy
 
-# A token costs a million nano-dollars; a prompt has 100 tokens at most.
+# A token costs a million nano-dollars, and a prompt has at most 100 tokens.
 PRICE = Price(Rates(*[Decimal(1000)] * 5))
 MILLION = 1_000_000
 BOUND = 100
@@ -26,8 +26,8 @@ ACCOUNT = Account(session="s", turn=1, role="", model="", purpose="")
 Attempt = Callable[[Request], AsyncIterator[Delta | Reply]]
 
 
-class Odd:
-    """A model that does at each attempt what it is told to do; remote unless said otherwise."""
+class ScriptedModel:
+    """A model with one scripted stream per attempt."""
 
     def __init__(self, *attempts: Attempt, local: bool = False, max_output: int | None = None) -> None:
         self._attempts = list(attempts)
@@ -53,8 +53,8 @@ class Odd:
         self.closed = True
 
 
-def says(*pieces: Delta | Reply | BaseException) -> Attempt:
-    """An attempt that yields these pieces, and raises where one of them is an error."""
+def streams(*pieces: Delta | Reply | BaseException) -> Attempt:
+    """An attempt that yields these pieces and raises the errors among them."""
 
     async def stream(_: Request) -> AsyncIterator[Delta | Reply]:
         for piece in pieces:
@@ -65,8 +65,8 @@ def says(*pieces: Delta | Reply | BaseException) -> Attempt:
     return stream
 
 
-FINE = says(Delta("one "), Delta("two"), Reply("one two", usage=Usage(input=80, output=2)))
-BUSY = says(ModelUnavailable("429: too many requests", billed=False))
+FINE = streams(Delta("one "), Delta("two"), Reply("one two", usage=Usage(input=80, output=2)))
+BUSY = streams(ModelUnavailable("429: too many requests", billed=False))
 REQUEST = Request((Message("user", "?"),), max_tokens=50)
 
 
@@ -84,11 +84,11 @@ def events() -> list[Event]:
 
 
 @pytest.fixture
-def metered(ledger: Ledger) -> Callable[[Odd], MeteredModel]:
+def metered(ledger: Ledger) -> Callable[[ScriptedModel], MeteredModel]:
     return lambda model: MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=Waits().policy(120))
 
 
-Metered = Callable[[Odd], MeteredModel]
+Metered = Callable[[ScriptedModel], MeteredModel]
 
 
 def cap(ledger: Ledger) -> CapState:
@@ -99,15 +99,15 @@ def kinds(events: list[Event]) -> list[str]:
     return [event.type for event in events]
 
 
-async def test_a_call_is_held_streamed_and_settled_in_this_order(
+async def test_a_call_is_reserved_streamed_and_settled_in_order(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
-    reply = await metered(Odd(FINE)).ask(REQUEST, events.append, role="planner")
+    reply = await metered(ScriptedModel(FINE)).ask(REQUEST, events.append, role="planner")
     assert reply.text == "one two"
     assert kinds(events) == ["budget_held", "text_arrived", "text_arrived", "model_replied", "budget_settled"]
-    held, settled = events[0], events[-1]
-    assert isinstance(held, BudgetHeld)
-    assert (held.held_nano, held.held_tokens, held.max_tokens, held.clamped) == (150 * MILLION, 150, 50, False)
+    hold, settled = events[0], events[-1]
+    assert isinstance(hold, BudgetHeld)
+    assert (hold.held_nano, hold.held_tokens, hold.max_tokens, hold.clamped) == (150 * MILLION, 150, 50, False)
     assert isinstance(settled, BudgetSettled)
     assert (settled.role, settled.spent_nano, settled.reported) == ("planner", 82 * MILLION, True)
     assert (cap(ledger).spent, cap(ledger).held) == (82 * MILLION, 0)
@@ -118,62 +118,66 @@ async def test_a_call_is_held_streamed_and_settled_in_this_order(
     ("purpose", "channels"),
     [("step", {"thought"}), ("repair", {"thought"}), ("answer", {"answer"}), ("compact", set())],
 )
-async def test_text_is_streamed_as_thought_or_answer_and_not_at_all_for_errands(
+async def test_text_is_streamed_as_thought_or_answer_and_not_for_compaction(
     purpose: Purpose, channels: set[str], metered: Metered, events: list[Event]
 ) -> None:
-    await metered(Odd(FINE)).ask(Request(REQUEST.messages, max_tokens=50, purpose=purpose), events.append)
+    await metered(ScriptedModel(FINE)).ask(Request(REQUEST.messages, max_tokens=50, purpose=purpose), events.append)
     assert {event.channel for event in events if isinstance(event, TextArrived)} == channels
 
 
-async def test_what_is_reasoned_streams_as_such_is_told_whole_and_is_paid_for(
+async def test_reasoning_is_streamed_reported_and_paid_for(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
     thinking = (Delta("Let me ", reasoning=True), Delta("see.", reasoning=True))
     reply = Reply("one", usage=Usage(80, 20, reasoning=15), reasoning="Let me see.")
-    said = await metered(Odd(says(*thinking, Delta("one"), reply))).ask(REQUEST, events.append)
-    assert said.text == "one"
+    answer = await metered(ScriptedModel(streams(*thinking, Delta("one"), reply))).ask(REQUEST, events.append)
+    assert answer.text == "one"
     channels = [(event.text, event.channel) for event in events if isinstance(event, TextArrived)]
     assert channels == [("Let me ", "reasoning"), ("see.", "reasoning"), ("one", "thought")]
     assert [event for event in events if isinstance(event, Reasoned)] == [Reasoned("Let me see.", "single", 15)]
     assert cap(ledger).spent == 100 * MILLION
 
 
-async def test_reasoning_that_nobody_counted_has_no_number_and_that_of_errands_is_not_told(
+async def test_uncounted_reasoning_has_no_token_count_and_that_of_compaction_is_not_reported(
     metered: Metered, events: list[Event]
 ) -> None:
     reply = Reply("one", usage=Usage(80, 20), reasoning="Hm.")
-    await metered(Odd(says(reply))).ask(REQUEST, events.append)
-    await metered(Odd(says(reply))).ask(Request(REQUEST.messages, max_tokens=50, purpose="compact"), events.append)
+    await metered(ScriptedModel(streams(reply))).ask(REQUEST, events.append)
+    await metered(ScriptedModel(streams(reply))).ask(
+        Request(REQUEST.messages, max_tokens=50, purpose="compact"), events.append
+    )
     assert [event for event in events if isinstance(event, Reasoned)] == [Reasoned("Hm.", "single", None)]
 
 
-async def test_the_answer_in_a_call_of_finish_streams_as_the_answer(metered: Metered, events: list[Event]) -> None:
+async def test_the_answer_in_a_call_of_finish_is_streamed_as_the_answer(metered: Metered, events: list[Event]) -> None:
     reply = Reply("Done.", (Call("finish", {"answer": "Milk."}),), Usage(80, 2))
-    await metered(Odd(says(Delta("Done."), Delta("Milk.", answer=True), reply))).ask(REQUEST, events.append)
+    await metered(ScriptedModel(streams(Delta("Done."), Delta("Milk.", answer=True), reply))).ask(
+        REQUEST, events.append
+    )
     channels = [(event.text, event.channel) for event in events if isinstance(event, TextArrived)]
     assert channels == [("Done.", "thought"), ("Milk.", "answer")]
 
 
-async def test_the_model_is_asked_for_no_more_than_is_held(
+async def test_the_output_limit_never_exceeds_the_reservation(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
     ledger.set_cap("s", "session", Amount(130 * MILLION, "usd"))
-    model = Odd(FINE)
+    model = ScriptedModel(FINE)
     await metered(model).ask(REQUEST, events.append)
     assert model.asked[0].max_tokens == 30
     assert isinstance(events[0], BudgetHeld)
     assert events[0].clamped
 
 
-async def test_no_more_is_held_than_the_model_can_say(metered: Metered, events: list[Event]) -> None:
-    model = Odd(FINE, max_output=20)
+async def test_the_reservation_never_exceeds_the_models_output_limit(metered: Metered, events: list[Event]) -> None:
+    model = ScriptedModel(FINE, max_output=20)
     await metered(model).ask(REQUEST, events.append)
     assert model.asked[0].max_tokens == 20
 
 
-async def test_what_does_not_fit_is_not_sent(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+async def test_a_request_over_the_cap_is_not_sent(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
     ledger.set_cap("s", "session", Amount(110 * MILLION, "usd"))
-    model = Odd(FINE)
+    model = ScriptedModel(FINE)
     with pytest.raises(LimitReached):
         await metered(model).ask(REQUEST, events.append)
     assert model.asked == []
@@ -192,13 +196,13 @@ async def test_what_does_not_fit_is_not_sent(metered: Metered, ledger: Ledger, e
         Usage(input=80, output=2, cached=81),
         Usage(input=80, output=2, reasoning=3),
         Usage(),
-        Usage(input=80),  # some providers tell what a prompt has before they answer, and nothing afterwards
+        Usage(input=80),  # some providers report input tokens before they answer and nothing afterwards
     ],
 )
-async def test_a_usage_that_is_missing_or_cannot_be_true_counts_the_whole_hold(
+async def test_missing_or_implausible_usage_counts_the_full_reservation(
     usage: Usage | None, metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
-    reply = await metered(Odd(says(Delta("text"), Reply("text", usage=usage)))).ask(REQUEST, events.append)
+    reply = await metered(ScriptedModel(streams(Delta("text"), Reply("text", usage=usage)))).ask(REQUEST, events.append)
     assert reply.text == "text"
     assert reply.usage is None
     settled = events[-1]
@@ -207,15 +211,15 @@ async def test_a_usage_that_is_missing_or_cannot_be_true_counts_the_whole_hold(
     assert cap(ledger).spent == 150 * MILLION
 
 
-async def test_a_usage_lower_than_expected_is_accepted(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
-    await metered(Odd(says(Reply("text", usage=Usage(1, 1))))).ask(REQUEST, events.append)
+async def test_usage_below_the_estimate_is_accepted(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+    await metered(ScriptedModel(streams(Reply("text", usage=Usage(1, 1))))).ask(REQUEST, events.append)
     assert cap(ledger).spent == 2 * MILLION
 
 
-async def test_a_bill_above_the_hold_is_named_and_ends_calls_to_the_model(
+async def test_a_bill_above_the_reservation_is_reported_and_disables_the_model(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
-    model = metered(Odd(says(Reply("text", usage=Usage(200, 100))), FINE))
+    model = metered(ScriptedModel(streams(Reply("text", usage=Usage(200, 100))), FINE))
     await model.ask(REQUEST, events.append)
     settled, notice = events[-2], events[-1]
     assert isinstance(settled, BudgetSettled)
@@ -229,43 +233,43 @@ async def test_a_bill_above_the_hold_is_named_and_ends_calls_to_the_model(
 @pytest.mark.parametrize(
     "error", [ModelUnavailable("the stream broke off"), ModelBroken("garbage"), RuntimeError("a defect")]
 )
-async def test_a_call_that_fails_after_it_was_sent_counts_in_full(
+async def test_a_call_that_fails_during_the_stream_counts_in_full(
     error: Exception, metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
     with pytest.raises(type(error)):
-        await metered(Odd(says(Delta("one "), error))).ask(REQUEST, events.append)
+        await metered(ScriptedModel(streams(Delta("one "), error))).ask(REQUEST, events.append)
     assert (cap(ledger).spent, cap(ledger).held) == (150 * MILLION, 0)
     assert kinds(events)[-1] == "budget_settled"
 
 
-async def test_a_stream_that_ends_without_a_reply_is_broken_and_counts_in_full(
+async def test_a_stream_without_a_final_reply_is_an_error_and_counts_in_full(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
     with pytest.raises(ModelBroken, match="without an answer"):
-        await metered(Odd(says(Delta("one ")))).ask(REQUEST, events.append)
+        await metered(ScriptedModel(streams(Delta("one ")))).ask(REQUEST, events.append)
     assert cap(ledger).spent == 150 * MILLION
 
 
-async def test_a_model_that_cannot_be_had_costs_nothing(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+async def test_a_missing_model_costs_nothing(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
     with pytest.raises(ModelMissing):
-        await metered(Odd(says(ModelMissing("no key")))).ask(REQUEST, events.append)
+        await metered(ScriptedModel(streams(ModelMissing("no key")))).ask(REQUEST, events.append)
     assert (cap(ledger).spent, cap(ledger).held) == (0, 0)
 
 
-async def test_a_call_turned_away_unbilled_is_tried_again_with_a_reservation_of_its_own(
+async def test_a_refused_call_is_retried_with_a_new_reservation(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
-    reply = await metered(Odd(BUSY, BUSY, FINE)).ask(REQUEST, events.append)
+    reply = await metered(ScriptedModel(BUSY, BUSY, FINE)).ask(REQUEST, events.append)
     assert reply.text == "one two"
-    held = [event for event in events if isinstance(event, BudgetHeld)]
-    assert len({event.entry for event in held}) == 3
+    holds = [event for event in events if isinstance(event, BudgetHeld)]
+    assert len({event.entry for event in holds}) == 3
     assert len([event for event in events if isinstance(event, Notice)]) == 2
     assert (cap(ledger).spent, cap(ledger).held) == (82 * MILLION, 0)
     assert ledger.rows("session")[0].calls == 1
 
 
-async def test_retries_back_off_until_the_time_limit_and_the_error_says_so(ledger: Ledger, events: list[Event]) -> None:
-    waits, model = Waits(), Odd(*[BUSY] * 20)
+async def test_retries_back_off_until_the_time_limit(ledger: Ledger, events: list[Event]) -> None:
+    waits, model = Waits(), ScriptedModel(*[BUSY] * 20)
     with pytest.raises(ModelUnavailable, match=r"429.* Gave up after \d+ attempts in \d+ s\."):
         await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(REQUEST, events.append)
     assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(waits.pauses[:4]))
@@ -277,43 +281,43 @@ async def test_retries_back_off_until_the_time_limit_and_the_error_says_so(ledge
     assert (cap(ledger).spent, cap(ledger).held) == (0, 0)
 
 
-async def test_the_wait_a_provider_asks_for_is_respected(ledger: Ledger, events: list[Event]) -> None:
-    waits, limited = Waits(), says(ModelUnavailable("429", billed=False, retry_after=20))
-    model = Odd(limited, limited, FINE)
+async def test_the_retry_delay_of_a_provider_is_respected(ledger: Ledger, events: list[Event]) -> None:
+    waits, limited = Waits(), streams(ModelUnavailable("429", billed=False, retry_after=20))
+    model = ScriptedModel(limited, limited, FINE)
     await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(REQUEST, events.append)
     assert all(20 <= pause <= 23 for pause in waits.pauses)
     assert len(waits.pauses) == 2
 
 
-async def test_a_wait_longer_than_the_limit_is_not_begun(ledger: Ledger, events: list[Event]) -> None:
-    waits, model = Waits(), Odd(says(ModelUnavailable("429", billed=False, retry_after=600)), FINE)
+async def test_a_retry_delay_over_the_limit_is_not_started(ledger: Ledger, events: list[Event]) -> None:
+    waits, model = Waits(), ScriptedModel(streams(ModelUnavailable("429", billed=False, retry_after=600)), FINE)
     with pytest.raises(ModelUnavailable, match=r"asks to wait 10 min \(Retry-After\), longer than "):
         await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(REQUEST, events.append)
     assert (waits.pauses, len(model.asked)) == ([], 1)
 
 
-async def test_a_failure_that_may_be_billed_is_retried_with_a_reservation_of_its_own(
+async def test_a_possibly_billed_failure_is_retried_with_a_new_reservation(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
-    await metered(Odd(says(ModelUnavailable("HTTP 503")), FINE)).ask(REQUEST, events.append)
+    await metered(ScriptedModel(streams(ModelUnavailable("HTTP 503")), FINE)).ask(REQUEST, events.append)
     assert (cap(ledger).spent, cap(ledger).held) == ((150 + 82) * MILLION, 0)
 
 
-async def test_a_retry_without_room_under_the_cap_ends_in_the_error_of_the_provider(
+async def test_a_retry_over_the_cap_ends_with_the_providers_error(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
     ledger.set_cap("s", "session", Amount(200 * MILLION, "usd"))
-    model = Odd(says(ModelUnavailable("HTTP 503")), FINE)
+    model = ScriptedModel(streams(ModelUnavailable("HTTP 503")), FINE)
     with pytest.raises(ModelUnavailable, match="HTTP 503 No further attempt: The next call may need"):
         await metered(model).ask(REQUEST, events.append)
     assert (cap(ledger).spent, cap(ledger).held, len(model.asked)) == (150 * MILLION, 0, 1)
 
 
 @pytest.mark.parametrize("piece", [Delta("one "), Delta("Hm", reasoning=True), Delta("", unseen=7)])
-async def test_a_call_is_never_retried_once_a_part_of_the_reply_arrived(
+async def test_a_call_is_never_retried_after_a_part_of_the_reply_arrived(
     piece: Delta, metered: Metered, events: list[Event]
 ) -> None:
-    model = Odd(says(piece, ModelUnavailable("the stream broke off")), FINE)
+    model = ScriptedModel(streams(piece, ModelUnavailable("the stream broke off")), FINE)
     with pytest.raises(ModelUnavailable) as caught:
         await metered(model).ask(REQUEST, events.append)
     assert (len(model.asked), caught.value.shown, caught.value.model) == (1, True, "odd")
@@ -322,45 +326,45 @@ async def test_a_call_is_never_retried_once_a_part_of_the_reply_arrived(
 @pytest.mark.parametrize(
     "failure", [ModelUnreachable("No server.", billed=False), ModelUnavailable("402", billed=False, transient=False)]
 )
-async def test_a_failure_that_lasts_is_not_retried(
+async def test_a_permanent_failure_is_not_retried(
     failure: ModelUnavailable, metered: Metered, events: list[Event]
 ) -> None:
-    model = Odd(says(failure), FINE)
+    model = ScriptedModel(streams(failure), FINE)
     with pytest.raises(ModelUnavailable):
         await metered(model).ask(REQUEST, events.append)
     assert len(model.asked) == 1
 
 
-async def test_a_retry_keeps_the_place_of_its_reservation(ledger: Ledger) -> None:
+async def test_a_retry_keeps_its_reservation_against_rivals(ledger: Ledger) -> None:
     ledger.set_cap("s", "session", Amount(150 * MILLION, "usd"))
     gate = Gate(ledger)
     rivals: list[asyncio.Task[Hold]] = []
 
-    def on_the_pause_a_rival_wants_what_is_left(event: Event) -> None:
+    def reserve_the_remaining_budget_on_a_notice(event: Event) -> None:
         if isinstance(event, Notice):
             rivals.append(asyncio.create_task(gate.hold(Ask(PRICE, BOUND, 50, ACCOUNT))))
 
-    model = MeteredModel(Odd(BUSY, FINE), gate, lambda: ACCOUNT, retry=RetryPolicy(first_pause=0.1))
-    reply = await model.ask(REQUEST, on_the_pause_a_rival_wants_what_is_left)
+    model = MeteredModel(ScriptedModel(BUSY, FINE), gate, lambda: ACCOUNT, retry=RetryPolicy(first_pause=0.1))
+    reply = await model.ask(REQUEST, reserve_the_remaining_budget_on_a_notice)
     assert reply.text == "one two"
     with pytest.raises(LimitReached):
         await rivals[0]
 
 
-async def test_a_pause_that_is_called_off_gives_the_hold_back(ledger: Ledger) -> None:
+async def test_a_cancelled_pause_releases_the_reservation(ledger: Ledger) -> None:
     slow = RetryPolicy(7200, first_pause=3600, longest_pause=3600)
-    model = MeteredModel(Odd(BUSY), Gate(ledger), lambda: ACCOUNT, retry=slow)
+    model = MeteredModel(ScriptedModel(BUSY), Gate(ledger), lambda: ACCOUNT, retry=slow)
     noticed = asyncio.Event()
-    asking = asyncio.create_task(model.ask(REQUEST, lambda event: noticed.set() if event.type == "notice" else None))
+    call = asyncio.create_task(model.ask(REQUEST, lambda event: noticed.set() if event.type == "notice" else None))
     await noticed.wait()
     assert cap(ledger).held > 0
-    asking.cancel()
+    call.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asking
+        await call
     assert (cap(ledger).spent, cap(ledger).held) == (0, 0)
 
 
-def _endlessly(text: str) -> Attempt:
+def _endless(text: str) -> Attempt:
     async def stream(_: Request) -> AsyncIterator[Delta | Reply]:
         while True:
             yield Delta(text)
@@ -369,10 +373,10 @@ def _endlessly(text: str) -> Attempt:
 
 
 @pytest.mark.parametrize("text", ["on and on ", "", "x" * 10_000])
-async def test_a_stream_without_end_is_cut_off_counted_in_full_and_its_model_barred(
+async def test_an_endless_stream_is_cut_counted_in_full_and_disables_the_model(
     text: str, metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
-    reply = await metered(Odd(_endlessly(text))).ask(REQUEST, events.append)
+    reply = await metered(ScriptedModel(_endless(text))).ask(REQUEST, events.append)
     assert reply.cut
     assert reply.text == text * (len(reply.text) // len(text) if text else 0)
     assert cap(ledger).spent == 150 * MILLION
@@ -380,12 +384,14 @@ async def test_a_stream_without_end_is_cut_off_counted_in_full_and_its_model_bar
     assert list(ledger.barred()) == ["odd"]
 
 
-async def _cancel_in_mid_stream(model: Odd, metered: Metered, events: list[Event], started: asyncio.Event) -> None:
-    asking = asyncio.create_task(metered(model).ask(REQUEST, events.append))
+async def _cancel_during_stream(
+    model: ScriptedModel, metered: Metered, events: list[Event], started: asyncio.Event
+) -> None:
+    call = asyncio.create_task(metered(model).ask(REQUEST, events.append))
     await started.wait()
-    asking.cancel()
+    call.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asking
+        await call
 
 
 def _stuck(started: asyncio.Event, *pieces: Delta) -> Attempt:
@@ -398,11 +404,11 @@ def _stuck(started: asyncio.Event, *pieces: Delta) -> Attempt:
     return stream
 
 
-async def test_a_remote_call_stopped_in_mid_stream_counts_in_full(
+async def test_a_remote_call_stopped_during_the_stream_counts_in_full(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
     started = asyncio.Event()
-    await _cancel_in_mid_stream(Odd(_stuck(started, Delta("one "))), metered, events, started)
+    await _cancel_during_stream(ScriptedModel(_stuck(started, Delta("one "))), metered, events, started)
     assert (cap(ledger).spent, cap(ledger).held) == (150 * MILLION, 0)
     settled = events[-1]
     assert isinstance(settled, BudgetSettled)
@@ -411,20 +417,20 @@ async def test_a_remote_call_stopped_in_mid_stream_counts_in_full(
     assert settled.why == "the call was stopped"
 
 
-async def test_a_call_stopped_in_mid_stream_counts_what_a_model_that_counts_itself_has_used(
+async def test_a_local_call_stopped_during_the_stream_counts_its_own_usage(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
     started = asyncio.Event()
     attempt = _stuck(started, Delta("one ", Usage(80, 1)), Delta("two", Usage(80, 2)))
-    await _cancel_in_mid_stream(Odd(attempt, local=True), metered, events, started)
+    await _cancel_during_stream(ScriptedModel(attempt, local=True), metered, events, started)
     assert cap(ledger).spent == 82 * MILLION
 
 
-async def test_what_was_set_aside_pays_for_the_answer_also_on_its_second_attempt(
+async def test_the_reserve_for_the_answer_also_pays_for_its_second_attempt(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
     ledger.set_cap("s", "session", Amount(160 * MILLION, "usd"))
-    model = metered(Odd(BUSY, FINE))
+    model = metered(ScriptedModel(BUSY, FINE))
     aside = await model.set_aside(REQUEST, slack=10)
     assert (aside.prompt_tokens, cap(ledger).left) == (110, 0)
     with pytest.raises(LimitReached):
@@ -434,13 +440,13 @@ async def test_what_was_set_aside_pays_for_the_answer_also_on_its_second_attempt
     assert (cap(ledger).spent, cap(ledger).held) == (82 * MILLION, 0)
 
 
-async def test_an_unused_aside_is_given_back(metered: Metered, ledger: Ledger) -> None:
-    model = metered(Odd())
+async def test_an_unused_reserve_is_released(metered: Metered, ledger: Ledger) -> None:
+    model = metered(ScriptedModel())
     await model.release(await model.set_aside(REQUEST))
     assert cap(ledger).held == 0
 
 
-async def test_an_answer_whose_settlement_cannot_be_written_is_kept_and_its_hold_counts(
+async def test_an_answer_whose_settlement_fails_is_kept_and_its_reservation_counts(
     metered: Metered, ledger: Ledger, tmp_path: Path, events: list[Event]
 ) -> None:
     other = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
@@ -449,7 +455,7 @@ async def test_an_answer_whose_settlement_cannot_be_written_is_kept_and_its_hold
         other.execute("BEGIN IMMEDIATE")
         yield Reply("here it is", usage=Usage(1, 1))
 
-    reply = await metered(Odd(locking)).ask(REQUEST, events.append)
+    reply = await metered(ScriptedModel(locking)).ask(REQUEST, events.append)
     other.execute("ROLLBACK")
     other.close()
     assert reply.text == "here it is"
@@ -460,24 +466,24 @@ async def test_an_answer_whose_settlement_cannot_be_written_is_kept_and_its_hold
     assert cap(ledger).held == 150 * MILLION
 
 
-async def test_traits_counts_and_closing_are_the_models_own(metered: Metered) -> None:
-    odd = Odd(says(Reply("", calls=(Call("t"),))))
-    model = metered(odd)
+async def test_traits_counts_and_closing_pass_to_the_model(metered: Metered) -> None:
+    scripted = ScriptedModel(streams(Reply("", calls=(Call("t"),))))
+    model = metered(scripted)
     assert (model.traits.name, model.count("abc"), model.size(REQUEST).bound) == ("odd", 3, BOUND)
     await model.aclose()
-    assert odd.closed
+    assert scripted.closed
 
 
-async def test_a_call_is_booked_on_the_tool_it_is_about(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+async def test_a_call_is_booked_on_the_tool_it_concerns(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
     reply = Reply("", (Call("tool_register", {"tool_name": "read_file"}),), Usage(80, 2))
-    await metered(Odd(says(reply), FINE)).ask(REQUEST, events.append)
+    await metered(ScriptedModel(streams(reply), FINE)).ask(REQUEST, events.append)
     assert [row.key for row in ledger.rows("tool")] == ["read_file"]
 
 
-async def test_a_request_refused_unbilled_costs_nothing_and_is_not_repeated(
+async def test_an_invalid_request_costs_nothing_and_is_not_repeated(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
-    model = Odd(says(ModelBroken("400: no such parameter", billed=False)), FINE)
+    model = ScriptedModel(streams(ModelBroken("400: no such parameter", billed=False)), FINE)
     with pytest.raises(ModelBroken):
         await metered(model).ask(REQUEST, events.append)
     assert len(model.asked) == 1

@@ -1,4 +1,4 @@
-"""The model host: one process per user that serves many commands, with real processes, sockets and litellm."""
+"""The model host, one process per user that serves many commands, with real processes, sockets and litellm."""
 
 import asyncio
 import os
@@ -45,12 +45,12 @@ def forget(server):
 
 
 def new_folder():
-    """A folder with a path that is short enough for a socket, which pytest's own are not."""
+    """A folder whose path is short enough for a socket; pytest's folders are too deep."""
     return Path(tempfile.mkdtemp(prefix="ecoshell-")) / "run"
 
 
 def remove(folder):
-    """End the hosts of a folder, and make sure that they are gone."""
+    """End the hosts of a folder, wait for their end and delete the folder."""
     stop_all(folder)
     for lock in folder.glob("*.lock"):
         assert await_end(HostAddress(folder, lock.stem), LIMIT_S)
@@ -82,7 +82,7 @@ async def client(folder, idle=LIMIT_S, **options):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def warm_host(shared_folder, server):
-    """A host that has loaded litellm; the address to find it again."""
+    """The folder of a host that has loaded litellm."""
     async with client(shared_folder) as process:
         await ask(process, server)
         assert status(host_address.host_address(shared_folder)).pid == process.pid
@@ -98,38 +98,38 @@ async def ask(process, server, name="openai/good", key="sk-of-a-test-0123456789"
     return await answer(model(process, server, name, key))
 
 
-async def answer(asked, request=ASK):
-    reply = [piece async for piece in asked.stream(request)][-1]
+async def answer(model, request=ASK):
+    reply = [piece async for piece in model.stream(request)][-1]
     assert isinstance(reply, Reply)
     return reply
 
 
 async def until(condition):
     async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - another process tells nobody
+        while not condition():  # noqa: ASYNC110 - the condition depends on another process
             await asyncio.sleep(0.01)
 
 
 @on_one_loop
-async def test_one_command_after_another_is_served_by_the_same_process(warm_host, server):
+async def test_successive_commands_share_one_host(warm_host, server):
     host = status(host_address.host_address(warm_host))
     for _ in range(2):
         async with client(warm_host) as process:
             assert (await ask(process, server)).text == "The answer."
             assert process.pid == host.pid
             assert status(host_address.host_address(warm_host)).idle_seconds == 0
-    left = status(host_address.host_address(warm_host))
-    assert left.pid == host.pid
-    assert left.idle_seconds >= 0
+    idle = status(host_address.host_address(warm_host))
+    assert idle.pid == host.pid
+    assert idle.idle_seconds >= 0
 
 
 @on_one_loop
-async def test_clients_with_different_keys_each_send_their_own(warm_host, server):
+async def test_each_client_sends_its_own_key(warm_host, server):
     keys = [f"sk-of-client-{name}-0123456789" for name in "abab"]
-    async with client(warm_host) as one, client(warm_host) as other:
+    async with client(warm_host) as first, client(warm_host) as second:
         for number, key in enumerate(keys):
-            await ask((one, other)[number % 2], server, key=key)
-        await asyncio.gather(*(ask(one, server, key=keys[0]) for _ in range(4)), ask(other, server, key=keys[1]))
+            await ask((first, second)[number % 2], server, key=key)
+        await asyncio.gather(*(ask(first, server, key=keys[0]) for _ in range(4)), ask(second, server, key=keys[1]))
     sent = [headers["authorization"] for headers in server.headers]
     assert sent[:4] == [f"Bearer {key}" for key in keys]
     assert sorted(sent[4:]) == [f"Bearer {keys[0]}"] * 4 + [f"Bearer {keys[1]}"]
@@ -159,21 +159,21 @@ async def main():
         worker.take({"id": number, "ask": ask, "bytes": 1 << 24, "seconds": 600})
         while wire.replies == number:
             await asyncio.sleep(0.01)
-    await asyncio.sleep(0.1)  # litellm does something after each reply
+    await asyncio.sleep(0.1)  # litellm runs callbacks after each reply
 
 def contains(part, key):
-    # what holds nothing but texts is left out by the collector, and looked into here
+    # the collector does not track containers of texts only, so search them here
     if isinstance(part, (str, bytes)):
         return key in str(part)
-    return not gc.is_tracked(part) and any(contains(one, key) for one in gc.get_referents(part))
+    return not gc.is_tracked(part) and any(contains(child, key) for child in gc.get_referents(part))
 
 def holders(number):
     gc.collect()
-    found = []
+    matches = []
     for holder in gc.get_objects():
         if holder is not KEYS and any(contains(part, KEYS[number]) for part in gc.get_referents(holder)):
-            found.append((type(holder).__name__, str(holder)[:300]))
-    return found
+            matches.append((type(holder).__name__, str(holder)[:300]))
+    return matches
 
 remote_worker.load_litellm()
 gc.unfreeze()
@@ -181,14 +181,14 @@ asyncio.run(main())
 remote_worker.warm_litellm()
 missing = [name for name in remote_worker.FIRST_CALL_MODULES if name not in sys.modules]
 assert not missing, missing
-held = {"key": KEYS[0]}
-assert len(holders(0)) == 1 + len(holders(1)), "the scan does not find what is held here"
-del held
+reference = {"key": KEYS[0]}
+assert len(holders(0)) == 1 + len(holders(1)), "the scan misses a key in a dictionary"
+del reference
 print(*holders(0), *holders(1), sep="\\n", end="")
 """
 
 
-def test_a_key_is_not_kept_after_its_ask(server, tmp_path):
+def test_a_key_is_not_kept_after_its_call(server, tmp_path):
     (tmp_path / "scan.py").write_text(SCAN)
     command = [sys.executable, str(tmp_path / "scan.py"), server.openai, server.address]
     done = subprocess.run(command, env=helper_environ(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -199,22 +199,22 @@ def test_a_key_is_not_kept_after_its_ask(server, tmp_path):
 
 
 @on_one_loop
-async def test_a_host_killed_in_mid_call_fails_the_call_as_maybe_billed_and_is_replaced(folder, server):
+async def test_a_host_killed_during_a_call_fails_it_as_possibly_billed_and_is_replaced(folder, server):
     async with client(folder) as process:
-        asking = asyncio.create_task(ask(process, server, "openai/slow"))
+        call = asyncio.create_task(ask(process, server, "openai/slow"))
         assert await asyncio.to_thread(server.arrived.wait, LIMIT_S)
         killed = process.pid
         os.kill(killed, signal.SIGKILL)
         with pytest.raises(ModelUnavailable, match="the helper process for remote models ended") as caught:
-            await asking
+            await call
         assert caught.value.billed
-        assert [*folder.glob("*.sock")], "the dead host has left its socket"
+        assert [*folder.glob("*.sock")], "the dead host leaves its socket"
         await process.warm(shared=True)
         assert process.pid == status(host_address.host_address(folder)).pid != killed
 
 
 @on_one_loop
-async def test_a_host_killed_before_it_sent_anything_cannot_have_been_billed(folder, server):
+async def test_a_host_killed_before_sending_a_request_is_not_billed(folder, server):
     async with client(folder) as process:
         await process.warm(shared=True)
         os.kill(process.pid, signal.SIGSTOP)
@@ -228,7 +228,7 @@ async def test_a_host_killed_before_it_sent_anything_cannot_have_been_billed(fol
 
 
 @on_one_loop
-async def test_a_client_that_is_killed_has_its_asks_cancelled_and_the_others_go_on(warm_host, server):
+async def test_a_killed_client_cancels_its_calls_and_not_those_of_others(warm_host, server):
     program = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
@@ -253,7 +253,7 @@ async def test_a_client_that_is_killed_has_its_asks_cancelled_and_the_others_go_
 
 
 @on_one_loop
-async def test_an_ask_that_is_given_up_is_cancelled_and_its_connection_serves_on(warm_host, server):
+async def test_a_cancelled_call_ends_and_its_connection_stays_usable(warm_host, server):
     async with client(warm_host) as process:
         asking = asyncio.create_task(ask(process, server, "openai/slow"))
         assert await asyncio.to_thread(server.arrived.wait, LIMIT_S)
@@ -263,7 +263,7 @@ async def test_an_ask_that_is_given_up_is_cancelled_and_its_connection_serves_on
 
 
 @on_one_loop
-async def test_commands_that_start_a_host_at_the_same_moment_end_up_with_one(folder):
+async def test_commands_that_start_a_host_at_the_same_time_share_one(folder):
     processes = [RemoteProcess(host=HostOptions(folder, LIMIT_S)) for _ in range(6)]
     await asyncio.gather(*(process.warm(shared=True) for process in processes))
     pids = {process.pid for process in processes}
@@ -274,7 +274,7 @@ async def test_commands_that_start_a_host_at_the_same_moment_end_up_with_one(fol
 
 
 @on_one_loop
-async def test_a_host_that_nobody_asks_ends_and_the_next_command_starts_another(folder):
+async def test_an_idle_host_ends_and_the_next_command_starts_another(folder):
     async with client(folder, idle=0.05) as process:
         await process.warm(shared=True)
         first = process.pid
@@ -291,7 +291,7 @@ async def test_a_host_that_nobody_asks_ends_and_the_next_command_starts_another(
 async def test_a_connected_client_keeps_the_host(folder):
     async with client(folder, idle=0.05) as process:
         await process.warm(shared=True)
-        await asyncio.sleep(1.2)  # more than the host takes to look whether anybody is there
+        await asyncio.sleep(1.2)  # longer than the interval at which the host checks for clients
         assert status(host_address.host_address(folder)).pid == process.pid
 
 
@@ -308,7 +308,7 @@ async def test_a_stuck_host_is_killed_after_the_deadline(folder, server):
 
 
 @on_one_loop
-async def test_a_host_that_does_not_greet_is_done_without(folder, monkeypatch):
+async def test_a_host_that_does_not_greet_is_replaced_by_a_child(folder, monkeypatch):
     monkeypatch.setattr(remote_process, "PATIENCE", 0.2)
     address = host_address.host_address(folder)
     async with client(folder) as process:
@@ -337,16 +337,16 @@ def make_file(folder):
     folder.touch()
 
 
-def make_stranger_listen(folder):
-    """A file where the socket would be, and nobody who can make another."""
+def block_socket(folder):
+    """Block the paths of the socket and its lock with folders."""
     folder.mkdir(mode=0o700)
     host_address.host_address(folder).socket_file.mkdir()
     host_address.host_address(folder).lock_file.mkdir()
 
 
 @on_one_loop
-@pytest.mark.parametrize("spoil", [make_open, make_link, make_file, make_stranger_listen])
-async def test_without_a_private_folder_a_child_is_asked_as_ever(folder, spoil):
+@pytest.mark.parametrize("spoil", [make_open, make_link, make_file, block_socket])
+async def test_a_child_process_is_used_without_a_private_folder(folder, spoil):
     spoil(folder)
     async with client(folder) as process:
         await process.warm(shared=True)
@@ -355,12 +355,12 @@ async def test_without_a_private_folder_a_child_is_asked_as_ever(folder, spoil):
         assert status(host_address.host_address(folder)) is None
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
-    for left in folder.glob("*.lock"):
-        left.rmdir()
+    for lock in folder.glob("*.lock"):
+        lock.rmdir()
 
 
 @on_one_loop
-async def test_a_path_too_long_for_a_socket_means_a_child(folder):
+async def test_a_child_process_is_used_if_the_socket_path_is_too_long(folder):
     deep = folder / ("x" * 100)
     async with client(deep) as process:
         await process.warm(shared=True)
@@ -369,7 +369,7 @@ async def test_a_path_too_long_for_a_socket_means_a_child(folder):
 
 
 @on_one_loop
-async def test_providers_that_sign_in_by_the_environment_are_asked_through_a_child(folder):
+async def test_providers_with_credentials_in_the_environment_use_a_child(folder):
     async with client(folder) as process:
         parts = {"book": PriceBook(), "keys": Keys({}), "process": process}
         await RemoteModel("bedrock/some-model", **parts).warm()
@@ -379,12 +379,12 @@ async def test_providers_that_sign_in_by_the_environment_are_asked_through_a_chi
 
 
 @on_one_loop
-async def test_a_command_with_other_variables_is_not_served_by_the_host(folder, monkeypatch):
+async def test_a_command_with_another_environment_does_not_use_the_host(folder, monkeypatch):
     async with client(folder) as process:
         await process.warm(shared=True)
         host = process.pid
     monkeypatch.setenv("TERM_SESSION_ID", "another terminal")
-    monkeypatch.setenv("MISTRAL_API_KEY", "another key, which no host is told")
+    monkeypatch.setenv("MISTRAL_API_KEY", "another key, which hosts do not receive")
     async with client(folder) as process:
         await process.warm(shared=True)
         assert process.pid == host
@@ -395,16 +395,16 @@ async def test_a_command_with_other_variables_is_not_served_by_the_host(folder, 
     assert status(host_address.host_address(folder)).pid == host
 
 
-def test_a_host_is_given_what_providers_clients_read_and_no_keys():
-    given = {"OPENAI_BASE_URL": "http://x/v1", "https_proxy": "http://y", "HOME": "/h", "SSL_CERT_FILE": "/c"}
+def test_a_host_gets_client_settings_from_the_environment_and_no_keys():
+    settings = {"OPENAI_BASE_URL": "http://x/v1", "https_proxy": "http://y", "HOME": "/h", "SSL_CERT_FILE": "/c"}
     keys = {"OPENAI_API_KEY": "k", "GOOGLE_API_KEY": "k", "LITELLM_MASTER_SECRET": "k", "FIREWORKS_AI_TOKEN": "k"}
     noise = {"SHLVL": "2", "TERM": "xterm", "AWS_PROFILE": "p"}
-    assert host_environ(given | keys | noise) == given | {"PYTHONUTF8": "1"}
+    assert host_environ(settings | keys | noise) == settings | {"PYTHONUTF8": "1"}
 
 
 @pytest.mark.parametrize(("name", "value"), [("__version__", "0.0.1"), ("sys", None), ("__file__", None)])
 def test_an_upgrade_changes_the_address(folder, monkeypatch, tmp_path, name, value):
-    before = host_address.host_address(folder)
+    original = host_address.host_address(folder)
     if name == "sys":
         monkeypatch.setattr(sys, "version", "3.99")
     elif name == "__file__":
@@ -413,12 +413,12 @@ def test_an_upgrade_changes_the_address(folder, monkeypatch, tmp_path, name, val
         monkeypatch.setattr(host_address, name, str(tmp_path / "host_address.py"))
     else:
         monkeypatch.setattr(host_address, name, value)
-    assert host_address.host_address(folder) == replace(before, key=host_address.host_address(folder).key)
-    assert host_address.host_address(folder).key != before.key
+    assert host_address.host_address(folder) == replace(original, key=host_address.host_address(folder).key)
+    assert host_address.host_address(folder).key != original.key
 
 
 @on_one_loop
-async def test_what_dead_hosts_of_other_versions_left_is_swept_away(folder):
+async def test_files_of_dead_hosts_of_other_versions_are_deleted(folder):
     old = HostAddress(folder, "0" * 16)
     old.require_private(make=True)
     old.lock_file.touch()
@@ -430,7 +430,7 @@ async def test_what_dead_hosts_of_other_versions_left_is_swept_away(folder):
 
 
 @on_one_loop
-async def test_socket_and_folder_are_the_users_alone(folder):
+async def test_socket_and_folder_are_private_to_the_user(folder):
     async with client(folder) as process:
         await process.warm(shared=True)
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -439,12 +439,12 @@ async def test_socket_and_folder_are_the_users_alone(folder):
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="takes another user's process")
-def test_a_listener_of_another_user_is_not_talked_with(folder):
+def test_a_listener_of_another_user_is_refused(folder):
     address = host_address.host_address(folder)
     address.require_private(make=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(address.socket_file))
-        os.seteuid(65534)  # what a client is told is who began to listen
+        os.seteuid(65534)  # clients see the user who called listen
         try:
             listener.listen()
         finally:
@@ -455,7 +455,7 @@ def test_a_listener_of_another_user_is_not_talked_with(folder):
 
 
 @on_one_loop
-async def test_what_is_no_client_is_sent_away_and_the_others_are_served_on(warm_host, server):
+async def test_an_invalid_client_is_disconnected_without_affecting_others(warm_host, server):
     address = host_address.host_address(warm_host)
     for noise in (b"no JSON\n", b"[1]\n", b"{}\n", b'{"id": [], "ask": 1}\n', b"\xff" * 70_000):
         with address.connect() as connection:
@@ -465,17 +465,17 @@ async def test_what_is_no_client_is_sent_away_and_the_others_are_served_on(warm_
 
 
 @on_one_loop
-async def test_a_host_that_needs_too_much_memory_ends_with_one_error_and_is_replaced(folder, server):
-    async with client(folder, memory=560 << 20) as greedy, client(folder) as beside:
+async def test_a_host_over_its_memory_limit_ends_with_an_error_and_is_replaced(folder, server):
+    async with client(folder, memory=560 << 20) as greedy, client(folder) as modest:
         await greedy.warm(shared=True)
-        asking = asyncio.create_task(ask(beside, server, "openai/slow"))
+        asking = asyncio.create_task(ask(modest, server, "openai/slow"))
         assert await asyncio.to_thread(server.arrived.wait, LIMIT_S)
-        first = beside.pid
+        first = modest.pid
         assert greedy.pid == first
         huge = Request((Message("user", "x" * 120_000_000),), want="text")
         with pytest.raises(ModelUnavailable, match="the helper process for remote models ended"):
             await answer(model(greedy, server), huge)
-        await asyncio.gather(asking, return_exceptions=True)  # its server may have answered before
-        assert not beside._links[True].alive
+        await asyncio.gather(asking, return_exceptions=True)  # the server may have answered already
+        assert not modest._links[True].alive
         await ask(greedy, server)
         assert greedy.pid not in (None, first)

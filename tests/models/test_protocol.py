@@ -53,32 +53,32 @@ def test_the_system_text_holds_the_tools_and_the_protocol():
     assert '"arguments"' in first.text
 
 
-def test_a_request_without_tools_is_left_alone():
+def test_a_request_without_tools_is_unchanged():
     assert as_plain_messages(Request(QUESTION)) == list(QUESTION)
 
 
 def test_a_call_and_its_observation_become_assistant_and_user_texts():
     call = Call("calculate", {"expression": "17 * 23"})
     steps = (Message("assistant", "Multiply.", (call,)), Message("tool", "391", (call,)))
-    said, seen = as_plain_messages(Request((*QUESTION, *steps)))[-2:]
-    assert said.text == 'Multiply.\n{"name": "calculate", "arguments": {"expression": "17 * 23"}}'
-    assert said.speaker == "assistant"
-    assert seen == Message("user", "Result of calculate:\n391")
+    call_text, result = as_plain_messages(Request((*QUESTION, *steps)))[-2:]
+    assert call_text.text == 'Multiply.\n{"name": "calculate", "arguments": {"expression": "17 * 23"}}'
+    assert call_text.speaker == "assistant"
+    assert result == Message("user", "Result of calculate:\n391")
 
 
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.text()), max_size=6))
 def test_adding_messages_never_changes_a_byte_of_the_earlier_ones(added):
     messages = QUESTION
-    before = as_plain_messages(Request(messages, tools=(CALCULATE,)))
+    earlier = as_plain_messages(Request(messages, tools=(CALCULATE,)))
     for speaker, text in added:
         calls = (Call("calculate", {"expression": text}),) if speaker != "user" else ()
         messages = (*messages, Message(speaker, text, calls))
-        after = as_plain_messages(Request(messages, tools=(CALCULATE,)))
-        assert after[: len(before)] == before
-        before = after
+        later = as_plain_messages(Request(messages, tools=(CALCULATE,)))
+        assert later[: len(earlier)] == earlier
+        earlier = later
 
 
-def test_what_a_model_is_shown_of_its_own_call_parses_back_to_the_same_call():
+def test_the_text_of_a_call_parses_back_to_the_same_call():
     call = Call("calculate", {"expression": 'say "ü" {', "digits": 3})
     reply = parsed(call_text(call, "Because."))
     assert (reply.text, reply.call, reply.fault) == ("Because.", call, "")
@@ -96,20 +96,19 @@ def test_what_a_model_is_shown_of_its_own_call_parses_back_to_the_same_call():
         f"Multiply. {{not json}} {json.dumps({'call': GOOD['call']})}".replace("{not json} ", ""),
     ],
 )
-def test_fences_prose_bare_calls_trailing_commas_and_nested_texts_are_forgiven(text):
+def test_fences_prose_bare_calls_trailing_commas_and_string_arguments_are_accepted(text):
     reply = parsed(text)
     assert reply.fault == ""
     assert reply.call == Call("calculate", {"expression": "17 * 23"})
 
 
 def test_the_prose_before_a_call_is_its_thought():
-    assert (
-        parsed('I multiply.\n{"call": {"name": "calculate", "arguments": {"expression": "1"}}}').text == "I multiply."
-    )
+    call = '{"call": {"name": "calculate", "arguments": {"expression": "1"}}}'
+    assert parsed(f"I multiply.\n{call}").text == "I multiply."
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "fault"),
     [
         ('{"call": {"name": "calculator", "arguments": {}}}', "no tool named 'calculator'"),
         ('{"call": {"name": "calculate", "arguments": {}}}', "'expression' is a required property"),
@@ -125,23 +124,23 @@ def test_the_prose_before_a_call_is_its_thought():
         ("391", "A call was wanted"),
     ],
 )
-def test_a_call_that_cannot_be_used_is_a_fault_in_words(text, told):
+def test_an_unusable_call_is_a_fault_in_words(text, fault):
     reply = parsed(text)
     assert reply.call is None
-    assert told in reply.fault
+    assert fault in reply.fault
 
 
-def test_a_call_cut_by_the_token_limit_says_so():
+def test_a_call_cut_by_the_token_limit_is_reported_as_cut():
     reply = parse_reply('{"call": {"name": "calc', REQUEST, cut=True)
     assert "was cut" in reply.fault
     assert reply.cut
 
 
-def test_plain_text_is_an_answer_where_a_call_may_but_need_not_come():
+def test_plain_text_is_an_answer_when_a_call_is_optional():
     assert parsed("It is {391}.", want="either") == Reply("It is {391}.")
 
 
-def test_text_that_was_wanted_as_text_is_never_read_as_a_call():
+def test_a_text_reply_is_never_parsed_as_a_call():
     assert parsed(json.dumps(GOOD), want="text").call is None
 
 
@@ -149,31 +148,31 @@ def test_a_tool_whose_own_schema_is_broken_can_still_be_called():
     assert call_fault(Call("odd", {"a": 1}), (BROKEN_SCHEMA,)) == ""
 
 
-def test_a_number_that_overflows_a_check_is_left_to_the_tool():
+def test_a_number_that_overflows_a_schema_check_passes_to_the_tool():
     cents = ToolSchema("pay", "", {"properties": {"sum": {"multipleOf": 0.01}}})
     assert call_fault(Call("pay", {"sum": 10**400}), (cents,)) == ""
 
 
 @given(st.text())
-def test_no_text_makes_parsing_raise(text):
+def test_parsing_any_text_never_raises(text):
     reply = parsed(text)
     assert reply.call is None or reply.fault == ""
 
 
 @given(st.text(alphabet='{}[]",:\\`ntrue1 calexpsiong', max_size=60))
-def test_nothing_that_looks_like_json_makes_parsing_raise(text):
+def test_parsing_malformed_json_never_raises(text):
     reply = parsed('{"call": {"name": "calculate", "arguments": ' + text, want="either")
     assert reply.call is None or reply.fault == ""
 
 
 @given(json_values)
-def test_any_arguments_are_either_valid_or_a_fault(arguments):
+def test_arguments_are_either_valid_or_a_fault(arguments):
     text = json.dumps({"call": {"name": "calculate", "arguments": arguments}})
     reply = parsed(text)
     assert (reply.call is None) == bool(reply.fault)
 
 
-def test_a_thousand_open_braces_are_read_quickly_and_without_a_call():
+def test_thousands_of_open_braces_parse_without_a_call():
     assert parsed("{" * 20_000).call is None
     assert parsed("[" * 20_000 + '{"a":' * 20_000).fault
 
@@ -190,20 +189,20 @@ STEPS = (
 )
 
 
-def test_a_call_and_its_result_carry_the_same_identity_of_nine_letters_and_digits():
+def test_a_call_and_its_result_share_an_id_of_nine_letters_and_digits():
     messages = chat_body(Request(STEPS, (TOOL,)), native=True)["messages"]
     calls = [message["tool_calls"][0] for message in messages if "tool_calls" in message]
     results = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
     assert [call["id"] for call in calls] == results
     assert len(set(results)) == 2
-    assert all(re.fullmatch("[a-zA-Z0-9]{9}", identity) for identity in results)
+    assert all(re.fullmatch("[a-zA-Z0-9]{9}", call_id) for call_id in results)
     assert json.loads(calls[0]["function"]["arguments"]) == CALL.arguments
 
 
-def test_each_request_begins_with_the_messages_of_the_one_before():
-    whole = chat_body(Request(STEPS, (TOOL,)), native=True)["messages"]
+def test_each_request_starts_with_the_messages_of_the_previous_request():
+    messages = chat_body(Request(STEPS, (TOOL,)), native=True)["messages"]
     for length in (2, 4):
-        assert chat_body(Request(STEPS[:length], (TOOL,)), native=True)["messages"] == whole[:length]
+        assert chat_body(Request(STEPS[:length], (TOOL,)), native=True)["messages"] == messages[:length]
 
 
 def test_a_call_without_a_result_and_a_result_without_a_call_become_text():
@@ -235,17 +234,18 @@ PARALLEL = (
 )
 
 
-def test_a_reply_is_sent_back_to_its_provider_as_it_came():
+def test_a_reply_is_sent_back_to_its_provider_unchanged():
     sent = chat_body(Request(PARALLEL, (TOOL,)), native=True, family="anthropic")["messages"]
     assert sent[1] == {"role": "assistant", **REPLY}
-    assert [(one["tool_call_id"], one["content"]) for one in sent[2:]] == [("prov/1", "A"), ("prov/2", "B")]
+    assert [(result["tool_call_id"], result["content"]) for result in sent[2:]] == [("prov/1", "A"), ("prov/2", "B")]
 
 
 def test_another_provider_gets_the_reply_as_one_message_without_opaque_fields():
     sent = chat_body(Request(PARALLEL, (TOOL,)), native=True, family="openai")["messages"]
     assert set(sent[1]) == {"role", "content", "tool_calls"}
-    assert [json.loads(one["function"]["arguments"])["path"] for one in sent[1]["tool_calls"]] == ["a", "b"]
-    assert [one["tool_call_id"] for one in sent[2:]] == [one["id"] for one in sent[1]["tool_calls"]]
+    calls = sent[1]["tool_calls"]
+    assert [json.loads(call["function"]["arguments"])["path"] for call in calls] == ["a", "b"]
+    assert [result["tool_call_id"] for result in sent[2:]] == [call["id"] for call in calls]
 
 
 def test_a_text_protocol_gets_each_call_directly_before_its_result():
@@ -259,7 +259,7 @@ def test_a_text_protocol_gets_each_call_directly_before_its_result():
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("written", "name"),
     [
         ("functions.read_file", "read_file"),
         ("Read_File ", "read_file"),
@@ -267,15 +267,15 @@ def test_a_text_protocol_gets_each_call_directly_before_its_result():
         ("default_api:read_file", "read_file"),
         ("read_files", "read_files"),
         ("git.log", "git.log"),
-        ("GIT_LOG", "GIT_LOG"),  # two tools are meant
+        ("GIT_LOG", "GIT_LOG"),  # matches two tools
     ],
 )
-def test_a_name_is_resolved_only_where_one_tool_is_meant(written, meant):
-    schemas = [replace(TOOL, name=name) for name in ("read_file", "git.log", "git_log", "Git-Log")]
-    assert resolved_name(written, schemas) == meant
+def test_a_name_is_resolved_only_if_it_matches_one_tool(written, name):
+    schemas = [replace(TOOL, name=tool) for tool in ("read_file", "git.log", "git_log", "Git-Log")]
+    assert resolved_name(written, schemas) == name
 
 
-def test_messages_without_text_are_left_out_since_providers_refuse_them():
+def test_messages_without_text_are_dropped_because_providers_refuse_them():
     sent = chat_body(Request((Message("user", ""), Message("user", "Hello")), (TOOL,)), native=True)["messages"]
     assert [message["content"] for message in sent] == ["Hello"]
 
@@ -286,16 +286,16 @@ def test_without_native_tools_everything_is_text():
     assert all(isinstance(message["content"], str) for message in body["messages"])
 
 
-def test_cache_marks_stand_on_the_system_text_and_on_the_last_message():
+def test_the_system_text_and_the_last_message_are_marked_for_the_cache():
     body = chat_body(Request(STEPS, (TOOL,)), native=True)
     mark_for_cache(body, Request(STEPS, (TOOL,)))
     marked = [index for index, message in enumerate(body["messages"]) if "cache_control" in json.dumps(message)]
     assert marked == [0, len(body["messages"]) - 1]
 
 
-def test_a_task_for_this_ask_alone_is_parted_from_what_is_worth_caching():
-    told = replace(STEPS[1], text=f"{STEPS[1].text}\n\nSay it.")
-    request = Request((STEPS[0], told), (TOOL,), task="\n\nSay it.")
+def test_a_task_of_this_request_alone_is_not_marked_for_the_cache():
+    question = replace(STEPS[1], text=f"{STEPS[1].text}\n\nSay it.")
+    request = Request((STEPS[0], question), (TOOL,), task="\n\nSay it.")
     body = chat_body(request, native=True)
     mark_for_cache(body, request)
     assert body["messages"][-1]["content"] == [
@@ -304,7 +304,7 @@ def test_a_task_for_this_ask_alone_is_parted_from_what_is_worth_caching():
     ]
 
 
-def test_before_a_task_that_is_a_message_of_its_own_the_last_result_is_marked():
+def test_the_result_before_a_separate_task_message_is_marked():
     request = Request(
         (*STEPS, Message("assistant", "Enough."), Message("user", "Say it.")), (TOOL,), task="\n\nSay it."
     )
@@ -321,7 +321,7 @@ def test_without_a_system_text_the_last_tool_is_marked():
     assert ["cache_control" in tool for tool in body["tools"]] == [False, True]
 
 
-def test_a_prompt_that_no_later_call_continues_is_not_written_to_a_cache():
+def test_a_prompt_without_a_continuation_is_not_cached():
     request = Request(STEPS[:2], purpose="compact")
     body = chat_body(request, native=True)
     mark_for_cache(body, request)
@@ -329,10 +329,10 @@ def test_a_prompt_that_no_later_call_continues_is_not_written_to_a_cache():
 
 
 @given(st.text(min_size=1))
-def test_every_name_goes_out_in_a_form_providers_take_and_comes_back(name):
+def test_every_name_is_sent_in_a_form_providers_accept_and_resolved_again(name):
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", safe_name(name))
     assert resolved_name(safe_name(name), [TOOL, ToolSchema(name, "", {})]) == name
 
 
-def test_names_that_differ_only_in_refused_letters_stay_apart():
+def test_names_that_differ_only_in_replaced_characters_stay_distinct():
     assert safe_name("files.read") != safe_name("files/read")

@@ -1,4 +1,4 @@
-"""The emulated providers: what a correct client sends passes through litellm, and each rule rejects its violation."""
+"""Emulated providers: they accept a correct client through litellm, and each rule rejects its violation."""
 
 import base64
 import json
@@ -39,7 +39,7 @@ def litellm():
 
 
 class Conversation:
-    """A client that does everything right."""
+    """A client that follows every rule."""
 
     def __init__(self, litellm, emulator, provider, **arguments):
         self.litellm, self.emulator = litellm, emulator
@@ -69,7 +69,7 @@ class Conversation:
         return answer
 
     def work(self, text, image=None):
-        """Say something, and go on until there are no more calls."""
+        """Send a message and continue until there are no more calls."""
         answers = [self.say(text, image)]
         while answers[-1]["message"].get("tool_calls"):
             answers.append(self.go_on())
@@ -77,7 +77,7 @@ class Conversation:
 
 
 def marked(messages):
-    """The messages of a client that marks its system text and its last message for Anthropic's cache."""
+    """The messages with the system text and the last message marked for Anthropic's cache."""
     messages = deepcopy(messages)
     messages[0]["content"] = [{"type": "text", "text": messages[0]["content"], "cache_control": {"type": "ephemeral"}}]
     last = messages[-1]
@@ -97,7 +97,7 @@ class MarkedConversation(Conversation):
 
 
 def steps(prompt):
-    """Parallel calls with reasoning in each step, then an answer made of the results."""
+    """Parallel calls with reasoning in each step, then an answer composed of the results."""
     step = sum(bool(message.calls) for message in prompt.messages) % STEPS if prompt.results else 0
     if prompt.results and sum(len(message.results) for message in prompt.messages) % (2 * STEPS) == 0:
         return Reply((Reasoning("They are all here."), Text(" and ".join(text for _, text in prompt.results))))
@@ -161,7 +161,7 @@ SEARCHES = {
 
 
 @pytest.mark.parametrize("provider", SEARCHES)
-def test_deferred_tools_are_found_by_the_providers_search(litellm, provider):
+def test_the_providers_search_loads_deferred_tools(litellm, provider):
     emulate, converse, arguments = PROVIDERS[provider]
     with emulate() as emulator:
         search = Reply(
@@ -175,7 +175,7 @@ def test_deferred_tools_are_found_by_the_providers_search(litellm, provider):
         assert "tool_search" in json.dumps(emulator.requests[1].get("input") or emulator.requests[1]["messages"])
 
 
-def test_reasoning_that_a_server_shows_must_come_back(litellm):
+def test_reasoning_text_must_be_sent_back(litellm):
     with OpenAIChat(reasoning_field="reasoning_content") as emulator:
         emulator.script(steps)
         conversation = Conversation(litellm, emulator, "deepseek", model="deepseek/gpt-4.1-mini")
@@ -186,7 +186,7 @@ def test_reasoning_that_a_server_shows_must_come_back(litellm):
         assert "must be passed back" in answer["error"]["message"]
 
 
-# -- the rules, one violation each, as a client without litellm could send them
+# -- one violation per rule, sent without litellm
 
 
 def post(emulator, path, body):
@@ -201,7 +201,7 @@ def post(emulator, path, body):
 
 
 def stream(emulator, path, body, limit=None):
-    """The text of a stream, or its beginning."""
+    """The text of a stream, or its first `limit` bytes."""
     headers = {"Content-Type": "application/json", emulator.key_header: "key"}
     request = urllib.request.Request(emulator.address + path, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=60) as response:
@@ -292,7 +292,7 @@ def test_a_correct_history_is_accepted(emulate):
 
 
 def put(*path):
-    """A mutation that sets a value: its place, then the value."""
+    """A mutation that sets the value at a path; the last argument is the value."""
     *place, last, value = path
 
     def mutate(body):
@@ -315,12 +315,12 @@ def drop(*path):
 
 
 def swap(*path):
-    *place, one, other = path
+    *place, first, second = path
 
     def mutate(body):
         for name in place:
             body = body[name]
-        body[one], body[other] = body[other], body[one]
+        body[first], body[second] = body[second], body[first]
 
     return mutate
 
@@ -628,14 +628,14 @@ def test_each_rule_rejects_its_violation(emulate, mutate, message):
         assert emulator.rejections == [answer["error"]["message"]]
 
 
-# -- what goes wrong, as a client sees it through litellm
+# -- failures, as a client sees them through litellm
 
 
 NAMES = ("openai", "responses", "anthropic", "gemini")
 
 
 def ask(litellm, provider, answers, **arguments):
-    """The answer to one question, and the emulator that gave it."""
+    """The answer to one question and the emulator that gave it."""
     emulate, converse, defaults = PROVIDERS[provider]
     with emulate({"small": SMALL}) as emulator:
         emulator.script(answers)
@@ -646,7 +646,7 @@ def ask(litellm, provider, answers, **arguments):
 
 @pytest.mark.parametrize("provider", NAMES)
 @pytest.mark.parametrize(("status", "retry_after"), [(429, 7), (500, None), (503, None), (529, None)])
-def test_failures_have_their_status_and_the_time_to_wait(litellm, provider, status, retry_after):
+def test_failures_have_a_status_and_a_retry_delay(litellm, provider, status, retry_after):
     answer, _ = ask(litellm, provider, [Failure(status, retry_after)])
     error = answer["error"]
     assert (error["status"], error["retry_after"]) == (status, retry_after and str(retry_after))
@@ -661,27 +661,27 @@ def test_a_stream_can_break(litellm, provider, fault):
 
 @pytest.mark.parametrize("provider", NAMES)
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
-def test_finish_reasons_are_said_in_the_words_of_the_provider(litellm, provider, finish):
+def test_finish_reasons_are_translated_by_litellm(litellm, provider, finish):
     answer, _ = ask(litellm, provider, [Reply((Text("It"),), finish=finish)])
     assert (answer["finish"], answer["message"]["content"]) == (finish, "It")
 
 
 @pytest.mark.parametrize("provider", NAMES)
-def test_a_reply_is_cut_at_the_limit_on_output(litellm, provider):
+def test_a_reply_is_cut_at_the_output_limit(litellm, provider):
     effort = {"reasoning_effort": None} if provider == "anthropic" else {}
     answer, emulator = ask(litellm, provider, [Reply((Text("word " * 100),))], max_tokens=20, **effort)
     assert (answer["finish"], answer["message"]["content"]) == ("length", "word " * 16)
     assert 20 in emulator.usages[0].values() or emulator.usages[0]["candidatesTokenCount"] == 20
 
 
-def test_a_model_that_was_told_not_to_reason_does_not(litellm):
+def test_a_model_with_reasoning_off_does_not_reason(litellm):
     reply = Reply((Reasoning("Hm."), Text("Done.")))
     answer, emulator = ask(litellm, "anthropic", [reply], reasoning_effort="none", temperature=0)
     assert (answer["message"], emulator.usages[0]["output_tokens"]) == ({"role": "assistant", "content": "Done."}, 2)
 
 
 @pytest.mark.parametrize("provider", NAMES)
-def test_two_calls_can_have_one_id(litellm, provider):
+def test_two_calls_can_share_an_id(litellm, provider):
     calls = (ToolCall("read_file", {"path": "a"}, id="same"), ToolCall("read_file", {"path": "b"}, id="same"))
     answer, _ = ask(litellm, provider, [Reply(calls)])
     ids = [call["id"].partition("__thought__")[0] for call in answer["message"]["tool_calls"]]
@@ -689,12 +689,12 @@ def test_two_calls_can_have_one_id(litellm, provider):
 
 
 @pytest.mark.parametrize("provider", NAMES)
-def test_a_part_of_an_unknown_type_can_come(litellm, provider):
+def test_a_reply_can_contain_an_unknown_part(litellm, provider):
     answer, _ = ask(litellm, provider, [Reply((Text("Look: "), Unknown(), Text("seen.")))])
     assert answer["message"]["content"] == "Look: seen."
 
 
-def test_content_can_come_as_a_list_of_parts():
+def test_content_can_be_a_list_of_parts():
     with OpenAIChat() as emulator:
         emulator.script([Reply((Text("One."), Text("Two.")), content_as_parts=True)])
         body = {"model": "gpt-5-mini", "messages": [{"role": "user", "content": "Go."}], "stream": True}
@@ -731,7 +731,7 @@ ENDLESS = [
 
 
 @pytest.mark.parametrize(("emulate", "path", "body"), ENDLESS)
-def test_thinking_can_go_on_without_end(emulate, path, body):
+def test_reasoning_can_be_endless(emulate, path, body):
     emulator = emulate(reasoning_field="reasoning") if emulate is OpenAIChat else emulate()
     with emulator:
         emulator.script([Reply((Reasoning("Hmm."), Text("Done.")), endless=True)])
@@ -743,7 +743,7 @@ TOO_LONG = {"openai": 1_200_000, "responses": 4_000_000, "anthropic": 900_000, "
 
 
 @pytest.mark.parametrize("provider", NAMES)
-def test_litellm_knows_a_prompt_that_is_too_long(litellm, provider):
+def test_litellm_recognises_a_prompt_over_the_context(litellm, provider):
     emulate, _, arguments = PROVIDERS[provider]
     with emulate() as emulator:
         messages = [{"role": "user", "content": "x" * TOO_LONG[provider]}]
@@ -768,7 +768,7 @@ def test_openai_caches_prefixes_of_1024_tokens_in_steps_of_128():
         assert [cached("y" * 8000), cached("y" * 8000), cached("y" * 8000, "other")] == [0, 1920, 0]
 
 
-def test_anthropic_caches_only_up_to_marks():
+def test_anthropic_caches_only_up_to_cache_marks():
     with AnthropicMessages() as emulator:
         emulator.script(lambda _: Reply((Text("Done."),)))
 

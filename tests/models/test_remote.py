@@ -65,15 +65,15 @@ def book(tmp_path_factory):
 @pytest.fixture
 def model(server, process, book):
     def build(name, **options):
-        given = {"base_url": server.openai, "keys": Keys({"OPENAI_API_KEY": KEY}), "book": book} | options
-        parts = {part: given.pop(part) for part in ("keys", "book")}
-        return RemoteModel(name, process=process, options=RemoteOptions(**given), **parts)
+        fields = {"base_url": server.openai, "keys": Keys({"OPENAI_API_KEY": KEY}), "book": book} | options
+        parts = {part: fields.pop(part) for part in ("keys", "book")}
+        return RemoteModel(name, process=process, options=RemoteOptions(**fields), **parts)
 
     return build
 
 
 async def ask(model, request=ASK):
-    """The reply, and the streamed text before it."""
+    """The reply and the streamed text."""
     pieces = [piece async for piece in model.stream(request)]
     assert isinstance(pieces[-1], Reply)
     return pieces[-1], "".join(piece.text for piece in pieces[:-1])
@@ -85,7 +85,7 @@ async def failure(model, request=ASK):
     return caught.value
 
 
-async def test_an_openai_models_texts_are_bounded_by_its_own_tokenizer(process, book):
+async def test_the_bound_of_an_openai_model_uses_its_tokenizer(process, book):
     text = "The quick brown fox jumps over the lazy dog. " * 200
     request = Request((Message("system", text), Message("user", "?")))
     own = RemoteModel("openai/gpt-4o", book=book, keys=Keys({"OPENAI_API_KEY": KEY}), process=process)
@@ -117,55 +117,55 @@ async def test_text_streams_and_ends_in_a_reply_with_the_reported_usage(model):
     assert streamed == "The answer."
 
 
-async def test_the_request_carries_the_limit_the_temperature_and_the_key(model, server):
+async def test_the_request_has_the_limit_the_temperature_and_the_key(model, server):
     await ask(model("openai/good"), Request(QUESTION, want="text", max_tokens=77, temperature=0.5))
     body = server.asked[0]
     assert (body["max_tokens"], body["temperature"], body["stream"]) == (77, 0.5, True)
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-async def test_usage_that_the_provider_did_not_report_is_unknown_and_not_what_litellm_estimates(model):
+async def test_unreported_usage_is_unknown_despite_litellms_estimate(model):
     reply, _ = await ask(model("openai/no-usage"))
     assert (reply.text, reply.usage) == ("The answer.", None)
 
 
-async def test_doubled_usage_is_passed_on_as_the_larger_report(model):
+async def test_the_larger_of_two_usage_reports_counts(model):
     reply, _ = await ask(model("openai/double-usage"))
     assert reply.usage == Usage(input=140, output=24)
 
 
-async def test_reasoning_that_stands_in_the_total_alone_is_output_too(model):
+async def test_reasoning_counted_only_in_the_total_is_output(model):
     reply, _ = await ask(model("openai/hidden-reasoner"))
     assert reply.usage == Usage(input=70, output=512)
 
 
 @pytest.mark.parametrize("behaviour", ["garbage-usage", "negative-usage", "zero-usage"])
-async def test_usage_that_no_call_can_have_counts_as_not_reported_and_keeps_the_answer(model, behaviour):
+async def test_implausible_usage_is_unknown_and_keeps_the_answer(model, behaviour):
     reply, _ = await ask(model(f"openai/{behaviour}"))
     assert (reply.text, reply.usage) == ("The answer.", None)
 
 
-async def test_an_answer_that_reaches_the_limit_says_that_it_was_cut(model):
+async def test_an_answer_at_the_limit_is_reported_as_cut(model):
     reply, _ = await ask(model("openai/length"))
     assert reply.cut
     assert reply.usage is not None
 
 
 @pytest.mark.parametrize("behaviour", ["cut", "failing", "reset"])
-async def test_a_stream_that_breaks_off_is_no_answer_and_may_have_been_billed(model, behaviour):
+async def test_an_interrupted_stream_is_an_error_and_possibly_billed(model, behaviour):
     error = await failure(model(f"openai/{behaviour}"))
     assert isinstance(error, ModelUnavailable)
     assert error.billed
 
 
-async def test_an_error_inside_the_stream_is_told_and_may_have_been_billed(model):
+async def test_an_error_in_the_stream_is_reported_and_possibly_billed(model):
     error = await failure(model("openai/error-inside"))
     assert isinstance(error, ModelUnavailable)
     assert error.billed
     assert "overloaded" in error.message
 
 
-async def test_a_refusal_is_asked_once_and_not_billed(model, server):
+async def test_a_refused_request_is_not_repeated_or_billed(model, server):
     error = await failure(model("openai/too-many"))
     assert isinstance(error, ModelUnavailable)
     assert not error.billed
@@ -183,7 +183,7 @@ async def test_a_refusal_is_asked_once_and_not_billed(model, server):
         ("out-of-credit", False, None, "failed with HTTP 429 (too many requests): You exceeded your current quota."),
     ],
 )
-async def test_a_failure_names_its_status_and_says_when_to_try_again(model, behaviour, transient, retry_after, message):
+async def test_a_failure_has_its_status_and_its_retry_delay(model, behaviour, transient, retry_after, message):
     error = await failure(model(f"openai/{behaviour}"))
     assert isinstance(error, ModelUnavailable)
     assert (error.transient, error.retry_after) == (transient, retry_after)
@@ -209,11 +209,11 @@ NOW = 1_700_000_000.0
         ({"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "6m0s"}, None),
     ],
 )
-async def test_the_wait_a_provider_asks_for_is_read_from_its_headers(headers, seconds):
+async def test_the_retry_delay_is_read_from_the_headers(headers, seconds):
     assert retry_after(headers, NOW) == seconds
 
 
-async def test_a_refusal_is_the_reason_of_the_end(model):
+async def test_a_refusal_is_a_finish_reason(model):
     reply, _ = await ask(model("openai/refuser"))
     assert (reply.text, reply.finish) == ("I cannot.", "refusal")
 
@@ -227,7 +227,7 @@ async def test_a_refusal_is_the_reason_of_the_end(model):
         (b'{"content":"{\\"stop_reason\\":\\"refusal\\"}"}', "stop"),
     ],
 )
-async def test_a_finish_reason_litellm_does_not_know_is_not_taken_for_stop(sent, finish):
+async def test_a_finish_reason_unknown_to_litellm_is_not_stop(sent, finish):
     async def pieces():
         yield sent[:20]
         yield sent[20:]
@@ -240,14 +240,14 @@ async def test_a_finish_reason_litellm_does_not_know_is_not_taken_for_stop(sent,
 
 
 @pytest.mark.parametrize("behaviour", ["gave-up-waiting", "broken-down", "no-funds"])
-async def test_a_failure_that_may_stand_at_the_end_of_work_may_have_been_billed(model, behaviour):
+async def test_a_server_failure_is_possibly_billed(model, behaviour):
     error = await failure(model(f"openai/{behaviour}"))
     assert isinstance(error, ModelUnavailable)
     assert error.billed
 
 
 @pytest.mark.parametrize(
-    ("name", "address", "told"),
+    ("name", "address", "message"),
     [
         (
             "openai/good",
@@ -262,28 +262,28 @@ async def test_a_failure_that_may_stand_at_the_end_of_work_may_have_been_billed(
         ),
     ],
 )
-async def test_a_server_that_is_not_there_is_named_by_its_address_and_not_billed(model, name, address, told):
+async def test_an_unreachable_server_is_named_by_its_address_and_not_billed(model, name, address, message):
     error = await failure(model(name, base_url=address))
     assert isinstance(error, ModelUnreachable)
     assert not error.billed
-    assert str(error).startswith(told)
+    assert str(error).startswith(message)
 
 
-async def test_silence_longer_than_allowed_is_unavailable_and_may_have_been_billed(model):
+async def test_silence_over_the_limit_is_an_error_and_possibly_billed(model):
     error = await failure(model("openai/slow", silence=0.5))
     assert isinstance(error, ModelUnavailable)
     assert error.billed
 
 
 @pytest.mark.parametrize("behaviour", ["garbage", "web-page", "half-json"])
-async def test_garbage_is_a_broken_answer_that_may_have_been_billed(model, behaviour):
+async def test_garbage_is_an_error_and_possibly_billed(model, behaviour):
     error = await failure(model(f"openai/{behaviour}"))
     assert isinstance(error, ModelBroken)
     assert error.billed
     assert "\x1b" not in str(error)
 
 
-async def test_a_prompt_that_is_too_long_says_what_to_do(model):
+async def test_a_prompt_over_the_context_suggests_a_larger_context(model):
     error = await failure(model("openai/too-long"))
     assert isinstance(error, ContextExceeded)
     assert error.limit == 4_097
@@ -292,14 +292,14 @@ async def test_a_prompt_that_is_too_long_says_what_to_do(model):
     assert not error.billed
 
 
-async def test_a_request_the_provider_does_not_like_is_not_billed(model):
+async def test_a_rejected_request_is_not_billed(model):
     error = await failure(model("openai/picky"))
     assert isinstance(error, ModelBroken)
     assert not error.billed
     assert "I do not like this" in error.message
 
 
-async def test_a_refused_key_names_the_variable_and_shows_no_key(model):
+async def test_a_rejected_key_names_the_variable_and_not_the_key(model):
     error = await failure(model("openai/wrong-key"))
     assert isinstance(error, ModelMissing)
     assert "OPENAI_API_KEY" in error.fix
@@ -308,7 +308,7 @@ async def test_a_refused_key_names_the_variable_and_shows_no_key(model):
     assert "sk-abcdef" not in str(error)
 
 
-async def test_without_a_key_nothing_is_started(book):
+async def test_no_process_starts_without_a_key(book):
     fresh = RemoteProcess()
     error = await failure(RemoteModel("openai/good", book=book, keys=Keys({}, NoVault()), process=fresh))
     assert isinstance(error, ModelMissing)
@@ -316,7 +316,7 @@ async def test_without_a_key_nothing_is_started(book):
     assert fresh.pid is None
 
 
-async def test_a_check_finds_a_missing_key_and_an_unknown_name_before_anything_is_asked(book):
+async def test_a_check_finds_a_missing_key_and_an_unknown_name_before_any_call(book):
     parts = {"book": book, "keys": Keys({}, NoVault()), "process": RemoteProcess()}
     with pytest.raises(ModelMissing, match="OPENAI_API_KEY"):
         RemoteModel("openai/good", **parts).check()
@@ -338,16 +338,16 @@ async def test_a_check_finds_a_missing_key_and_an_unknown_name_before_anything_i
         ("openai/phi-3-mini-128k", None),
     ],
 )
-async def test_a_size_in_a_models_name_is_what_it_weighs(name, parameters):
+async def test_the_parameter_count_is_read_from_a_models_name(name, parameters):
     assert named_parameters(name) == parameters
 
 
-async def test_what_the_user_says_of_a_model_wins_over_what_the_price_book_knows(book):
+async def test_settings_override_the_price_book(book):
     parts = {"book": book, "keys": Keys({}, NoVault()), "process": RemoteProcess()}
-    known = RemoteModel("openai/good", **parts).traits
-    told = RemoteModel("openai/good", **parts, options=RemoteOptions(native_tools=False, context=4096)).traits
-    assert (known.native_tools, known.context) == (True, 128_000)
-    assert (told.native_tools, told.context) == (False, 4096)
+    default = RemoteModel("openai/good", **parts).traits
+    configured = RemoteModel("openai/good", **parts, options=RemoteOptions(native_tools=False, context=4096)).traits
+    assert (default.native_tools, default.context) == (True, 128_000)
+    assert (configured.native_tools, configured.context) == (False, 4096)
 
 
 async def test_a_key_from_the_keyring_is_sent(model, server):
@@ -355,17 +355,17 @@ async def test_a_key_from_the_keyring_is_sent(model, server):
     assert server.headers[0]["authorization"] == "Bearer kept-in-the-keyring"
 
 
-async def test_a_server_of_ones_own_needs_no_key(model):
+async def test_a_custom_server_needs_no_key(model):
     reply, _ = await ask(model("openai/good", keys=Keys({}, NoVault())))
     assert reply.text == "The answer."
 
 
-async def test_a_name_without_a_provider_is_asked_in_openais_protocol_at_an_address_of_ones_own(model, server):
+async def test_a_name_without_a_provider_uses_openais_protocol_at_a_custom_address(model, server):
     await ask(model("good"))
     assert server.asked[0]["model"] == "good"
 
 
-async def test_a_model_nobody_knows_brings_the_nearest_names_and_starts_nothing():
+async def test_an_unknown_model_suggests_similar_names_and_starts_nothing():
     fresh = RemoteProcess()
     error = await failure(RemoteModel("gpt-4o-mimi", book=PriceBook(), keys=Keys({}), process=fresh))
     assert isinstance(error, ModelMissing)
@@ -374,14 +374,14 @@ async def test_a_model_nobody_knows_brings_the_nearest_names_and_starts_nothing(
 
 
 @pytest.mark.parametrize("name", ["nosuchprovider/model", "openai/no-such-model"])
-async def test_a_model_the_provider_does_not_have_is_missing(model, server, name):
+async def test_a_model_unknown_to_the_provider_is_missing(model, server, name):
     error = await failure(model(name, base_url=server.openai if name.startswith("openai") else None))
     assert isinstance(error, ModelMissing)
     assert name in error.message
     assert not error.billed
 
 
-async def test_a_native_call_arrives_with_its_real_name_and_arguments(model, server):
+async def test_a_native_call_has_its_original_name_and_arguments(model, server):
     reply, _ = await ask(model("openai/caller"), ASK_WITH_TOOL)
     assert reply.call == Call("files.read_file", {"path": "notes.txt"}, "c0")
     assert not reply.fault
@@ -390,14 +390,14 @@ async def test_a_native_call_arrives_with_its_real_name_and_arguments(model, ser
 
 
 @pytest.mark.parametrize("behaviour", ["two-calls", "two-calls-numbered-alike"])
-async def test_two_calls_in_one_reply_are_both_read_in_their_order(model, server, behaviour):
+async def test_two_calls_in_one_reply_are_parsed_in_order(model, server, behaviour):
     reply, _ = await ask(model(f"openai/{behaviour}"), ASK_WITH_TOOL)
     assert [call.arguments["path"] for call in reply.calls] == ["first.txt", "second.txt"]
     assert {call.name for call in reply.calls} == {"files.read_file"}
     assert server.asked[0]["parallel_tool_calls"] is (ASK_WITH_TOOL.want == "either")
 
 
-async def test_a_call_that_the_server_passed_on_unread_is_read_here(model):
+async def test_a_call_left_in_the_text_by_the_server_is_parsed(model):
     pieces = [piece async for piece in model("openai/marked-caller").stream(ASK_WITH_TOOL)]
     reply = pieces[-1]
     assert reply.call == Call("files.read_file", {"path": "a.txt"})
@@ -406,7 +406,7 @@ async def test_a_call_that_the_server_passed_on_unread_is_read_here(model):
     assert "".join(piece.text for piece in pieces[:-1] if not piece.reasoning) == "I look.\n"
 
 
-async def test_an_answer_that_is_an_argument_of_finish_streams_as_it_is_written(model):
+async def test_the_answer_in_a_call_of_finish_is_streamed(model):
     request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA))
     pieces = [piece async for piece in model("openai/finisher").stream(request)]
     assert [piece.text for piece in pieces[:-1] if piece.answer] == ["Milk ", "😀, ", "eggs"]
@@ -415,14 +415,14 @@ async def test_an_answer_that_is_an_argument_of_finish_streams_as_it_is_written(
     assert pieces[-1].call == Call("finish", {"answer": "Milk 😀, eggs"}, "c0")
 
 
-async def test_an_answer_beside_another_call_does_not_end_the_turn_and_is_not_streamed(model):
+async def test_the_answer_of_finish_after_another_call_is_not_streamed(model):
     request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA))
     reply, streamed = await ask(model("openai/early-finisher"), request)
     assert [call.name for call in reply.calls] == ["files.read_file", "finish"]
     assert streamed == ""
 
 
-async def test_the_temperature_that_a_provider_recommends_is_left_to_it(model, server):
+async def test_no_temperature_is_sent_by_default(model, server):
     await ask(model("openai/good"), replace(ASK, temperature=None))
     await ask(model("openai/good"), replace(ASK, temperature=0.0))
     assert ["temperature" in body for body in server.asked] == [False, True]
@@ -430,61 +430,61 @@ async def test_the_temperature_that_a_provider_recommends_is_left_to_it(model, s
 
 
 def record(text="", *calls, finish="stop"):
-    """What the helper tells of an answer."""
-    told = [{"name": "files.read_file", "arguments": arguments} for arguments in calls]
-    made = [{"id": f"c{number}", "type": "function", "function": dict(call)} for number, call in enumerate(told)]
-    message = {"content": text, "tool_calls": made} if made else {"content": text}
-    return {"text": text, "reasoning": "", "calls": told, "message": message, "usage": None, "finish": finish}
+    """The helper's record of an answer."""
+    functions = [{"name": "files.read_file", "arguments": arguments} for arguments in calls]
+    tool_calls = [{"id": f"c{number}", "type": "function", "function": dict(f)} for number, f in enumerate(functions)]
+    message = {"content": text, "tool_calls": tool_calls} if tool_calls else {"content": text}
+    return {"text": text, "reasoning": "", "calls": functions, "message": message, "usage": None, "finish": finish}
 
 
-async def test_reasoning_before_a_native_call_is_no_part_of_the_text(model):
+async def test_reasoning_before_a_native_call_is_not_in_the_text(model):
     reply = model("openai/caller")._reply(record("<think>secret</think>\n\nI look.", '{"path": "a"}'), ASK_WITH_TOOL)
     assert (reply.text, reply.reasoning, len(reply.calls)) == ("I look.", "secret", 1)
 
 
-async def test_a_call_that_was_cut_is_to_be_made_shorter_and_not_again(model):
+async def test_the_fault_of_a_truncated_call_asks_for_a_shorter_one(model):
     reply = model("openai/caller")._reply(record("", '{"path": "a', finish="length"), ASK_WITH_TOOL)
     assert "cut" in reply.fault
     assert "shorter" in reply.fault
 
 
-async def test_an_answer_that_a_filter_has_ended_says_so(model):
+async def test_an_answer_ended_by_a_content_filter_says_so(model):
     reply = model("openai/caller")._reply(record("Half of", finish="content_filter"), ASK_WITH_TOOL)
     assert reply.text.startswith("Half of")
     assert reply.text.endswith("content filter ended this reply.]")
 
 
-async def test_a_text_that_shows_a_call_of_no_tool_and_goes_on_is_an_answer(model):
-    shown = 'A call looks like this:\n```json\n{"name": "get_weather", "arguments": {}}\n```'
+async def test_a_text_with_an_example_call_in_the_middle_is_an_answer(model):
+    example = 'A call looks like this:\n```json\n{"name": "get_weather", "arguments": {}}\n```'
     native = model("openai/caller")
-    assert native._reply(record(shown), ASK_WITH_TOOL).attempt.name == "get_weather"
-    assert native._reply(record(f"{shown}\nThat is all."), ASK_WITH_TOOL) == Reply(f"{shown}\nThat is all.")
+    assert native._reply(record(example), ASK_WITH_TOOL).attempt.name == "get_weather"
+    assert native._reply(record(f"{example}\nThat is all."), ASK_WITH_TOOL) == Reply(f"{example}\nThat is all.")
 
 
-async def test_a_name_that_is_said_with_every_piece_is_one_name(model):
+async def test_a_tool_name_repeated_in_every_delta_is_one_name(model):
     reply, _ = await ask(model("openai/repeater"), ASK_WITH_TOOL)
     assert reply.calls == (Call("files.read_file", {"path": "a.txt"}, "c0"),)
 
 
-async def test_arguments_that_come_twice_over_are_read_once(model):
+async def test_duplicated_arguments_are_parsed_once(model):
     reply, _ = await ask(model("openai/doubler"), ASK_WITH_TOOL)
     assert (reply.calls, reply.fault) == ((Call("files.read_file", {"path": "a.txt"}, "c0"),), "")
 
 
-async def test_pieces_of_a_call_after_a_text_are_counted(model):
+async def test_deltas_of_a_call_after_a_text_are_counted(model):
     request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA))
     pieces = [piece async for piece in model("openai/finisher").stream(request)]
     assert "".join(piece.text for piece in pieces[:-1] if not piece.answer) == "That is all."
     assert sum(piece.unseen for piece in pieces[:-1]) > len("Milk, eggs")
 
 
-async def test_a_broken_call_after_a_whole_one_carries_its_own_fault(model):
+async def test_an_invalid_call_after_a_valid_one_has_its_own_fault(model):
     reply, _ = await ask(model("openai/second-call-broken"), ASK_WITH_TOOL)
     assert [(call.id, bool(call.fault)) for call in reply.calls] == [("c0", False), ("c1", True)]
     assert not reply.fault
 
 
-async def test_what_a_provider_calls_reasoning_streams_as_such_and_is_no_part_of_the_answer(model):
+async def test_reasoning_is_streamed_separately_from_the_answer(model):
     pieces = [piece async for piece in model("openai/reasoner").stream(ASK)]
     thought = "".join(piece.text for piece in pieces[:-1] if piece.reasoning)
     assert thought == pieces[-1].reasoning == "Let me think."
@@ -502,23 +502,23 @@ async def test_what_a_provider_calls_reasoning_streams_as_such_and_is_no_part_of
         ("wrong-call", "path"),
     ],
 )
-async def test_a_native_call_that_cannot_run_says_why(model, behaviour, complaint):
+async def test_an_invalid_native_call_explains_its_fault(model, behaviour, complaint):
     reply, _ = await ask(model(f"openai/{behaviour}"), ASK_WITH_TOOL)
     assert complaint in reply.call.fault
     assert not reply.fault
 
 
-async def test_arguments_that_are_no_object_are_sent_back_as_an_empty_one(model):
+async def test_arguments_that_are_not_an_object_are_sent_back_as_an_empty_one(model):
     reply, _ = await ask(model("openai/half-a-call"), ASK_WITH_TOOL)
     assert reply.state.message["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-async def test_a_call_of_an_unknown_tool_is_left_to_the_guards(model):
+async def test_a_call_of_an_unknown_tool_passes_to_the_guards(model):
     reply, _ = await ask(model("openai/stranger"), ASK_WITH_TOOL)
     assert (reply.call.name, reply.call.fault) == ("rm_rf", "")
 
 
-async def test_without_native_tools_a_call_in_the_text_is_read(model, server):
+async def test_a_call_in_the_text_is_parsed_without_native_tools(model, server):
     read_file = ToolSchema("read_file", READ_FILE.description, READ_FILE.parameters)
     request = Request(QUESTION, tools=(read_file,), callable_now=(read_file,))
     reply, _ = await ask(model("openai/text-caller", native_tools=False), request)
@@ -527,7 +527,7 @@ async def test_without_native_tools_a_call_in_the_text_is_read(model, server):
 
 
 @pytest.mark.parametrize(("want", "choice"), [("call", "required"), ("either", "auto"), ("text", "none")])
-async def test_what_is_wanted_becomes_the_tool_choice(model, server, want, choice):
+async def test_the_wanted_kind_of_reply_becomes_the_tool_choice(model, server, want, choice):
     await ask(model("openai/good"), Request(QUESTION, (READ_FILE,), (READ_FILE,), want))
     assert server.asked[0]["tool_choice"] == choice
 
@@ -537,7 +537,7 @@ async def test_half_a_surrogate_pair_in_a_message_is_sent_as_a_question_mark(mod
     assert server.asked[0]["messages"][0]["content"] == "a?b"
 
 
-async def test_claudes_usage_counts_cached_and_written_tokens_as_parts_of_the_input(model, server):
+async def test_claudes_cached_and_written_tokens_are_part_of_the_input(model, server):
     claude = model("anthropic/claude-x", base_url=server.address, keys=Keys({"ANTHROPIC_API_KEY": "k-anthropic-1"}))
     reply, _ = await ask(claude)
     assert reply == Reply("The answer.", usage=Usage(input=90, output=9, cached=50, cache_write=30))
@@ -545,20 +545,20 @@ async def test_claudes_usage_counts_cached_and_written_tokens_as_parts_of_the_in
     assert server.asked[0]["messages"][-1]["content"][-1]["cache_control"] == {"type": "ephemeral"}
 
 
-async def test_claude_is_sent_what_two_asks_share_as_one_marked_block_before_their_tasks(model, server):
+async def test_claude_gets_the_shared_prompt_of_two_requests_as_one_marked_block(model, server):
     claude = model("anthropic/claude-x", base_url=server.address, keys=Keys({"ANTHROPIC_API_KEY": "k-anthropic-1"}))
     system, question, tasks = *QUESTION, ("\n\nDecide.", "\n\nCall.")
     decided = (question, Message("assistant", "Read it."), Message("user", tasks[1].strip()))
     await ask(claude, replace(ASK, messages=(system, replace(question, text=question.text + tasks[0])), task=tasks[0]))
     await ask(claude, replace(ASK, messages=(system, *decided), task=tasks[1]))
-    first, second = (asked["messages"] for asked in server.asked)
+    first, second = (body["messages"] for body in server.asked)
     shared = {"type": "text", "text": question.text, "cache_control": {"type": "ephemeral"}}
     assert first[0]["content"] == [shared, {"type": "text", "text": tasks[0]}]
     assert second[0]["content"] == [shared]
     assert "cache_control" not in json.dumps(second[1:])
 
 
-async def test_many_asks_at_once_each_get_their_own_answer(model):
+async def test_each_of_many_parallel_calls_gets_its_own_answer(model):
     echo = model("openai/echo")
     questions = [f"question number {number}" for number in range(12)]
     replies = await asyncio.gather(*(ask(echo, Request((Message("user", text),), want="text")) for text in questions))

@@ -1,4 +1,4 @@
-"""Images on their way to providers: parts of messages, as a server on loopback receives them through litellm."""
+"""Images in requests to providers, as a server on loopback receives them through litellm."""
 
 import json
 
@@ -23,7 +23,7 @@ PART = {"type": "image_url", "image_url": {"url": URL}}
 TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {}})
 QUESTION = Message("user", f"What is this?\n\n{label(IMAGE)}", images=(IMAGE,))
 CALLS = (Call("read_file", {"path": "a.png"}, "toolu_1"), Call("read_file", {"path": "b.png"}, "toolu_2"))
-LOOKED = (
+HISTORY = (
     QUESTION,
     Message("assistant", "", CALLS),
     Message("tool", label(IMAGE), CALLS[:1], images=(IMAGE,)),
@@ -65,14 +65,14 @@ async def ask(model, *messages, tools=(TOOL,)):
 
 
 @LOOP
-async def test_an_image_of_a_question_is_sent_before_its_text(model, server):
+async def test_an_image_in_a_question_is_sent_before_its_text(model, server):
     await ask(model("openai/good", native_tools=True), QUESTION)
     assert server.asked[0]["messages"] == [{"role": "user", "content": [PART, {"type": "text", "text": QUESTION.text}]}]
 
 
 @LOOP
-async def test_images_of_results_follow_all_results_of_their_group(model, server):
-    await ask(model("openai/good", native_tools=True), *LOOKED)
+async def test_images_of_results_follow_all_results_of_their_step(model, server):
+    await ask(model("openai/good", native_tools=True), *HISTORY)
     sent = server.asked[0]["messages"]
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool", "user"]
     assert sent[2]["content"] == label(IMAGE)
@@ -81,7 +81,7 @@ async def test_images_of_results_follow_all_results_of_their_group(model, server
 
 @LOOP
 async def test_claude_sees_images_inside_the_results(model, server):
-    await ask(model("anthropic/claude-sonnet-4-5"), *LOOKED)
+    await ask(model("anthropic/claude-sonnet-4-5"), *HISTORY)
     user, _, results = server.asked[0]["messages"]
     source = {"type": "base64", "media_type": "image/png", "data": IMAGE.data}
     assert user["content"][0] == {"type": "image", "source": source}
@@ -91,16 +91,16 @@ async def test_claude_sees_images_inside_the_results(model, server):
 
 
 @LOOP
-async def test_a_model_that_reads_tools_as_text_sees_images_too(model, server):
-    await ask(model("openai/good", native_tools=False), *LOOKED)
+async def test_a_model_without_native_tools_sees_images(model, server):
+    await ask(model("openai/good", native_tools=False), *HISTORY)
     sent = server.asked[0]["messages"]
     assert [message["role"] for message in sent] == ["system", "user", "assistant", "user", "assistant", "user"]
     assert [next(iter(message["content"])) == PART for message in sent] == [False, True, False, True, False, False]
 
 
 @LOOP
-async def test_a_model_without_vision_is_sent_the_names_alone(model, server):
-    await ask(model("openai/good", native_tools=True, vision=False), *LOOKED)
+async def test_a_model_without_vision_gets_only_the_names(model, server):
+    await ask(model("openai/good", native_tools=True, vision=False), *HISTORY)
     assert IMAGE.data not in json.dumps(server.asked[0])
     assert label(IMAGE) in json.dumps(server.asked[0], ensure_ascii=False)
 
@@ -118,7 +118,7 @@ async def test_images_are_counted_and_bounded(model):
 
 
 @LOOP
-async def test_vision_is_known_from_the_price_file_or_the_settings(model):
+async def test_vision_follows_the_price_file_and_the_settings(model):
     book = {"book": PriceBook(), "keys": KEYS, "process": RemoteProcess()}
     assert RemoteModel("openai/gpt-4o", **book).traits.vision is True
     assert RemoteModel("openai/gpt-3.5-turbo", **book).traits.vision is False
@@ -127,7 +127,7 @@ async def test_vision_is_known_from_the_price_file_or_the_settings(model):
     assert RemoteModel("openai/gpt-3.5-turbo", **book, options=RemoteOptions(vision=True)).traits.vision is True
 
 
-def test_a_task_after_an_image_is_left_out_of_the_cache():
+def test_a_task_after_an_image_is_not_cached():
     task = "\n\nDecide."
     request = Request((Message("user", f"See.{task}", images=(IMAGE,)),), task=task)
     body = chat_body(request, native=True)

@@ -1,4 +1,4 @@
-"""The embedded model behind `llama_cpp.server`, asked as any OpenAI-compatible server of the user's own."""
+"""The embedded model behind `llama_cpp.server`, used like any OpenAI-compatible server."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ async def model(address):
     await process.aclose()
 
 
-async def test_text_streams_from_a_real_server_and_the_limit_holds(model):
+async def test_text_streams_from_a_real_server_within_the_limit(model):
     pieces = [piece async for piece in model.stream(Request(QUESTION, want="text", max_tokens=12))]
     reply = pieces[-1]
     assert isinstance(reply, Reply)
@@ -49,21 +49,21 @@ async def test_text_streams_from_a_real_server_and_the_limit_holds(model):
     assert reply.cut or reply.text.endswith((".", "!"))
 
 
-async def test_the_users_price_applies_to_a_model_nobody_else_knows(model):
+async def test_the_users_price_applies_to_an_unlisted_model(model):
     assert model.traits.price == PRICE
     assert model.traits.native_tools
 
 
-async def test_the_servers_own_count_of_the_prompt_stays_within_the_bound(model, address):
+async def test_the_servers_prompt_count_stays_within_the_bound(model, address):
     request = Request(QUESTION, tools=(TOOL,), callable_now=(TOOL,))
-    counted = await asyncio.to_thread(count_of_server, address, {**chat_body(request, native=False), "max_tokens": 1})
+    count = await asyncio.to_thread(count_of_server, address, {**chat_body(request, native=False), "max_tokens": 1})
     size = model.size(request)
-    assert 50 < counted <= size.bound
+    assert 50 < count <= size.bound
     assert not size.exact
 
 
 def count_of_server(address, body):
-    """The prompt's tokens as the server reports them; it does so only when it does not stream."""
+    """The prompt tokens reported by the server, which reports them only without streaming."""
     headers = {"content-type": "application/json"}
     ask = urllib.request.Request(f"{address}/chat/completions", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(ask, timeout=600) as reply:

@@ -1,4 +1,4 @@
-"""The helper process of remote models: that it starts, dies, restarts and keeps to its wire, with a real process."""
+"""The helper process of remote models: start, end, restart and wire protocol, with a real process."""
 
 import asyncio
 import io
@@ -56,28 +56,28 @@ async def answer(model):
 
 
 @on_one_loop
-async def test_the_loop_goes_on_ticking_while_litellm_loads_in_the_helper(model, process):
-    ticks, before = [], set(sys.modules)
+async def test_the_event_loop_is_not_blocked_while_litellm_loads(model, process):
+    ticks, modules = [], set(sys.modules)
     ticking = asyncio.create_task(tick(ticks))
     await process.warm()
     reply = await answer(model("openai/good"))
     ticking.cancel()
     assert isinstance(reply, Reply)
     assert len(ticks) > 3
-    assert "litellm" not in set(sys.modules) - before, "it is loaded here, and would have held up the loop"
+    assert "litellm" not in set(sys.modules) - modules, "litellm was imported in this process"
 
 
 @on_one_loop
 async def test_ctrl_c_does_not_reach_the_helper(model, process):
     await process.warm()
-    before = process.pid
-    os.kill(before, signal.SIGINT)
+    pid = process.pid
+    os.kill(pid, signal.SIGINT)
     assert isinstance(await answer(model("openai/good")), Reply)
-    assert process.pid == before
+    assert process.pid == pid
 
 
 @on_one_loop
-async def test_a_helper_killed_in_mid_call_fails_the_call_as_maybe_billed_and_is_replaced(model, server, process):
+async def test_a_helper_killed_during_a_call_fails_it_as_possibly_billed_and_is_replaced(model, server, process):
     task = asyncio.create_task(answer(model("openai/slow")))
     assert await asyncio.to_thread(server.arrived.wait, 600)
     killed = process.pid
@@ -90,14 +90,14 @@ async def test_a_helper_killed_in_mid_call_fails_the_call_as_maybe_billed_and_is
 
 
 @on_one_loop
-async def test_a_helper_killed_before_it_sent_anything_cannot_have_been_billed(server):
+async def test_a_helper_killed_before_sending_a_request_is_not_billed(server):
     fresh = RemoteProcess()
     slow = RemoteModel(
         "openai/slow", book=PriceBook(), keys=Keys({}), process=fresh, options=RemoteOptions(server.openai)
     )
     await fresh.warm()
     stopped = fresh.pid
-    os.kill(stopped, signal.SIGSTOP)  # so that it cannot read what it is asked, let alone send it
+    os.kill(stopped, signal.SIGSTOP)  # so that it cannot read the request
     asking = asyncio.create_task(answer(slow))
     await asyncio.sleep(0.2)
     assert fresh.pid == stopped
@@ -111,12 +111,12 @@ async def test_a_helper_killed_before_it_sent_anything_cannot_have_been_billed(s
 
 
 @on_one_loop
-async def test_a_helper_that_dies_by_itself_is_noticed_without_a_word_from_asyncio(caplog):
+async def test_the_death_of_a_helper_is_noticed_without_asyncio_warnings(caplog):
     for _ in range(20):
         fresh = RemoteProcess()
         await fresh.warm()
         os.kill(fresh.pid, signal.SIGKILL)
-        while fresh.pid is not None:  # noqa: ASYNC110 - nothing else tells when
+        while fresh.pid is not None:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
         await fresh.aclose()
     assert caplog.messages == []
@@ -154,7 +154,7 @@ def test_the_helper_ends_when_the_shell_is_killed():
     assert not is_running(number)
 
 
-def test_what_prints_in_the_helper_does_not_reach_the_wire():
+def test_printed_text_in_the_helper_does_not_reach_the_wire():
     program = (
         "import os\n"
         "from ecoshell.models import remote_worker\n"
@@ -169,7 +169,7 @@ def test_what_prints_in_the_helper_does_not_reach_the_wire():
     assert b"noise" in result.stderr
 
 
-def test_the_helper_imports_nothing_from_the_folder_the_user_is_in(tmp_path):
+def test_the_helper_imports_nothing_from_the_working_folder(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('taken over')")
     command = [sys.executable, "-P", "-m", "ecoshell.models.tokens", "no_such_encoding"]
     result = subprocess.run(command, cwd=tmp_path, env=helper_environ(), capture_output=True, check=False)
@@ -184,7 +184,7 @@ async def tick(ticks):
 
 
 def is_running(number):
-    """Whether the process lives; one that nobody has reaped yet does not."""
+    """Whether a process runs; zombies do not."""
     stat = Path(f"/proc/{number}/stat")
     if stat.parent.parent.joinpath("self").exists():
         return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
@@ -196,7 +196,7 @@ def is_running(number):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-async def test_keys_that_left_the_environment_go_over_the_pipe_and_stand_in_no_environment(monkeypatch):
+async def test_removed_keys_go_over_the_pipe_and_not_into_the_environment(monkeypatch):
     key = "sk-abcabd-0123456789"
     monkeypatch.setattr(secrecy, "_removed", {"SOME_API_KEY": key})
     process, written = RemoteProcess(), []
@@ -204,19 +204,19 @@ async def test_keys_that_left_the_environment_go_over_the_pipe_and_stand_in_no_e
     try:
         await process.warm()
         environ = Path(f"/proc/{process.pid}/environ")
-        while not (held := await asyncio.to_thread(environ.read_bytes)):  # noqa: ASYNC110 - none yet right after its start
+        while not (variables := await asyncio.to_thread(environ.read_bytes)):  # noqa: ASYNC110 - empty at its start
             await asyncio.sleep(0.01)
-        assert key.encode() not in held
+        assert key.encode() not in variables
     finally:
         await process.aclose()
     assert written == [{"environ": {"SOME_API_KEY": key}}]
 
 
-async def test_the_helper_takes_up_the_keys_it_is_told(monkeypatch):
+async def test_the_helper_sets_the_keys_it_receives(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "")
     lines = SimpleQueue()
-    lines.put(b'{"environ": {"SOME_API_KEY": "told"}}')
-    lines.put(b"no JSON, which ends it")
+    lines.put(b'{"environ": {"SOME_API_KEY": "secret"}}')
+    lines.put(b"invalid JSON, which ends the worker")
     with pytest.raises(ValueError, match="Expecting value"):
         await Worker(io.BytesIO()).serve(lines)
-    assert os.environ["SOME_API_KEY"] == "told"
+    assert os.environ["SOME_API_KEY"] == "secret"

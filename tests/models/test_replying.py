@@ -1,4 +1,4 @@
-"""A local model's reply as it comes: what is shown, what is held to a grammar, and what it came to."""
+"""Parsing a streamed reply: the text shown, the grammar in force and the final reply."""
 
 import json
 import subprocess
@@ -31,53 +31,56 @@ READ = ToolSchema(
     "Read a file.",
     {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
 )
-ASKED = (Message("user", "What is in notes.txt?"),)
+QUESTION = (Message("user", "What is in notes.txt?"),)
 CALL = '{"name": "read_file", "arguments": {"path": "notes.txt"}}'
 TAGS = ("<think>", "</think>")
 ELEMENT_FORMATS = [form for form in FORMATS.values() if form.elements]
 
 
-def said(*results: str) -> Request:
-    return Request((*ASKED, *(Message("tool", result) for result in results), Message("user", "And?")))
+def request_after(*results: str) -> Request:
+    """A request whose history holds these tool results."""
+    return Request((*QUESTION, *(Message("tool", result) for result in results), Message("user", "And?")))
 
 
-def whole(request: Request, text: str) -> str:
-    """A text that comes in one piece."""
+def quoted(request: Request, text: str) -> str:
+    """A text that arrives in one piece, with the placeholder replaced."""
     quoting = Quoting(request)
     return quoting.feed(text) + quoting.end()
 
 
 @given(st.lists(st.sampled_from(["[", "[res", "ult]", QUOTE, "a", " ", "]"]), max_size=9), st.text(max_size=9))
-def test_a_mark_in_pieces_is_the_last_result_once_and_nothing_else_is_lost(pieces, result):
-    quoting, text = Quoting(said("first", result)), "".join(pieces)
-    told = "".join(map(quoting.feed, pieces)) + quoting.end()
-    assert told == whole(said("first", result), text)
+def test_a_split_placeholder_becomes_the_last_result_once(pieces, result):
+    request = request_after("first", result)
+    quoting, text = Quoting(request), "".join(pieces)
+    output = "".join(map(quoting.feed, pieces)) + quoting.end()
+    assert output == quoted(request, text)
     if "\n" not in result.strip():
-        assert told == text.replace(QUOTE, result.strip() or QUOTE, 1)
+        assert output == text.replace(QUOTE, result.strip() or QUOTE, 1)
 
 
 @pytest.mark.parametrize(
-    ("said_by_it", "told"),
+    ("text", "output"),
     [
         ("a.csv says:\n[result]", "a.csv says:\n```\nx,y\n1,2\n```"),
         ("It prints: [result]. Right?", "It prints: \n```\nx,y\n1,2\n```\n. Right?"),
         ("[result]\nThat is all.", "```\nx,y\n1,2\n```\nThat is all."),
     ],
 )
-def test_several_lines_are_told_as_a_block_of_code(said_by_it, told):
-    quoting = Quoting(said("x,y\n1,2\n"))
-    assert whole(said("x,y\n1,2\n"), said_by_it) == told
-    assert "".join(map(quoting.feed, said_by_it)) + quoting.end() == told
-    assert whole(said("a\n```\nb"), "[result]") == "````\na\n```\nb\n````"
+def test_a_result_of_several_lines_becomes_a_code_block(text, output):
+    request = request_after("x,y\n1,2\n")
+    quoting = Quoting(request)
+    assert quoted(request, text) == output
+    assert "".join(map(quoting.feed, text)) + quoting.end() == output
+    assert quoted(request_after("a\n```\nb"), "[result]") == "````\na\n```\nb\n````"
 
 
 @given(st.text(max_size=20), st.text(max_size=5), st.text(max_size=20))
-def test_what_is_shortened_is_told_whole(before, result, after):
-    assume(QUOTE not in before + result + after and "\n" not in result.strip())
-    text, quoting = f"{before}{result.strip()}{after}", Quoting(said(result))
-    assert whole(said(result), quoting.shortened(text)) == text
+def test_a_shortened_text_expands_to_the_original(prefix, result, suffix):
+    assume(QUOTE not in prefix + result + suffix and "\n" not in result.strip())
+    text, quoting = f"{prefix}{result.strip()}{suffix}", Quoting(request_after(result))
+    assert quoted(request_after(result), quoting.shortened(text)) == text
     assert (QUOTE in quoting.shortened(text)) is bool(result.strip())
-    assert Quoting(Request(ASKED)).shortened(text) == text
+    assert Quoting(Request(QUESTION)).shortened(text) == text
 
 
 REASONING_TEMPLATE = (
@@ -86,19 +89,19 @@ REASONING_TEMPLATE = (
 )
 
 
-class Held(Chooser):
-    """A chooser that says which of its grammars is in force."""
+class RecordingChooser(Chooser):
+    """A chooser that records the text after which each grammar took effect."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary, Sampling())
-        self.after: list[str] = []
+        self.prefixes: list[str] = []
 
-    def constrain(self, grammar: str, said: str = "") -> None:
-        super().constrain(grammar, said)
-        self.after.append(said)
+    def constrain(self, grammar: str, start: str = "") -> None:
+        super().constrain(grammar, start)
+        self.prefixes.append(start)
 
     @property
-    def holds(self) -> bool:
+    def is_constrained(self) -> bool:
         return self._grammar is not None
 
 
@@ -111,27 +114,27 @@ def vocabulary():
 
 @pytest.fixture
 def chooser(vocabulary):
-    made = Held(vocabulary)
-    yield made
-    made.close()
+    chooser = RecordingChooser(vocabulary)
+    yield chooser
+    chooser.close()
 
 
 def request(want: str = "either", **more) -> Request:
-    return Request(ASKED, (READ,), (READ,), want, **more)  # type: ignore[arg-type]
+    return Request(QUESTION, (READ,), (READ,), want, **more)  # type: ignore[arg-type]
 
 
-def heard(text: str, chooser: Held, form: ReplyForm | None = None, asked: Request | None = None, *, size: int = 1):
-    """What is shown of a text that comes in pieces, what was reasoned, and the reply."""
-    reader = ReplyReader(asked or request(), form or ReplyForm(HERMES))
+def read(text: str, chooser: RecordingChooser, form: ReplyForm | None = None, *, size: int = 1):
+    """Read a text in pieces of this size; returns the text shown, the reasoning and the reply."""
+    reader = ReplyReader(request(), form or ReplyForm(HERMES))
     pieces: list[Delta] = []
     for place in range(0, len(text), size):
         pieces += reader.feed(text[place : place + size], chooser)
         if reader.over:
             break
     pieces += reader.finish()
-    said = "".join(piece.text for piece in pieces if not piece.reasoning)
-    reasoned = "".join(piece.text for piece in pieces if piece.reasoning)
-    return said, reasoned, reader.reply(Usage(), cut=False)
+    visible = "".join(piece.text for piece in pieces if not piece.reasoning)
+    reasoning = "".join(piece.text for piece in pieces if piece.reasoning)
+    return visible, reasoning, reader.reply(Usage(), cut=False)
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 500])
@@ -145,10 +148,10 @@ def heard(text: str, chooser: Held, form: ReplyForm | None = None, asked: Reques
         "a < b and a <tool> b",
     ],
 )
-def test_an_answer_is_shown_whole_and_held_to_nothing(chooser, text, size):
-    said, _, reply = heard(text, chooser, size=size)
-    assert said == reply.text == text
-    assert not chooser.holds
+def test_an_answer_is_shown_completely_and_unconstrained(chooser, text, size):
+    visible, _, reply = read(text, chooser, size=size)
+    assert visible == reply.text == text
+    assert not chooser.is_constrained
     assert not reply.calls
 
 
@@ -163,23 +166,23 @@ def test_an_answer_is_shown_whole_and_held_to_nothing(chooser, text, size):
         ("", f"{{{CALL}}}"),
     ],
 )
-def test_no_byte_of_a_call_is_shown_and_its_grammar_holds_once_it_began(chooser, lead, written, size):
-    said, _, reply = heard(lead + written, chooser, size=size)
-    assert said == lead
+def test_no_byte_of_a_call_is_shown_and_its_grammar_applies_once_it_starts(chooser, lead, written, size):
+    visible, _, reply = read(lead + written, chooser, size=size)
+    assert visible == lead
     assert reply.calls == (Call("read_file", {"path": "notes.txt"}),)
     assert reply.text == lead.strip()
-    assert chooser.after
+    assert chooser.prefixes
 
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 def test_a_call_in_any_format_is_not_shown(chooser, form):
     written = form.write("read_file", '{"path": "notes.txt"}')
-    said, _, reply = heard(f"I look.\n{written}", chooser, ReplyForm(form))
-    assert said == "I look.\n"
+    visible, _, reply = read(f"I look.\n{written}", chooser, ReplyForm(form))
+    assert visible == "I look.\n"
     assert reply.calls == (Call("read_file", {"path": "notes.txt"}),)
 
 
-def test_after_the_marker_only_a_tool_that_may_be_called_now_can_be_named(vocabulary, chooser):
+def test_after_the_marker_only_a_callable_tool_can_be_named(vocabulary, chooser):
     reader = ReplyReader(request(), ReplyForm(HERMES))
     reader.feed("<tool_call>\n", chooser)
     logits = _certain(vocabulary, '{"')
@@ -191,11 +194,11 @@ def test_after_the_marker_only_a_tool_that_may_be_called_now_can_be_named(vocabu
     assert b"".join(written.split()).startswith(b'{"name":"read_file","arguments":{"path":"')
 
 
-def test_a_call_of_a_tool_that_is_not_there_is_not_waited_for(chooser):
+def test_a_call_of_an_unknown_tool_ends_the_reply_at_its_name(chooser):
     reader = ReplyReader(request(), ReplyForm(HERMES))
-    said = reader.feed('I rename it. {"name": "rename", "arguments": {"from": "a", "to": "b"', chooser)
+    deltas = reader.feed('I rename it. {"name": "rename", "arguments": {"from": "a", "to": "b"', chooser)
     reply = reader.reply(Usage(), cut=False)
-    assert "".join(one.text for one in said).strip() == reply.text == "I rename it."
+    assert "".join(delta.text for delta in deltas).strip() == reply.text == "I rename it."
     assert reader.over
     assert not reader.refused
     assert "no tool named 'rename'" in reply.fault
@@ -203,7 +206,7 @@ def test_a_call_of_a_tool_that_is_not_there_is_not_waited_for(chooser):
 
 
 @pytest.mark.parametrize("space", ["", " ", "\n    "])
-def test_a_call_may_be_written_over_several_lines(vocabulary, space):
+def test_a_call_may_span_several_lines(vocabulary, space):
     inner = f'{{{space}"name": "read_file",{space}"arguments": {{{space}"path": "notes.txt"{space}}}{space}}}'
     grammar = Grammar(vocabulary, HERMES.grammar((READ,), marked=True, once=True))
     try:
@@ -214,52 +217,52 @@ def test_a_call_may_be_written_over_several_lines(vocabulary, space):
         grammar.close()
 
 
-def _certain(vocabulary: Vocabulary, wanted: str):
-    """Logits of a model that wants to say one thing."""
+def _certain(vocabulary: Vocabulary, text: str):
+    """Logits of a model that is certain of the first token of a text."""
     import numpy as np
 
     logits = np.zeros(vocabulary.size, dtype=np.float32)
-    logits[vocabulary.tokens(wanted)[0]] = 9
+    logits[vocabulary.tokens(text)[0]] = 9
     return logits
 
 
-def test_a_marker_that_is_followed_by_what_the_grammar_cannot_take_leaves_the_reply_free(chooser):
-    said, _, reply = heard("<tool_call>read_file please", chooser, size=500)
-    assert said == ""
+def test_invalid_text_after_a_marker_lifts_the_grammar(chooser):
+    visible, _, reply = read("<tool_call>read_file please", chooser, size=500)
+    assert visible == ""
     assert "could not be read" in reply.fault
-    assert not chooser.holds
+    assert not chooser.is_constrained
 
 
-def test_a_call_of_a_tool_that_was_never_named_is_not_shown_and_is_a_fault(chooser):
-    said, _, reply = heard('{"name": "fetch_it", "arguments": {}}', chooser)
-    assert said == ""
+def test_a_complete_call_of_an_unknown_tool_is_hidden_and_a_fault(chooser):
+    visible, _, reply = read('{"name": "fetch_it", "arguments": {}}', chooser)
+    assert visible == ""
     assert "no tool named 'fetch_it'" in reply.fault
 
 
-def test_where_text_is_wanted_a_call_ends_the_reply(chooser):
+def test_a_call_ends_the_reply_when_text_is_wanted(chooser):
     reader = ReplyReader(request("text"), ReplyForm(HERMES))
-    shown = [piece.text for sign in f"Milk. {CALL}" if not reader.over for piece in reader.feed(sign, chooser)]
-    assert "".join(shown) == "Milk. "
+    visible = [delta.text for char in f"Milk. {CALL}" if not reader.over for delta in reader.feed(char, chooser)]
+    assert "".join(visible) == "Milk. "
     assert reader.over
     assert not reader.refused
     assert reader.reply(Usage(), cut=False) == Reply("Milk.", usage=Usage())
 
 
 @pytest.mark.parametrize("size", [1, 4, 500])
-def test_reasoning_is_shown_as_such_and_is_no_part_of_the_answer(chooser, size):
+def test_reasoning_is_shown_separately_from_the_answer(chooser, size):
     form = ReplyForm(HERMES, TAGS)
     text = f"<think>\nA < b, or {CALL}?\n</think>\n\nIt says milk."
-    said, reasoned, reply = heard(text, chooser, form, size=size)
-    assert said.strip() == reply.text == "It says milk."
-    assert reasoned.strip() == reply.reasoning == f"A < b, or {CALL}?"
+    visible, reasoning, reply = read(text, chooser, form, size=size)
+    assert visible.strip() == reply.text == "It says milk."
+    assert reasoning.strip() == reply.reasoning == f"A < b, or {CALL}?"
     assert not reply.calls
 
 
-def test_reasoning_that_the_prompt_opened_comes_before_a_call_that_is_wanted(chooser):
+def test_reasoning_opened_by_the_prompt_precedes_a_required_call(chooser):
     form = ReplyForm(HERMES, TAGS, inside=True)
     reader = ReplyReader(request("call"), form)
     reader.feed("Which one?\n</think>\n\n", chooser)
-    assert chooser.holds
+    assert chooser.is_constrained
     reader.feed(f"<tool_call>\n{CALL}\n</tool_call>", chooser)
     reply = reader.reply(Usage(), cut=False)
     assert reply.calls
@@ -282,52 +285,50 @@ ARGUMENTS = json.dumps({"give_up": False, "answer": ANSWER})
         (FORMATS["mistral-named"], "[TOOL_CALLS]finish[ARGS]%s"),
     ],
 )
-def test_the_answer_in_a_call_of_finish_is_shown_as_it_is_written(form, text, size):
-    asked = Request(ASKED, (READ, FINISH_SCHEMA), (READ, FINISH_SCHEMA))
-    said, reply = answered(text % ARGUMENTS, asked, form, size)
-    assert said == ("I have it.", ANSWER)
+def test_the_answer_in_a_call_of_finish_is_shown_while_it_is_written(form, text, size):
+    visible, reply = read_remote(text % ARGUMENTS, form, size)
+    assert visible == ("I have it.", ANSWER)
     assert reply.call == Call("finish", json.loads(ARGUMENTS))
 
 
 @pytest.mark.parametrize("size", [1, 4, 500])
 @pytest.mark.parametrize("form", ELEMENT_FORMATS, ids=lambda form: form.name)
 def test_an_answer_in_an_xml_element_is_shown_while_it_is_written(form, size):
-    asked = Request(ASKED, (READ, FINISH_SCHEMA), (READ, FINISH_SCHEMA))
     call = form.write("finish", ARGUMENTS, parameters=FINISH_SCHEMA.parameters)
-    shown, reply = answered(call, asked, form, size)
-    assert shown == ("I have it.", ANSWER)
+    visible, reply = read_remote(call, form, size)
+    assert visible == ("I have it.", ANSWER)
     assert reply.call == Call("finish", json.loads(ARGUMENTS))
-    assert answered(f'{{"name": "finish", "arguments": {ARGUMENTS}}}', asked, form, size)[0] == shown
+    assert read_remote(f'{{"name": "finish", "arguments": {ARGUMENTS}}}', form, size)[0] == visible
 
 
 @pytest.mark.parametrize("form", ELEMENT_FORMATS, ids=lambda form: form.name)
-def test_text_before_an_xml_call_is_shown_and_the_call_is_held_to_the_grammar(chooser, form):
+def test_text_before_an_xml_call_is_shown_and_the_grammar_applies_to_the_call(chooser, form):
     call = form.write("read_file", '{"path": "notes.txt"}')
-    shown, _, reply = heard(f"A < b. {call}", chooser, ReplyForm(form))
-    assert (shown.strip(), reply.calls) == ("A < b.", (Call("read_file", {"path": "notes.txt"}),))
-    assert chooser.holds
+    visible, _, reply = read(f"A < b. {call}", chooser, ReplyForm(form))
+    assert (visible.strip(), reply.calls) == ("A < b.", (Call("read_file", {"path": "notes.txt"}),))
+    assert chooser.is_constrained
 
 
 def test_a_call_without_its_opening_marker_is_recognised_by_the_function_tag(chooser):
     call = "<function=read_file>\n<parameter=path>\nnotes.txt\n</parameter>\n</function>"
-    shown, _, reply = heard(f"I look.\n{call}", chooser, ReplyForm(FORMATS["qwen3-coder"]))
-    assert (shown.strip(), reply.calls) == ("I look.", (Call("read_file", {"path": "notes.txt"}),))
-    assert chooser.holds
+    visible, _, reply = read(f"I look.\n{call}", chooser, ReplyForm(FORMATS["qwen3-coder"]))
+    assert (visible.strip(), reply.calls) == ("I look.", (Call("read_file", {"path": "notes.txt"}),))
+    assert chooser.is_constrained
 
 
 @pytest.mark.parametrize("size", [1, 500])
-def test_of_another_call_nothing_is_shown_also_where_it_has_an_argument_answer(size):
-    asked = Request(ASKED, (READ, FINISH_SCHEMA), (READ, FINISH_SCHEMA))
+def test_an_argument_called_answer_of_another_tool_is_not_shown(size):
     text = '<tool_call>\n{"name": "read_file", "arguments": {"answer": "no"}}\n</tool_call>'
-    assert answered(text, asked, HERMES, size)[0] == ("I have it.", "")
+    assert read_remote(text, HERMES, size)[0] == ("I have it.", "")
 
 
-def answered(text: str, asked: Request, form: CallFormat, size: int) -> tuple[tuple[str, str], Reply]:
-    """What is shown before a call, and as the answer in it, of a model that runs elsewhere; and the reply."""
-    reader, text = ReplyReader(asked, ReplyForm(form, TAGS, is_remote=True)), f"I have it.\n{text}"
-    shown = [piece for at in range(0, len(text), size) for piece in reader.feed(text[at : at + size])]
-    shown += reader.finish()
-    thought, answer = ("".join(one.text for one in shown if one.answer is about) for about in (False, True))
+def read_remote(text: str, form: CallFormat, size: int) -> tuple[tuple[str, str], Reply]:
+    """Read a call by a remote model; returns (the text before it, the answer in it) and the reply."""
+    tools, text = (READ, FINISH_SCHEMA), f"I have it.\n{text}"
+    reader = ReplyReader(Request(QUESTION, tools, tools), ReplyForm(form, TAGS, is_remote=True))
+    deltas = [delta for at in range(0, len(text), size) for delta in reader.feed(text[at : at + size])]
+    deltas += reader.finish()
+    thought, answer = ("".join(d.text for d in deltas if d.answer is in_answer) for in_answer in (False, True))
     return (thought.strip(), answer), reader.reply(Usage(), cut=False)
 
 
@@ -354,26 +355,24 @@ PARTS = [
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=8),
     form=st.sampled_from([HERMES, GENERIC, FORMATS["llama-pythonic"], *ELEMENT_FORMATS]),
 )
-def test_in_whatever_pieces_a_reply_comes_the_same_is_shown(parts, sizes, form):
+def test_the_text_shown_does_not_depend_on_how_a_reply_is_split(parts, sizes, form):
     text, shape = "".join(parts), ReplyForm(form, TAGS, is_remote=True)
-    assume("````" not in text)  # of more than three such signs it depends on the pieces which of them are the fence
-    whole, pieces = ReplyReader(request(), shape), ReplyReader(request(), shape)
-    shown = [*whole.feed(text), *whole.finish()]
-    place, heard = 0, list[Delta]()
-    for size in sizes * len(text):
-        heard += pieces.feed(text[place : place + size])
-        place += size
-        if place >= len(text):
-            break
-    heard += pieces.finish()
+    assume("````" not in text)  # which of four backticks form the fence depends on the split
+    complete, split = ReplyReader(request(), shape), ReplyReader(request(), shape)
+    expected = [*complete.feed(text), *complete.finish()]
+    deltas = [delta for piece in split_text(text, sizes) for delta in split.feed(piece)]
+    deltas += split.finish()
     for reasoning in (False, True):
-        one, other = ("".join(one.text for one in told if one.reasoning is reasoning) for told in (shown, heard))
-        assert one.strip() == other.strip()
-    assert whole.reply(Usage(), cut=False) == pieces.reply(Usage(), cut=False)
+        assert shown_text(deltas, reasoning) == shown_text(expected, reasoning)
+    assert complete.reply(Usage(), cut=False) == split.reply(Usage(), cut=False)
 
 
-def test_an_answer_that_begins_like_a_tag_is_shown_in_the_end(chooser):
-    assert heard("<thi", chooser, ReplyForm(GENERIC, TAGS))[0] == "<thi"
+def shown_text(deltas: list[Delta], reasoning: bool) -> str:
+    return "".join(delta.text for delta in deltas if delta.reasoning is reasoning).strip()
+
+
+def test_an_answer_that_starts_like_a_tag_is_shown_at_the_end(chooser):
+    assert read("<thi", chooser, ReplyForm(GENERIC, TAGS))[0] == "<thi"
 
 
 # -- with a model
@@ -383,24 +382,24 @@ def test_an_answer_that_begins_like_a_tag_is_shown_in_the_end(chooser):
 def reasoner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded model with a template that opens reasoning in every prompt."""
     folder = tmp_path_factory.mktemp("reasoner")
-    template, made = folder / "template.jinja", folder / "reasoner.gguf"
+    template, path = folder / "template.jinja", folder / "reasoner.gguf"
     template.write_text(REASONING_TEMPLATE)
     command = [sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force"]
-    command += ["--chat-template-file", str(template), str(embedded_path()), str(made)]
+    command += ["--chat-template-file", str(template), str(embedded_path()), str(path)]
     subprocess.run(command, check=True, capture_output=True, timeout=600)
-    return made
+    return path
 
 
 ENDLESS = ("What is a river?", "Explain how bread is made.", "What do you think about music?")
 
 
 async def test_endless_reasoning_is_closed_at_a_bound_and_an_answer_follows(reasoner):
-    """On which question it reasons for long depends on how the processor rounds; on one of them it does."""
+    """Which of the questions leads to long reasoning depends on the processor's rounding."""
     model = LocalModel(reasoner, options=EngineOptions(context=1024))
     try:
         for question in ENDLESS:
-            asked = Request((Message("user", question),), want="text", max_tokens=100)
-            pieces = [piece async for piece in model.stream(asked)]
+            text_request = Request((Message("user", question),), want="text", max_tokens=100)
+            pieces = [piece async for piece in model.stream(text_request)]
             reply = pieces[-1]
             assert isinstance(reply, Reply)
             assert reply.usage is not None
@@ -419,25 +418,25 @@ async def test_endless_reasoning_is_closed_at_a_bound_and_an_answer_follows(reas
     assert "".join(delta.text for delta in deltas if not delta.reasoning).strip() == reply.text
 
 
-async def test_a_few_words_under_a_grammar_are_said_without_reasoning(reasoner):
+async def test_an_answer_under_a_grammar_has_no_reasoning(reasoner):
     model = LocalModel(reasoner, options=EngineOptions(context=1024))
     try:
-        asked = Request(
+        yes_or_no = Request(
             (Message("user", "Is milk white?"),), want="text", max_tokens=8, grammar='root ::= "yes" | "no"'
         )
-        replies = [piece async for piece in model.stream(asked) if isinstance(piece, Reply)]
+        replies = [piece async for piece in model.stream(yes_or_no) if isinstance(piece, Reply)]
     finally:
         await model.aclose()
     assert replies[0].text in {"yes", "no"}
     assert not replies[0].reasoning
 
 
-async def test_the_reply_of_a_loaded_model_never_begins_with_a_call_where_text_is_wanted():
+async def test_a_loaded_model_never_starts_a_call_when_text_is_wanted():
     model = LocalModel(embedded_path(), options=EngineOptions(context=1024))
     try:
         shots = (Message("user", "Read a."), Message("assistant", CALL)) * 6
-        asked = Request((*shots, Message("user", "Read a.")), (READ,), (READ,), "text", max_tokens=30)
-        pieces = [piece async for piece in model.stream(asked)]
+        text_request = Request((*shots, Message("user", "Read a.")), (READ,), (READ,), "text", max_tokens=30)
+        pieces = [piece async for piece in model.stream(text_request)]
     finally:
         await model.aclose()
     assert isinstance(pieces[-1], Reply)
@@ -445,7 +444,7 @@ async def test_the_reply_of_a_loaded_model_never_begins_with_a_call_where_text_i
     assert '"name": "read_file", "arguments"' not in pieces[-1].text
     assert pieces[-1].usage is not None
     assert pieces[-1].usage.output <= 30
-    assert pieces[-1].usage.input == model.size(asked).count
+    assert pieces[-1].usage.input == model.size(text_request).count
 
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
@@ -453,52 +452,52 @@ VALUE = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda in
 CUTS = st.lists(st.integers(1, 7), min_size=1, max_size=8)
 
 
-def pieces(text: str, cuts: list[int]) -> list[str]:
-    found, place = list[str](), 0
+def split_text(text: str, sizes: list[int]) -> list[str]:
+    pieces, place = list[str](), 0
     while place < len(text):
-        size = cuts[len(found) % len(cuts)]
-        found.append(text[place : place + size])
+        size = sizes[len(pieces) % len(sizes)]
+        pieces.append(text[place : place + size])
         place += size
-    return found
+    return pieces
 
 
-def fed(text: str, cuts: list[int]) -> str:
+def answer_in(arguments: str, cuts: list[int]) -> str:
     reader = AnswerText()
-    return "".join(reader.feed(piece) for piece in pieces(text, cuts))
+    return "".join(reader.feed(piece) for piece in split_text(arguments, cuts))
 
 
 @given(TEXT, st.dictionaries(TEXT, VALUE | st.dictionaries(st.just("answer"), TEXT), max_size=3), CUTS, st.booleans())
-def test_in_whatever_pieces_arguments_come_the_answer_is_given_out_whole_and_once(
-    answer: str, others: dict[str, object], cuts: list[int], escaped: bool
+def test_an_answer_is_complete_however_its_arguments_are_split(
+    answer: str, siblings: dict[str, object], cuts: list[int], escaped: bool
 ) -> None:
-    others.pop("answer", None)
-    for arguments in ({**others, "answer": answer}, {"answer": answer, **others}):
-        assert fed(json.dumps(arguments, ensure_ascii=escaped, indent=1), cuts) == answer
+    siblings.pop("answer", None)
+    for arguments in ({**siblings, "answer": answer}, {"answer": answer, **siblings}):
+        assert answer_in(json.dumps(arguments, ensure_ascii=escaped, indent=1), cuts) == answer
 
 
 @given(TEXT, CUTS)
-def test_halves_of_a_pair_that_come_in_two_pieces_are_one_character(answer: str, cuts: list[int]) -> None:
+def test_a_surrogate_pair_split_over_two_pieces_is_one_character(answer: str, cuts: list[int]) -> None:
     halves = json.dumps({"answer": answer}, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
     units = "".join(chr(int.from_bytes(halves[at : at + 2], "little")) for at in range(0, len(halves), 2))
-    assert fed(units, cuts) == answer
+    assert answer_in(units, cuts) == answer
 
 
 @given(TEXT, CUTS)
-def test_all_that_was_given_out_so_far_is_the_beginning_of_the_answer(answer: str, cuts: list[int]) -> None:
-    reader, said = AnswerText(), ""
-    for piece in pieces(json.dumps({"answer": answer}), cuts):
-        said += reader.feed(piece)
-        assert answer.startswith(said)
-    assert said == answer
+def test_the_text_shown_so_far_is_a_prefix_of_the_answer(answer: str, cuts: list[int]) -> None:
+    reader, visible = AnswerText(), ""
+    for piece in split_text(json.dumps({"answer": answer}), cuts):
+        visible += reader.feed(piece)
+        assert answer.startswith(visible)
+    assert visible == answer
 
 
 @given(st.text('{}[]":,\\ua0d8answer \n'), CUTS)
-def test_what_is_no_json_breaks_nothing(text: str, cuts: list[int]) -> None:
-    assert len(fed(text, cuts)) <= len(text)
+def test_invalid_json_raises_nothing(text: str, cuts: list[int]) -> None:
+    assert len(answer_in(text, cuts)) <= len(text)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "answer"),
     [
         ('{"answer": null, "give_up": true}', ""),
         ('{"answer": ["a"]}', ""),
@@ -510,5 +509,5 @@ def test_what_is_no_json_breaks_nothing(text: str, cuts: list[int]) -> None:
         ('{"answer": "cut sho', "cut sho"),
     ],
 )
-def test_only_the_text_of_the_answer_is_given_out(arguments: str, said: str) -> None:
-    assert fed(arguments, [3]) == said
+def test_only_the_text_of_the_answer_is_shown(arguments: str, answer: str) -> None:
+    assert answer_in(arguments, [3]) == answer

@@ -1,4 +1,4 @@
-"""The bound by what a provider has counted, against any tokenizer and template."""
+"""The bound based on reported usage, for any tokenizer and template."""
 
 import itertools
 import random
@@ -68,7 +68,7 @@ class BytePairs:
 
 
 class SentencePieces:
-    """Longest match over random pieces after NFKC, with byte fallback, as SentencePiece models have it."""
+    """Longest match over random pieces after NFKC, with byte fallback, like SentencePiece."""
 
     def __init__(self, chance: random.Random, *, pieces: int) -> None:
         text = chance.choice(CORPUS).replace(" ", "▁")
@@ -93,9 +93,9 @@ def tokenizers(chance: random.Random) -> Iterator[Tokenizer]:
         yield SentencePieces(chance, pieces=chance.randint(0, 600))
 
 
-def text_of(chance: random.Random, most: int = 60) -> str:
+def text_of(chance: random.Random, max_length: int = 60) -> str:
     kind = chance.random()
-    length = chance.randint(0, most)
+    length = chance.randint(0, max_length)
     if kind < 0.5:
         corpus = chance.choice(CORPUS)
         at = chance.randrange(len(corpus))
@@ -107,7 +107,7 @@ def text_of(chance: random.Random, most: int = 60) -> str:
     return chance.choice(string.printable) * length
 
 
-def test_no_tokenizer_counts_more_than_the_bound_of_a_text() -> None:
+def test_no_tokenizer_exceeds_the_bound_of_a_text() -> None:
     chance = random.Random(37)
     source = tokenizers(chance)
     for _ in range(TEXTS // DRAWS_PER_TOKENIZER):
@@ -124,7 +124,7 @@ TOOLS = tuple(
 
 
 def exchange_of(chance: random.Random, number: int) -> tuple[Message, ...]:
-    """A reply with one or two calls and maybe reasoning, and the results."""
+    """A reply with one or two calls and possibly reasoning, and the results."""
     calls = tuple(
         Call("read_file", {"path": text_of(chance, 20)}, id=f"call{number}{part}")
         for part in range(chance.randint(1, 2))
@@ -137,7 +137,7 @@ def exchange_of(chance: random.Random, number: int) -> tuple[Message, ...]:
 
 
 def changed(chance: random.Random, request: Request) -> Request:
-    """The request of a later step: grown, or with a beginning that was trimmed, or with other tools or another task."""
+    """The request of a later step: longer, trimmed, compacted, or with other tools or another task."""
     messages = request.messages
     kind = chance.choice(["grow", "grow", "grow", "task", "trim", "compact", "fewer tools", "more tools", "no call"])
     if kind == "trim":
@@ -157,7 +157,7 @@ def changed(chance: random.Random, request: Request) -> Request:
 
 
 def counted(request: Request, tokenizer: Tokenizer, *, plain: bool, hidden: int) -> int:
-    """What a provider counts: with special tokens around each message, or all in one plain text."""
+    """Tokens counted by a provider, with special tokens around each message or in one plain text."""
     tool_texts = [str(tool.as_function()) for tool in request.tools]
     texts = [*tool_texts]
     for message in request.messages:
@@ -172,7 +172,7 @@ def counted(request: Request, tokenizer: Tokenizer, *, plain: bool, hidden: int)
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32), plain=st.booleans())
-def test_no_provider_counts_more_than_the_bound_of_a_conversation(seed: int, plain: bool) -> None:
+def test_no_provider_exceeds_the_bound_of_a_conversation(seed: int, plain: bool) -> None:
     chance = random.Random(seed)
     source = tokenizers(chance)
     tokenizer = next(source) if chance.random() < 0.5 else (next(source), next(source))[1]
@@ -205,14 +205,14 @@ def bound_after(usage: Usage, later: Request, base: Request = BASE) -> int | Non
     return reported.bound(later, size_of)
 
 
-def test_only_what_follows_a_counted_prompt_counts_as_bytes() -> None:
+def test_only_messages_after_a_counted_prompt_count_as_bytes() -> None:
     later = replace(BASE, messages=(*BASE.messages, Message("assistant", "y" * 500), Message("user", "z" * 100)))
     bound = bound_after(Usage(2000, 10), later)
     assert bound is not None
     assert 2000 + 600 < bound < 2000 + 600 + 600
 
 
-def test_a_new_tool_counts_in_full_and_another_array_of_plain_text_is_not_compared() -> None:
+def test_a_new_native_tool_counts_in_full_and_a_changed_text_of_tools_has_no_bound() -> None:
     later = replace(BASE, tools=TOOLS[:2])
     bound, same = bound_after(Usage(2000, 10), later), bound_after(Usage(2000, 10), BASE)
     assert bound is not None
@@ -223,13 +223,13 @@ def test_a_new_tool_counts_in_full_and_another_array_of_plain_text_is_not_compar
     assert reported.bound(later, size_of) is None
 
 
-def test_another_beginning_and_an_implausible_report_are_not_used() -> None:
+def test_another_prefix_or_an_implausible_report_is_ignored() -> None:
     other = replace(BASE, messages=(Message("system", "other"), *BASE.messages[1:]))
     assert bound_after(Usage(2000, 10), other) is None
-    assert bound_after(Usage(20, 10), BASE) is None  # as of a provider that leaves out what it had cached
+    assert bound_after(Usage(20, 10), BASE) is None  # for example, without cached tokens
 
 
-def test_reasoning_that_is_sent_back_counts_as_it_was_reported() -> None:
+def test_reasoning_that_is_sent_back_counts_as_reported() -> None:
     state = ProviderState("f", {"content": "y", "thinking_blocks": [{"thinking": "short", "signature": "s"}]})
     plain = replace(BASE, messages=(*BASE.messages, Message("assistant", "y")))
     signed = replace(BASE, messages=(*BASE.messages, Message("assistant", "y", state=state)))
@@ -240,7 +240,7 @@ def test_reasoning_that_is_sent_back_counts_as_it_was_reported() -> None:
 
 
 @pytest.mark.parametrize("max_tokens", [1024, 16_384])
-async def test_after_the_first_step_a_session_reserves_at_most_twice_the_prompt_that_is_billed(
+async def test_after_the_first_step_a_session_reserves_at_most_twice_the_billed_prompt(
     tmp_path: Path, max_tokens: int
 ) -> None:
     steps = await play(tmp_path / "ledger.sqlite", max_tokens=max_tokens)

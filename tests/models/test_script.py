@@ -19,7 +19,7 @@ HELLO = Request((Message("user", "hello"),))
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a script from records, or from raw lines."""
+    """Writes a script from records or raw lines."""
 
     def writing(*lines: dict[str, Any] | str) -> Path:
         file = tmp_path / "replies.jsonl"
@@ -37,7 +37,7 @@ async def listen(model: ScriptModel, request: Request = HELLO) -> tuple[list[Del
     return [piece for piece in pieces if isinstance(piece, Delta)], reply
 
 
-async def test_lines_are_spoken_in_order_word_by_word(write: Write) -> None:
+async def test_lines_are_streamed_in_order_word_by_word(write: Write) -> None:
     model = ScriptModel(write({"text": "Two short words"}, {"text": "Then  this."}))
     deltas, reply = await listen(model)
     assert [delta.text for delta in deltas] == ["Two ", "short ", "words"]
@@ -46,7 +46,7 @@ async def test_lines_are_spoken_in_order_word_by_word(write: Write) -> None:
     assert "".join(delta.text for delta in deltas) == reply.text == "Then  this."
 
 
-async def test_a_line_makes_a_call_and_reports_its_own_usage(write: Write) -> None:
+async def test_a_line_can_call_a_tool_and_report_usage(write: Write) -> None:
     usage = {"input": 120, "cached": 20, "output": 30}
     call = {"name": "read_file", "arguments": {"path": "README.md"}}
     _, reply = await listen(ScriptModel(write({"call": call, "usage": usage})))
@@ -54,7 +54,7 @@ async def test_a_line_makes_a_call_and_reports_its_own_usage(write: Write) -> No
     assert reply.usage == Usage(input=120, cached=20, output=30)
 
 
-async def test_without_usage_a_token_is_four_bytes(write: Write) -> None:
+async def test_a_token_is_four_bytes_by_default(write: Write) -> None:
     model = ScriptModel(write({"text": "zwölf Byte"}))
     _, reply = await listen(model)
     assert reply.usage == Usage(input=2, output=3)  # "hello" is 5 bytes, "zwölf Byte" is 11
@@ -62,7 +62,7 @@ async def test_without_usage_a_token_is_four_bytes(write: Write) -> None:
     assert model.count("") == 0
 
 
-def test_the_bound_of_a_prompt_is_its_bytes_and_eight_for_each_message(write: Write) -> None:
+def test_the_bound_of_a_prompt_is_its_bytes_plus_eight_per_message(write: Write) -> None:
     model = ScriptModel(write())
     tool = ToolSchema("t", "does", {"type": "object"})
     request = Request((Message("user", "äöü"), Message("assistant", calls=(Call("t", {"x": 1}),))), tools=(tool,))
@@ -71,7 +71,7 @@ def test_the_bound_of_a_prompt_is_its_bytes_and_eight_for_each_message(write: Wr
     assert (size.count, size.bound, size.exact) == (-(-total // 4), total + 24, False)
 
 
-async def test_a_reply_past_the_last_line_is_an_error_that_counts_them(write: Write) -> None:
+async def test_a_reply_after_the_last_line_is_an_error_with_their_number(write: Write) -> None:
     model = ScriptModel(write({"text": "only"}))
     await listen(model)
     with pytest.raises(ModelBroken, match="has only 1 replies, and another one was requested") as ended:
@@ -79,7 +79,7 @@ async def test_a_reply_past_the_last_line_is_an_error_that_counts_them(write: Wr
     assert not ended.value.billed
 
 
-async def test_max_tokens_cuts_text_and_usage_as_a_model_would(write: Write) -> None:
+async def test_max_tokens_cuts_text_and_usage(write: Write) -> None:
     long = {"text": "word " * 50, "call": {"name": "t"}, "usage": {"input": 5, "output": 99}}
     _, reply = await listen(ScriptModel(write(long)), Request((Message("user", "x"),), max_tokens=10))
     assert reply.cut
@@ -88,14 +88,14 @@ async def test_max_tokens_cuts_text_and_usage_as_a_model_would(write: Write) -> 
     assert reply.usage == Usage(input=5, output=10)
 
 
-async def test_each_delta_knows_what_the_call_has_used_so_far(write: Write) -> None:
+async def test_each_delta_reports_the_usage_so_far(write: Write) -> None:
     deltas, _ = await listen(ScriptModel(write({"text": "four more or less words"})))
     outputs = [delta.usage.output for delta in deltas if delta.usage is not None]
     assert len(outputs) == len(deltas)
     assert outputs == sorted(outputs)
 
 
-def test_a_script_is_free_until_it_is_given_a_price(write: Write) -> None:
+def test_a_script_is_free_unless_it_has_a_price(write: Write) -> None:
     price = Price(Rates(*[Decimal(2)] * 5))
     file = write({"text": "x"})
     assert ScriptModel(file).traits.price == ZERO_PRICE
@@ -104,7 +104,7 @@ def test_a_script_is_free_until_it_is_given_a_price(write: Write) -> None:
     assert ScriptModel(file, name="script:./r.jsonl").traits.name == "script:./r.jsonl"
 
 
-def test_a_script_is_a_model(write: Write) -> None:
+def test_a_script_implements_the_model_protocol(write: Write) -> None:
     assert isinstance(ScriptModel(write()), Model)
 
 
@@ -126,7 +126,7 @@ def test_a_script_is_a_model(write: Write) -> None:
         ('{"text": "x", "usage": {"prompt": 1}}', "'prompt'"),
     ],
 )
-def test_a_broken_line_is_refused_by_file_and_line(line: str, why: str, write: Write) -> None:
+def test_an_invalid_line_is_refused_with_file_and_line(line: str, why: str, write: Write) -> None:
     file = write({"text": "fine"}, "", line)
     with pytest.raises(UsageError) as refused:
         ScriptModel(file)
@@ -144,7 +144,7 @@ def test_a_script_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None
         ScriptModel(tmp_path / "latin.jsonl")
 
 
-def test_a_pipe_is_no_script_and_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ModelMissing, match="not a regular file"):
         ScriptModel(tmp_path / "pipe")

@@ -1,4 +1,4 @@
-"""Model servers on this machine: which models they say they have, and how those are called."""
+"""Local model servers: the models they list and the names ecoshell gives them."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -18,17 +18,16 @@ NOWHERE = {
 }
 
 
-PATIENCE = 20.0
-"""Seconds: the machines that tests run on have more to do."""
+TIMEOUT_S = 20.0  # generous, because test machines are busy
 
 
-def patient(environ: Mapping[str, str]) -> Servers:
-    return Servers(environ, seconds=PATIENCE)
+def servers_in(environ: Mapping[str, str]) -> Servers:
+    return Servers(environ, seconds=TIMEOUT_S)
 
 
 @pytest.fixture
 def serve():
-    """Starts a server with these answers."""
+    """Starts servers with these responses."""
     with ExitStack() as stack:
         yield lambda answers, **more: stack.enter_context(model_server(answers, **more))
 
@@ -37,10 +36,10 @@ def named(models: list[Served]) -> dict[str, Served]:
     return {model.name: model for model in models}
 
 
-def test_ollama_says_which_models_it_has_what_they_can_and_with_which_context_they_run(serve):
+def test_ollama_models_are_listed_with_context_size_and_tool_support(serve):
     ollama = serve(OLLAMA)
-    found = named(patient({**NOWHERE, "OLLAMA_HOST": ollama.host}).models())
-    assert found == {
+    models = named(servers_in({**NOWHERE, "OLLAMA_HOST": ollama.host}).models())
+    assert models == {
         "ollama_chat/qwen3:4b": Served(
             "ollama_chat/qwen3:4b", "Ollama", f"http://{ollama.host}", 8192, native_tools=True, size_bytes=2_500_000_000
         )
@@ -56,12 +55,12 @@ def test_ollama_says_which_models_it_has_what_they_can_and_with_which_context_th
         (VLLM, "HOSTED_VLLM_API_BASE", "hosted_vllm/Qwen/Qwen3-4B", 16384, None),
     ],
 )
-def test_other_servers_are_asked_for_theirs(
+def test_models_of_other_servers_are_listed(
     serve, answers: Mapping[str, Any], variable: str, name: str, context: int | None, tools: bool | None
 ):
     server: ModelServer = serve(answers)
-    (found,) = patient({**NOWHERE, variable: f"http://{server.host}/v1"}).models()
-    assert (found.name, found.base_url, found.context, found.native_tools) == (
+    (model,) = servers_in({**NOWHERE, variable: f"http://{server.host}/v1"}).models()
+    assert (model.name, model.base_url, model.context, model.native_tools) == (
         name,
         f"http://{server.host}/v1",
         context,
@@ -69,27 +68,27 @@ def test_other_servers_are_asked_for_theirs(
     )
 
 
-def test_a_server_that_takes_the_question_and_never_answers_holds_nobody_up(serve):
-    silent = serve({}, silent=True)  # it does not answer before the test is over
+def test_a_server_that_never_answers_does_not_block(serve):
+    silent = serve({}, silent=True)  # never answers
     servers = Servers({**NOWHERE, "LLAMAFILE_API_BASE": f"http://{silent.host}/v1"})
     assert servers.models() == []
     assert servers.models() == []
 
 
-def test_a_server_that_is_switched_off_is_not_asked_again(serve):
+def test_an_unreachable_server_is_not_queried_again(serve):
     port = free_port()
-    servers = patient({**NOWHERE, "OLLAMA_HOST": f"127.0.0.1:{port}"})
+    servers = servers_in({**NOWHERE, "OLLAMA_HOST": f"127.0.0.1:{port}"})
     assert servers.models() == []
     ollama = serve(OLLAMA, port=port)
     assert servers.models() == []
     assert ollama.asked == []
-    assert patient({**NOWHERE, "OLLAMA_HOST": ollama.host}).models() != []
+    assert servers_in({**NOWHERE, "OLLAMA_HOST": ollama.host}).models() != []
 
 
-def test_one_that_answers_is_asked_again_for_what_it_has_by_then(serve):
+def test_a_reachable_server_is_queried_again(serve):
     answers = dict(VLLM)
     vllm = serve(answers)
-    servers = patient({**NOWHERE, "HOSTED_VLLM_API_BASE": f"http://{vllm.host}/v1"})
+    servers = servers_in({**NOWHERE, "HOSTED_VLLM_API_BASE": f"http://{vllm.host}/v1"})
     assert list(named(servers.models())) == ["hosted_vllm/Qwen/Qwen3-4B"]
     answers["/v1/models"] = {"data": [{"id": "another"}]}
     assert list(named(servers.models())) == ["hosted_vllm/another"]
@@ -116,9 +115,9 @@ def test_one_that_answers_is_asked_again_for_what_it_has_by_then(serve):
         },
     ],
 )
-def test_whoever_else_listens_there_is_no_model_server(serve, answers: Mapping[str, Any]):
+def test_invalid_responses_list_no_models(serve, answers: Mapping[str, Any]):
     server = serve(answers)
-    assert patient({**NOWHERE, "OLLAMA_HOST": server.host}).models() == []
+    assert servers_in({**NOWHERE, "OLLAMA_HOST": server.host}).models() == []
 
 
 @pytest.mark.parametrize(
@@ -132,29 +131,29 @@ def test_whoever_else_listens_there_is_no_model_server(serve, answers: Mapping[s
         ("[::1]:5", "http://[::1]:5"),
     ],
 )
-def test_the_address_is_the_programs_own(host: str, address: str):
-    found = patient({"OLLAMA_HOST": host}).served("ollama/x", ask=False)
-    assert found is not None
-    assert found.base_url == address
+def test_the_address_follows_ollamas_variable(host: str, address: str):
+    model = servers_in({"OLLAMA_HOST": host}).served("ollama/x", ask=False)
+    assert model is not None
+    assert model.base_url == address
 
 
 @pytest.mark.parametrize("host", ["ollama.example.com", "http://10.0.0.7:11434", "http://[bad"])
-def test_nothing_beyond_this_machine_is_asked(host: str):
-    assert patient({"OLLAMA_HOST": host}).served("ollama_chat/x") is None
+def test_remote_hosts_are_not_queried(host: str):
+    assert servers_in({"OLLAMA_HOST": host}).served("ollama_chat/x") is None
 
 
-def test_a_name_of_a_server_is_known_before_its_list_was_asked_for(serve):
+def test_a_server_model_resolves_before_its_list_is_fetched(serve):
     ollama = serve(OLLAMA)
-    servers = patient({**NOWHERE, "OLLAMA_HOST": ollama.host})
-    found = servers.served("ollama_chat/qwen3:4b")
-    assert found is not None
-    assert (found.context, found.native_tools) == (8192, True)
+    servers = servers_in({**NOWHERE, "OLLAMA_HOST": ollama.host})
+    model = servers.served("ollama_chat/qwen3:4b")
+    assert model is not None
+    assert (model.context, model.native_tools) == (8192, True)
     assert servers.served("openai/gpt-4o") is None
     assert servers.served("ollama_chat") is None
 
 
-def test_without_leave_no_server_is_asked(serve):
+def test_no_server_is_queried_without_permission(serve):
     ollama = serve(OLLAMA)
-    found = patient({**NOWHERE, "OLLAMA_HOST": ollama.host}).served("ollama_chat/qwen3:4b", ask=False)
-    assert found == Served("ollama_chat/qwen3:4b", "Ollama", f"http://{ollama.host}")
+    model = servers_in({**NOWHERE, "OLLAMA_HOST": ollama.host}).served("ollama_chat/qwen3:4b", ask=False)
+    assert model == Served("ollama_chat/qwen3:4b", "Ollama", f"http://{ollama.host}")
     assert ollama.asked == []

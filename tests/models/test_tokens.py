@@ -1,4 +1,4 @@
-"""Token counts: with the real tokenizers of litellm's package, in the real helper process."""
+"""Token counts with litellm's real tokenizers in the real helper process."""
 
 import os
 import signal
@@ -11,10 +11,10 @@ from ecoshell.models.tokens import TokenCounter, counter_for, encoding_of
 
 @pytest.fixture(scope="module")
 def counter():
-    found = counter_for("openai/gpt-4-turbo")
-    assert found.wait()
-    yield found
-    found.close()
+    counter = counter_for("openai/gpt-4-turbo")
+    assert counter.wait()
+    yield counter
+    counter.close()
 
 
 @pytest.mark.parametrize(
@@ -31,17 +31,17 @@ def counter():
         ("ollama/llama3", None),
     ],
 )
-def test_only_openais_names_tell_a_tokenizer(model, encoding):
+def test_only_openai_model_names_imply_a_tokenizer(model, encoding):
     assert encoding_of(model) == encoding
 
 
-def test_counts_are_those_of_the_models_own_tokenizer(counter):
+def test_counts_match_the_models_tokenizer(counter):
     assert counter.exact
     assert counter.count("hello world") == 2
     assert counter.count("") == 0
 
 
-def test_a_special_token_written_out_is_plain_text(counter):
+def test_a_special_token_in_text_is_counted_as_text(counter):
     assert counter.count("<|endoftext|>") > 1
 
 
@@ -55,7 +55,7 @@ def test_a_very_long_text_is_estimated(counter):
     assert counter.count("x" * 1_000_000) == 250_000
 
 
-def test_before_the_tokenizer_is_loaded_counts_are_estimates_and_say_so():
+def test_counts_are_estimates_until_the_tokenizer_is_loaded():
     fresh = counter_for("gpt-4")
     try:
         assert (fresh.count("12345678"), fresh.exact) == (2, False)
@@ -63,7 +63,7 @@ def test_before_the_tokenizer_is_loaded_counts_are_estimates_and_say_so():
         fresh.close()
 
 
-def test_a_tokenizer_that_is_not_the_models_own_is_never_exact():
+def test_another_models_tokenizer_is_never_exact():
     foreign = counter_for("anthropic/claude-sonnet-4")
     try:
         assert foreign.wait()
@@ -73,7 +73,7 @@ def test_a_tokenizer_that_is_not_the_models_own_is_never_exact():
         foreign.close()
 
 
-def test_a_model_at_an_address_of_ones_own_is_never_exact():
+def test_a_model_at_a_custom_address_is_never_exact():
     named_alike = counter_for("openai/gpt-4", hosted=False)
     try:
         assert named_alike.wait()
@@ -82,7 +82,7 @@ def test_a_model_at_an_address_of_ones_own_is_never_exact():
         named_alike.close()
 
 
-def test_when_the_helper_is_killed_counting_goes_on_as_an_estimate():
+def test_counts_become_estimates_when_the_helper_is_killed():
     doomed = counter_for("gpt-4")
     assert doomed.wait()
     os.kill(doomed.pid, signal.SIGKILL)
@@ -91,7 +91,7 @@ def test_when_the_helper_is_killed_counting_goes_on_as_an_estimate():
     doomed.close()
 
 
-def test_a_missing_tokenizer_file_is_never_fetched(tmp_path):
+def test_a_missing_tokenizer_file_is_never_downloaded(tmp_path):
     missing = TokenCounter("cl100k_base", tmp_path, own=True)
     assert not missing.wait()
     assert missing.count("12345678") == 2

@@ -1,4 +1,4 @@
-"""Which models search deferred tools, what goes back to them, and how much the bound reserves."""
+"""Which models search deferred tools, what they get back, and what the bound reserves."""
 
 import pytest
 
@@ -40,8 +40,8 @@ def request(*tools, loads=("web_fetch",)):
         },
     )
     call = Call("web_fetch", {"path": "x"}, "toolu_1")
-    said = (Message("assistant", "I look.", (call,), state=state), Message("tool", "Fetched.", (call,)))
-    return Request((Message("user", "Go."), *said), tools=tools)
+    step = (Message("assistant", "I look.", (call,), state=state), Message("tool", "Fetched.", (call,)))
+    return Request((Message("user", "Go."), *step), tools=tools)
 
 
 def deferred(schema):
@@ -49,7 +49,7 @@ def deferred(schema):
 
 
 @pytest.mark.parametrize(
-    ("provider", "name", "own_server", "wanted", "type_"),
+    ("provider", "name", "own_server", "setting", "type_"),
     [
         ("anthropic", "claude-sonnet-4-5", False, None, REGEX["type"]),
         ("anthropic", "anthropic/claude-opus-4-5-20251101", False, None, REGEX["type"]),
@@ -72,31 +72,31 @@ def deferred(schema):
         ("gemini", "gemini/gemini-3.1-pro-preview", False, True, None),
     ],
 )
-def test_a_model_searches_only_where_its_provider_is_known_to(provider, name, own_server, wanted, type_):
-    found = search_tool(provider, name, own_server=own_server, wanted=wanted)
-    assert (found and found["type"]) == type_
+def test_a_model_searches_only_if_its_provider_supports_it(provider, name, own_server, setting, type_):
+    tool = search_tool(provider, name, own_server=own_server, wanted=setting)
+    assert (tool and tool["type"]) == type_
 
 
-def test_the_array_keeps_its_places_while_tools_are_registered():
-    known = (WEB, READ, MAIL)
-    before = DEFERRED.array((READ,), deferrable=known, finish=False)
-    after = DEFERRED.array((READ, MAIL), deferrable=known, finish=False)
-    assert [(tool.name, tool.deferred) for tool in before] == [
+def test_the_tool_array_keeps_its_order_while_tools_are_registered():
+    tools = (WEB, READ, MAIL)
+    first = DEFERRED.array((READ,), deferrable=tools, finish=False)
+    second = DEFERRED.array((READ, MAIL), deferrable=tools, finish=False)
+    assert [(tool.name, tool.deferred) for tool in first] == [
         ("read_file", False),
         ("web_fetch", True),
         ("mail_send", True),
     ]
-    assert [tool.name for tool in after] == [tool.name for tool in before]
+    assert [tool.name for tool in second] == [tool.name for tool in first]
 
 
-def test_a_loaded_tool_stays_deferred_and_one_registered_otherwise_does_not():
+def test_a_loaded_tool_stays_deferred_but_a_registered_tool_does_not():
     body = chat_body(request(READ, WEB, MAIL, deferred(MAIL)), native=True, family="anthropic", search=REGEX)
     assert [tool.get("defer_loading", False) for tool in body["tools"]] == [False, True, False, True, False]
     assert body["tools"][-1] == REGEX
-    [assistant] = [one for one in body["messages"] if one["role"] == "assistant"]
+    [assistant] = [message for message in body["messages"] if message["role"] == "assistant"]
     assert [call["id"] for call in assistant["tool_calls"]] == ["srvtoolu_1", "toolu_1"]
     assert assistant["provider_specific_fields"]["tool_results"] == [result("web_fetch")]
-    assert [one["tool_call_id"] for one in body["messages"] if one["role"] == "tool"] == ["toolu_1"]
+    assert [m["tool_call_id"] for m in body["messages"] if m["role"] == "tool"] == ["toolu_1"]
 
 
 @pytest.mark.parametrize(
@@ -104,33 +104,33 @@ def test_a_loaded_tool_stays_deferred_and_one_registered_otherwise_does_not():
     [((READ, WEB), None), ((READ, deferred(MAIL)), REGEX), ((READ, MAIL), REGEX)],
     ids=["no search", "a loaded tool is gone", "nothing is deferred"],
 )
-def test_searches_that_the_provider_would_refuse_are_left_out(tools, search):
+def test_searches_that_the_provider_would_refuse_are_omitted(tools, search):
     body = chat_body(request(*tools), native=True, family="anthropic", search=search)
-    [assistant] = [one for one in body["messages"] if one["role"] == "assistant"]
+    [assistant] = [message for message in body["messages"] if message["role"] == "assistant"]
     assert assistant["tool_calls"] == [WEB_CALL]
     assert "provider_specific_fields" not in assistant
 
 
-def test_another_family_gets_no_trace_of_a_search():
+def test_another_provider_family_gets_no_search():
     body = chat_body(request(READ, WEB), native=True, family="gemini")
     assert "srvtoolu" not in str(body)
     assert "tool_reference" not in str(body)
 
 
-def test_what_a_provider_expects_back_keeps_its_searches():
-    made = {"content": None, "tool_calls": [SEARCH_CALL], "thinking_blocks": [{"thinking": "t", "signature": "s"}]}
-    made["provider_specific_fields"] = {"tool_results": [result("web_fetch")], "citations": []}
-    back = sent_back(made, "anthropic", "claude-sonnet-4-5", own_server=False)
+def test_provider_state_keeps_its_searches():
+    reply = {"content": None, "tool_calls": [SEARCH_CALL], "thinking_blocks": [{"thinking": "t", "signature": "s"}]}
+    reply["provider_specific_fields"] = {"tool_results": [result("web_fetch")], "citations": []}
+    back = sent_back(reply, "anthropic", "claude-sonnet-4-5", own_server=False)
     assert back["provider_specific_fields"] == {"tool_results": [result("web_fetch")]}
     items = [{"type": "tool_search_output", "tools": [{"type": "function", "name": "web_fetch"}]}]
-    made = {"content": "x", "provider_specific_fields": {"tool_search_items": items}}
+    reply = {"content": "x", "provider_specific_fields": {"tool_search_items": items}}
     for own_server in (False, True):
-        back = sent_back(made, "openai", "openai/responses/gpt-5.4", own_server=own_server)
+        back = sent_back(reply, "openai", "openai/responses/gpt-5.4", own_server=own_server)
         assert [*loaded_names(back)] == ["web_fetch"]
     assert client_calls({"tool_calls": [SEARCH_CALL, WEB_CALL]}) == [WEB_CALL]
 
 
-def test_a_list_that_is_repeated_whole_is_not_doubled():
+def test_a_streamed_list_that_repeats_itself_is_not_duplicated():
     class Delta:
         def __init__(self, **fields):
             self.provider_specific_fields = fields
@@ -141,7 +141,7 @@ def test_a_list_that_is_repeated_whole_is_not_doubled():
     assert answer.fields == {"tool_results": [1, 2], "thought_signatures": ["a", "b"]}
 
 
-def test_the_bound_counts_deferred_schemas_and_each_time_one_was_loaded():
+def test_the_bound_counts_deferred_schemas_and_each_load():
     schema = PER_TOOL + json_bound(WEB.as_function())
     once = request_bound(request(READ, WEB), native_tools=True)
     assert request_bound(request(READ, deferred(WEB)), native_tools=True) >= once
@@ -150,7 +150,7 @@ def test_the_bound_counts_deferred_schemas_and_each_time_one_was_loaded():
 
 
 class RecordedProcess:
-    """Keeps what it is asked and gives an empty answer."""
+    """Records the request body and answers `Hi.`."""
 
     body = None
 
@@ -164,7 +164,7 @@ class RecordedProcess:
     ("tools", "name"),
     [((READ, deferred(WEB)), "openai/responses/gpt-5.4"), ((READ, WEB), "openai/gpt-5.4")],
 )
-async def test_deferred_tools_go_to_openais_responses_api(tools, name, monkeypatch):
+async def test_deferred_tools_use_openais_responses_api(tools, name, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-key-of-nobody")
     process = RecordedProcess()
     model = RemoteModel("openai/gpt-5.4", book=PriceBook(), keys=Keys(), process=process)
@@ -181,7 +181,7 @@ def size_of(part):
 
 
 @pytest.mark.parametrize("tools", [(READ, deferred(WEB), deferred(MAIL)), (READ, WEB, deferred(MAIL))])
-def test_a_report_does_not_replace_the_bound_of_schemas_that_may_still_be_loaded(tools):
+def test_reported_usage_does_not_replace_the_bound_of_loadable_schemas(tools):
     prompts = ReportedPrompts(native_tools=True, defers_tools=True)
     longer = request(*tools)
     counted = Request(longer.messages[:1], tools=(READ, deferred(WEB), deferred(MAIL)))

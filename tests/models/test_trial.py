@@ -1,4 +1,4 @@
-"""A damaged GGUF file costs a message, never the shell: it is tried in a process of its own."""
+"""Damaged GGUF files raise an error and never end the shell, because a subprocess opens them first."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from ecoshell.models.embedded import embedded_path
 from ecoshell.models.llama import Vocabulary
 
 ROOT = Path(__file__).parents[2]
-FLIPPED = 2
-"""Files that are tried as the shell does it, each in a process that imports llama.cpp anew."""
+FLIPPED_FILES = 2
+"""Files opened as the shell opens them, each in a new process that imports llama.cpp."""
 
 
 @pytest.fixture
@@ -26,9 +26,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(shutil.copy(embedded_path(), tmp_path / "model.gguf"))
 
 
-def test_a_file_on_which_llama_ends_the_process_is_told_of(
-    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_crashes_llama_is_an_error(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llama, "_TRY", "import os; os.abort()")
     with pytest.raises(ModelBroken, match=r"model\.gguf is damaged: llama\.cpp fails on it \(signal 6\)"):
         Vocabulary(copy)
@@ -46,26 +44,26 @@ def test_a_sound_file_is_tried_once(copy: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("built", "extra"), [(b"AVX2 = 1 | AMX_INT8 = 1 | ", False), (b"AVX2 = 1 | ", True)])
-def test_a_llama_built_for_the_matrix_unit_is_kept_from_it(
+def test_a_llama_built_for_the_matrix_unit_does_not_use_it(
     monkeypatch: pytest.MonkeyPatch, built: bytes, extra: bool
 ) -> None:
-    library, asked = llama.llama_library(), []
+    library, buffer_settings = llama.llama_library(), []
     load = library.llama_model_load_from_file
     monkeypatch.setattr(library, "llama_print_system_info", lambda: built)
     monkeypatch.setattr(
         library,
         "llama_model_load_from_file",
-        lambda path, params: load(path, asked.append(params.use_extra_bufts) or params),
+        lambda path, params: load(path, buffer_settings.append(params.use_extra_bufts) or params),
     )
     Vocabulary(embedded_path()).close()
-    assert asked == [extra]
+    assert buffer_settings == [extra]
 
 
 DAMAGED = int(os.environ.get("DAMAGED", "64"))
-"""Files, in eight kinds of damage."""
+"""Number of files, with eight kinds of damage."""
 
 
-def test_no_damaged_file_ends_the_process_and_each_is_told_of_or_works(tmp_path: Path) -> None:
+def test_every_damaged_file_is_an_error_or_works(tmp_path: Path) -> None:
     pytest.importorskip("gguf", reason="the package gguf is not installed")
     done = subprocess.run(
         [sys.executable, "tests/support/damaged_gguf.py", str(tmp_path), str(DAMAGED)],
@@ -79,15 +77,15 @@ def test_no_damaged_file_ends_the_process_and_each_is_told_of_or_works(tmp_path:
     sound, *rows = map(json.loads, done.stdout.splitlines())
     assert (sound["tried"], sound["said"]) == (0, "answered")
     assert len(rows) == DAMAGED
-    assert [row for row in rows if row["opened"]] == [], "it ended the process that opened it"
-    others = [row for row in rows if row["tried"] >= 0 and not row["said"].startswith(("told: ", "answered"))]
-    assert others == []
-    told = sum(row["said"].startswith("told: ") or row["tried"] < 0 for row in rows)
-    assert told > DAMAGED / 2, "these are not damaged"
+    assert [row for row in rows if row["opened"]] == [], "the file ended the process that opened it"
+    crashes = [row for row in rows if row["tried"] >= 0 and not row["said"].startswith(("told: ", "answered"))]
+    assert crashes == []
+    errors = sum(row["said"].startswith("told: ") or row["tried"] < 0 for row in rows)
+    assert errors > DAMAGED / 2, "too few files were damaged"
 
 
 def test_no_flipped_byte_ends_the_process(copy: Path) -> None:
-    """The bytes before the weights, where what is read decides what is done."""
+    """Flips bytes before the weights, where the parser decides by what it reads."""
     chance, sound = random.Random(7), copy.read_bytes()
     code = (
         "import sys; from pathlib import Path; from ecoshell.errors import EcoshellError\n"
@@ -95,7 +93,7 @@ def test_no_flipped_byte_ends_the_process(copy: Path) -> None:
         "try: load_model(Path(sys.argv[1]))\n"
         "except EcoshellError: pass\n"
     )
-    for _ in range(FLIPPED):
+    for _ in range(FLIPPED_FILES):
         place = int(10 ** chance.uniform(0.7, 6))
         with copy.open("r+b") as file:
             file.seek(place)

@@ -1,4 +1,4 @@
-"""What tool graphs cost, take and are worth: prices of runs, size levels, QoP, longest paths."""
+"""Costs of tool graphs: prices of runs, size levels, QoP and longest paths."""
 
 import itertools
 import math
@@ -44,18 +44,18 @@ IMAGE_CENTRES = (196_980, 336_396, 768_924, 5_040_704)
 sizes = st.lists(st.floats(1, 1e9), min_size=1, max_size=9)
 
 
-@pytest.mark.parametrize(("most", "rates"), PRINTED_TIERS.items())
-def test_each_tier_of_table_b2_holds_up_to_its_last_megabyte(most, rates):
-    cpu = TABLE_B2.price(1000, Footprint(cpu_mb=most)) - TABLE_B2.run
-    gpu = TABLE_B2.price(1000, Footprint(gpu_mb=most)) - TABLE_B2.run
-    assert (cpu, gpu) == tuple(1000 * most * Decimal(rate) for rate in rates)
+@pytest.mark.parametrize(("megabytes", "rates"), PRINTED_TIERS.items())
+def test_each_tier_of_table_b2_applies_up_to_its_last_megabyte(megabytes, rates):
+    cpu = TABLE_B2.price(1000, Footprint(cpu_mb=megabytes)) - TABLE_B2.run
+    gpu = TABLE_B2.price(1000, Footprint(gpu_mb=megabytes)) - TABLE_B2.run
+    assert (cpu, gpu) == tuple(1000 * megabytes * Decimal(rate) for rate in rates)
 
 
-def test_beyond_the_last_tier_its_rate_holds_on():
+def test_the_last_tier_applies_to_more_memory():
     assert TABLE_B2.price(1, Footprint(cpu_mb=20_000)) == Decimal("2e-7") + 20_000 * Decimal("1.667e-7")
 
 
-def test_constant_and_instant_memory_add_up_for_the_time_of_the_run():
+def test_constant_and_instant_memory_add_up_over_the_run():
     price = TABLE_B2.price(250.5, Footprint(100.0, 50.0, 200.0, 25.0))
     by_hand = Decimal("2e-7") + Decimal("250.5") * (
         100 * Decimal("2.1e-9") + 50 * Decimal("3.02e-14") + 200 * Decimal("2.49e-8") + 25 * Decimal("9.06e-14")
@@ -63,11 +63,11 @@ def test_constant_and_instant_memory_add_up_for_the_time_of_the_run():
     assert price == by_hand
 
 
-def test_memory_that_is_not_known_leaves_the_fee():
+def test_unknown_memory_costs_only_the_fee():
     assert TABLE_B2.price(1e6, Footprint()) == Decimal("2e-7")
 
 
-def test_quality_weighs_performance_against_cost_and_is_not_clipped():
+def test_quality_weighs_performance_against_cost_without_clipping():
     assert quality(1.0, Decimal(0)) == 0.5
     assert quality(0.0, 3 * OPENCATP_MAX_COST) == pytest.approx(-1.5)
     assert quality(0.8, Decimal("0.1"), alpha=1.0) == 0.8
@@ -75,14 +75,14 @@ def test_quality_weighs_performance_against_cost_and_is_not_clipped():
 
 
 @given(st.floats(0, 1), st.integers(0, 10**12), st.floats(0, 1), st.integers(1, 10**12))
-def test_worth_is_quality_in_whole_nano_dollars_and_unknown_where_either_part_is(performance, cost, alpha, most):
-    found = worth(performance, cost, alpha=alpha, most_nano=most)
-    assert found == pytest.approx(alpha * performance - (1 - alpha) * cost / most)
-    assert worth(None, cost, alpha=alpha, most_nano=most) is None
-    assert worth(performance, None, alpha=alpha, most_nano=most) is None
+def test_worth_is_quality_with_costs_in_nano_dollars_or_unknown(performance, cost, alpha, max_cost):
+    expected = alpha * performance - (1 - alpha) * cost / max_cost
+    assert worth(performance, cost, alpha=alpha, most_nano=max_cost) == pytest.approx(expected)
+    assert worth(None, cost, alpha=alpha, most_nano=max_cost) is None
+    assert worth(performance, None, alpha=alpha, most_nano=max_cost) is None
 
 
-def test_the_longest_path_goes_through_the_latest_of_what_a_node_waits_for():
+def test_the_longest_path_goes_through_the_latest_dependency():
     waits = {"a": [TASK], "b": ["a"], "c": ["a"], "d": ["b", "c"], "e": ["b"]}
     times = {"a": 1.0, "b": 2.0, "c": 5.0, "d": 1.0, "e": 3.0}
     assert longest_path(waits, times) == (7.0, ("a", "c", "d"))
@@ -91,19 +91,19 @@ def test_the_longest_path_goes_through_the_latest_of_what_a_node_waits_for():
 
 @given(st.data())
 def test_the_longest_path_is_the_longest_of_all_paths(data):
-    """A breadth-first walk that marks nodes as visited takes a node by the first way on which it comes to it."""
+    """A breadth-first search that marks nodes as visited would reach a node by its shortest path."""
     waits, times = {}, {}
     for label in "abcdefg"[: data.draw(st.integers(1, 7))]:
         waits[label] = data.draw(st.sets(st.sampled_from([TASK, *waits]), min_size=1))
         times[label] = data.draw(st.floats(0, 100))
 
     def paths(node):
-        return [(*way, node) for earlier in waits[node] - {TASK} for way in paths(earlier)] or [(node,)]
+        return [(*path, node) for earlier in waits[node] - {TASK} for path in paths(earlier)] or [(node,)]
 
     length, path = longest_path(waits, times)
-    every = [way for node in waits for way in paths(node)]
-    assert length == pytest.approx(max(sum(times[node] for node in way) for way in every))
-    assert path in every
+    all_paths = [path for node in waits for path in paths(node)]
+    assert length == pytest.approx(max(sum(times[node] for node in path) for path in all_paths))
+    assert path in all_paths
 
 
 def test_four_groups_of_sizes_are_four_levels():
@@ -116,7 +116,7 @@ def test_two_groups_of_many_sizes_are_two_levels():
     assert len(size_levels(spread)) == 2
 
 
-def test_few_sizes_are_a_level_each_and_sizes_without_an_elbow_are_as_many_as_in_the_paper():
+def test_few_sizes_have_a_level_each_and_sizes_without_an_elbow_the_papers_number():
     assert size_levels([10, 1000, 10]) == pytest.approx((10, 1000))
     assert size_levels([]) == ()
     assert size_levels([0, 0]) == (1.0,)
@@ -124,11 +124,10 @@ def test_few_sizes_are_a_level_each_and_sizes_without_an_elbow_are_as_many_as_in
 
 
 @given(sizes)
-def test_the_clustering_is_the_best_there_is(some):
-    """Against every way to cut the sorted sizes into so many pieces."""
-    points = sorted(math.log(size) for size in some)
-    found = size_levels(some)
-    count = len(found)
+def test_the_clustering_has_the_smallest_error(drawn_sizes):
+    """Compares with every partition of the sorted sizes into as many pieces."""
+    points = sorted(math.log(size) for size in drawn_sizes)
+    levels = size_levels(drawn_sizes)
 
     def error(middles):
         return sum(min((point - middle) ** 2 for middle in middles) for point in points)
@@ -137,27 +136,28 @@ def test_the_clustering_is_the_best_there_is(some):
         pieces = itertools.pairwise((0, *cuts, len(points)))
         return [sum(points[begin:end]) / (end - begin) for begin, end in pieces]
 
-    best = min(error(means(cuts)) for cuts in itertools.combinations(range(1, len(points)), count - 1))
-    assert list(found) == sorted(found)
-    assert error([math.log(max(centre, 1.0)) for centre in found]) <= best + 1e-6
+    best = min(error(means(cuts)) for cuts in itertools.combinations(range(1, len(points)), len(levels) - 1))
+    assert list(levels) == sorted(levels)
+    assert error([math.log(max(centre, 1.0)) for centre in levels]) <= best + 1e-6
 
 
 @given(sizes)
-def test_levels_do_not_depend_on_the_order_of_the_inputs_and_are_no_more_than_may_be(some):
-    assert size_levels(some) == size_levels(list(reversed(some)))
-    assert 1 <= len(size_levels(some)) <= min(MAX_LEVELS, len(set(some)))
+def test_levels_do_not_depend_on_order_and_their_number_is_limited(drawn_sizes):
+    levels = size_levels(drawn_sizes)
+    assert levels == size_levels(list(reversed(drawn_sizes)))
+    assert 1 <= len(levels) <= min(MAX_LEVELS, len(set(drawn_sizes)))
 
 
 def test_a_size_belongs_to_the_level_whose_centre_is_nearest_by_ratio():
     assert [level_of(size, IMAGE_CENTRES) for size in (1, 250_000, 270_000, 1_345_584, 9e9)] == [0, 0, 1, 2, 3]
 
 
-def test_the_importance_vector_is_that_of_equation_2():
+def test_the_importance_vector_follows_equation_2():
     assert importance(4, 1) == pytest.approx([math.cos(math.pi / 8), 1.0, math.cos(math.pi / 8), math.cos(math.pi / 4)])
     assert max(importance(4, 3)) == importance(4, 3)[3] == 1.0
 
 
-def test_levels_without_a_run_are_interpolated_and_marked():
+def test_levels_without_runs_are_interpolated_and_marked():
     runs = [(100, Decimal(2)), (100, Decimal(4)), (400, Decimal(9))]
     vector = cost_vector(runs, (10, 100, 200, 400, 4000))
     assert vector is not None
@@ -166,7 +166,7 @@ def test_levels_without_a_run_are_interpolated_and_marked():
     assert cost_vector([], (10,)) is None
 
 
-def test_the_prompt_tells_costs_at_the_present_level_and_what_grows_with_the_input():
+def test_the_prompt_lists_costs_for_the_input_and_their_growth():
     costs = {
         "count_text": CostVector((Decimal("2e-7"), Decimal("2e-7")), (True, True)),
         "embed_text": CostVector((Decimal("4e-7"), Decimal("8e-6")), (True, True)),
@@ -178,13 +178,13 @@ def test_the_prompt_tells_costs_at_the_present_level_and_what_grows_with_the_inp
         "- embed_text: ×40 (large inputs cost ×20 of small ones)",
     ]
     assert "- embed_text: ×2.0" in table.prompt(costs, 10)
-    assert table.prompt(["nobody"], 10) == ""
+    assert table.prompt(["no_such_tool"], 10) == ""
 
 
-def test_for_an_input_of_unknown_size_levels_count_by_their_importance_for_the_middle_one():
+def test_costs_for_an_unknown_size_are_weighted_by_importance_for_the_middle_level():
     vector = CostVector((Decimal(1), Decimal(2), Decimal(6)), (True,) * 3)
-    aside = Decimal(repr(math.cos(math.pi / 6)))
-    assert float(vector.at(None)) == pytest.approx(float((aside * 1 + 2 + aside * 6) / (1 + 2 * aside)))
+    outer = Decimal(repr(math.cos(math.pi / 6)))  # importance of the levels around the middle one
+    assert float(vector.at(None)) == pytest.approx(float((outer * 1 + 2 + outer * 6) / (1 + 2 * outer)))
     assert CostVector((Decimal(7),), (True,)).at(None) == 7
     vectors = {"a": vector, "b": CostVector((Decimal(1),) * 3, (True,) * 3)}
     assert CostTable((1.0, 2.0, 3.0), vectors).prompt(vectors, None).splitlines() == [
@@ -195,6 +195,6 @@ def test_for_an_input_of_unknown_size_levels_count_by_their_importance_for_the_m
 
 
 @given(st.lists(st.decimals(0, 10**6, places=6), min_size=1, max_size=MAX_LEVELS))
-def test_the_cost_for_an_unknown_size_lies_between_the_least_and_the_greatest(costs):
-    around = CostVector(tuple(costs), (True,) * len(costs)).at(None)
-    assert min(costs) - Decimal("1e-9") <= around <= max(costs) + Decimal("1e-9")
+def test_the_cost_for_an_unknown_size_lies_between_the_lowest_and_the_highest(costs):
+    mean = CostVector(tuple(costs), (True,) * len(costs)).at(None)
+    assert min(costs) - Decimal("1e-9") <= mean <= max(costs) + Decimal("1e-9")

@@ -12,7 +12,7 @@ from ecoshell.tools.function import FunctionTool
 STEP = StepCost(nano=2_000, tokens=300)
 
 
-def test_before_any_use_the_declared_price_and_the_estimated_step_are_expected():
+def test_an_unused_tool_costs_its_declared_price_and_the_estimated_step():
     cost = expected_cost(NO_EVIDENCE, 500, STEP, "usd")
     assert (cost.tool, cost.step, cost.time, cost.total, cost.spread, cost.sample_count) == (500, 2_000, 0, 2_500, 0, 0)
 
@@ -24,19 +24,19 @@ def test_means_of_past_uses_replace_declared_prices_and_estimates():
     assert cost.spread == 5
 
 
-def test_waiting_costs_what_an_hour_is_worth():
+def test_waiting_time_costs_its_price_per_hour():
     past = Evidence(uses=1, seconds=Figure(1, 36.0, 0.0))
     cost = expected_cost(past, 0, STEP, "usd", hour_nano=1_000_000)
     assert cost.time == 10_000
 
 
-def test_in_tokens_only_the_model_step_counts():
+def test_only_the_model_step_counts_in_tokens():
     past = Evidence(uses=2, price=Figure(2, 9e9, 0.0), step_tokens=Figure(2, 250.5, 1.5))
     cost = expected_cost(past, 500, STEP, "tokens", hour_nano=10**9)
     assert (cost.tool, cost.step, cost.time, cost.total, cost.spread) == (0, 251, 0, 251, 2)
 
 
-def test_a_step_of_unknown_price_leaves_the_tool_and_the_time():
+def test_a_step_of_unknown_price_counts_only_tool_and_time():
     assert expected_cost(NO_EVIDENCE, 500, StepCost(None, 300), "usd").total == 500
 
 
@@ -50,7 +50,7 @@ def test_a_running_figure_is_the_mean_and_the_deviation_of_its_samples(samples):
     assert figure.spread == pytest.approx(statistics.pstdev(samples), abs=1.0)
 
 
-def test_a_use_in_this_task_changes_what_the_next_one_is_expected_to_cost():
+def test_a_use_in_this_task_changes_the_expected_cost_of_the_next():
     def look() -> str:
         """Look."""
         return ""
@@ -59,13 +59,13 @@ def test_a_use_in_this_task_changes_what_the_next_one_is_expected_to_cost():
     costs = ToolCosts(Catalog([FunctionTool(look, effects=())]), {"look": past}, ["look"], resources={})
     twin = costs.copy()
     costs.learn("look", StepCost(None, 40, 0.5), price=300, seconds=1.0)
-    now, unchanged = (one.expected("usd", STEP, hour_nano=3_600)["look"] for one in (costs, twin))
+    now, unchanged = (each.expected("usd", STEP, hour_nano=3_600)["look"] for each in (costs, twin))
     assert (now.tool, now.step, now.time, now.sample_count) == (200, 2_000, 2, 2)
     assert (unchanged.tool, unchanged.time, unchanged.sample_count) == (100, 3, 1)
     assert costs.expected("tokens", STEP, hour_nano=0)["look"].total == 40
     assert costs.of_one_use("look") == (200, 2.0)
 
 
-def test_figures_are_pooled_by_their_counts_and_what_was_never_seen_says_nothing():
+def test_figures_are_pooled_by_count_and_empty_ones_are_ignored():
     assert pooled([Figure(), Figure(1, 10.0, 2.0), Figure(3, 2.0, 0.0)]) == Figure(4, 4.0)
     assert pooled([Figure()]) == Figure()

@@ -45,41 +45,41 @@ def store(tmp_path):
     store.close()
 
 
-def test_what_is_kept_comes_back_as_it_was(store):
+def test_uses_are_stored_unchanged(store):
     other = replace(USE, call="c2", helpful=None, judged_by="", ok=False, step_nano=7)
     store.add([USE, other])
     assert [*store.uses()] == [USE, other]
-    assert [one.item for one in store.find(USES)] == [other, USE]
+    assert [match.item for match in store.find(USES)] == [other, USE]
     assert store.queries() == [(1, USE.query)]
 
 
-def test_a_use_that_is_there_already_is_replaced_and_readers_can_tell(store):
+def test_a_repeated_use_is_replaced_in_a_new_generation(store):
     store.add([USE])
-    before = store.generation
+    generation = store.generation
     store.add([replace(USE, helpful=False)])
     assert [use.helpful for use in store.uses()] == [False]
-    assert store.generation != before
+    assert store.generation != generation
 
 
-def test_uses_without_a_session_are_all_kept(store):
+def test_uses_without_a_session_are_all_stored(store):
     bare = replace(USE, session="", call="")
     store.add([bare, bare])
     assert len([*store.uses()]) == 2
 
 
-def test_a_mark_outweighs_the_judge_and_gives_way_when_it_is_taken_back(store):
+def test_a_mark_overrides_the_judge_until_it_is_removed(store):
     store.add([USE])
-    before = store.generation
+    generation = store.generation
     assert store.mark("abcd-ef", 1, "c1", helpful=False)
     (marked,) = store.uses()
     assert (marked.helpful, marked.judged_by) == (False, "you")
     assert store.columns().helpful == [0]
-    assert store.generation != before
+    assert store.generation != generation
     assert store.mark("abcd-ef", 1, "c1", helpful=None)
     assert [*store.uses()] == [USE]
 
 
-def test_a_mark_stays_when_its_use_is_replaced(store):
+def test_a_mark_survives_the_replacement_of_its_use(store):
     store.add([USE])
     store.mark("abcd-ef", 1, "c1", helpful=False)
     store.add([replace(USE, result="4 lines", seconds=2.0)])
@@ -87,47 +87,50 @@ def test_a_mark_stays_when_its_use_is_replaced(store):
     assert (again.result, again.helpful, again.judged_by) == ("4 lines", False, "you")
 
 
-def test_a_question_goes_with_the_last_use_that_was_made_for_it(store):
+def test_a_question_is_deleted_with_its_last_use(store):
     store.add([USE])
     store.add([replace(USE, query="What else?")])
     assert [text for _, text in store.queries()] == ["What else?"]
 
 
-def test_only_what_is_not_there_yet_is_added_as_new(store):
+def test_only_new_uses_are_added(store):
     store.add([USE])
-    known = replace(USE, query="Asked otherwise?")
-    assert store.add_new([known, replace(USE, turn=2), replace(USE, turn=2)]) == 1
+    duplicate = replace(USE, query="Asked otherwise?")
+    assert store.add_new([duplicate, replace(USE, turn=2), replace(USE, turn=2)]) == 1
     assert [use.turn for use in store.uses()] == [1, 2]
     assert len(store.queries()) == 1
 
 
-def test_halves_of_surrogate_pairs_are_kept_readably(store):
+def test_unpaired_surrogates_are_stored_as_escapes(store):
     odd = replace(USE, query="a\ud800", session="s\ud800", result="\udcff", tool="nul\x00")
     store.add([odd])
     assert store.mark(odd.session, odd.turn, odd.call, helpful=False)
-    (kept,) = store.uses()
-    assert (kept.query, kept.result, kept.tool) == ("a\\ud800", "\\udcff", "nul\x00")
+    (stored,) = store.uses()
+    assert (stored.query, stored.result, stored.tool) == ("a\\ud800", "\\udcff", "nul\x00")
 
 
-def test_a_mark_on_a_use_that_is_not_kept_says_so(store):
+def test_a_mark_on_an_unknown_use_is_refused(store):
     store.add([replace(USE, session="", call="c1")])
     assert not store.mark("abcd-ef", 9, "c1", helpful=True)
     assert not store.mark("", 1, "c1", helpful=True)
 
 
-def test_columns_are_what_came_after_a_use(store):
+def test_columns_start_after_a_use(store):
     store.add([USE, replace(USE, tool="read_file", call="c2", step_nano=5)])
     assert store.columns(1).tool == ["read_file"]
     assert (store.columns().step_nano, store.columns().query) == ([None, 5], [1, 1])
     assert store.columns(2).id == []
 
 
-def test_uses_can_be_chosen_by_tool_question_and_time(store):
+def test_uses_can_be_selected_by_tool_question_and_time(store):
     late = replace(USE, tool="read_file", call="c2", query="What is in a.txt?", at="2026-11-21T10:00:00+00:00")
     store.add([USE, late])
-    assert [one.item.tool for one in store.find(USES, Choice(tool="read_file"))] == ["read_file"]
-    assert [one.item.tool for one in store.find(USES, Choice(text="LINES"))] == ["count_text"]
-    assert [one.item.tool for one in store.find(USES, Choice(before="2026-11-21T00:00:00+00:00"))] == ["count_text"]
+    for choice, tool in (
+        (Choice(tool="read_file"), "read_file"),
+        (Choice(text="LINES"), "count_text"),
+        (Choice(before="2026-11-21T00:00:00+00:00"), "count_text"),
+    ):
+        assert [match.item.tool for match in store.find(USES, choice)] == [tool]
     store.add([replace(USE, call="c3", at="")])
     assert store.forget(Choice(before="9999")).uses == 2
     with pytest.raises(UsageError, match="no use 7"):
@@ -136,18 +139,18 @@ def test_uses_can_be_chosen_by_tool_question_and_time(store):
         store.one(USES, 10**20 - 1)
 
 
-def test_what_is_forgotten_is_gone_from_the_file_with_all_that_only_it_needed(store, tmp_path):
+def test_a_forgotten_use_is_erased_from_the_file(store, tmp_path):
     secret = replace(USE, query="my unusual zebracorn", result="zebracorn", call="c2")
     store.add([USE, secret])
     assert store.forget(Choice(ids=(2,))).uses == 1
     assert [*store.uses()] == [USE]
     assert store.queries() == [(1, USE.query)]
-    left = b"".join(file.read_bytes() for file in tmp_path.iterdir())
-    assert b"zebracorn" not in left
-    assert b"notes.txt" in left
+    contents = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"zebracorn" not in contents
+    assert b"notes.txt" in contents
 
 
-def test_nothing_that_was_forgotten_is_left_after_many_turns_of_keeping_and_forgetting(store, tmp_path):
+def test_forgotten_uses_are_erased_after_many_additions(store, tmp_path):
     chance = Random(2)
     for turn in range(300):
         sizes = chance.randint(1, 60), chance.randint(0, 150), chance.randint(0, 40)
@@ -157,12 +160,12 @@ def test_nothing_that_was_forgotten_is_left_after_many_turns_of_keeping_and_forg
     chance.shuffle(numbers)
     for start in range(0, 290, 29):
         store.forget(Choice(ids=numbers[start : start + 29]))
-    left = b"".join(file.read_bytes() for file in tmp_path.iterdir())
-    found = {number for number in range(1, 301) if f"zebra{number - 1:03}!".encode() in left}
-    assert found == {*numbers[290:]}
+    contents = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    remaining = {number for number in range(1, 301) if f"zebra{number - 1:03}!".encode() in contents}
+    assert remaining == {*numbers[290:]}
 
 
-def test_the_latest_number_is_not_given_again_when_its_use_is_forgotten(store):
+def test_the_number_of_a_forgotten_use_is_not_reused(store):
     store.add([USE, replace(USE, call="c2", query="Other?")])
     store.forget(Choice(ids=(2,)))
     store.add([replace(USE, call="c3", query="Third?")])
@@ -170,7 +173,7 @@ def test_the_latest_number_is_not_given_again_when_its_use_is_forgotten(store):
     assert [number for number, _ in store.queries()] == [1, 3]
 
 
-def test_a_file_that_cannot_be_written_is_read_and_says_so_when_something_is_to_be_kept(store, tmp_path):
+def test_a_read_only_file_can_be_read_and_refuses_writes(store, tmp_path):
     store.add([USE])
     store.close()
     file = tmp_path / "experience.sqlite"
@@ -180,14 +183,14 @@ def test_a_file_that_cannot_be_written_is_read_and_says_so_when_something_is_to_
             read.add([USE])
 
 
-def test_what_another_store_changes_is_seen_by_one_that_is_open(store, tmp_path):
+def test_changes_by_another_store_are_visible(store, tmp_path):
     store.add([USE])
-    before = store.generation
+    generation = store.generation
     with closing(ExperienceStore(tmp_path / "experience.sqlite")) as other:
         other.add([replace(USE, call="c2")])
-        assert store.generation == before
+        assert store.generation == generation
         other.mark("abcd-ef", 1, "c1", helpful=False)
-        assert store.generation != before
+        assert store.generation != generation
         assert store.columns().helpful == [0, 1]
         other.forget(Choice(ids=(1,)))
     assert store.columns().id == [2]
@@ -199,7 +202,7 @@ def _writes(path, number):
     store.close()
 
 
-def test_several_processes_write_at_once_and_nothing_is_lost(store, tmp_path):
+def test_processes_can_write_in_parallel_without_loss(store, tmp_path):
     context = get_context("spawn")
     processes = [context.Process(target=_writes, args=(tmp_path / "experience.sqlite", turn)) for turn in range(3)]
     for process in processes:
@@ -210,7 +213,7 @@ def test_several_processes_write_at_once_and_nothing_is_lost(store, tmp_path):
     assert len([*store.uses()]) == 75
 
 
-def test_threads_may_write_and_read_at_once(store):
+def test_threads_can_write_in_parallel_without_loss(store):
     threads = [threading.Thread(target=lambda turn=turn: store.add([replace(USE, turn=turn)])) for turn in range(8)]
     for thread in threads:
         thread.start()
@@ -219,14 +222,14 @@ def test_threads_may_write_and_read_at_once(store):
     assert sorted(use.turn for use in store.uses()) == [*range(8)]
 
 
-def test_a_file_that_is_no_database_says_what_to_do(tmp_path):
+def test_a_file_that_is_not_a_database_is_an_error(tmp_path):
     file = tmp_path / "experience.sqlite"
-    file.write_text("this is no database, however long it is " * 40)
+    file.write_text("not a database, but long enough for its header " * 40)
     with pytest.raises(StoreError, match="damaged"):
         ExperienceStore(file)
 
 
-def test_a_store_of_a_newer_version_is_left_alone(tmp_path):
+def test_a_store_of_a_newer_version_is_refused(tmp_path):
     file = tmp_path / "experience.sqlite"
     with sqlite3.connect(file) as db:
         db.execute("PRAGMA user_version = 99")
@@ -238,7 +241,7 @@ texts = st.text(min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
 
 
 @given(texts, texts, st.text(max_size=30), st.none() | st.booleans(), st.none() | st.integers(0, 2**62))
-def test_lines_written_are_the_lines_read(query, tool, result, helpful, step_nano):
+def test_exported_lines_are_imported_unchanged(query, tool, result, helpful, step_nano):
     use = replace(USE, query=query, tool=tool, result=result, helpful=helpful, step_nano=step_nano)
     assert [*from_lines([to_line(use)], "x")] == [use]
 
@@ -263,32 +266,32 @@ def test_lines_written_are_the_lines_read(query, tool, result, helpful, step_nan
         (to_line(replace(USE, model=3)), "`model` must be a text"),
     ],
 )
-def test_a_line_that_is_no_use_is_named_with_what_is_wrong(line, why):
+def test_an_invalid_line_is_named_with_its_fault(line, why):
     with pytest.raises(UsageError, match=r"^uses.jsonl:2 is not a use") as caught:
         [*from_lines([to_line(USE), line], "uses.jsonl")]
     assert why in caught.value.message
     assert caught.value.kept == "Nothing was imported."
 
 
-def test_a_line_that_is_no_text_is_named_too():
+def test_a_line_that_is_not_json_text_is_named():
     for raw in (b"\xff\xfe\x00", b'{"format": "\xe4"}', b"[" * 100_000, b'{"format": 1' + b"0" * 5_000 + b"}"):
         with pytest.raises(UsageError, match=r"^uses.jsonl:2 is not a use"):
             [*from_lines([to_line(USE).encode(), raw], "uses.jsonl")]
 
 
-def test_times_are_read_as_the_store_compares_them():
+def test_times_are_normalised_to_utc():
     line = to_line(replace(USE, at="2026-11-21T01:30:00.250+05:00"))
     assert [use.at for use in from_lines([line], "x")] == ["2026-11-20T20:30:00+00:00"]
     with pytest.raises(UsageError, match="`at` must be a time"):
         [*from_lines([to_line(replace(USE, at="0001-01-01T00:00:00+14:00"))], "x")]
 
 
-def test_fields_of_later_versions_of_the_format_are_passed_over():
+def test_unknown_fields_are_ignored():
     line = to_line(USE).replace('{"format"', '{"mood": "good", "format"')
     assert [*from_lines([line, "", "  "], "x")] == [USE]
 
 
-def test_what_another_reader_keeps_in_the_log_is_told_of(tmp_path):
+def test_an_erasure_blocked_by_a_reader_is_reported(tmp_path):
     store = ExperienceStore(tmp_path / "experience.sqlite", busy_seconds=0.05)
     store.add([USE, replace(USE, call="c2")])
     with closing(sqlite3.connect(tmp_path / "experience.sqlite")) as reader:
@@ -300,7 +303,7 @@ def test_what_another_reader_keeps_in_the_log_is_told_of(tmp_path):
     store.close()
 
 
-def test_the_database_of_another_program_is_left_alone(tmp_path):
+def test_the_database_of_another_program_is_refused(tmp_path):
     file = tmp_path / "experience.sqlite"
     with closing(sqlite3.connect(file)) as db:
         db.execute("CREATE TABLE theirs (x)")
@@ -310,7 +313,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path):
         assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
 
 
-def test_what_had_to_stay_in_the_log_leaves_it_with_the_next_forgetting_even_of_nothing(store, tmp_path):
+def test_a_blocked_erasure_is_completed_by_the_next_one(store, tmp_path):
     store.add([replace(USE, query="my unusual zebracorn")])
     with closing(sqlite3.connect(tmp_path / "experience.sqlite", isolation_level=None)) as reader:
         reader.execute("BEGIN")
@@ -322,7 +325,7 @@ def test_what_had_to_stay_in_the_log_leaves_it_with_the_next_forgetting_even_of_
     assert b"zebracorn" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_a_use_without_a_session_is_added_once_however_often_it_is_imported(store):
+def test_repeated_imports_add_uses_without_a_session_once(store):
     bare = replace(USE, session="", call="", query="half \ud800")
     assert store.add_new([bare, bare, replace(bare, seconds=2.0)]) == 3
     assert store.add_new([bare, bare, replace(bare, seconds=2.0)]) == 0
@@ -331,7 +334,7 @@ def test_a_use_without_a_session_is_added_once_however_often_it_is_imported(stor
 
 
 @pytest.mark.parametrize("damage", ["helpful = 'abc'", "tool = x'00'", "seconds = 'soon'", "ok = 7"])
-def test_a_use_with_a_value_that_none_can_have_is_named(store, tmp_path, damage):
+def test_a_use_with_an_invalid_value_is_named(store, tmp_path, damage):
     store.add([USE])
     with closing(sqlite3.connect(tmp_path / "experience.sqlite")) as db, db:
         db.execute(f"UPDATE uses SET {damage}")
@@ -339,7 +342,7 @@ def test_a_use_with_a_value_that_none_can_have_is_named(store, tmp_path, damage)
         [*store.uses()]
 
 
-def test_a_time_without_a_zone_is_utc_wherever_it_is_read(monkeypatch):
+def test_a_time_without_a_zone_is_utc(monkeypatch):
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:

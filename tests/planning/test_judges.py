@@ -1,4 +1,4 @@
-"""What rules can tell of a result: failures, emptiness, mistakes of the caller, and that something came back."""
+"""Judging results by rules: failures, empty results, mistakes of the caller and results with content."""
 
 import json
 
@@ -20,12 +20,12 @@ def judged(text, call=ANY, *, query=QUERY, **more):
 
 
 def enveloped(text, *, failed=False):
-    """A result as an MCP server sends it."""
+    """A result in the format of an MCP server."""
     return json.dumps({"_meta": None, "content": [{"type": "text", "text": text}], "isError": failed}, indent=2)
 
 
 def printed(text, *, failed=False):
-    """The same as Python prints it."""
+    """The same result as printed by Python."""
     return f"meta=None content=[TextContent(type='text', text={text!r}, annotations=None)] isError={failed}"
 
 
@@ -50,7 +50,7 @@ def printed(text, *, failed=False):
         "# Trains\n\nLoading...",
     ],
 )
-def test_an_empty_result_did_not_help(text):
+def test_an_empty_result_is_unhelpful(text):
     verdict = judged(text)
     assert (verdict.helpful, verdict.by, verdict.reason) == (False, "rules", "it found nothing")
 
@@ -77,7 +77,7 @@ def test_an_empty_result_did_not_help(text):
         '{"/a.md": {"result": "error", "reason": "disk gone"}}',
     ],
 )
-def test_a_failure_that_a_result_tells_of_did_not_help(text):
+def test_a_failure_reported_in_a_result_is_unhelpful(text):
     verdict = judged(text)
     assert (verdict.helpful, verdict.by) == (False, "rules")
     assert verdict.reason.startswith("it failed: ")
@@ -106,7 +106,7 @@ def test_a_failure_that_a_result_tells_of_did_not_help(text):
         "443 requests per second",
     ],
 )
-def test_any_other_result_helped_as_far_as_rules_can_tell(text):
+def test_any_other_result_is_helpful_but_not_for_sure(text):
     verdict = judged(text)
     assert (verdict.helpful, verdict.by, verdict.sure) == (True, "rules", False)
 
@@ -129,7 +129,7 @@ def test_any_other_result_helped_as_far_as_rules_can_tell(text):
     ],
 )
 @pytest.mark.parametrize("ok", [True, False])
-def test_a_mistake_of_the_caller_says_nothing_about_the_tool(call, text, ok):
+def test_a_mistake_of_the_caller_is_not_judged(call, text, ok):
     verdict = judged(enveloped(text, failed=True) if ok else text, call, ok=ok)
     assert (verdict.helpful, verdict.by, verdict.sure) == (None, "", True)
     assert verdict.reason.startswith("the call was wrong, not the tool: ")
@@ -146,7 +146,7 @@ def test_a_mistake_of_the_caller_says_nothing_about_the_tool(call, text, ok):
         "",
     ],
 )
-def test_a_call_that_failed_by_itself_did_not_help(text):
+def test_a_call_that_failed_without_a_mistake_is_unhelpful(text):
     assert judged(text, ok=False).helpful is False
 
 
@@ -155,23 +155,23 @@ def test_a_call_that_was_not_run_is_not_judged():
     assert (verdict.helpful, verdict.by, verdict.reason) == (None, "", "the call was not run")
 
 
-def test_a_changed_file_helped_whatever_the_text():
+def test_a_changed_file_is_helpful_with_any_text():
     verdict = judged("", Call("edit_file", {"path": "a"}), changes="--- a\n+++ a\n")
     assert (verdict.helpful, verdict.sure) == (True, True)
 
 
 @pytest.mark.parametrize("name", ["mkdir", "calendar.create_event", "TravelAPI.bookFlight", "fs__write"])
-def test_a_tool_that_does_something_may_have_nothing_to_say(name):
+def test_an_empty_result_of_an_action_is_not_judged(name):
     verdict = judged("null", Call(name))
     assert (verdict.helpful, verdict.sure) == (None, False)
 
 
 @pytest.mark.parametrize("name", ["get_open_issues", "search", "find_and_read"])
-def test_a_tool_that_looks_something_up_must_find_it(name):
+def test_an_empty_result_of_a_lookup_is_unhelpful(name):
     assert judged("[]", Call(name)).helpful is False
 
 
-def test_an_error_that_was_asked_about_is_not_a_failure():
+def test_an_error_the_user_searches_for_is_not_a_failure():
     line = "ERROR: disk full on /dev/sda1"
     assert judged(line, query="What went wrong last night? Look for errors.").helpful is None
     assert judged(line, Call("grep", {"pattern": "ERROR"})).helpful is None
@@ -180,7 +180,7 @@ def test_an_error_that_was_asked_about_is_not_a_failure():
 
 
 @pytest.mark.parametrize("wrapped", [enveloped, printed, lambda text, **more: printed(enveloped(text, **more))])
-def test_a_result_is_read_inside_its_envelope(wrapped):
+def test_a_result_is_judged_inside_its_envelope(wrapped):
     assert judged(wrapped("Oslo 06:12")).helpful is True
     assert judged(wrapped("")).helpful is False
     assert judged(wrapped("the engine broke", failed=True)).helpful is False
@@ -188,22 +188,22 @@ def test_a_result_is_read_inside_its_envelope(wrapped):
 
 
 @pytest.mark.parametrize("wrapped", [enveloped, printed, lambda text: printed(enveloped(text))])
-def test_an_envelope_that_was_cut_is_read_as_far_as_it_goes(wrapped):
+def test_a_truncated_envelope_is_unwrapped_as_far_as_possible(wrapped):
     text = 'Tåg till Oslo\n06:12 "snabbtåg" \\o/ it\'s\n' * 4
-    whole = wrapped(text)
-    start = whole.index("T", whole.rindex("text") + 4)
-    read = [unwrapped(whole[:end])[0] for end in range(start, whole.rindex("06:12"))]
-    assert all(text.startswith(told) for told in read)
-    assert max(map(len, read)) > len(text) // 2
+    envelope = wrapped(text)
+    start = envelope.index("T", envelope.rindex("text") + 4)
+    contents = [unwrapped(envelope[:end])[0] for end in range(start, envelope.rindex("06:12"))]
+    assert all(text.startswith(content) for content in contents)
+    assert max(map(len, contents)) > len(text) // 2
 
 
-def test_several_pieces_of_content_are_read_together():
+def test_several_content_parts_are_joined():
     parts = [{"type": "text", "text": "Oslo"}, {"type": "image", "data": "…"}, "06:12"]
     assert unwrapped(json.dumps({"content": parts, "isError": False})) == ("Oslo\n[image]\n06:12", False)
 
 
 @given(st.text(max_size=400), st.text(max_size=20), st.booleans())
-def test_rules_judge_any_text_there_is(text, tool, ok):
+def test_rules_judge_any_text(text, tool, ok):
     verdict = by_rules(QUERY, Call(tool, {"a": [text]}), Observation(text, ok))
     assert verdict.helpful in (True, False, None)
     assert verdict.reason
@@ -220,12 +220,12 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_rules_judge_any_json_there_is(value):
+def test_rules_judge_any_json(value):
     assert by_rules(QUERY, ANY, Observation(json.dumps(value))).reason
 
 
 @given(st.text(max_size=300))
-def test_an_envelope_gives_back_what_was_put_in(text):
+def test_unwrapping_returns_the_wrapped_text(text):
     assert unwrapped(enveloped(text))[0] in (text, unwrapped(text)[0])
 
 
@@ -271,11 +271,11 @@ def tools(tmp_path):
         ("fetch_url", {"url": "ftp://example.org"}),
     ],
 )
-async def test_no_mistyped_argument_is_held_against_a_built_in_tool(tools, tool, arguments):
-    seen = await tools[tool].run(arguments)
-    verdict = by_rules("Do it.", Call(tool, arguments), seen)
-    assert not seen.ok
-    assert (verdict.helpful, verdict.sure) == (None, True), seen.text
+async def test_wrong_arguments_do_not_count_against_a_built_in_tool(tools, tool, arguments):
+    observation = await tools[tool].run(arguments)
+    verdict = by_rules("Do it.", Call(tool, arguments), observation)
+    assert not observation.ok
+    assert (verdict.helpful, verdict.sure) == (None, True), observation.text
 
 
 @pytest.mark.parametrize(
@@ -294,6 +294,6 @@ async def test_no_mistyped_argument_is_held_against_a_built_in_tool(tools, tool,
         ("calculate", {"expression": "2*3"}, True),
     ],
 )
-async def test_what_a_built_in_tool_finds_is_what_counts(tools, tool, arguments, helpful):
-    seen = await tools[tool].run(arguments)
-    assert by_rules("Do it.", Call(tool, arguments), seen).helpful is helpful, seen.text
+async def test_results_of_built_in_tools_are_judged_by_content(tools, tool, arguments, helpful):
+    observation = await tools[tool].run(arguments)
+    assert by_rules("Do it.", Call(tool, arguments), observation).helpful is helpful, observation.text

@@ -1,4 +1,4 @@
-"""The knapsack against brute force and against its promises: no bound broken, never over the budget, ties go cheap."""
+"""The knapsack compared with brute force: bounds and budget hold, and ties choose the cheaper plan."""
 
 import random
 import subprocess
@@ -40,7 +40,7 @@ def brute(values: Sequence[int], costs: Sequence[int], bounds: Sequence[int], bu
 
 
 def small_instance(draw: random.Random) -> Instance:
-    """A few tools, of the kinds that are hard in different ways."""
+    """A few tools, hard to plan in different ways."""
     number, budget = draw.randint(0, 5), draw.randint(0, 30)
     costs = [draw.randint(0, draw.choice((3, 10, 25))) for _ in range(number)]
     values = {
@@ -52,7 +52,7 @@ def small_instance(draw: random.Random) -> Instance:
     return values, costs, [draw.randint(0, 3) for _ in costs], budget
 
 
-def test_no_plan_is_better_or_cheaper_than_the_one_that_is_found() -> None:
+def test_no_plan_is_better_or_cheaper_than_the_solution() -> None:
     draw = random.Random(20)
     for _ in range(1_000):
         values, costs, bounds, budget = small_instance(draw)
@@ -63,7 +63,7 @@ def test_no_plan_is_better_or_cheaper_than_the_one_that_is_found() -> None:
 
 
 def algorithm_1(values: Sequence[int], costs: Sequence[int], bounds: Sequence[int], budget: int) -> int:
-    """The value that Algorithm 1 finds as it is printed, reading the row it is writing (`V[i]`)."""
+    """The value of Algorithm 1 as printed, which reads the row it is writing (`V[i]`)."""
     row = [0] * (budget + 1)
     for value, cost, bound in zip(values, costs, bounds, strict=True):
         for j in range(budget + 1):
@@ -73,28 +73,28 @@ def algorithm_1(values: Sequence[int], costs: Sequence[int], bounds: Sequence[in
     return max(row)
 
 
-def test_a_tool_is_not_used_more_often_than_its_bound_as_algorithm_1_is_printed_would() -> None:
+def test_bounds_hold_unlike_in_algorithm_1_as_printed() -> None:
     values, costs, bounds, budget = [10, 1], [2, 3], [1, 1], 8
     assert algorithm_1(values, costs, bounds, budget) == 40  # the first tool four times
     assert solve(values, costs, bounds, budget) == [1, 1]
 
 
-def test_of_equal_plans_the_cheapest_is_taken() -> None:
+def test_the_cheapest_of_equal_plans_is_chosen() -> None:
     assert solve([5, 5, 5], [4, 2, 3], [1, 1, 1], 6) == [0, 1, 1]
     assert solve([6, 3, 3], [7, 3, 3], [1, 1, 1], 7) == [0, 1, 1]
 
 
-def test_a_plan_by_real_values_is_the_one_by_whole_values_they_are_parts_of() -> None:
+def test_scaling_integer_values_to_reals_does_not_change_the_plan() -> None:
     draw = random.Random(21)
     for _ in range(1_000):
-        whole, costs, bounds, budget = small_instance(draw)
-        unusable = [1e300 if cost > budget else value / 1_000 for value, cost in zip(whole, costs, strict=True)]
-        wanted = brute([value if value > 0 else -1 for value in whole], costs, bounds, budget)
-        for values in ([value / 1_000 for value in whole], unusable):
-            assert totals(solve(values, costs, bounds, budget), whole, costs) == wanted, (values, costs, bounds)
+        integers, costs, bounds, budget = small_instance(draw)
+        unusable = [1e300 if cost > budget else value / 1_000 for value, cost in zip(integers, costs, strict=True)]
+        expected = brute([value if value > 0 else -1 for value in integers], costs, bounds, budget)
+        for values in ([value / 1_000 for value in integers], unusable):
+            assert totals(solve(values, costs, bounds, budget), integers, costs) == expected, (values, costs, bounds)
 
 
-def test_values_that_differ_by_the_rounding_of_floats_are_equal() -> None:
+def test_values_that_differ_by_float_rounding_are_equal() -> None:
     assert 0.1 + 0.2 != 0.3
     assert solve([0.1 + 0.2, 0.3], [5, 4], [1, 1], 5) == [0, 1]
     assert solve([0.3, 0.1, 0.2], [4, 1, 2], [1, 1, 1], 4) == [0, 1, 1]
@@ -108,7 +108,7 @@ REALS = st.one_of(st.floats(0, 100), st.floats(0, 1e-3), st.floats(0, 1.7e308), 
 @example([(1.0, 1 / 3, 3)], 1.0)
 @example([(1.0, 2.0**53 + 2, 2), (1, 2**53 + 1, 2)], 2**54 + 2)
 @example([(5e-324, 5e-324, 5), (1.7e308, 1.7e308, 5)], 1.7e308)
-def test_no_plan_costs_more_than_the_true_budget(tools: list[tuple[Any, Any, int]], budget: Any) -> None:
+def test_no_plan_exceeds_the_exact_budget(tools: list[tuple[Any, Any, int]], budget: Any) -> None:
     values, costs, bounds = ([tool[field] for tool in tools] for field in range(3))
     counts = solve(values, costs, bounds, budget)
     assert totals(counts, values, costs)[1] <= Fraction(budget)
@@ -116,7 +116,7 @@ def test_no_plan_costs_more_than_the_true_budget(tools: list[tuple[Any, Any, int
 
 
 def hard_instance(seed: int, number: int) -> Instance:
-    """Real costs with values that rise with them, a search of which takes long; half of the uses can be paid for."""
+    """Real costs with values that rise with them, which is slow to search; half of the uses are affordable."""
     draw = random.Random(seed)
     costs = [draw.uniform(1, 10) for _ in range(number)]
     bounds = [draw.randint(1, 3) for _ in costs]
@@ -124,27 +124,25 @@ def hard_instance(seed: int, number: int) -> Instance:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_where_plans_are_too_many_to_keep_what_is_lost_is_less_than_epsilon(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_loss_with_too_many_plans_is_below_epsilon(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     values, costs, bounds, budget = hard_instance(seed, 12)
-    epsilon = (sum(bounds) + 1) * budget / 2**14  # of BTP Appendix A.1
-    for_less, _ = totals(solve(values, costs, bounds, budget - epsilon), values, costs)
+    epsilon = (sum(bounds) + 1) * budget / 2**14  # BTP Appendix A.1
+    lower_value, _ = totals(solve(values, costs, bounds, budget - epsilon), values, costs)
     monkeypatch.setattr(knapsack, "_MAX_PLANS", 1)
     value, cost = totals(solve(values, costs, bounds, budget), values, costs)
     assert cost <= Fraction(budget)
-    assert value >= for_less
+    assert value >= lower_value
 
 
-def test_of_thousands_of_tools_of_equal_value_the_cheapest_are_used() -> None:
+def test_the_cheapest_of_thousands_of_equal_tools_are_used() -> None:
     draw = random.Random(3)
     costs = [draw.randint(1, 200) for _ in range(5_000)]
     counts = solve([0.7] * len(costs), costs, [1] * len(costs), 10_000)
-    afforded, left = 0, 10_000
+    uses, spent = 0, 0
     for cost in sorted(costs):
-        if cost <= left:
-            afforded, left = afforded + 1, left - cost
-    assert (sum(counts), 10_000 - left) == (afforded, totals(counts, costs, costs)[0])
+        if spent + cost <= 10_000:
+            uses, spent = uses + 1, spent + cost
+    assert (sum(counts), totals(counts, costs, costs)[0]) == (uses, spent)
     assert solve([1] * 5_000, [3] * 5_000, [2] * 5_000, 10_000) == [*[2] * 1_666, 1, *[0] * 3_333]
 
 
@@ -172,13 +170,13 @@ def test_of_thousands_of_tools_of_equal_value_the_cheapest_are_used() -> None:
     ],
 )
 @pytest.mark.filterwarnings("error")
-def test_numbers_at_the_edges(tools: tuple[list[Any], list[Any], list[Any]], budget: Any, counts: list[int]) -> None:
+def test_edge_cases(tools: tuple[list[Any], list[Any], list[Any]], budget: Any, counts: list[int]) -> None:
     assert solve(*tools, budget) == counts
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("number", [3, 60])
-def test_arrays_are_taken_and_plain_whole_numbers_given(number: int) -> None:
+def test_arrays_are_accepted_and_plain_integers_returned(number: int) -> None:
     import numpy as np
 
     values, costs = np.full(number, 0.5, np.float32), np.arange(1, number + 1)
@@ -188,7 +186,7 @@ def test_arrays_are_taken_and_plain_whole_numbers_given(number: int) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_short_numbers_of_an_array_do_not_overflow() -> None:
+def test_narrow_integer_arrays_do_not_overflow() -> None:
     import numpy as np
 
     short = np.full(10, 100, np.int8)
@@ -212,12 +210,12 @@ def test_short_numbers_of_an_array_do_not_overflow() -> None:
         (([1, "2"], [1, 2], [1, 1]), 3, "value 1 is '2'"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(tools: tuple[Any, Any, Any], budget: Any, wrong: str) -> None:
+def test_invalid_arguments_are_refused_by_name(tools: tuple[Any, Any, Any], budget: Any, wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
         solve(*tools, budget)
 
 
-def test_a_plan_that_can_be_paid_for_whole_loads_no_numpy() -> None:
+def test_a_fully_affordable_plan_does_not_load_numpy() -> None:
     program = """if True:
         import sys
         from ecoshell.planning.btp.knapsack import solve
@@ -233,7 +231,7 @@ def test_ortools_finds_no_better_plan(seed: int) -> None:
     draw = random.Random(seed)
     costs = [draw.randint(1, 1_000) for _ in range(300)]
     values = [cost + draw.randint(1, 100) for cost in costs]
-    theirs = solver.KnapsackSolver(solver.SolverType.KNAPSACK_DIVIDE_AND_CONQUER_SOLVER, "plans")
-    theirs.init(values, [costs], [5_000])
+    reference = solver.KnapsackSolver(solver.SolverType.KNAPSACK_DIVIDE_AND_CONQUER_SOLVER, "plans")
+    reference.init(values, [costs], [5_000])
     counts = solve(values, costs, [1] * len(costs), 5_000)
-    assert totals(counts, values, costs)[0] == theirs.solve()
+    assert totals(counts, values, costs)[0] == reference.solve()

@@ -1,4 +1,4 @@
-"""Which mode tries first: the rule alone, and what past attempts say through a real store."""
+"""Which mode is tried first: the rule alone, and with past attempts in a real store."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ PLAYED = {"single": "m", "umi": "m"}
 ATTEMPT = Attempt(HARD, "single", "m", "react", "gave_up", 2_000_000, 1_000, 3.0, "s", 1, "2026-11-20T10:00:00+00:00")
 
 
-def known(answered: float, attempts: int = 10, price: float | None = 1e6, **given: float) -> ModeEvidence:
-    """Evidence of attempts at the very same question, of which this share was answered."""
-    return ModeEvidence(attempts, float(attempts), answered * attempts, price, **{"tokens": 1e3, **given})
+def evidence(answered: float, attempts: int = 10, price: float | None = 1e6, **fields: float) -> ModeEvidence:
+    """Evidence of attempts at the same question, with the share of answered ones."""
+    return ModeEvidence(attempts, float(attempts), answered * attempts, price, **{"tokens": 1e3, **fields})
 
 
 EVIDENCE = st.builds(
-    known,
+    evidence,
     st.floats(0, 1),
     st.integers(1, 10_000),
     st.none() | st.floats(0, 1e12),
@@ -38,44 +38,44 @@ EVIDENCE = st.builds(
 )
 
 
-def test_without_experience_one_model_tries_first():
+def test_single_mode_is_tried_first_without_experience():
     assert choose({}).mode == "single"
     assert choose(dict.fromkeys(CANDIDATES, NOTHING_KNOWN)).mode == "single"
 
 
-def test_a_mode_that_was_never_tried_is_not_tried_first_but_for_the_cheapest():
-    assert choose({"single": known(0.0)}).mode == "single"
-    assert choose({"umi": known(1.0)}).mode == "single"
+def test_an_untried_mode_is_never_first_except_single():
+    assert choose({"single": evidence(0.0)}).mode == "single"
+    assert choose({"umi": evidence(1.0)}).mode == "single"
 
 
-def test_the_mode_with_more_answers_for_its_cost_tries_first():
-    often, seldom = known(0.95, 20, 3e6), known(0.1, 20, 2e6)
+def test_the_mode_with_more_answers_per_cost_is_tried_first():
+    often, seldom = evidence(0.95, 20, 3e6), evidence(0.1, 20, 2e6)
     assert choose({"single": seldom, "umi": often}).mode == "umi"
     assert choose({"single": replace(seldom, answered_weight=18.0), "umi": often}).mode == "single"
     why = choose({"single": seldom, "umi": often}).why
     assert why == "of questions like this one umi answers 93% for about $0.003, single answers 12% for about $0.002"
 
 
-def test_equal_modes_leave_it_to_one_model():
-    assert choose({"single": known(0.5), "umi": known(0.5)}).mode == "single"
-    assert choose({"single": known(0.5, price=0.0), "umi": known(0.5, price=0.0)}).mode == "single"
+def test_single_mode_is_tried_first_on_a_tie():
+    assert choose({"single": evidence(0.5), "umi": evidence(0.5)}).mode == "single"
+    assert choose({"single": evidence(0.5, price=0.0), "umi": evidence(0.5, price=0.0)}).mode == "single"
 
 
-def test_tokens_decide_where_a_price_is_unknown_or_nothing_costs_anything():
+def test_tokens_decide_if_prices_are_unknown_or_zero():
     for price in (None, 0.0):
-        cheap, dear = known(0.5, price=price, tokens=100.0), known(0.6, price=price, tokens=900.0)
+        cheap, dear = evidence(0.5, price=price, tokens=100.0), evidence(0.6, price=price, tokens=900.0)
         assert choose({"single": dear, "umi": cheap}).mode == "umi"
         assert "tokens" in choose({"single": dear, "umi": cheap}).why
 
 
-def test_waiting_counts_at_its_price():
-    slow, quick = known(0.9, price=1e6, seconds=90.0), known(0.9, price=1.2e6, seconds=5.0)
+def test_waiting_time_counts_at_its_price():
+    slow, quick = evidence(0.9, price=1e6, seconds=90.0), evidence(0.9, price=1.2e6, seconds=5.0)
     assert choose({"single": slow, "umi": quick}).mode == "single"
     assert choose({"single": slow, "umi": quick}, hour_nano=20 * 10**9).mode == "umi"
 
 
 @given(EVIDENCE, EVIDENCE, st.integers(0, 10**12))
-def test_the_choice_depends_on_the_evidence_alone(single: ModeEvidence, umi: ModeEvidence, hour: int):
+def test_the_choice_depends_only_on_the_evidence(single: ModeEvidence, umi: ModeEvidence, hour: int):
     first = choose({"single": single, "umi": umi}, hour)
     assert first == choose({"umi": umi, "single": single}, hour)
     assert first.mode in CANDIDATES
@@ -88,7 +88,7 @@ def test_the_choice_depends_on_the_evidence_alone(single: ModeEvidence, umi: Mod
     st.integers(1, 10**9),
     st.sampled_from(CANDIDATES),
 )
-def test_a_mode_that_is_dearer_and_less_successful_is_never_chosen(
+def test_a_more_expensive_and_less_successful_mode_is_never_chosen(
     answered: int, more: int, price: int, dearer: int, worse: str
 ):
     better = next(mode for mode in CANDIDATES if mode != worse)
@@ -98,15 +98,15 @@ def test_a_mode_that_is_dearer_and_less_successful_is_never_chosen(
 
 
 @given(st.integers(1, 99), st.integers(1, 99), st.integers(1, 10**6), st.integers(1, 10**6))
-def test_no_other_order_is_expected_to_cost_less(single: int, umi: int, single_nano: int, umi_nano: int):
-    evidence = {"single": known(single / 100, 10, single_nano), "umi": known(umi / 100, 10, umi_nano)}
-    success = {mode: one.success for mode, one in evidence.items()}
+def test_the_reverse_order_never_has_a_lower_expected_cost(single: int, umi: int, single_nano: int, umi_nano: int):
+    modes = {"single": evidence(single / 100, 10, single_nano), "umi": evidence(umi / 100, 10, umi_nano)}
+    success = {mode: modes[mode].success for mode in modes}
     cost = {"single": single_nano, "umi": umi_nano}
-    first = choose(evidence).mode
+    first = choose(modes).mode
     other = next(mode for mode in CANDIDATES if mode != first)
-    chosen = cost[first] + (1 - success[first]) * cost[other]
-    turned = cost[other] + (1 - success[other]) * cost[first]
-    assert chosen <= turned + 1e-6 * max(cost.values())
+    expected = cost[first] + (1 - success[first]) * cost[other]
+    reverse = cost[other] + (1 - success[other]) * cost[first]
+    assert expected <= reverse + 1e-6 * max(cost.values())
 
 
 @pytest.fixture
@@ -120,50 +120,47 @@ def store(path: Path) -> Iterator[ExperienceStore]:
         yield store
 
 
-def of(store: ExperienceStore, query: str = HARD, played: dict[str, str] = PLAYED) -> dict[str, ModeEvidence]:
+def modes_for(store: ExperienceStore, query: str = HARD, played: dict[str, str] = PLAYED) -> dict[str, ModeEvidence]:
     return Past(store).modes(query, played)
 
 
-def test_an_attempt_at_the_same_question_weighs_one(store: ExperienceStore):
+def test_an_attempt_at_the_same_question_has_weight_one(store: ExperienceStore):
     store.add([ATTEMPT])
-    found = of(store)
-    assert found["umi"] == NOTHING_KNOWN
-    assert found["single"].weight == pytest.approx(1.0)
-    assert found["single"].success == pytest.approx(0.25)
-    assert (found["single"].price_nano, found["single"].tokens, found["single"].seconds) == (
-        pytest.approx(2e6),
-        pytest.approx(1_000),
-        pytest.approx(3.0),
-    )
+    modes = modes_for(store)
+    assert modes["umi"] == NOTHING_KNOWN
+    single = modes["single"]
+    assert single.weight == pytest.approx(1.0)
+    assert single.success == pytest.approx(0.25)
+    assert (single.price_nano, single.tokens, single.seconds) == pytest.approx((2e6, 1_000, 3.0))
 
 
-def test_near_questions_outweigh_many_far_ones(store: ExperienceStore):
+def test_similar_questions_outweigh_many_others(store: ExperienceStore):
     easy = [replace(ATTEMPT, query=f"{EASY} {n}", outcome="answered", turn=n) for n in range(2, 30)]
     hard = [replace(ATTEMPT, query=f"{HARD} {n}", turn=n) for n in range(30, 36)]
-    solved = [replace(one, mode="umi", outcome="answered", price_nano=3_000_000) for one in hard]
+    solved = [replace(attempt, mode="umi", outcome="answered", price_nano=3_000_000) for attempt in hard]
     store.add([*easy, *hard, *solved])
-    assert choose(of(store)).mode == "umi"
-    assert choose(of(store, EASY)).mode == "single"
-    far = of(store, EASY)["umi"]
+    assert choose(modes_for(store)).mode == "umi"
+    assert choose(modes_for(store, EASY)).mode == "single"
+    far = modes_for(store, EASY)["umi"]
     assert len(hard) * exp(-SHARPNESS) <= far.weight < 0.1 * len(hard)
 
 
-def test_only_answers_and_giving_up_say_something_of_a_mode(store: ExperienceStore):
+def test_only_answered_and_given_up_attempts_count(store: ExperienceStore):
     store.add([replace(ATTEMPT, outcome="limit"), replace(ATTEMPT, turn=2, outcome="answered")])
-    assert (of(store)["single"].attempts, of(store)["single"].success) == (1, pytest.approx(0.75))
+    assert (modes_for(store)["single"].attempts, modes_for(store)["single"].success) == (1, pytest.approx(0.75))
 
 
-def test_attempts_of_other_models_say_nothing(store: ExperienceStore):
+def test_attempts_with_other_models_do_not_count(store: ExperienceStore):
     store.add([ATTEMPT])
-    assert of(store, played={"single": "another", "umi": "m"}) == dict.fromkeys(CANDIDATES, NOTHING_KNOWN)
+    assert modes_for(store, played={"single": "another", "umi": "m"}) == dict.fromkeys(CANDIDATES, NOTHING_KNOWN)
 
 
 def test_one_unknown_price_makes_the_mean_unknown(store: ExperienceStore):
     store.add([ATTEMPT, replace(ATTEMPT, turn=2, price_nano=None)])
-    assert (of(store)["single"].attempts, of(store)["single"].price_nano) == (2, None)
+    assert (modes_for(store)["single"].attempts, modes_for(store)["single"].price_nano) == (2, None)
 
 
-def test_what_another_shell_adds_replaces_or_forgets_is_followed(store: ExperienceStore, path: Path):
+def test_attempts_changed_by_another_shell_are_followed(store: ExperienceStore, path: Path):
     past = Past(store)
     assert past.modes(HARD, PLAYED)["single"] == NOTHING_KNOWN
     with closing(ExperienceStore(path)) as other:
@@ -176,27 +173,27 @@ def test_what_another_shell_adds_replaces_or_forgets_is_followed(store: Experien
 
 
 @pytest.mark.parametrize("column", ["tokens", "seconds", "price_nano"])
-def test_a_damaged_attempt_is_told_with_its_number(store: ExperienceStore, path: Path, column: str):
+def test_a_damaged_attempt_is_named_by_its_number(store: ExperienceStore, path: Path, column: str):
     store.add([ATTEMPT])
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"UPDATE attempts SET {column} = 'garbage'")
     with pytest.raises(StoreError, match="experience is damaged"):
-        of(store)
+        modes_for(store)
     with pytest.raises(StoreError, match=f"attempt a1 has no valid `{column}`.*forget a1"):
         store.find(ATTEMPTS)
     assert store.forget(Choice(attempts=(1,))).attempts == 1
 
 
-def test_an_attempt_without_uses_keeps_its_question_and_the_last_use_takes_it_along(store: ExperienceStore):
+def test_a_question_stays_for_its_attempts_and_goes_with_the_last_use(store: ExperienceStore):
     use = Use(HARD, "t", "", "", "", "", True, True, "rules", "m", 0, 0, 0, 0.0, 0, session="s", turn=1, call="c")
     store.add([ATTEMPT, replace(ATTEMPT, query=EASY, turn=2), use])
     assert store.forget(Choice(ids=(1,))).attempts == 1
-    assert [kept.item.query for kept in store.find(ATTEMPTS)] == [EASY]
+    assert [match.item.query for match in store.find(ATTEMPTS)] == [EASY]
     assert [text for _, text in store.queries()] == [EASY]
 
 
 def version_1(path: Path) -> None:
-    """A file as the version before attempts wrote it, with one use."""
+    """Write a file of the version without attempts, with one use."""
     with closing(Database(path, schema=SCHEMA, version=1)) as database, database.writing("") as db:
         db.execute("INSERT INTO queries (text) VALUES (?)", (HARD,))
         values = "1, 1, 't', '', '', '', '', 1, 1, 'rules', NULL, 'm', 0, 0, 0, 0.5, 0, 's', 1, 'c', ''"
@@ -204,7 +201,7 @@ def version_1(path: Path) -> None:
         db.execute("INSERT INTO vectors VALUES (1, 'words-1', x'0102')")
 
 
-def test_a_file_of_the_version_before_is_taken_over_with_all_its_uses(path: Path):
+def test_a_file_of_version_1_is_migrated_with_its_uses(path: Path):
     version_1(path)
     with closing(ExperienceStore(path)) as store:
         assert [use.tool for use in store.uses()] == ["t"]
@@ -212,16 +209,16 @@ def test_a_file_of_the_version_before_is_taken_over_with_all_its_uses(path: Path
         assert [*store.attempts()] == [ATTEMPT]
     with closing(ExperienceStore(path)) as again:
         assert (len([*again.uses()]), [*again.attempts()]) == (1, [ATTEMPT])
-        assert of(again)["single"].attempts == 1
+        assert modes_for(again)["single"].attempts == 1
     with closing(sqlite3.connect(path)) as db:
         assert not db.execute("SELECT * FROM sqlite_master WHERE name = 'vectors'").fetchall()
 
 
-def test_a_file_of_the_version_before_that_cannot_be_written_is_still_read(path: Path):
+def test_a_read_only_file_of_version_1_can_be_read(path: Path):
     version_1(path)
     with read_only_folder(path) as folder, closing(ExperienceStore(folder / path.name)) as store:
         assert [use.tool for use in store.uses()] == ["t"]
         assert ([*store.attempts()], store.find(ATTEMPTS)) == ([], [])
-        assert of(store) == dict.fromkeys(CANDIDATES, NOTHING_KNOWN)
+        assert modes_for(store) == dict.fromkeys(CANDIDATES, NOTHING_KNOWN)
         with pytest.raises(StoreError, match="cannot be written"):
             store.add([ATTEMPT])

@@ -1,4 +1,4 @@
-"""The past as evidence: read from a real store, weighed by likeness, and followed while others write to it."""
+"""Past uses as evidence: read from a real store, weighted by similarity, and updated while others write."""
 
 import os
 import sqlite3
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import exp, sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,8 +35,8 @@ PARSER = "refactor the config parser"
 NOW = {"look": "now", "read": "now", "edit": "now"}
 
 
-def use(query: str, tool: str = "look", helpful: bool | None = True, **given: object) -> Use:
-    """One use; `given` replaces what does not matter."""
+def use(query: str, tool: str = "look", helpful: bool | None = True, **overrides: object) -> Use:
+    """A use with default fields."""
     fields: dict[str, object] = {
         "document_hash": "now",
         "arguments": "{}",
@@ -53,12 +53,12 @@ def use(query: str, tool: str = "look", helpful: bool | None = True, **given: ob
         "session": "s",
         "at": "2026-01-01T00:00:00Z",
     }
-    return Use(query=query, tool=tool, helpful=helpful, **{**fields, **given})  # pyright: ignore[reportArgumentType]
+    return Use(query=query, tool=tool, helpful=helpful, **{**fields, **overrides})  # pyright: ignore[reportArgumentType]
 
 
 def numbered(uses: Sequence[Use]) -> list[Use]:
-    """The uses with a call id each, as they come from a session."""
-    return [Use(**{**asdict(one), "call": f"c{number}"}) for number, one in enumerate(uses)]
+    """The uses with distinct call ids, as sessions record them."""
+    return [replace(use, call=f"c{number}") for number, use in enumerate(uses)]
 
 
 @pytest.fixture
@@ -68,15 +68,15 @@ def store(tmp_path: Path) -> Iterator[ExperienceStore]:
     store.close()
 
 
-def known(store: ExperienceStore, query: str = WEATHER, tool: str = "look", model: str = "small") -> Evidence:
+def evidence_for(store: ExperienceStore, query: str = WEATHER, tool: str = "look", model: str = "small") -> Evidence:
     return Past(store).evidence(query, NOW, model)[tool]
 
 
-def test_without_experience_nothing_is_known_of_any_tool(store: ExperienceStore):
+def test_without_experience_no_tool_has_evidence(store: ExperienceStore):
     assert Past(store).evidence(WEATHER, NOW, "small") == dict.fromkeys(NOW, NO_EVIDENCE)
 
 
-def test_a_shell_without_experience_does_not_load_numpy(tmp_path: Path):
+def test_numpy_is_not_loaded_without_experience(tmp_path: Path):
     program = (
         "import sys; from pathlib import Path;"
         "from ecoshell.planning.btp.evidence import Past;"
@@ -88,52 +88,52 @@ def test_a_shell_without_experience_does_not_load_numpy(tmp_path: Path):
     assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 0
 
 
-def test_a_use_for_the_same_question_weighs_one(store: ExperienceStore):
+def test_a_use_for_the_same_question_has_weight_one(store: ExperienceStore):
     store.add([use(WEATHER, helpful=True)])
-    found = known(store)
-    assert (found.uses, found.weight, found.helpful_weight) == (1, pytest.approx(1.0), pytest.approx(1.0))
-    assert value(found) == pytest.approx(0.55)
+    evidence = evidence_for(store)
+    assert (evidence.uses, evidence.weight, evidence.helpful_weight) == (1, pytest.approx(1.0), pytest.approx(1.0))
+    assert value(evidence) == pytest.approx(0.55)
 
 
-def test_uses_for_questions_like_the_new_one_weigh_more(store: ExperienceStore):
+def test_uses_for_similar_questions_weigh_more(store: ExperienceStore):
     store.add(numbered([use(RAIN, "look"), use(PARSER, "read")]))
-    found = Past(store).evidence(WEATHER, NOW, "small")
-    assert found["look"].weight > found["read"].weight >= exp(-1)
-    assert found["look"].chance > found["read"].chance
+    evidence = Past(store).evidence(WEATHER, NOW, "small")
+    assert evidence["look"].weight > evidence["read"].weight >= exp(-1)
+    assert evidence["look"].chance > evidence["read"].chance
 
 
-def test_a_use_under_another_document_of_its_tool_weighs_a_half(store: ExperienceStore):
+def test_a_use_with_another_tool_schema_weighs_half(store: ExperienceStore):
     store.add(numbered([use(WEATHER, document_hash="before"), use(WEATHER, "read")]))
-    found = Past(store).evidence(WEATHER, NOW, "small")
-    assert found["look"].weight == pytest.approx(OTHER_SCHEMA_WEIGHT * found["read"].weight)
-    assert found["look"].uses == found["read"].uses == 1
+    evidence = Past(store).evidence(WEATHER, NOW, "small")
+    assert evidence["look"].weight == pytest.approx(OTHER_SCHEMA_WEIGHT * evidence["read"].weight)
+    assert evidence["look"].uses == evidence["read"].uses == 1
 
 
-def test_a_use_that_nobody_judged_counts_as_a_use_and_not_towards_the_value(store: ExperienceStore):
+def test_an_unjudged_use_counts_as_a_use_but_not_towards_the_value(store: ExperienceStore):
     store.add(numbered([use(WEATHER, helpful=None), use(WEATHER, helpful=None)]))
-    found = known(store)
-    assert (found.uses, found.weight, found.query_weight) == (2, 0.0, pytest.approx(1.0))
-    assert found.frequency_weight == pytest.approx(1.0)
+    evidence = evidence_for(store)
+    assert (evidence.uses, evidence.weight, evidence.query_weight) == (2, 0.0, pytest.approx(1.0))
+    assert evidence.frequency_weight == pytest.approx(1.0)
 
 
-def test_uses_are_counted_for_each_task_and_at_most_one_where_none_helped(store: ExperienceStore):
-    helped = [use(WEATHER, "look", helpful) for helpful in (False, True, False)]
-    never = [use(WEATHER, "read", False) for _ in range(3)]
-    store.add(numbered([*helped, *never]))
-    found = Past(store).evidence(WEATHER, NOW, "small")
-    assert found["look"].frequency_weight == pytest.approx(3.0)
-    assert found["read"].frequency_weight == pytest.approx(1.0)
-    assert frequency_bound(found["look"], value(found["look"]), 0.15) == 3
+def test_a_task_counts_all_its_uses_but_only_one_if_none_helped(store: ExperienceStore):
+    mixed = [use(WEATHER, "look", helpful) for helpful in (False, True, False)]
+    unhelpful = [use(WEATHER, "read", False) for _ in range(3)]
+    store.add(numbered([*mixed, *unhelpful]))
+    evidence = Past(store).evidence(WEATHER, NOW, "small")
+    assert evidence["look"].frequency_weight == pytest.approx(3.0)
+    assert evidence["read"].frequency_weight == pytest.approx(1.0)
+    assert frequency_bound(evidence["look"], value(evidence["look"]), 0.15) == 3
 
 
-def test_the_same_question_asked_again_is_another_task(store: ExperienceStore):
+def test_a_repeated_question_is_another_task(store: ExperienceStore):
     store.add([use(WEATHER, turn=turn, call="c") for turn in range(4)])
-    found = known(store)
-    assert found.query_weight == found.frequency_weight == pytest.approx(4.0)
-    assert frequency_bound(found, value(found), 0.15) == 1
+    evidence = evidence_for(store)
+    assert evidence.query_weight == evidence.frequency_weight == pytest.approx(4.0)
+    assert frequency_bound(evidence, value(evidence), 0.15) == 1
 
 
-def test_means_are_those_of_the_tool_and_steps_those_of_the_model(store: ExperienceStore):
+def test_prices_are_averaged_per_tool_and_steps_per_model(store: ExperienceStore):
     store.add(
         numbered(
             [
@@ -143,21 +143,21 @@ def test_means_are_those_of_the_tool_and_steps_those_of_the_model(store: Experie
             ]
         )
     )
-    found = known(store)
-    assert found.price == Figure(3, pytest.approx(200.0), pytest.approx(sqrt(20_000 / 3)))
-    assert found.seconds == Figure(3, pytest.approx(2.0), pytest.approx(sqrt(2 / 3)))
-    assert found.step_nano == Figure(1, pytest.approx(10.0), 0.0)
-    assert found.step_tokens == Figure(2, pytest.approx(8.0), pytest.approx(1.0))
-    assert known(store, model="unheard of").step_tokens == Figure()
+    evidence = evidence_for(store)
+    assert evidence.price == Figure(3, pytest.approx(200.0), pytest.approx(sqrt(20_000 / 3)))
+    assert evidence.seconds == Figure(3, pytest.approx(2.0), pytest.approx(sqrt(2 / 3)))
+    assert evidence.step_nano == Figure(1, pytest.approx(10.0), 0.0)
+    assert evidence.step_tokens == Figure(2, pytest.approx(8.0), pytest.approx(1.0))
+    assert evidence_for(store, model="unheard of").step_tokens == Figure()
 
 
-def test_a_tool_that_no_past_task_used_is_less_likely_the_more_tasks_there_are_like_this_one(store: ExperienceStore):
+def test_an_unused_tool_has_no_chance_with_the_weight_of_similar_tasks(store: ExperienceStore):
     store.add([use(WEATHER, "look")])
-    found = known(store, tool="edit")
-    assert (found.uses, found.chance, found.chance_weight) == (0, 0.0, pytest.approx(1.0))
+    evidence = evidence_for(store, tool="edit")
+    assert (evidence.uses, evidence.chance, evidence.chance_weight) == (0, 0.0, pytest.approx(1.0))
 
 
-def test_uses_and_marks_that_come_later_are_seen(store: ExperienceStore):
+def test_later_uses_and_marks_are_included(store: ExperienceStore):
     past = Past(store)
     assert past.evidence(WEATHER, NOW, "small")["look"].uses == 0
     store.add([use(WEATHER, helpful=None, turn=1, call="c1")])
@@ -165,11 +165,11 @@ def test_uses_and_marks_that_come_later_are_seen(store: ExperienceStore):
     store.add([use(PARSER, turn=2, call="c1")])
     assert past.evidence(PARSER, NOW, "small")["look"].uses == 2
     assert store.mark("s", 1, "c1", helpful=False)
-    found = past.evidence(WEATHER, NOW, "small")["look"]
-    assert found.weight > 1.0 > found.helpful_weight
+    evidence = past.evidence(WEATHER, NOW, "small")["look"]
+    assert evidence.weight > 1.0 > evidence.helpful_weight
 
 
-def test_what_another_shell_writes_is_seen(store: ExperienceStore, tmp_path: Path):
+def test_uses_and_marks_of_another_shell_are_included(store: ExperienceStore, tmp_path: Path):
     past = Past(store)
     assert past.evidence(WEATHER, NOW, "small")["look"] == NO_EVIDENCE
     other = ExperienceStore(tmp_path / "experience.db")
@@ -180,19 +180,19 @@ def test_what_another_shell_writes_is_seen(store: ExperienceStore, tmp_path: Pat
     other.close()
 
 
-def test_what_is_forgotten_is_evidence_no_more(store: ExperienceStore):
+def test_forgotten_uses_are_not_evidence(store: ExperienceStore):
     past = Past(store)
     store.add(numbered([use(WEATHER), use(PARSER, "edit"), use(RAIN, "read")]))
     assert past.evidence(RAIN, NOW, "small")["read"].uses == 1
     assert store.forget(Choice(tool="read")).uses == 1
     store.add([use(PARSER, "edit", turn=9, call="c")])
-    found = past.evidence(RAIN, NOW, "small")
-    assert {tool: found[tool].uses for tool in NOW} == {"look": 1, "read": 0, "edit": 2}
-    assert found == Past(store).evidence(RAIN, NOW, "small")
+    evidence = past.evidence(RAIN, NOW, "small")
+    assert {tool: evidence[tool].uses for tool in NOW} == {"look": 1, "read": 0, "edit": 2}
+    assert evidence == Past(store).evidence(RAIN, NOW, "small")
 
 
-class Stumbling:
-    """A store that fails the first time it is asked for questions."""
+class FailingOnce:
+    """A store whose first query fails."""
 
     def __init__(self, store: ExperienceStore) -> None:
         self._store = store
@@ -207,12 +207,12 @@ class Stumbling:
         return self._store.queries(after)
 
 
-def test_after_a_store_has_failed_everything_is_read_again(store: ExperienceStore):
+def test_all_evidence_is_read_again_after_a_failure_of_the_store(store: ExperienceStore):
     store.add(numbered([use(WEATHER), use(PARSER)]))
-    past = Past(Stumbling(store))
+    past = Past(FailingOnce(store))
     with pytest.raises(StoreError, match="locked"):
         past.evidence(WEATHER, NOW, "small")
-    assert past.evidence(WEATHER, NOW, "small")["look"] == known(store)
+    assert past.evidence(WEATHER, NOW, "small")["look"] == evidence_for(store)
 
 
 @pytest.mark.parametrize(
@@ -225,11 +225,11 @@ def test_after_a_store_has_failed_everything_is_read_again(store: ExperienceStor
         "UPDATE uses SET seconds = 9e999",
     ],
 )
-def test_an_experience_that_is_damaged_is_told_as_one(store: ExperienceStore, tmp_path: Path, change: str):
+def test_a_damaged_store_is_an_error(store: ExperienceStore, tmp_path: Path, change: str):
     store.add([use(WEATHER)])
     damage(tmp_path, change)
     with pytest.raises(StoreError, match="damaged"):
-        known(store)
+        evidence_for(store)
 
 
 def damage(folder: Path, change: str) -> None:
@@ -237,15 +237,15 @@ def damage(folder: Path, change: str) -> None:
         db.execute(change)
 
 
-def test_threads_may_ask_while_uses_come_in(store: ExperienceStore):
+def test_evidence_can_be_queried_while_threads_add_uses(store: ExperienceStore):
     past = Past(store)
     with ThreadPoolExecutor(4) as pool:
         adding = pool.submit(lambda: [store.add([use(f"question {turn}", turn=turn, call="c")]) for turn in range(30)])
-        asked = [pool.submit(past.evidence, f"question {number}", NOW, "small") for number in range(30)]
+        queries = [pool.submit(past.evidence, f"question {number}", NOW, "small") for number in range(30)]
         adding.result()
-        seen = [one.result()["look"].uses for one in asked]
-    assert all(0 <= count <= 30 for count in seen)
-    assert past.evidence("question 1", NOW, "small")["look"] == known(store, "question 1")
+        counts = [query.result()["look"].uses for query in queries]
+    assert all(0 <= count <= 30 for count in counts)
+    assert past.evidence("question 1", NOW, "small")["look"] == evidence_for(store, "question 1")
 
 
 WORDS = ["weather", "Paris", "rain", "parser", "config", "天气"]
@@ -276,8 +276,8 @@ def evidence_of(uses: Sequence[Use], query: str) -> dict[str, Evidence]:
             store.close()
 
 
-def plain(evidence: Evidence) -> dict[str, object]:
-    """The evidence as numbers that may differ in their last digits."""
+def approximate(evidence: Evidence) -> dict[str, object]:
+    """The evidence as numbers that are compared approximately."""
     return {
         name: pytest.approx(tuple(field.values()) if isinstance(field, dict) else field, rel=1e-6, abs=1e-6)
         for name, field in asdict(evidence).items()
@@ -292,53 +292,46 @@ def flat(evidence: Evidence) -> dict[str, object]:
 
 @settings(max_examples=30, deadline=None)
 @given(histories, questions, st.randoms(use_true_random=False))
-def test_the_order_in_which_uses_were_recorded_does_not_matter(uses, query, random):
+def test_evidence_does_not_depend_on_the_order_of_uses(uses, query, random):
     shuffled = list(uses)
     random.shuffle(shuffled)
-    one, other = evidence_of(uses, query), evidence_of(shuffled, query)
+    first, second = evidence_of(uses, query), evidence_of(shuffled, query)
     for tool in NOW:
-        assert flat(one[tool]) == plain(other[tool])
-        worth = value(one[tool])
-        assert frequency_bound(one[tool], worth, 0.15) == frequency_bound(other[tool], worth, 0.15)
+        assert flat(first[tool]) == approximate(second[tool])
+        worth = value(first[tool])
+        assert frequency_bound(first[tool], worth, 0.15) == frequency_bound(second[tool], worth, 0.15)
 
 
 @settings(max_examples=30, deadline=None)
 @given(histories, questions)
-def test_sums_are_those_of_the_formulas(uses, query):
-    """Checked against the sums written out use by use (SPEC §2)."""
+def test_sums_match_the_formulas(uses, query):
+    """Compares with sums written out use by use (SPEC §2)."""
     index = QuestionIndex()
-    past = list(dict.fromkeys(one.query for one in uses))
+    past = list(dict.fromkeys(use.query for use in uses))
     index.add(past)
     cosine = dict(zip(past, index.cosines(query).tolist(), strict=True))
-    found = evidence_of(uses, query)
-    every_task = {(one.query, one.turn) for one in uses}
+    evidence = evidence_of(uses, query)
+    all_tasks = {(use.query, use.turn) for use in uses}
+
+    def weight(task_uses: Sequence[Use]) -> float:
+        has_same_schema = any(use.document_hash == "now" for use in task_uses)
+        return exp(cosine[task_uses[0].query] - 1) * (1 if has_same_schema else OTHER_SCHEMA_WEIGHT)
+
     for tool in NOW:
-        mine = [one for one in uses if one.tool == tool]
-        weights = [
-            exp(cosine[one.query] - 1) * (1 if one.document_hash == "now" else OTHER_SCHEMA_WEIGHT) for one in mine
-        ]
-        judged = [(weight, one) for weight, one in zip(weights, mine, strict=True) if one.helpful is not None]
-        tasks = {
-            (one.query, one.turn): [other for other in mine if other.query == one.query and other.turn == one.turn]
-            for one in mine
-        }
-        assert found[tool].uses == len(mine)
-        assert found[tool].weight == pytest.approx(sum(weight for weight, _ in judged))
-        assert found[tool].helpful_weight == pytest.approx(sum(weight for weight, one in judged if one.helpful))
-        task_weights = [
-            (
-                exp(cosine[question] - 1)
-                * (1 if any(one.document_hash == "now" for one in done) else OTHER_SCHEMA_WEIGHT),
-                done,
-            )
-            for (question, _), done in tasks.items()
-        ]
-        counts = [len(done) if any(one.helpful for one in done) else 1 for _, done in task_weights]
-        assert found[tool].query_weight == pytest.approx(sum(weight for weight, _ in task_weights))
-        assert found[tool].frequency_weight == pytest.approx(
-            sum(weight * count for (weight, _), count in zip(task_weights, counts, strict=True))
+        tool_uses = [use for use in uses if use.tool == tool]
+        judged = [(weight([use]), use) for use in tool_uses if use.helpful is not None]
+        tasks: dict[tuple[str, int], list[Use]] = {}
+        for use in tool_uses:
+            tasks.setdefault((use.query, use.turn), []).append(use)
+        counts = [len(task) if any(use.helpful for use in task) else 1 for task in tasks.values()]
+        assert evidence[tool].uses == len(tool_uses)
+        assert evidence[tool].weight == pytest.approx(sum(weight for weight, _ in judged))
+        assert evidence[tool].helpful_weight == pytest.approx(sum(weight for weight, use in judged if use.helpful))
+        assert evidence[tool].query_weight == pytest.approx(sum(map(weight, tasks.values())))
+        assert evidence[tool].frequency_weight == pytest.approx(
+            sum(weight(task) * count for task, count in zip(tasks.values(), counts, strict=True))
         )
-        near = sum(cosine[question] ** NEARNESS for question, _ in every_task)
-        assert found[tool].chance_weight == pytest.approx(near)
-        used = sum(cosine[question] ** NEARNESS for question, _ in tasks)
-        assert found[tool].chance * near == pytest.approx(used)
+        nearness = sum(cosine[question] ** NEARNESS for question, _ in all_tasks)
+        assert evidence[tool].chance_weight == pytest.approx(nearness)
+        used_nearness = sum(cosine[question] ** NEARNESS for question, _ in tasks)
+        assert evidence[tool].chance * nearness == pytest.approx(used_nearness)

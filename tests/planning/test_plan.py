@@ -9,10 +9,10 @@ from ecoshell.planning.btp.plan import Candidate, TaskPlan
 
 candidate_lists = st.lists(
     st.tuples(st.floats(0.0, 1.0), st.integers(0, 3), st.integers(0, 12)), min_size=1, max_size=6
-).map(lambda given: [Candidate(f"t{i}", value, bound, cost) for i, (value, bound, cost) in enumerate(given)])
+).map(lambda fields: [Candidate(f"t{i}", value, bound, cost) for i, (value, bound, cost) in enumerate(fields)])
 
 
-def test_what_fits_is_planned_by_its_value_or_as_new():
+def test_affordable_tools_are_planned_by_value_or_as_new():
     plan = TaskPlan([Candidate("a", 0.8, 2, 5), Candidate("b", 0.1, 1, 5, known=False)]).solve(20)
     assert [(row.tool, row.state, row.why, row.planned, row.left) for row in plan.rows] == [
         ("a", "planned", "value", 2, 2),
@@ -22,7 +22,7 @@ def test_what_fits_is_planned_by_its_value_or_as_new():
     assert plan.cost == 15
 
 
-def test_a_tool_that_does_not_fit_beside_better_ones_is_forbidden_by_the_budget():
+def test_a_tool_unaffordable_after_better_ones_is_unplanned_and_forbidden_if_strict():
     tools = [Candidate("a", 0.8, 1, 6), Candidate("b", 0.3, 1, 6)]
     assert TaskPlan(tools, strict=True).solve(10).forbidden == {"b": "budget"}
     advice = TaskPlan(tools).solve(10)
@@ -30,29 +30,29 @@ def test_a_tool_that_does_not_fit_beside_better_ones_is_forbidden_by_the_budget(
     assert (advice.row("b").state, advice.row("b").why) == ("unplanned", "budget")
 
 
-def test_a_tool_below_the_threshold_is_unplanned_and_strictly_may_not_be_used():
+def test_a_tool_below_the_threshold_is_unplanned_and_forbidden_if_strict():
     plan = TaskPlan([Candidate("a", 0.1, 0, 1)], strict=True).solve(10)
     assert [(row.state, row.why) for row in plan.rows] == [("unplanned", "below τ")]
     assert plan.forbidden == {"a": "below τ"}
     assert TaskPlan([Candidate("a", 0.1, 0, 1)]).solve(10).forbidden == {}
 
 
-def test_a_used_up_quota_forbids_and_a_helpful_use_earns_another_only_where_that_is_wanted():
+def test_a_helpful_use_extends_the_quota_only_if_uses_can_be_earned():
     for earned, expected in ((False, {"a": "quota"}), (True, {})):
         task = TaskPlan([Candidate("a", 0.8, 1, 2)], strict=True, earned=earned)
         task.count("a", helpful=True)
         assert task.solve(10).forbidden == expected
 
 
-def test_a_result_that_says_nothing_is_given_back_to_a_tool_that_has_helped_where_uses_are_earned():
-    for earned, left in ((False, 0), (True, 1)):
+def test_an_unjudged_use_is_refunded_to_a_helpful_tool_only_if_uses_can_be_earned():
+    for earned, uses_left in ((False, 0), (True, 1)):
         task = TaskPlan([Candidate("a", 0.8, 1, 2)], strict=True, earned=earned)
         task.count("a", helpful=None)
         task.count("a", helpful=True)
-        assert task.solve(10).row("a").left == left
+        assert task.solve(10).row("a").left == uses_left
 
 
-def test_the_bound_of_a_tool_that_has_brought_nothing_is_not_raised():
+def test_the_bound_of_a_tool_without_helpful_uses_is_not_raised():
     task = TaskPlan([Candidate("a", 0.8, 1, 2)], earned=True)
     for _ in range(24):
         task.count("a", helpful=None)
@@ -60,7 +60,7 @@ def test_the_bound_of_a_tool_that_has_brought_nothing_is_not_raised():
     assert (row.bound, row.left, row.why) == (1, 0, "quota")
 
 
-def test_strictly_an_unhelpful_tool_is_blacklisted_unless_it_has_helped_before():
+def test_a_strict_plan_blacklists_an_unhelpful_tool_unless_it_helped_before():
     task = TaskPlan([Candidate("a", 0.8, 3, 1), Candidate("b", 0.8, 3, 1)], strict=True)
     task.count("a", helpful=False)
     task.count("b", helpful=True)
@@ -71,7 +71,7 @@ def test_strictly_an_unhelpful_tool_is_blacklisted_unless_it_has_helped_before()
 
 
 @pytest.mark.parametrize(("value", "uses"), [(0.9, 6), (0.4, 2), (0.1, 1)])
-def test_a_tool_comes_onto_the_blacklist_when_its_record_with_this_task_falls_below_the_threshold(value, uses):
+def test_a_tool_is_blacklisted_when_its_value_in_this_task_falls_below_the_threshold(value, uses):
     task = TaskPlan([Candidate("a", value, 9, 1)])
     for _ in range(uses - 1):
         task.count("a", helpful=False)
@@ -82,26 +82,25 @@ def test_a_tool_comes_onto_the_blacklist_when_its_record_with_this_task_falls_be
     assert task.solve(10).forbidden == {}
 
 
-def test_a_tool_that_is_asked_for_is_refused_only_where_a_better_and_cheaper_use_could_not_be_paid_beside_it():
+def test_call_is_refused_only_when_a_better_cheaper_use_becomes_unaffordable():
     likely = Candidate("likely", 0.8, 1, 4, chance=0.9)
     unlikely = Candidate("unlikely", 0.8, 1, 4, chance=0.1)
-    asked = Candidate("asked", 0.3, 1, 8, chance=0.01)
-    assert TaskPlan([likely, asked]).solve(10).better("asked").tool == "likely"
-    assert TaskPlan([likely, asked]).solve(12).better("asked") is None  # both can be paid
+    wanted = Candidate("wanted", 0.3, 1, 8, chance=0.01)
+    as_cheap = Candidate("wanted", 0.3, 1, 4, chance=0.01)
+    new = Candidate("wanted", 0.3, 1, 8, chance=0.01, known=False)
     two_uses = Candidate("likely", 0.8, 2, 4, chance=0.9)
-    assert TaskPlan([two_uses, asked]).solve(12).better("asked") is None  # one of them can
-    new = Candidate("asked", 0.3, 1, 8, chance=0.01, known=False)
-    assert TaskPlan([likely, new]).solve(10).better("asked") is None  # what it is worth is a guess
-    assert TaskPlan([unlikely, asked]).solve(10).better("asked") is None  # asking is evidence of need
-    assert TaskPlan([likely, Candidate("asked", 0.3, 1, 4, chance=0.01)]).solve(6).better("asked") is None  # not dearer
-    assert TaskPlan([likely, asked]).solve(None).better("asked") is None
-    assert TaskPlan([likely, asked]).solve(10).better("likely") is None
+    assert TaskPlan([likely, wanted]).solve(10).better("wanted").tool == "likely"
+    assert TaskPlan([likely, wanted]).solve(12).better("wanted") is None  # both are affordable
+    assert TaskPlan([two_uses, wanted]).solve(12).better("wanted") is None  # one of the uses is affordable
+    assert TaskPlan([likely, new]).solve(10).better("wanted") is None  # its value is a guess
+    assert TaskPlan([unlikely, wanted]).solve(10).better("wanted") is None  # the call shows that it is needed
+    assert TaskPlan([likely, as_cheap]).solve(6).better("wanted") is None
+    assert TaskPlan([likely, wanted]).solve(None).better("wanted") is None
+    assert TaskPlan([likely, wanted]).solve(10).better("likely") is None
 
 
 @given(candidate_lists, st.integers(0, 40))
-def test_what_is_asked_for_and_not_refused_can_be_paid_and_what_is_refused_leaves_a_planned_use_unpaid(
-    candidates, budget
-):
+def test_allowed_calls_are_affordable_and_refused_ones_would_displace_a_planned_use(candidates, budget):
     plan = TaskPlan(candidates).solve(budget)
     for row in plan.rows:
         better = plan.better(row.tool)
@@ -113,37 +112,37 @@ def test_what_is_asked_for_and_not_refused_can_be_paid_and_what_is_refused_leave
             assert (better.worth > row.value, better.cost < row.cost) == (True, True)
 
 
-def test_without_the_blacklist_an_unhelpful_tool_may_be_used_again():
+def test_an_unhelpful_tool_can_be_used_again_without_blacklisting():
     task = TaskPlan([Candidate("a", 0.1, 3, 1)], blacklisting=False)
     task.count("a", helpful=False)
     assert task.solve(10).forbidden == {}
 
 
-def test_without_a_cap_the_bounds_alone_are_planned():
+def test_without_a_cap_only_the_bounds_limit_the_plan():
     plan = TaskPlan([Candidate("a", 0.8, 2, 10**12)]).solve(None)
     assert plan.row("a").left == 2
     assert plan.budget is None
 
 
-def test_a_budget_below_zero_plans_nothing():
+def test_a_negative_budget_plans_nothing():
     plan = TaskPlan([Candidate("a", 0.8, 2, 0), Candidate("b", 0.8, 2, 1)]).solve(-1)
     assert plan.forbidden == {"a": "budget", "b": "budget"}
 
 
 @given(candidate_lists, st.integers(0, 40), st.integers(0, 2**32), st.booleans())
-def test_whatever_is_used_in_whatever_order_the_planned_uses_never_pass_the_budget(candidates, budget, seed, earned):
+def test_planned_uses_never_exceed_the_budget_in_any_order(candidates, budget, seed, earned):
     draw = random.Random(seed)
-    task, left = TaskPlan(candidates, earned=earned), budget
+    task, remaining = TaskPlan(candidates, earned=earned), budget
     for _ in range(20):
-        plan = task.solve(left)
-        assert plan.cost <= left
+        plan = task.solve(remaining)
+        assert plan.cost <= remaining
         allowed = [row for row in plan.rows if row.left]
         if not allowed:
             break
         row = draw.choice(allowed)
-        left -= row.cost
+        remaining -= row.cost
         task.count(row.tool, draw.choice([True, False, None]))
-    assert left >= 0
+    assert remaining >= 0
 
 
 @given(candidate_lists, st.integers(0, 40))
@@ -153,7 +152,7 @@ def test_no_tool_is_planned_beyond_its_bound(candidates, budget):
     assert sum(Fraction(row.cost) * row.planned for row in plan.rows) <= budget
 
 
-def test_rows_say_what_is_left_only_while_the_tool_may_be_used():
+def test_a_forbidden_tool_has_no_uses_left():
     task = TaskPlan([Candidate("a", 0.8, 3, 4)])
     task.count("a", helpful=True)
     row = task.solve(3).row("a")
@@ -161,26 +160,26 @@ def test_rows_say_what_is_left_only_while_the_tool_may_be_used():
     assert task.uses == {"a": 1}
 
 
-def test_new_costs_take_the_place_of_the_first_ones():
+def test_new_costs_replace_the_first_ones():
     task = TaskPlan([Candidate("a", 0.8, 1, 4)])
     assert task.solve(5).forbidden == {}
     assert task.solve(5, [Candidate("a", 0.8, 1, 6)]).forbidden == {"a": "budget"}
 
 
-def test_a_tool_that_is_too_dear_for_another_budget_is_not_planned():
+def test_a_tool_unaffordable_under_another_cap_is_not_planned():
     task = TaskPlan([Candidate("a", 0.8, 1, 1), Candidate("b", 0.1, 1, 1)])
     assert task.solve(5, unaffordable={"a"}).forbidden == {"a": "budget"}
     assert task.solve(None, unaffordable={"a"}).forbidden == {"a": "budget"}
 
 
-def test_a_tool_that_was_no_candidate_has_no_row():
+def test_a_tool_that_is_not_a_candidate_has_no_row():
     plan = TaskPlan([Candidate("a", 0.8, 1, 4)]).solve(5)
     assert plan.row("b") is None
     with pytest.raises(AttributeError):
         plan.budget = 3
 
 
-def test_a_tool_the_task_hardly_uses_gives_way_to_a_likely_one_of_less_value():
+def test_an_unlikely_tool_yields_to_a_likely_one_of_less_value():
     usual = Candidate("usual", 0.9, 1, 6, chance=0.05)
     needed = Candidate("needed", 0.1, 1, 6, known=False, chance=0.8)
     plan = TaskPlan([usual, needed], strict=True).solve(10)

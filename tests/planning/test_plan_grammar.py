@@ -20,11 +20,11 @@ PICTURES = {
 SYMBOL = re.compile(r'"((?:[^"\\]|\\.)*)"|([\w-]+)|\|')
 
 Rules = dict[str, list[list[tuple[str, str]]]]
-"""For each rule its alternatives, as pairs of a literal and a name, of which one is empty."""
+"""The alternatives of each rule, as pairs of a literal and a rule name, one of which is empty."""
 
 
 def rules_of(grammar: str) -> Rules:
-    found: Rules = {}
+    rules: Rules = {}
     for line in grammar.splitlines():
         name, _, body = line.partition(" ::= ")
         alternatives: list[list[tuple[str, str]]] = [[]]
@@ -33,24 +33,24 @@ def rules_of(grammar: str) -> Rules:
                 alternatives.append([])
             else:
                 alternatives[-1].append((re.sub(r"\\(.)", r"\1", match[1] or ""), match[2] or ""))
-        found[name] = alternatives
-    return found
+        rules[name] = alternatives
+    return rules
 
 
-def walked(rules: Rules, rng: random.Random, name: str = "root") -> str:
-    """A text the grammar generates, its alternatives drawn evenly."""
-    return "".join(literal or walked(rules, rng, inner) for literal, inner in rng.choice(rules[name]))
+def random_text(rules: Rules, rng: random.Random, name: str = "root") -> str:
+    """A random text of the grammar, drawn evenly from the alternatives."""
+    return "".join(literal or random_text(rules, rng, inner) for literal, inner in rng.choice(rules[name]))
 
 
-def generated(rules: Rules, name: str = "root") -> set[str]:
-    """All the texts the grammar generates."""
-    found: set[str] = set()
+def all_texts(rules: Rules, name: str = "root") -> set[str]:
+    """All texts of the grammar."""
+    rule_texts: set[str] = set()
     for alternative in rules[name]:
         texts = {""}
         for literal, inner in alternative:
-            texts = {text + end for text in texts for end in ({literal} if literal else generated(rules, inner))}
-        found |= texts
-    return found
+            texts = {text + end for text in texts for end in ({literal} if literal else all_texts(rules, inner))}
+        rule_texts |= texts
+    return rule_texts
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def generated(rules: Rules, name: str = "root") -> set[str]:
 )
 def test_every_plan_the_grammar_generates_is_valid(problem):
     rules, rng = rules_of(plan_grammar(problem)), random.Random(3)
-    plans = [walked(rules, rng) for _ in range(200)]
+    plans = [random_text(rules, rng) for _ in range(200)]
     for written in plans:
         plan = parse(written, tools=problem.tools)
         assert faults(plan, problem) == []
@@ -75,43 +75,45 @@ def test_every_plan_the_grammar_generates_is_valid(problem):
     assert max(len(parse(written).nodes) for written in plans) > 2
 
 
-@pytest.mark.parametrize("wanted", [(), ("text",), ("image", "text")])
-def test_the_grammar_generates_every_valid_plan_once(wanted):
+@pytest.mark.parametrize("outputs", [(), ("text",), ("image", "text")])
+def test_the_grammar_generates_exactly_the_valid_plans(outputs):
     tools = {name: PICTURES[name] for name in ("blur", "caption", "look_and_answer")}
-    most = 3
-    problem = Problem(tools, ("image",), wanted, max_nodes=most)
-    every: set[str] = {"["}
-    complete: set[str] = set()
-    for number in range(1, most + 1):
+    max_nodes = 3
+    problem = Problem(tools, ("image",), outputs, max_nodes=max_nodes)
+    prefixes: set[str] = {"["}
+    plans: set[str] = set()
+    for number in range(1, max_nodes + 1):
         waits = [""]
-        for one in ('"<task>"', *map(str, range(1, number))):
-            waits += [f"{before}, {one}" if before else one for before in waits]
-        every = {f'{so_far}[{number}, "{tool}", [{wait}]]' for so_far in every for tool in tools for wait in waits[1:]}
-        complete |= {f"{so_far}]" for so_far in every if not faults(parse(f"{so_far}]"), problem)}
-        every = {f"{so_far}, " for so_far in every}
-    assert generated(rules_of(plan_grammar(problem))) == complete
-    assert complete
+        for label in ('"<task>"', *map(str, range(1, number))):
+            waits += [f"{labels}, {label}" if labels else label for labels in waits]
+        prefixes = {
+            f'{prefix}[{number}, "{tool}", [{wait}]]' for prefix in prefixes for tool in tools for wait in waits[1:]
+        }
+        plans |= {f"{prefix}]" for prefix in prefixes if not faults(parse(f"{prefix}]"), problem)}
+        prefixes = {f"{prefix}, " for prefix in prefixes}
+    assert all_texts(rules_of(plan_grammar(problem))) == plans
+    assert plans
 
 
-def test_a_problem_no_plan_solves_has_no_grammar():
+def test_an_unsolvable_problem_has_no_grammar():
     with pytest.raises(PlanFault, match="No plan of these tools"):
         plan_grammar(Problem({"blur": PICTURES["blur"]}, ("image",), ("text",)))
 
 
-def test_what_a_grammar_cannot_count_is_refused():
+def test_an_unbounded_problem_is_refused():
     with pytest.raises(ValueError, match="bounds neither"):
         plan_grammar(Problem(PICTURES, uses=1))
 
 
-def test_where_too_many_rules_would_be_needed_the_plans_are_shorter():
+def test_plans_are_shorter_if_the_grammar_would_need_too_many_rules():
     problem = Problem(PICTURES, ("image",), ("text", "text", "image"), max_nodes=16)
     rules, rng = rules_of(plan_grammar(problem)), random.Random(5)
     assert len(rules) < 5_000
-    assert all(faults(parse(walked(rules, rng)), problem) == [] for _ in range(50))
+    assert all(faults(parse(random_text(rules, rng)), problem) == [] for _ in range(50))
 
 
 @pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the local extra is not installed")
-def test_llama_cpp_takes_the_grammar_and_lets_valid_plans_pass_alone():
+def test_llama_cpp_accepts_valid_plans_only():
     from ecoshell.models.choosing import Grammar
     from ecoshell.models.embedded import embedded_path
     from ecoshell.models.llama import Vocabulary
@@ -138,7 +140,7 @@ def test_llama_cpp_takes_the_grammar_and_lets_valid_plans_pass_alone():
         assert not passes(odd, '[[1, "other", ["<task>"]]]')
         pictures = plan_grammar(Problem(PICTURES, ("image",), ("text",), max_nodes=5))
         rules, rng = rules_of(pictures), random.Random(4)
-        assert all(passes(pictures, walked(rules, rng)) for _ in range(20))
+        assert all(passes(pictures, random_text(rules, rng)) for _ in range(20))
         assert not passes(pictures, '[[1, "blur", ["<task>"]]]')
         assert not passes(pictures, '[[1, "caption", ["<task>"]], [2, "caption", ["<task>"]]]')
     finally:

@@ -1,4 +1,4 @@
-"""Plans in what models write around them, and where their faults are said to be."""
+"""Finding plans in prose, and the positions of their faults."""
 
 import pytest
 from hypothesis import given
@@ -37,18 +37,18 @@ def test_a_plan_is_found_in_prose_with_brackets(around, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_brackets_and_quotes_in_names_close_no_plan(form):
+def test_brackets_and_quotes_in_names_do_not_end_a_plan(form):
     plan = GraphPlan((Node("odd [name"), Node('odd] "name', ("odd [name",))))
     assert find_plan(f"A [plan] is {render(plan, form)}, [as] I say.", TOOLS).plan == plan
 
 
-def test_a_plan_told_in_two_forms_is_one():
+def test_the_same_plan_in_two_forms_is_one_plan():
     assert find_plan(f"{render(PLAN, 'numbered')} is {render(PLAN)} and {render(PLAN, 'text')}").plan == PLAN
 
 
 @given(st.text(alphabet='a "\n.,(){}', max_size=30), st.text(alphabet="a [].,(){}\n", max_size=30))
-def test_whatever_prose_stands_around_a_plan_it_is_found(before, after):
-    assert find_plan(f"{before}{render(PLAN, 'text')}{after}").plan == PLAN
+def test_a_plan_is_found_in_any_prose_without_brackets(prefix, suffix):
+    assert find_plan(f"{prefix}{render(PLAN, 'text')}{suffix}").plan == PLAN
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_whatever_prose_stands_around_a_plan_it_is_found(before, after):
         ('Cut: ["count", ["<task>"], "sum', 1, 28, "in quotes"),
     ],
 )
-def test_a_fault_has_its_place_in_the_whole_text(text, line, column, words):
+def test_the_position_of_a_fault_counts_from_the_start_of_the_text(text, line, column, words):
     with pytest.raises(PlanFault) as caught:
         find_plan(text, TOOLS)
     assert (caught.value.line, caught.value.column) == (line, column)
@@ -82,7 +82,7 @@ def test_a_fault_has_its_place_in_the_whole_text(text, line, column, words):
         ('[[1, "count", ["<task>"]]], or rather ["sum", ["<task>"]]', 1, 39),
     ],
 )
-def test_two_plans_are_not_chosen_from(text, line, column):
+def test_two_different_plans_are_refused(text, line, column):
     with pytest.raises(PlanFault, match="There are two plans") as caught:
         find_plan(text, TOOLS)
     assert (caught.value.line, caught.value.column) == (line, column)
@@ -98,12 +98,12 @@ def test_two_plans_are_not_chosen_from(text, line, column):
         '["count", ["<task>"], "lost", ["<task>"]] ["count", ["<task>"]]',
     ],
 )
-def test_no_part_is_run_in_the_place_of_a_plan_that_cannot_be_read(text):
+def test_a_part_of_an_invalid_plan_is_not_a_plan(text):
     with pytest.raises(PlanFault):
         find_plan(text, TOOLS)
 
 
-def test_a_plan_is_not_looked_for_in_a_text_without_end():
+def test_a_text_over_the_length_limit_is_refused():
     written = render(PLAN)
     padding = " " * (MAX_TEXT - len(written))
     assert find_plan(padding + written).plan == PLAN
@@ -124,7 +124,7 @@ def problem(**limits):
 
 
 @pytest.mark.parametrize(
-    ("text", "one", "node", "line", "column"),
+    ("text", "task", "node", "line", "column"),
     [
         ('["caption", ["<task>"],\n "blur", ["caption"]]', problem(wanted=()), "blur", 2, 11),
         ('["caption", ["<task>"],\n "compare", ["<task>"]]', problem(wanted=()), "compare", 2, 2),
@@ -138,25 +138,25 @@ def problem(**limits):
         ("[SoP] [caption] <SoD> <task> <EoD>\n[blur] <SoD> < caption > <EoD> [EoP]", problem(), "blur", 2, 16),
     ],
 )
-def test_every_fault_of_a_written_plan_tells_node_line_and_column(text, one, node, line, column):
-    found = find_plan(text)
-    first = faults(found.plan, one, found)[0]
+def test_a_fault_of_a_plan_in_text_has_node_line_and_column(text, task, node, line, column):
+    located = find_plan(text)
+    first = faults(located.plan, task, located)[0]
     assert (first.node, first.line, first.column) == (node, line, column)
     assert first.message.startswith(f"line {line}, column {column}: ")
     assert f"`{node}`" in first.message
-    assert faults(found.plan, one)[0].line is None
+    assert faults(located.plan, task)[0].line is None
 
 
-def test_several_faults_are_told_each_with_its_place():
-    found = find_plan('["blur", ["<task>"],\n"caption", ["blur"], "blur#2",\n["caption"], "blur#3", ["caption"]]')
+def test_several_faults_are_reported_with_their_positions():
+    located = find_plan('["blur", ["<task>"],\n"caption", ["blur"], "blur#2",\n["caption"], "blur#3", ["caption"]]')
     with pytest.raises(PlanFault) as caught:
-        validate(found.plan, problem(wanted=()), found)
-    said = str(caught.value)
-    assert said.startswith("line 3, column 2: `blur#2` takes image, and `caption` gives text.")
-    assert " line 3, column 25: `blur#3` takes image, and `caption` gives text." in said
-    assert said.count("line 3, column 2:") == 1
+        validate(located.plan, problem(wanted=()), located)
+    message = str(caught.value)
+    assert message.startswith("line 3, column 2: `blur#2` takes image, and `caption` gives text.")
+    assert " line 3, column 25: `blur#3` takes image, and `caption` gives text." in message
+    assert message.count("line 3, column 2:") == 1
 
 
-def test_a_plan_within_its_limit_of_tokens_is_not_too_long():
-    found = find_plan('["blur", ["<task>"], "caption", ["blur"]]')
-    assert faults(found.plan, problem(max_tokens=9), found) == []
+def test_a_plan_at_its_token_limit_is_valid():
+    located = find_plan('["blur", ["<task>"], "caption", ["blur"]]')
+    assert faults(located.plan, problem(max_tokens=9), located) == []

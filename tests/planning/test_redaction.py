@@ -33,7 +33,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_keys_of_the_usual_shapes_are_taken_out_wherever_they_stand(secret):
+def test_keys_of_common_shapes_are_redacted_anywhere(secret):
     assert redacted(f"before {secret} after", {}) == f"before {MARK} after"
     in_json = json.dumps({"note": f"before\n{secret}\nafter"})
     assert json.loads(redacted(in_json, {})) == {"note": f"before\n{MARK}\nafter"}
@@ -67,7 +67,7 @@ def test_keys_of_the_usual_shapes_are_taken_out_wherever_they_stand(secret):
         (r'"{\"password\": \"hunter2\"}"', rf'"{{\"password\": \"{MARK}\"}}"'),
     ],
 )
-def test_what_is_named_like_a_secret_is_taken_out_and_its_surroundings_stay(text, expected):
+def test_values_with_secret_names_are_redacted_and_the_remainder_stays(text, expected):
     assert redacted(text, {}) == expected
 
 
@@ -85,28 +85,28 @@ def test_what_is_named_like_a_secret_is_taken_out_and_its_surroundings_stay(text
         "PWD=/home/me",
     ],
 )
-def test_other_words_are_left_alone(text):
+def test_ordinary_text_is_unchanged(text):
     assert redacted(text, {}) == text
 
 
-def test_values_of_secret_variables_are_taken_out_and_others_stay():
+def test_values_of_secret_variables_are_redacted():
     environ = {"MY_API_KEY": "correct horse", "EDITOR": "vim staple", "PIN_TOKEN": "123"}
     assert redacted("correct horse, vim staple, 123", environ) == f"{MARK}, vim staple, 123"
 
 
 @pytest.mark.parametrize("written", [json.dumps, quote, str])
-def test_values_of_secret_variables_are_found_however_they_are_written(written):
+def test_values_of_secret_variables_are_redacted_in_every_encoding(written):
     secret = 'say "ö"\nand more'
-    told = redacted(f"<{written(secret)}>", {"MY_SECRET": f"{secret} "})
-    assert MARK in told
-    assert "more" not in told
+    output = redacted(f"<{written(secret)}>", {"MY_SECRET": f"{secret} "})
+    assert MARK in output
+    assert "more" not in output
 
 
-def test_a_short_value_of_a_secret_variable_is_only_taken_out_as_a_word():
+def test_a_short_value_of_a_secret_variable_is_redacted_only_as_a_word():
     assert redacted("abc12, xabc12x, true", {"DB_PASS": "abc12", "USE_TOKEN": "true"}) == f"{MARK}, xabc12x, true"
 
 
-def test_variables_whose_names_only_sound_like_secrets_are_left_alone():
+def test_variables_with_names_similar_to_secrets_are_not_redacted():
     environ = {"KEYBOARD_LAYOUT": "german-layout", "TOKENIZERS_PARALLELISM": "parallel", "PASSENGER_ROOT": "/opt/thing"}
     assert redacted("german-layout parallel /opt/thing", environ) == "german-layout parallel /opt/thing"
 
@@ -117,7 +117,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.text(max_size=400) | st.lists(PIECES, max_size=12).map("".join))
-def test_a_secret_is_taken_out_whatever_stands_before_it(text):
+def test_a_secret_is_redacted_after_any_text(text):
     assert "hunter2" not in redacted(f"{text}\npassword=hunter2", {})
 
 
@@ -146,13 +146,13 @@ def test_redacting_twice_changes_nothing(text):
         "zip -P",
     ],
 )
-def test_long_texts_that_almost_hold_secrets_come_to_an_end(piece):
-    # with a pattern that goes back and forth, one of these would take hours
+def test_redacting_long_texts_that_resemble_secrets_ends(piece):
+    # with a backtracking pattern, these would take hours
     text = piece * (300_000 // len(piece))
     assert len(redacted(text, {})) >= 100
 
 
-def test_the_beginning_of_a_text_holds_no_part_of_a_secret_that_is_cut():
+def test_a_shortened_text_has_no_part_of_a_secret():
     key = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
     assert beginning(f"{'x' * 490} {key} and more", {}, 500) == f"{'x' * 490} {MARK[:9]}"
     assert "ghp_" not in beginning(" ".join([key] * 1_000), {}, 500)
@@ -161,38 +161,38 @@ def test_the_beginning_of_a_text_holds_no_part_of_a_secret_that_is_cut():
     assert "hidden" not in beginning("hidden" * 5_000, {"THE_SECRET": "hidden" * 100}, 500)
 
 
-def test_arguments_stay_json_without_secrets_however_long_they_are():
+def test_arguments_stay_valid_json_of_limited_length():
     arguments = {"path": "a.txt", "api_key": {"value": ["abc"]}, "content": "x" * 9_000, "note": "\nghp_" + "a1" * 12}
-    told = redacted_json(arguments, {}, 2_000)
-    assert len(told) <= 2_000
-    kept = json.loads(told)
-    assert (kept["path"], kept["api_key"], kept["note"]) == ("a.txt", MARK, f"\n{MARK}")
-    assert kept["content"] == "x" * 1_000 + "…"
+    output = redacted_json(arguments, {}, 2_000)
+    assert len(output) <= 2_000
+    result = json.loads(output)
+    assert (result["path"], result["api_key"], result["note"]) == ("a.txt", MARK, f"\n{MARK}")
+    assert result["content"] == "x" * 1_000 + "…"
     assert len(redacted_json({str(number): "x" * 90 for number in range(900)}, {}, 2_000)) == 2_000
 
 
-def test_what_follows_a_secret_option_in_a_command_line_is_taken_out():
-    told = redacted_json({"argv": ["login", "--password", "hunter2", "--all", "x"]}, {}, 2_000)
-    assert json.loads(told) == {"argv": ["login", "--password", MARK, "--all", "x"]}
+def test_the_value_of_a_secret_option_in_a_list_is_redacted():
+    output = redacted_json({"argv": ["login", "--password", "hunter2", "--all", "x"]}, {}, 2_000)
+    assert json.loads(output) == {"argv": ["login", "--password", MARK, "--all", "x"]}
 
 
-def test_odd_arguments_are_kept_as_far_as_json_goes():
+def test_arguments_that_json_cannot_represent_are_replaced():
     deep: list[object] = []
     for _ in range(5_000):
         deep = [deep]
     odd = {"deep": deep, "set": {1}, "bytes": b"x", "none": None, "secret": None, "count": 3, "half": "\ud800"}
-    kept = json.loads(redacted_json(odd, {}, 2_000))
-    assert (kept["set"], kept["none"], kept["secret"], kept["count"], kept["half"]) == ("…", None, None, 3, "\ud800")
+    result = json.loads(redacted_json(odd, {}, 2_000))
+    assert [result[key] for key in ("set", "none", "secret", "count", "half")] == ["…", None, None, 3, "\ud800"]
 
 
-def test_a_digest_tells_texts_apart_and_not_their_secrets():
+def test_a_digest_distinguishes_texts_but_not_secrets():
     assert digest("one", {}) != digest("two", {})
     assert digest("x" * 9_000 + "one", {}) != digest("x" * 9_000 + "two", {})
     assert digest("password=1234", {}) == digest("password=5678", {})
     assert digest("\ud800", {}) != digest("", {})
 
 
-def test_levels_of_size_grow_with_the_size():
+def test_size_levels_follow_the_limits():
     assert [size_level(count) for count in (0, *(limit + 1 for limit in SIZE_LIMITS))] == [0, 1, 2, 3]
 
 
@@ -205,19 +205,19 @@ def test_levels_of_size_grow_with_the_size():
         ("max_tokens 12345678", "max_tokens 12345678"),
     ],
 )
-def test_what_follows_such_a_name_after_a_blank_is_taken_out_when_it_looks_like_a_key(text, expected):
+def test_a_key_after_a_secret_name_and_a_space_is_redacted(text, expected):
     assert redacted(text, {}) == expected
 
 
-def test_a_login_in_a_command_line_of_words_is_taken_out():
-    told = redacted_json({"argv": ["curl", "-u", "me:hunter2", "-u", "me", "host:80"]}, {}, 2_000)
-    assert json.loads(told) == {"argv": ["curl", "-u", MARK, "-u", "me", "host:80"]}
+def test_a_login_in_a_list_of_arguments_is_redacted():
+    output = redacted_json({"argv": ["curl", "-u", "me:hunter2", "-u", "me", "host:80"]}, {}, 2_000)
+    assert json.loads(output) == {"argv": ["curl", "-u", MARK, "-u", "me", "host:80"]}
 
 
-def test_a_secret_that_json_escapes_is_taken_out_of_values_and_keys():
+def test_a_secret_with_json_escapes_is_redacted_in_values_and_keys():
     secret = 'a"b\\c-longer'
-    told = redacted_json({secret: f"x {secret} y"}, {"MY_SECRET": secret}, 2_000)
-    assert json.loads(told) == {MARK: f"x {MARK} y"}
+    output = redacted_json({secret: f"x {secret} y"}, {"MY_SECRET": secret}, 2_000)
+    assert json.loads(output) == {MARK: f"x {MARK} y"}
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_secret_that_json_escapes_is_taken_out_of_values_and_keys():
         ('["sshpass", "-p", "hunter2"]', f'["sshpass", "-p", "{MARK}"]'),
     ],
 )
-def test_a_password_behind_one_letter_is_taken_out_of_the_command_it_belongs_to(text, expected):
+def test_a_password_in_a_short_option_is_redacted_for_known_commands(text, expected):
     assert redacted(text, {}) == expected
     assert redacted(expected, {}) == expected
 
@@ -260,14 +260,14 @@ def test_a_password_behind_one_letter_is_taken_out_of_the_command_it_belongs_to(
         "tar -czpf a.tgz a",
     ],
 )
-def test_a_port_and_other_options_of_one_letter_stay(text):
+def test_ports_and_other_short_options_are_unchanged(text):
     assert redacted(text, {}) == text
 
 
-def test_a_password_behind_one_letter_is_taken_out_of_a_command_line_of_words():
+def test_a_password_in_a_short_option_is_redacted_in_a_list_of_arguments():
     words = ["mysql", "-u", "root", "-phunter2"], ["docker", "login", "-p", "hunter2"], ["ssh", "-p", "8080"]
-    told = redacted_json({"argv": words}, {}, 2_000)
-    assert json.loads(told)["argv"] == [
+    output = redacted_json({"argv": words}, {}, 2_000)
+    assert json.loads(output)["argv"] == [
         ["mysql", "-u", "root", f"-p{MARK}"],
         ["docker", "login", "-p", MARK],
         ["ssh", "-p", "8080"],

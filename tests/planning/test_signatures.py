@@ -49,13 +49,13 @@ def tool_schema(name="tool", *, required=(), **properties):
         ("value", True, {ANY}),
     ],
 )
-def test_what_an_argument_is_shows_in_its_schema_or_its_name(name, schema, kinds):
+def test_the_type_of_an_argument_follows_its_schema_or_its_name(name, schema, kinds):
     assert signature(tool_schema(**{name: schema})).takes == kinds
 
 
-def test_only_what_words_cannot_say_must_come_from_a_dependency():
-    found = signature(tool_schema(required=("image", "prompt"), image={"type": "string"}, prompt={"type": "string"}))
-    assert found == Signature(frozenset({"image", "text"}), frozenset({"text"}), ("image",))
+def test_only_arguments_that_text_cannot_provide_need_a_dependency():
+    tool = tool_schema(required=("image", "prompt"), image={"type": "string"}, prompt={"type": "string"})
+    assert signature(tool) == Signature(frozenset({"image", "text"}), frozenset({"text"}), ("image",))
     assert signature(tool_schema(image={"type": "string"})).needs == ()
 
 
@@ -73,11 +73,11 @@ def test_only_what_words_cannot_say_must_come_from_a_dependency():
         ("record_audio", {"audio", "text"}),
     ],
 )
-def test_a_tool_gives_text_unless_its_name_tells_of_more(name, gives):
+def test_a_tool_gives_text_unless_its_name_implies_more(name, gives):
     assert signature(tool_schema(name)).gives == gives
 
 
-def test_text_serves_for_what_can_be_written_and_for_no_picture():
+def test_text_can_serve_as_any_written_type_but_not_as_media():
     assert all(serves({"text"}, kind) for kind in ("text", "json", "number", "table", "file", "url"))
     assert not any(serves({"text"}, kind) for kind in ("image", "audio", "video"))
     assert serves({"file"}, "image")
@@ -87,15 +87,16 @@ def test_text_serves_for_what_can_be_written_and_for_no_picture():
     assert serves({"video"}, ANY)
 
 
-def test_the_built_in_tools_can_all_use_text(tmp_path):
-    found = [signature(tool.schema) for tool in builtin_tools(Workspace(tmp_path), options=ToolOptions())]
-    assert all(any(serves({"text"}, kind) for kind in one.takes) for one in found)
-    assert all(one.gives == {"text"} and one.needs == () for one in found)
+def test_built_in_tools_take_and_give_text(tmp_path):
+    for tool in builtin_tools(Workspace(tmp_path), options=ToolOptions()):
+        types = signature(tool.schema)
+        assert any(serves({"text"}, kind) for kind in types.takes)
+        assert (types.gives, types.needs) == ({"text"}, ())
 
 
 @given(st.text(max_size=12), JSON_VALUES)
-def test_any_schema_at_all_has_a_signature(name, schema):
+def test_any_schema_has_a_signature(name, schema):
     for parameters in ({"properties": {name: schema}, "required": schema}, {"properties": schema}):
-        found = signature(ToolSchema(name, "", parameters))
-        assert found.gives
-        assert set(found.needs) <= found.takes
+        types = signature(ToolSchema(name, "", parameters))
+        assert types.gives
+        assert set(types.needs) <= types.takes

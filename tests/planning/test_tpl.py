@@ -35,9 +35,9 @@ FORMS = ("tokens", "text")
 
 
 @st.composite
-def plans(draw, names=NAMES, most=12):
+def plans(draw, names=NAMES, max_nodes=12):
     nodes: list[Node] = []
-    for _ in range(draw(st.integers(1, most))):
+    for _ in range(draw(st.integers(1, max_nodes))):
         node = Node(draw(names), (), draw(st.integers(1, 30)))
         labels = [earlier.label for earlier in nodes]
         if node.label in labels or node.label == TASK:
@@ -48,7 +48,7 @@ def plans(draw, names=NAMES, most=12):
 
 
 @given(plans())
-def test_every_plan_reads_back_from_both_forms(plan):
+def test_every_plan_is_parsed_from_both_forms_unchanged(plan):
     for form in FORMS:
         written = render(plan, form)
         assert parse(written) == plan
@@ -56,7 +56,7 @@ def test_every_plan_reads_back_from_both_forms(plan):
 
 
 @given(st.lists(st.tuples(NAMES, st.sets(st.integers(0, 8), min_size=1)), min_size=1, max_size=8))
-def test_the_numbered_form_reads_back_every_plan_whose_indices_count_the_uses(drawn):
+def test_the_numbered_form_is_parsed_unchanged_if_indices_count_uses(drawn):
     nodes: list[Node] = []
     for tool, numbers in drawn:
         index = 1 + sum(node.tool == tool for node in nodes)
@@ -82,13 +82,13 @@ def test_the_three_forms_of_one_plan():
     )
 
 
-def test_blanks_lines_and_a_code_fence_are_passed_over():
+def test_whitespace_and_a_code_fence_are_ignored():
     plan = GraphPlan((Node("a"), Node("b", ("a",))))
     assert parse('```json\n[ "a" ,\n ["<task>"],\t"b", ["a"] ]\n```\n') == plan
     assert parse("\n[SoP][a]<SoD><task><EoD>\n[b]<SoD>< a ><EoD>[EoP]  ") == plan
 
 
-def test_a_byte_order_mark_is_passed_over_and_is_no_column():
+def test_a_byte_order_mark_is_ignored_in_columns():
     assert parse('\ufeff["a", ["<task>"]]') == parse('\ufeff```json\n["a", ["<task>"]]\n```') == GraphPlan((Node("a"),))
     with pytest.raises(PlanFault, match=r"^line 1, column 8: ") as caught:
         parse('\ufeff["a", ["b"]]')
@@ -97,31 +97,31 @@ def test_a_byte_order_mark_is_passed_over_and_is_no_column():
         parse("\ufeff")
 
 
-def test_blanks_that_json_does_not_know_stand_between_dependencies_too():
+def test_whitespace_unknown_to_json_can_separate_dependencies():
     assert parse('["a",\xa0["<task>"], "b", ["a",\xa0"<task>"]]') == GraphPlan((Node("a"), Node("b", ("a", TASK))))
     assert parse('[[1, "a", ["<task>"]], [2, "b", [1,\xa0"<task>"]]]') == GraphPlan((Node("a"), Node("b", ("a", TASK))))
 
 
-@pytest.mark.parametrize("what", [None, 123, b'["a", ["<task>"]]', ["a", ["<task>"]]])
-def test_what_is_no_text_is_refused_by_its_type(what):
-    with pytest.raises(PlanFault, match=f"this is {type(what).__name__}"):
-        parse(what)
+@pytest.mark.parametrize("plan", [None, 123, b'["a", ["<task>"]]', ["a", ["<task>"]]])
+def test_a_plan_that_is_not_text_is_refused_with_its_type(plan):
+    with pytest.raises(PlanFault, match=f"this is {type(plan).__name__}"):
+        parse(plan)
 
 
-def test_the_plans_of_the_recorded_pools_read_as_they_are():
+def test_plans_of_the_recorded_pools_are_parsed():
     written = json.dumps(["image_denoising", ["input_of_query"], "object_detection", ["image_denoising"]])
     assert parse(written) == GraphPlan((Node("image_denoising"), Node("object_detection", ("image_denoising",))))
 
 
-def test_a_name_that_ends_like_an_index_is_told_from_one():
-    own, second = GraphPlan((Node("c#2"),)), GraphPlan((Node("c", index=2),))
-    assert render(own, "text") == '["c#2#1", ["<task>"]]'
+def test_a_name_that_ends_like_an_index_is_distinguished_from_one():
+    literal, second = GraphPlan((Node("c#2"),)), GraphPlan((Node("c", index=2),))
+    assert render(literal, "text") == '["c#2#1", ["<task>"]]'
     assert render(second, "text") == '["c#2", ["<task>"]]'
     assert parse('["c#2", ["<task>"]]') == second
-    assert parse('["c#2", ["<task>"]]', tools={"c#2"}) == own
+    assert parse('["c#2", ["<task>"]]', tools={"c#2"}) == literal
 
 
-def test_a_tool_called_task_is_told_from_the_task():
+def test_a_tool_called_task_is_distinguished_from_the_task():
     plan = GraphPlan((Node("task"), Node("b", ("task", TASK))))
     assert render(plan) == '[SoP] ["task"] <SoD> <task> <EoD> [b] <SoD> <"task"> <task> <EoD> [EoP]'
     assert parse(render(plan)) == plan
@@ -173,7 +173,7 @@ def test_a_tool_called_task_is_told_from_the_task():
         ("count the words", 1, 1, "`[`"),
     ],
 )
-def test_what_is_no_plan_is_refused_where_it_goes_wrong(text, line, column, words):
+def test_an_invalid_plan_is_refused_at_its_position(text, line, column, words):
     with pytest.raises(PlanFault) as caught:
         parse(text)
     assert isinstance(caught.value, UsageError)
@@ -182,12 +182,12 @@ def test_what_is_no_plan_is_refused_where_it_goes_wrong(text, line, column, word
     assert caught.value.message.startswith(f"line {line}, column {column}: ")
 
 
-def test_an_unknown_tool_is_named_with_its_place_and_the_nearest_ones():
+def test_an_unknown_tool_is_named_with_its_position_and_similar_names():
     with pytest.raises(PlanFault, match=r"line 1, column 2: There is no tool called `read_fil`. Nearest: `read_file`"):
         parse('["read_fil", ["<task>"]]', tools=["read_file", "current_time"])
 
 
-def test_what_was_written_cannot_steer_the_terminal_through_a_message():
+def test_messages_escape_control_characters_of_the_plan():
     with pytest.raises(PlanFault) as caught:
         parse('["a", ["\\u001b[31m' + "x" * 5_000 + '"]]')
     assert caught.value.message.isprintable()
@@ -195,14 +195,14 @@ def test_what_was_written_cannot_steer_the_terminal_through_a_message():
 
 
 @pytest.mark.parametrize("name", ["\\ud800", "\\udc00x", "\\u0000", "\ud800", "é\u202e"])
-def test_a_message_about_any_name_at_all_can_be_written_in_utf_8(name):
+def test_a_message_about_any_name_can_be_encoded(name):
     with pytest.raises(PlanFault) as caught:
         parse(f'["{name}", ["<task>"]]', tools=["a"])
     assert caught.value.message.encode().isascii() or "é" in caught.value.message
     assert caught.value.message.isprintable()
 
 
-def test_a_plan_beyond_the_limit_is_refused_where_it_passes_it():
+def test_a_plan_over_the_node_limit_is_refused_at_the_first_node_too_many():
     entries = ", ".join(f'"t{number}", ["<task>"]' for number in range(MAX_NODES + 1))
     with pytest.raises(PlanFault, match=f"more than {MAX_NODES} nodes") as caught:
         parse(f"[{entries}]")
@@ -213,7 +213,7 @@ def test_a_plan_beyond_the_limit_is_refused_where_it_passes_it():
 
 
 @pytest.mark.parametrize(
-    ("nodes", "said"),
+    ("nodes", "message"),
     [
         ((), "empty"),
         ((Node("a", ()),), "names no dependency"),
@@ -225,12 +225,12 @@ def test_a_plan_beyond_the_limit_is_refused_where_it_passes_it():
         ((Node("a"), Node("a")), "Two nodes"),
     ],
 )
-def test_what_is_no_plan_cannot_be_made_without_a_text_either(nodes, said):
-    with pytest.raises(PlanFault, match=said):
+def test_an_invalid_plan_cannot_be_constructed(nodes, message):
+    with pytest.raises(PlanFault, match=message):
         GraphPlan(nodes)
 
 
-def test_a_plan_in_which_every_node_waits_for_all_before_it_reads_back_from_each_form():
+def test_a_fully_connected_plan_is_parsed_from_every_form_unchanged():
     names = [f"tool_{number}" for number in range(300)]
     plan = GraphPlan(tuple(Node(name, tuple(names[:at]) or (TASK,)) for at, name in enumerate(names)))
     assert all(parse(render(plan, form)) == plan for form in ("tokens", "text", "numbered"))
@@ -238,14 +238,14 @@ def test_a_plan_in_which_every_node_waits_for_all_before_it_reads_back_from_each
 
 @settings(max_examples=300)
 @given(st.text(alphabet='[]<>",#\\ aSoPDEk1_\n`\x00é', max_size=60) | st.text(max_size=40))
-def test_any_text_at_all_is_a_plan_or_a_fault(text):
+def test_any_text_is_a_plan_or_a_fault(text):
     with suppress(PlanFault):
         plan = parse(text)
         assert parse(render(plan)) == plan
 
 
 @given(plans(), st.data())
-def test_a_plan_cut_short_is_a_fault_and_no_other_plan(plan, data):
+def test_a_truncated_plan_is_a_fault(plan, data):
     for form in FORMS:
         text = render(plan, form)
         with pytest.raises(PlanFault):

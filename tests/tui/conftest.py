@@ -1,4 +1,4 @@
-"""An app over a scripted shell, with its own folders."""
+"""An app over a scripted shell in temporary folders."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ def paths(tmp_path: Path) -> Paths:
 def make_app(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ChatApp]:
     """Makes an app over a shell; `gate` holds the shell back until it is set."""
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr(TextArea, "cursor_blink", False)  # a picture must not depend on the moment it is taken
+    monkeypatch.setattr(TextArea, "cursor_blink", False)  # pictures must not depend on the time
     monkeypatch.setattr("ecoshell.tui.prompt.bar.monotonic", lambda: 0.0)
 
     def make(shell: FakeShell, *, gate: asyncio.Event | None = None, **options: object) -> ChatApp:
@@ -42,7 +42,7 @@ def make_app(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cha
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No settings and no colour wishes from outside, and no cursor that blinks."""
+    """Ignore settings and colour variables of the environment, and stop the cursor from blinking."""
     for name in [*os.environ]:
         if name.startswith("ECOSHELL_") or name == "NO_COLOR":
             monkeypatch.delenv(name)
@@ -52,5 +52,5 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def host(paths: Paths, quiet: None) -> Host:
-    """An app with themes and something of everything, for the screens that open over a chat."""
+    """An app with themes and sample data for the screens that open over a chat."""
     return Host(paths)

@@ -1,4 +1,4 @@
-"""A result that is the answer stays as it is: on the screen, after a restart, in the line shell and in an export."""
+"""A result that becomes the answer is unchanged on the screen, after a restart, in the line shell and in an export."""
 
 import json
 import os

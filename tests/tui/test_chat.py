@@ -1,4 +1,4 @@
-"""The chat, as keystrokes."""
+"""The chat, driven by keys."""
 
 import asyncio
 from dataclasses import replace
@@ -50,13 +50,13 @@ def hint(app: ChatApp) -> str:
 
 
 def queued(app: ChatApp) -> list[str]:
-    """What is shown of the messages that wait."""
+    """The text shown for queued messages."""
     line = app.chat.query_one("#queue")
     return str(line.visual).splitlines() if line.display else []
 
 
 def text_shown(app: ChatApp) -> str:
-    """What the line above the prompt says."""
+    """The text of the line above the prompt."""
     return str(app.chat.query_one(PromptBar).border_title)
 
 
@@ -115,7 +115,7 @@ async def test_events_of_a_turn_are_shown_in_order(make_app):
         assert signs == ["›", "·", "◊", "►", "√"]
         assert "4 tools by name · registered count_text" in seen(app)
         assert "names only is cheaper" not in seen(app)
-        assert seen(app).count("I need a word counter.") == 1  # though it was streamed
+        assert seen(app).count("I need a word counter.") == 1  # even though it was streamed
         assert seen(app).count("1,204 words:") == 1
         assert shell.asked == ["how many"]
         assert prompt(app).text == ""
@@ -137,7 +137,7 @@ async def test_tool_summary_is_folded_and_repeated_only_if_it_changes_or_panels_
         await ask(pilot, app)
         await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 3)
         assert seen(app).count("4 tools by name") == text_shown + 1
-        assert text_shown == 2  # once in the line, once in what is open below it
+        assert text_shown == 2  # in the line and in the open block below
 
 
 async def test_saved_tokens_are_shown_only_for_paid_turns(make_app):
@@ -177,11 +177,11 @@ async def test_input_sent_before_the_shell_is_ready_waits(make_app):
 
 async def test_failed_opening_shows_the_reason_and_keeps_the_question(paths):
     async def build(options: Options, person: object) -> FakeShell:
-        raise ModelMissing("There is no file x.gguf.", fix="Give the path of a GGUF file.")
+        raise ModelMissing("x.gguf does not exist.", fix="Give the path of a GGUF file.")
 
     app = ChatApp(Options(model="local:x.gguf"), build=build, paths=paths)
     async with app.run_test() as pilot:
-        await eventually(pilot, lambda: "There is no file x.gguf." in seen(app))
+        await eventually(pilot, lambda: "x.gguf does not exist." in seen(app))
         assert "Give the path of a GGUF file." in seen(app)
         await pilot.press("ctrl+q")
     assert app.return_value == 1
@@ -579,7 +579,7 @@ async def test_new_content_below_is_announced_and_end_or_sending_scrolls_to_it(m
         await eventually(pilot, lambda: transcript.scroll_y == transcript.max_scroll_y)
         assert "new content below" not in text_shown(app)
         await pilot.press("pageup", "pageup", *"ab", "home", "end")
-        assert transcript.scroll_y < transcript.max_scroll_y  # end has gone to the end of the line first
+        assert transcript.scroll_y < transcript.max_scroll_y  # the first press of end moves to the end of the line
         await pilot.press("enter")
         await eventually(pilot, lambda: seen(app).count("thought 99") == 2)
         assert transcript.scroll_y == transcript.max_scroll_y

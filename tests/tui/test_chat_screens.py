@@ -179,7 +179,7 @@ async def test_palette_search_is_cancelled_on_close(make_app, shell, monkeypatch
         searching.set()
         return await asyncio.Future()
 
-    def on_unmount(_: object) -> None:  # while all goes; with the list gone, what comes in would end the screen
+    def on_unmount(_: object) -> None:  # while closing; without the list, later input would raise
         remaining.append([item for item in app.workers if item.group == Palette._GATHER_COMMANDS_GROUP])
 
     monkeypatch.setattr(shell, "models", models)
@@ -219,7 +219,7 @@ async def test_palette_finds_the_commands_and_the_themes_of_the_screen_itself(ma
 
 
 async def found(pilot, app, typed: str, first: str) -> None:
-    """Open the palette, type, and wait until this comes first."""
+    """Open the palette, type, and wait until this entry is first."""
 
     def top() -> str:
         if not isinstance(app.screen, CommandPalette):

@@ -1,4 +1,4 @@
-"""Where no colour is wanted, none is sent, and what is chosen can still be seen."""
+"""Without colours, none is sent, and selections stay visible."""
 
 import os
 import re

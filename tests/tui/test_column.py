@@ -219,7 +219,7 @@ def test_distant_lines_are_released_and_repainted_on_demand():
     assert column.line(8_000).text == "block 8000"
 
 
-@settings(deadline=None)  # painting takes its time on a busy machine
+@settings(deadline=None)  # painting can be slow on a busy machine
 @given(st.lists(st.text(alphabet="ab 数\n\t", max_size=30), max_size=30), st.integers(11, 30))
 def test_streamed_thought_loses_nothing_and_stays_within_the_width(pieces: list[str], width: int):
     column = column_of(width=width)

@@ -1,4 +1,4 @@
-"""The screen that shows what fills the context, as keystrokes."""
+"""The context screen, driven by keys."""
 
 from dataclasses import dataclass
 

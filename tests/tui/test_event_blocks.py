@@ -213,7 +213,7 @@ def test_instructions_have_a_line_and_facts_do_not():
 )
 def test_decision_on_project_instructions_is_shown(event, words):
     assert event_blocks.block_of(event).text() == words
-    assert event_blocks.block_of(TrustGiven("later", "nobody")) is None  # a note says so
+    assert event_blocks.block_of(TrustGiven("later", "nobody")) is None  # a notice reports it
 
 
 def test_footer_names_cost_steps_time_and_tokens_saved():

@@ -1,4 +1,4 @@
-"""Fuzzy search: what a few letters find, and in which order."""
+"""Fuzzy search: matches and their order."""
 
 import time
 

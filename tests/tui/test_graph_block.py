@@ -1,4 +1,4 @@
-"""A tool graph in the transcript and on the board: drawn in one place, from its first event to its last."""
+"""A tool graph in the transcript and in the panel, drawn in one place from its first to its last event."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def told(*events, width=80, until_rest=False) -> BlockColumn:
     presenter = EventPresenter(column)
     for event in events:
         presenter.show(event)
-        assert column.plain is not None  # what is painted already must follow, too
+        assert column.plain is not None  # painted lines must be updated, too
     if until_rest:
         presenter.end_activity()
     return column

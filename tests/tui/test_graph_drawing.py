@@ -30,7 +30,7 @@ def drawn(tool_graph, width=130, **kwargs) -> list[str]:
 
 @st.composite
 def branching_plans(draw):
-    """Any plan there could be, valid or not, and whatever was heard of it."""
+    """Any plan, valid or not, with any state of its nodes."""
     texts = st.text(max_size=12) | st.sampled_from(["数える_言葉", "a\x1b[31mb", "x" * 300, "e\u0301👩‍👩‍👧", "\u202e"])
     labels = draw(st.lists(texts, unique=True, max_size=12))
     figures = st.none() | st.integers(0, 10**12)

@@ -15,7 +15,7 @@ def drawn(waits, limit=16):
 
 @st.composite
 def graphs(draw):
-    """What each node of a plan waits for; some wait for what is no earlier node."""
+    """The dependencies of each node of a plan, including invalid ones."""
     count = draw(st.integers(0, 14))
     labels = [f"n{at}" for at in range(count)]
     return {

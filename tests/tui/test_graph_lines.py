@@ -1,4 +1,4 @@
-"""A tool graph as a line shell and an exported session tell it."""
+"""Tool graphs in the line shell and in exported sessions."""
 
 import io
 import re

@@ -32,7 +32,7 @@ async def at_rest(pilot) -> None:
 
 
 def shell(*events) -> FakeShell:
-    """A session whose last turn goes on."""
+    """A session whose last turn is running."""
     return FakeShell((STARTED, *events, ANSWERED), stops_at=1 + len(events))
 
 

@@ -63,7 +63,7 @@ async def test_undecided_result_has_no_sign_and_can_be_marked(make_app):
         assert line(app, "count_text(").endswith("12 ms  $0")
         await pilot.press("plus")
         await eventually(pilot, lambda: "√ helpful, marked by you" in line(app, "count_text("))
-        assert not app.chat.query_one(PromptBar).border_title  # nothing works
+        assert not app.chat.query_one(PromptBar).border_title  # no activity is shown
 
 
 async def test_plus_and_minus_toggle_marks(make_app, shell):

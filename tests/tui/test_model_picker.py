@@ -1,4 +1,4 @@
-"""The model picker, as keystrokes."""
+"""The model picker, driven by keys."""
 
 from dataclasses import replace
 from decimal import Decimal

@@ -33,7 +33,7 @@ async def test_each_row_of_a_plan_is_one_line(make_app: MakeApp, plan: PlanChang
 
 
 def keys(pilot: Pilot[int]) -> list[str]:
-    """The words of the keys that can be seen whole."""
+    """The labels of the completely visible keys."""
     return screen(pilot)[-1].split()
 
 

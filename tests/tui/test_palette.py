@@ -1,4 +1,4 @@
-"""The command palette over a screen that can be commanded, as keystrokes."""
+"""The command palette, driven by keys."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What every picker does, as keystrokes."""
+"""Behaviour common to all pickers, driven by keys."""
 
 import asyncio
 from collections.abc import Sequence
@@ -301,7 +301,7 @@ def _key(stage: Stage, key: str):
 async def test_loading_is_cancelled_on_close(monkeypatch):
     picker = FruitPicker()
     picker.gate.clear()
-    monkeypatch.setattr(Filter, "on_unmount", lambda _: picker.gate.set(), raising=False)  # it comes while all goes
+    monkeypatch.setattr(Filter, "on_unmount", lambda _: picker.gate.set(), raising=False)  # arrives while closing
     stage = Stage(picker)
     async with stage.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: picker.is_mounted)
@@ -320,6 +320,6 @@ async def test_resizing_a_closed_picker_is_harmless(monkeypatch):
         await eventually(pilot, lambda: late)
         await pilot.press("escape")
         await eventually(pilot, lambda: not picker.children)
-        for item_value in late:  # Textual has another screen do it, which need not be in time
+        for item_value in late:  # Textual does it on another screen, possibly too late
             item_value()
     assert stage.given == [None]

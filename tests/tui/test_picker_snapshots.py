@@ -1,4 +1,4 @@
-"""What the pickers look like, at two sizes and in each of their states."""
+"""Snapshots of the pickers at two sizes and in each state."""
 
 import time
 from dataclasses import replace
@@ -70,7 +70,7 @@ class Listed:
 
 @pytest.fixture(autouse=True)
 def still(monkeypatch: pytest.MonkeyPatch):
-    """A picture must not depend on the moment, nor on where it is taken."""
+    """Make pictures independent of time and place."""
     monkeypatch.setattr(Input, "cursor_blink", False)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TZ", "UTC")

@@ -1,4 +1,4 @@
-"""The chat as a process: what it loads, and how it leaves a real terminal."""
+"""The chat as a process: imports, and the state of the terminal afterwards."""
 
 import json
 import os

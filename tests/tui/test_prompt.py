@@ -1,4 +1,4 @@
-"""Typing: history, completion, new lines, the draft."""
+"""The prompt: history, completion, newlines and the draft."""
 
 import pytest
 from textual.events import Key
@@ -139,7 +139,7 @@ async def test_draft_is_stored_after_a_pause_and_restored(make_app, paths):
 
 
 def type_in_one_packet(app: ChatApp, *keys: str) -> None:
-    """Hand keys to the app as the driver does when they arrive together."""
+    """Send keys to the app like the driver does when they arrive in one packet."""
     for key in keys:
         app.post_message(Key(key, key if len(key) == 1 else None))
 

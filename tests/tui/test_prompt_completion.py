@@ -1,4 +1,4 @@
-"""Completions of the prompt: slash commands, their arguments, and files that are mentioned."""
+"""Completions of the prompt: slash commands, their arguments and mentioned files."""
 
 import asyncio
 from pathlib import Path
@@ -45,7 +45,7 @@ async def test_server_values_are_offered_when_they_arrive(app):
     async def values(typed):
         requested.append(typed)
         if typed.endswith(" "):
-            await late.wait()  # what comes for a text that has been typed on is not shown
+            await late.wait()  # results for an outdated text are not shown
         return [
             Completion(f"/docs:review {item}", "") for item in ("kind", "keen") if item.startswith(typed.split()[-1])
         ]

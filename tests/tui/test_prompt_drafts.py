@@ -1,4 +1,4 @@
-"""The draft on disk: what is typed survives a crash, with its attachments."""
+"""The stored draft: typed text and attachments survive a crash."""
 
 import asyncio
 import os
@@ -80,7 +80,7 @@ def test_every_text_is_restored_unchanged(tmp_path_factory, text, texts):
 
 
 class _SlowFile(DraftFile):
-    """Waits with each write until it may."""
+    """Blocks each write until released."""
 
     def __init__(self) -> None:
         super().__init__(Path())

@@ -1,4 +1,4 @@
-"""What was sent before: recalled, searched, shared with the line shell."""
+"""The input history: recall, search, and sharing with the line shell."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from ecoshell.messages import Attachment
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 
-SENT = ("write a haiku", "count the words\nof notes.txt", "Count the lines", "what is left?")
+SENT = ("write a haiku", "count the words\nof notes.txt", "Count the lines", "what remains?")
 
 
 def loaded(file: Path) -> History:
@@ -116,7 +116,7 @@ async def test_control_r_lists_the_history_newest_at_the_prompt(app):
         await ready(pilot, app)
         await pilot.press(*"draft", "ctrl+r")
         assert app.offered == list(SENT)
-        assert app.highlighted == "what is left?"
+        assert app.highlighted == "what remains?"
         assert app.title_words == "history search"
 
 
@@ -204,7 +204,7 @@ async def test_recalled_command_does_not_open_completions(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press(*"/tools", "enter", "up", "up")
-        assert app.prompt.text == "what is left?"
+        assert app.prompt.text == "what remains?"
 
 
 async def test_entry_is_recalled_with_the_paste_that_was_sent_with_it(app):

@@ -19,7 +19,7 @@ SENT = (
 
 
 def typed(*keys: str, paste: str = "", offers: int = 0):
-    """Type, paste, and wait until so much is offered."""
+    """Type, paste, and wait until this many completions are offered."""
 
     async def before(pilot) -> None:
         app = pilot.app

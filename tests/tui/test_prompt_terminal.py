@@ -25,7 +25,7 @@ Spawn = Callable[..., "Terminal"]
 
 
 class Terminal:
-    """The process, what it sent, and a thread that reads its screen so that it never waits for us."""
+    """A process, its output, and a thread that reads the output so that the process never blocks."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
         paths = os.pathsep.join((str(PROGRAM.parents[2]), str(PROGRAM.parent)))
@@ -45,7 +45,7 @@ class Terminal:
             data = data[os.write(self._child.child_fd, data[:4096]) :]
 
     def shows(self, text: str) -> None:
-        """Wait until this has been written since the last time."""
+        """Wait until this text was written after the last match."""
         deadline = time.monotonic() + 600
         while (at := self._written.find(text.encode())) < 0:
             assert time.monotonic() < deadline, f"{text!r} never came: {self._written[-2000:]!r}"
@@ -53,7 +53,7 @@ class Terminal:
         self._written = self._written[at + 1 :]
 
     def sent(self, count: int) -> list[dict[str, Any]]:
-        """Wait until so much was sent."""
+        """Wait until this much was sent."""
         deadline = time.monotonic() + 600
         while (text := self._file.read_text() if self._file.exists() else "").count("\n") < count:
             assert time.monotonic() < deadline, f"only {text[:200]!r} was sent: {self._written[-2000:]!r}"

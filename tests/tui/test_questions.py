@@ -1,4 +1,4 @@
-"""Questions in place: what they show, the keys and clicks that answer them, and the room they take."""
+"""Questions in the chat: their content, answers by key and click, and their size."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ WIDE, NARROW = (120, 36), (80, 24)
 
 
 def shown(pilot) -> str:
-    """Everything the question says, its title first."""
+    """The full text of the question, starting with its title."""
     question = pilot.app.question
     texts = [str(static.render()) for static in question.query("Static") if static.display]
     return "\n".join([Content.from_markup(question.border_title).plain, *texts])

@@ -1,4 +1,4 @@
-"""What a model reasons, and the answer that it gives as an argument: in the transcript, in the line shell, in `ask`."""
+"""Reasoning, and answers given as an argument, in the transcript, the line shell and `ask`."""
 
 import sys
 from dataclasses import replace

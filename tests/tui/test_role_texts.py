@@ -1,4 +1,4 @@
-"""Whose thought, whose call and whose answer it is: in the transcript and in the line shell."""
+"""Names of roles at thoughts, calls and answers, in the transcript and the line shell."""
 
 from dataclasses import replace
 

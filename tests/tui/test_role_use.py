@@ -1,4 +1,4 @@
-"""Whose share of a turn is how large."""
+"""Shares of roles in a turn."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""The roles panel and the title: who plays, who thinks, with which model, and what it takes."""
+"""The roles panel and the title: roles, their models, activity and costs."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def thinkers(board: PanelState, *, session: bool = False) -> list[tuple[str, str
     return [(use.role, use.model, use.calls) for use in board.uses(session=session)]
 
 
-# -- what the board knows
+# -- the state of the roles
 
 
 def test_assigned_roles_are_listed_before_their_first_call():
@@ -93,7 +93,7 @@ def test_one_of_several_concurrent_roles_is_named_until_the_last_reply():
     assert observed == [("caller", "m1"), ("caller", "m2"), ("caller", "m1"), ("caller", "m1"), None]
 
 
-# -- what the panel says
+# -- the panel
 
 
 def test_roles_show_their_models_before_a_turn():
@@ -176,7 +176,7 @@ async def test_t_toggles_between_turn_and_session(paths):
         await eventually(pilot, lambda: said(panel).startswith("turn 2"))
 
 
-# -- what the line above the prompt says
+# -- the line above the prompt
 
 
 def title(app) -> str:

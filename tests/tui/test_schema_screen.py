@@ -1,4 +1,4 @@
-"""The screen that shows a tool's document, as keystrokes."""
+"""The tool schema screen, driven by keys."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The screens that open over the chat, as pictures: wide and narrow, light and without colour."""
+"""Snapshots of the screens over the chat: wide and narrow, light and without colour."""
 
 from collections.abc import Awaitable, Callable
 

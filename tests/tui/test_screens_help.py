@@ -1,4 +1,4 @@
-"""F1: what the keys do, read from the bindings that are there."""
+"""The help screen (F1), generated from the active bindings."""
 
 from textual.pilot import Pilot
 from textual.widgets import OptionList

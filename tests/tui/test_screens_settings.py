@@ -1,4 +1,4 @@
-"""The settings screen, as keystrokes."""
+"""The settings screen, driven by keys."""
 
 import pytest
 from textual.pilot import Pilot
@@ -40,7 +40,7 @@ def highlighted(host: Host) -> object:
 
 
 async def find(pilot: Pilot[int], key: str) -> None:
-    """Highlight the setting of this key, also where another one stays highlighted because it matches as well."""
+    """Highlight the setting of this key, even if another matching one stays highlighted."""
 
     def is_found() -> bool:
         return getattr(pilot.app.screen.highlighted, "key", "") == key
@@ -188,7 +188,7 @@ async def test_running_shell_applies_what_it_can(host: Host, written: Paths) -> 
     async def apply(settings: Settings, key: tuple[str, ...]) -> bool:
         applied.append(key)
         if settings.model == "nowhere":
-            raise ModelMissing("There is no model nowhere.")
+            raise ModelMissing("Unknown model 'nowhere'.")
         return settings.agent.max_steps < 10
 
     keys = frozenset({("agent", "max_steps"), ("model",)})
@@ -202,7 +202,7 @@ async def test_running_shell_applies_what_it_can(host: Host, written: Paths) -> 
         await eventually(pilot, lambda: says(pilot, "√ written; it applies after a restart"))
         await find(pilot, "model")
         await pilot.press("enter", "ctrl+u", *"nowhere", "enter")
-        await eventually(pilot, lambda: says(pilot, "was not applied: There is no model nowhere."))
+        await eventually(pilot, lambda: says(pilot, "was not applied: Unknown model 'nowhere'."))
         await find(pilot, "local.context")
         assert says(pilot, "applies after a restart")
     assert applied == [("agent", "max_steps"), ("agent", "max_steps"), ("model",)]

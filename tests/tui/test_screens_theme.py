@@ -36,7 +36,7 @@ async def test_highlighted_theme_is_previewed_and_escape_restores(host: Host) ->
         await eventually(pilot, lambda: host.theme == "dusk")
         await pilot.press("down")
         await eventually(pilot, lambda: host.theme == "harbour")
-        assert host.screen.styles.background.a == 0  # the chat stays in sight
+        assert host.screen.styles.background.a == 0  # the chat stays visible
         await pilot.press("escape")
         await eventually(pilot, lambda: host.theme == "dark")
         assert results == [None]

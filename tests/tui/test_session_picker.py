@@ -1,4 +1,4 @@
-"""The session picker over a real store, as keystrokes."""
+"""The session picker over a real store, driven by keys."""
 
 import json
 import sqlite3
@@ -23,7 +23,7 @@ SIZE = (100, 30)
 
 
 class Shelf:
-    """A store with sessions, the newest of which is the one being talked in."""
+    """A store with sessions, the newest of which is the current one."""
 
     def __init__(self, folder: Path) -> None:
         self.seconds = 1_700_000_000.0
@@ -240,7 +240,7 @@ async def test_damaged_store_says_what_to_do(shelf, tmp_path):
     stage = shelf.stage()
     async with stage.run_test(size=SIZE) as pilot:
         await read(pilot, stage.shown)
-        assert "sessions.sqlite" in str(stage.shown.query_one("#state").visual)  # on the screen a long path is broken
+        assert "sessions.sqlite" in str(stage.shown.query_one("#state").visual)  # long paths are wrapped on the screen
         assert listed(stage.shown) == []
 
 

@@ -112,7 +112,7 @@ async def test_palette_opened_while_leaving_a_panel_has_the_focus(paths):
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2")
         await eventually(pilot, lambda: app.chat.query_one(ToolsPanel).has_focus)
-        for key in ("escape", "ctrl+p"):  # in one packet, as on a slow line
+        for key in ("escape", "ctrl+p"):  # in one packet, as on a slow connection
             app.post_message(Key(key, None))
         await eventually(pilot, lambda: isinstance(app.screen, CommandPalette) and app.chat.focused is not None)
         await eventually(pilot, lambda: isinstance(app.chat.focused, Input))

@@ -1,4 +1,4 @@
-"""The panels, as keystrokes and clicks."""
+"""The panels, driven by keys and clicks."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is seen, as pictures: wide and narrow."""
+"""Snapshots of the chat, wide and narrow."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ FOLLOWED_STANDING = replace(STANDING, planned=replace(BLACKLISTED, whole=PLANNED
 
 
 def until(*keys: str, text: str = "", question: bool = False):
-    """Type, then let the app work until a text or a question is on the screen."""
+    """Type, and wait until a text or a question is on the screen."""
 
     async def before(pilot) -> None:
         chat = pilot.app.chat

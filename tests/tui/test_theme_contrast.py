@@ -1,4 +1,4 @@
-"""What a theme shows can be read."""
+"""Contrast of the themes."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def demanded(theme: FileTheme) -> float:
 
 
 def texts(theme: FileTheme) -> dict[str, Color]:
-    """Every colour that words are shown in."""
+    """Every colour used for text."""
     variables = {
         name: Color.parse(value) for name, value in theme.variables.items() if name.startswith(("syntax-", "diff-"))
     }

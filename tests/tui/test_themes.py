@@ -71,7 +71,7 @@ def test_invalid_theme_files_and_names_are_reported(paths):
     (folder / "latin.toml").write_bytes(b'[colors]\nprimary = "\xff"\n')
     (folder / "my theme.toml").write_text('[colors]\nprimary = "red"\n')
     if hasattr(os, "mkfifo"):
-        os.mkfifo(folder / "pipe.toml")  # reading it would never end
+        os.mkfifo(folder / "pipe.toml")  # reading it would block
     complaints = " ".join(load_themes(paths).complaints)
     assert "folder.toml cannot be used: it is not a file" in complaints
     assert "latin.toml cannot be used: it is not UTF-8" in complaints

@@ -1,4 +1,4 @@
-"""How Markdown is read and set: in pieces as in one go, and no character out of sight."""
+"""Parsing and layout of Markdown: pieces give the same result as the complete text, and no character is lost."""
 
 import re
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ def painted(markdown: str, width: int = 60) -> str:
 
 
 def text_of(lines: Iterable[PaintedLine]) -> str:
-    """What is copied of painted lines."""
+    """The copied text of painted lines."""
     return "".join([part for line in lines for part in ("\n" if line.glue is None else line.glue, line.text)][1:])
 
 
@@ -38,7 +38,7 @@ def read(pieces: list[str]) -> list[Section]:
     return [*done, *reader.feed("", last=True)]
 
 
-@settings(deadline=None)  # a busy machine takes its time
+@settings(deadline=None)  # can be slow on a busy machine
 @given(MARKDOWN, st.integers(1, 7))
 def test_markdown_in_pieces_reads_like_one_text(bits: list[str], step: int):
     text = "".join(bits)
@@ -46,7 +46,7 @@ def test_markdown_in_pieces_reads_like_one_text(bits: list[str], step: int):
     assert read(pieces) == read([text])
 
 
-@settings(deadline=None)  # a busy machine takes its time
+@settings(deadline=None)  # can be slow on a busy machine
 @given(MARKDOWN)
 def test_tail_does_not_change_the_reader(bits: list[str]):
     reader = MarkdownReader()
@@ -57,7 +57,7 @@ def test_tail_does_not_change_the_reader(bits: list[str]):
     assert [*done, *reader.feed("", last=True)] == read(["".join(bits)])
 
 
-@settings(deadline=None)  # a busy machine takes its time
+@settings(deadline=None)  # can be slow on a busy machine
 @given(MARKDOWN, st.integers(11, 80))
 def test_broken_markdown_loses_no_word(bits: list[str], width: int):
     text = "".join(bits)
@@ -129,7 +129,7 @@ def test_endless_line_is_split_and_rejoined_when_copied(text: str):
     assert max(sum(map(len, part.lines)) for part in parts if isinstance(part, Part)) <= MAX_SECTION_LENGTH
     copied = text_of(line for part in parts for line in painter.paint(part))
     same = copied == text.removeprefix("```\n").removeprefix("> ").rstrip()
-    assert same  # the texts themselves are too long to be compared in a report
+    assert same  # the texts are too long for an assertion report
 
 
 def test_wrapped_lines_are_copied_joined_without_signs():
@@ -177,7 +177,7 @@ def test_highlighting_continues_across_lines(language: str, code: str, tone: str
     st.sampled_from(["python", "js", "bash", "json", "html", "ruby", "sql", "yaml", "c", "markdown", "nonsense"]),
     st.lists(st.text(alphabet="ab \"'`/*#<>{}()\\=1$:-", max_size=20), max_size=8),
 )
-@settings(deadline=None)  # lexers are loaded when they are first used
+@settings(deadline=None)  # lexers are loaded on first use
 def test_highlighting_changes_no_character(language: str, lines: list[str]):
     assert ["".join(piece.text for piece in line) for line in highlighted(lines, language)] == lines
 
@@ -187,6 +187,6 @@ def test_highlighting_changes_no_character(language: str, lines: list[str]):
     [("bibtex", "  year = 1984"), ("bibtex", "}"), ("mcschema", "<!--"), ("python", "def f(): return 'x'")],
 )
 def test_failing_or_endless_lexer_leaves_a_line_plain(language: str, line: str) -> None:
-    """Some of Pygments' know only whole texts, and one goes round in circles."""
+    """Some lexers of Pygments support only complete texts, and one loops forever."""
     output = [*highlighted(["@article{knuth84,", line], language)]
     assert "".join(piece.text for piece in output[-1]) == line

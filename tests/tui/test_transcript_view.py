@@ -1,4 +1,4 @@
-"""The transcript on a screen, as keystrokes: scrolling, folding, copying, searching, resizing."""
+"""The transcript on a screen, driven by keys: scrolling, folding, copying, searching and resizing."""
 
 import asyncio
 
@@ -67,7 +67,7 @@ def seen(app: Host) -> list[str]:
 
 
 async def settled(pilot: Pilot[None]) -> None:
-    """Let everything that was put off happen."""
+    """Run all deferred callbacks."""
     await pilot.pause()
     await pilot.pause(0.1)
 
@@ -407,10 +407,10 @@ async def test_streaming_does_not_redraw_lines_above(monkeypatch: pytest.MonkeyP
         app.transcript.column.stream("The first words", "…", "text")
         await settled(pilot)
         drawn: list[int] = []
-        finish = Strip.apply_offsets  # what each line that is drawn anew goes through
+        finish = Strip.apply_offsets  # called for each redrawn line
         monkeypatch.setattr(Strip, "apply_offsets", lambda self, x, y: drawn.append(y) or finish(self, x, y))
         previous = None
-        while previous != len(drawn):  # a busy machine may still draw what was there before
+        while previous != len(drawn):  # a busy machine may still draw earlier lines
             previous = len(drawn)
             await settled(pilot)
         drawn.clear()

@@ -1,4 +1,4 @@
-"""A whole session in a real pseudo-terminal."""
+"""A complete session in a pseudo-terminal."""
 
 import re
 import signal

@@ -6,9 +6,9 @@ from pathlib import Path
 LINE = re.compile(r'(\S+) \[(\d\d):(\d\d):(\d\d)\] "GET ([^ ?"]+)(?:\?[^ "]*)?" (\d{3}) (\d+|-) (\d+)ms')
 damaged, rows = 0, []
 for line in Path("server.log").read_text().splitlines():
-    found = LINE.fullmatch(line)
-    if found:
-        host, h, m, s, path, status, size, ms = found.groups()
+    match = LINE.fullmatch(line)
+    if match:
+        host, h, m, s, path, status, size, ms = match.groups()
         rows.append((host, int(h) * 3600 + int(m) * 60 + int(s), path, int(status), 0 if size == "-" else int(size), int(ms)))
     else:
         damaged += bool(line.strip())

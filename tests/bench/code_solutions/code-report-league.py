@@ -5,9 +5,9 @@ from pathlib import Path
 games = []
 for line in Path("games.txt").read_text().splitlines():
     text, _, comment = line.partition("#")
-    found = re.fullmatch(r"(\d+)\. (\w+) - (\w+) (1-0|0-1|1/2|\*)", text.strip())
-    if found and found[4] != "*":
-        games.append((found[1], found[2], found[3], {"1-0": (2, 0), "0-1": (0, 2), "1/2": (1, 1)}[found[4]], comment.strip() != "by forfeit"))
+    match = re.fullmatch(r"(\d+)\. (\w+) - (\w+) (1-0|0-1|1/2|\*)", text.strip())
+    if match and match[4] != "*":
+        games.append((match[1], match[2], match[3], {"1-0": (2, 0), "0-1": (0, 2), "1/2": (1, 1)}[match[4]], comment.strip() != "by forfeit"))
 names = {name for game in games for name in game[1:3]}
 points, wins, played, sb = (defaultdict(int) for _ in range(4))
 for _, white, black, result, real in games:

@@ -1,21 +1,23 @@
 import json
 from pathlib import Path
 
-packages = {found["name"]: found for found in (json.loads(path.read_text()) for path in Path("packages").glob("*/package.json"))}
+packages = {package["name"]: package for package in (json.loads(path.read_text()) for path in Path("packages").glob("*/package.json"))}
 
 
-def below(name, seen=()):
-    found = set(seen)
+def dependencies(name, visited=()):
+    names = {*visited}
     for other in packages[name]["requires"]:
-        if other not in found:
-            found |= below(other, found | {other})
-    return found
+        if other not in names:
+            names |= dependencies(other, names | {other})
+    return names
 
 
 def met(condition, version):
-    wanted = tuple(map(int, condition[2:].split(".")))
-    has = tuple(map(int, version.split(".")))[:2]
-    return has == wanted if condition.startswith("==") else has[0] == wanted[0] and has >= wanted
+    required = tuple(map(int, condition[2:].split(".")))
+    installed = tuple(map(int, version.split(".")))[:2]
+    if condition.startswith("=="):
+        return installed == required
+    return installed[0] == required[0] and installed >= required
 
 
 unmet, licences, tainted, weight = [], {}, [], []
@@ -24,7 +26,7 @@ for name, package in sorted(packages.items()):
         if not met(condition, packages[other]["version"]):
             unmet.append(f"{name} needs {other} {condition}, has {packages[other]['version']}")
     licences.setdefault(package["license"] or "unknown", []).append(name)
-    needed = below(name)
+    needed = dependencies(name)
     through = sorted(other for other in needed if packages[other]["license"] == "GPL-3.0")
     if through and package["license"] != "GPL-3.0":
         tainted.append(f"{name} through {', '.join(through)}")

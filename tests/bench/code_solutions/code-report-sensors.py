@@ -3,7 +3,7 @@ from collections import defaultdict
 from fractions import Fraction
 from pathlib import Path
 
-found = {}
+readings = {}
 for row in csv.DictReader(Path("readings.csv").open()):
     try:
         value = Fraction(row["value"])
@@ -12,7 +12,7 @@ for row in csv.DictReader(Path("readings.csv").open()):
     if row["unit"] == "F":
         value = (value - 32) * 5 / 9
     if -60 <= value <= 60:
-        found[row["sensor"], row["time"]] = value
+        readings[row["sensor"], row["time"]] = value
 
 
 def text(value):
@@ -26,7 +26,7 @@ def figures(values):
 
 
 days = defaultdict(dict)
-for (sensor, time), value in found.items():
+for (sensor, time), value in readings.items():
     days[sensor, time[:10]][int(time[11:13])] = value
 lines = ["sensor,day,readings,min,max,mean,gap"]
 for (sensor, day), hours in sorted(days.items()):
@@ -35,5 +35,5 @@ for (sensor, day), hours in sorted(days.items()):
         gap = 0 if hour in hours else gap + 1
         longest = max(longest, gap)
     lines.append(f"{sensor},{day},{figures(list(hours.values()))},{longest}")
-lines.append(f"all,,{figures(list(found.values()))},")
+lines.append(f"all,,{figures(list(readings.values()))},")
 Path("sensors.csv").write_text("\n".join(lines) + "\n")

@@ -1,6 +1,6 @@
-"""A shell of a team that makes random calls from leases; started by the trial, and killed at random.
+"""A shell of a team that makes random calls from leases; the trial kills some of them.
 
-Prints `held`, `refused` or `away` for each call; ends when it has made its calls, or was refused some times in a row.
+It prints `held`, `refused` or `away` for each call and ends after its calls or three refusals in a row.
 """
 
 import random
@@ -31,7 +31,7 @@ def spend(ledger: TeamLedger, chance: random.Random, session: str, calls: int) -
             continue
         except StoreError:
             print("away", flush=True)
-            time.sleep(0.2)  # as a person would try again
+            time.sleep(0.2)  # as a user would try again
             continue
         print("held", flush=True)
         made += 1

@@ -1,4 +1,4 @@
-"""`ecoshell budget`, and what `ecoshell cost` tells of a team."""
+"""`ecoshell budget`, and the costs of a team in `ecoshell cost`."""
 
 import io
 import json
@@ -34,21 +34,21 @@ def shell(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytes
 
     def run(*argv: str, ledger: str, status: int = 0) -> str:
         monkeypatch.setenv("ECOSHELL_LEDGER", ledger)
-        got = main(list(argv))
-        told = capsys.readouterr()
-        assert got == status, told.err
-        return told.err if status else told.out
+        exit_status = main(list(argv))
+        output = capsys.readouterr()
+        assert exit_status == status, output.err
+        return output.err if status else output.out
 
     return run
 
 
 def spend() -> None:
-    """A call in this home."""
+    """Make a call in this home."""
     with closing(open_ledger(user_paths(), load_settings(user_paths()))) as ledger:
         ledger.settle(ledger.hold(ASK), Usage(80, 10))
 
 
-def test_caps_of_a_team_whose_server_is_away_are_not_known_rather_than_none(
+def test_caps_of_an_unreachable_team_ledger_are_unknown(
     team_ledger: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
@@ -56,13 +56,13 @@ def test_caps_of_a_team_whose_server_is_away_are_not_known_rather_than_none(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"/budget\n/budget day 2\n/quit\n")))
     (tmp_path / "m.jsonl").write_text("")
     assert main(["cost"]) == main(["line", "--model", f"script:{tmp_path / 'm.jsonl'}"]) == 0
-    told = capsys.readouterr()
-    assert "No cap is set" not in told.out
-    assert (told.out + told.err).count("The team's caps are not known. The team ledger at 127.0.0.1 cannot be") == 3
-    assert "day  $2" in told.out
+    output = capsys.readouterr()
+    assert "No cap is set" not in output.out
+    assert (output.out + output.err).count("The team's caps are not known. The team ledger at 127.0.0.1 cannot be") == 3
+    assert "day  $2" in output.out
 
 
-def test_caps_are_set_and_shown_and_costs_told_by_person_team_and_project(
+def test_caps_can_be_set_and_costs_are_listed_by_person_team_and_project(
     shell: Callable[..., str], team_ledger: Team
 ) -> None:
     owner, ann = team_ledger("postgres"), team_ledger("ann")
@@ -90,52 +90,52 @@ def test_caps_are_set_and_shown_and_costs_told_by_person_team_and_project(
     for by, key in (("person", "ann"), ("team", "search"), ("project", Path.cwd().name)):
         (row,) = json.loads(shell("cost", "--by", by, "--json", ledger=ann))["rows"]
         assert (row["key"], row["spent_usd"], row["calls"]) == (key, "0.09", 1)
-    told = json.loads(shell("cost", "--json", ledger=ann))
-    assert [(cap["scope"], cap["spent_usd"]) for cap in told["caps"]] == [
+    costs = json.loads(shell("cost", "--json", ledger=ann))
+    assert [(cap["scope"], cap["spent_usd"]) for cap in costs["caps"]] == [
         ("person:ann day", "0.09"),
         ("team:search month", "0.09"),
     ]
-    assert told["rows"][0]["spent_usd"] == "0.09"
+    assert costs["rows"][0]["spent_usd"] == "0.09"
 
 
-def test_programs_read_the_leases_that_are_open(shell: Callable[..., str], team_ledger: Team) -> None:
+def test_open_leases_are_listed_as_json_and_can_be_closed(shell: Callable[..., str], team_ledger: Team) -> None:
     owner, ann = team_ledger("postgres"), team_ledger("ann")
     shell("budget", "set", "everybody", "day", "200", ledger=owner)
     shell("cost", "--json", ledger=ann)
     with closing(open_ledger(user_paths(), load_settings(user_paths()))) as ledger:
         ledger.hold(ASK)
-        told = json.loads(shell("budget", "show", "--json", ledger=owner))
-    (lease,), (cap,) = told["leases"], told["caps"]
+        budget = json.loads(shell("budget", "show", "--json", ledger=owner))
+    (lease,), (cap,) = budget["leases"], budget["caps"]
     assert (lease["person"], lease["amount_usd"]) == ("ann", cap["leased_usd"])
     assert "are no longer leased" in shell("budget", "close", f"{lease['id']}=0", ledger=owner)
 
 
 def spend_as(shell: Callable[..., str], address: str) -> None:
-    shell("cost", "--json", ledger=address)  # the variable names this one from now on
+    shell("cost", "--json", ledger=address)  # sets the variable for `spend`
     spend()
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (("set", "group:x", "month", "2"), "Unknown scope 'group:x'"),
         (("set", "team:x", "month", "2000tok"), "in dollars"),
         (("set", "team:x", "year", "2"), "year"),
         (("set", "person:ann", "day", "0.05"), "Use at least 0.09, which allows no further calls."),
-        (("add", "nobody of this name"), "CREATE ROLE"),
+        (("add", "no such role"), "CREATE ROLE"),
         (("close", "no such lease=1"), "There is no open lease"),
         (("close", "no such lease=0.00"), "There is no open lease"),
         (("close", "no such lease=20000tok"), "in dollars"),
     ],
 )
-def test_what_cannot_be_done_is_told_with_the_way_out(
-    argv: tuple[str, ...], said: str, shell: Callable[..., str], team_ledger: Team
+def test_an_invalid_command_is_refused_with_a_fix(
+    argv: tuple[str, ...], message: str, shell: Callable[..., str], team_ledger: Team
 ) -> None:
     spend_as(shell, team_ledger("ann"))
-    assert said in shell("budget", *argv, ledger=team_ledger("postgres"), status=2)
+    assert message in shell("budget", *argv, ledger=team_ledger("postgres"), status=2)
 
 
-def test_an_address_a_password_or_a_database_that_is_wrong_is_told_and_the_password_is_not(
+def test_a_wrong_address_password_or_database_is_reported_without_the_password(
     shell: Callable[..., str], team_ledger: Team, monkeypatch: pytest.MonkeyPatch, postgres: object
 ) -> None:
     owner = team_ledger("postgres")
@@ -143,41 +143,41 @@ def test_an_address_a_password_or_a_database_that_is_wrong_is_told_and_the_passw
     assert "Correct [budget] ledger" in shell("budget", "show", ledger=f"{place}/nowhere", status=1)
     assert "ecoshell budget init" in shell("budget", "show", ledger=f"{place}/template1", status=1)
     assert "cannot be reached" in shell("budget", "show", ledger=team_ledger("postgres", 1), status=1)
-    monkeypatch.setenv("PGHOST", "/nowhere")  # else it is where the server of this machine may be
+    monkeypatch.setenv("PGHOST", "/nowhere")  # by default, a local server may listen there
     assert "the local socket cannot be reached" in shell("budget", "show", ledger="postgresql:///ledger", status=1)
     for wrong in ("http://db/ledger", "postgresql://", "postgresql:ledger", "postgresql://ann:secret@db/ledger"):
-        said = shell("budget", "show", ledger=wrong, status=2)
-        assert "ECOSHELL_LEDGER" in said
-        assert "secret" not in said
+        message = shell("budget", "show", ledger=wrong, status=2)
+        assert "ECOSHELL_LEDGER" in message
+        assert "secret" not in message
     assert "refused the request: permission denied" in shell(
         "budget", "set", "team:x", "day", "1", ledger=team_ledger("ann"), status=1
     )
     monkeypatch.setenv("PGPASSWORD", "another word")
-    said = shell("budget", "show", ledger=owner, status=1)
-    assert "PGPASSWORD" in said
-    assert "another word" not in said
+    message = shell("budget", "show", ledger=owner, status=1)
+    assert "PGPASSWORD" in message
+    assert "another word" not in message
     assert "No team ledger in PostgreSQL is configured" in shell("budget", "show", ledger="", status=2)
     assert "needs a team ledger" in shell("cost", "--by", "team", ledger="", status=2)
-    assert "Nothing was spent yet." in shell("cost", ledger=team_ledger("postgres", 1))  # one's own is there
+    assert "Nothing was spent yet." in shell("cost", ledger=team_ledger("postgres", 1))  # from the local ledger
 
 
 class FakeRing(KeyringBackend):
-    """A keyring that has one password."""
+    """A keyring with one password."""
 
     priority = 1  # pyright: ignore[reportAssignmentType, reportIncompatibleVariableOverride]
 
     def __init__(self, service: str, name: str, password: str) -> None:
         super().__init__()
-        self._kept = {(service, name): password}
+        self._passwords = {(service, name): password}
 
     def get_password(self, service: str, username: str) -> str | None:
-        return self._kept.get((service, username))
+        return self._passwords.get((service, username))
 
     def set_password(self, service: str, username: str, password: str) -> None:
         raise NotImplementedError
 
 
-def test_a_password_is_found_in_the_keyring_for_the_very_address_where_it_is_not_said_otherwise(
+def test_a_password_is_read_from_the_keyring_by_address(
     shell: Callable[..., str], team_ledger: Team, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
 ) -> None:
     owner, ann = team_ledger("postgres"), team_ledger("ann")
@@ -190,18 +190,18 @@ def test_a_password_is_found_in_the_keyring_for_the_very_address_where_it_is_not
     try:
         assert json.loads(shell("budget", "show", "--json", ledger=owner)) == {"caps": [], "leases": []}
         assert secrecy.mask_secrets(f"it is {postgres.PASSWORD}") == "it is [key hidden]"
-        said = shell("budget", "show", ledger=ann, status=1)
-        assert "rejected the login" in said
-        assert f"keyring set ecoshell {ann}" in said
+        message = shell("budget", "show", ledger=ann, status=1)
+        assert "rejected the login" in message
+        assert f"keyring set ecoshell {ann}" in message
         keyring.set_keyring(FakeRing("ecoshell", ann, "another word"))
-        said = shell("budget", "show", ledger=ann, status=1)
-        assert "rejected the login" in said
-        assert "another word" not in said
+        message = shell("budget", "show", ledger=ann, status=1)
+        assert "rejected the login" in message
+        assert "another word" not in message
     finally:
         keyring.set_keyring(previous)
 
 
-def test_a_ledger_of_a_newer_ecoshell_is_left_alone(
+def test_a_ledger_of_a_newer_ecoshell_is_refused(
     shell: Callable[..., str], team_ledger: Team, postgres: "object"
 ) -> None:
     owner = team_ledger("postgres")
@@ -213,12 +213,10 @@ def test_a_ledger_of_a_newer_ecoshell_is_left_alone(
         assert "newer ecoshell" in shell("budget", action, ledger=owner, status=1)
 
 
-def test_who_has_made_no_call_at_a_known_price_has_spent_nobody_knows_what(
-    shell: Callable[..., str], team_ledger: Team
-) -> None:
+def test_spending_at_unknown_prices_only_is_unknown(shell: Callable[..., str], team_ledger: Team) -> None:
     shell("cost", ledger="")
-    with closing(Ledger(user_paths().ledger_file)) as alone:
-        alone.settle(alone.hold(replace(ASK, price=None)), Usage(80, 10))
+    with closing(Ledger(user_paths().ledger_file)) as local:
+        local.settle(local.hold(replace(ASK, price=None)), Usage(80, 10))
     ann = team_ledger()
     shell("cost", "--import", ledger=ann)
     (row,) = json.loads(shell("cost", "--by", "person", "--json", ledger=ann))["rows"]
@@ -226,21 +224,21 @@ def test_who_has_made_no_call_at_a_known_price_has_spent_nobody_knows_what(
     assert "unknown" in shell("cost", "--by", "project", ledger=ann)
 
 
-def test_a_ledger_is_brought_into_the_teams_once_and_leases_of_dead_shells_are_ended(
+def test_a_local_ledger_is_imported_once_and_leases_of_dead_shells_are_ended(
     shell: Callable[..., str], team_ledger: Team, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell("cost", ledger="")
-    with closing(Ledger(user_paths().ledger_file)) as alone:
-        alone.settle(alone.hold(ASK), Usage(80, 10))
+    with closing(Ledger(user_paths().ledger_file)) as local:
+        local.settle(local.hold(ASK), Usage(80, 10))
     ann = team_ledger("ann")
     for calls in ("1 call", "0 calls"):
-        assert main(["cost", "--import", "--by", "person", "--json"]) == 2  # not without a team's
+        assert main(["cost", "--import", "--by", "person", "--json"]) == 2  # needs a team ledger
         monkeypatch.setenv("ECOSHELL_LEDGER", ann)
         capsys.readouterr()
         assert main(["cost", "--import", "--by", "person", "--json"]) == 0
-        told = capsys.readouterr()
-        assert f"{calls} brought" in told.err
-        assert json.loads(told.out)["rows"][0]["spent_usd"] == "0.09"
+        output = capsys.readouterr()
+        assert f"{calls} brought" in output.err
+        assert json.loads(output.out)["rows"][0]["spent_usd"] == "0.09"
         monkeypatch.setenv("ECOSHELL_LEDGER", "")
     monkeypatch.setenv("ECOSHELL_LEDGER", ann)
     with closing(open_ledger(user_paths(), load_settings(user_paths()))) as ledger:

@@ -1,4 +1,4 @@
-"""A ledger that shares caps through PostgreSQL: the same arithmetic, leases, and a server that goes away."""
+"""A ledger that shares caps through PostgreSQL: arithmetic, leases and an unreachable server."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ def admin(team_ledger: Team) -> Iterator[TeamServer]:
 
 @pytest.fixture
 def shell(team_ledger: Team, tmp_path: Path) -> Iterator[Shell]:
-    """Opens the ledger of somebody's shell in a home of its own."""
+    """Opens team ledgers, each in a separate home."""
     opened: list[TeamLedger] = []
 
     def make(person: str = "ann", home: str = "", project: str = "p") -> TeamLedger:
@@ -53,12 +53,12 @@ def shell(team_ledger: Team, tmp_path: Path) -> Iterator[Shell]:
 
 
 def used(server: TeamServer) -> list[tuple[int, int]]:
-    """Of each cap, what is spent and what is held and leased."""
+    """The spent amount and the reserved and leased amount of each cap."""
     return [(share.spent, share.held + share.leased) for share in server.caps()]
 
 
-def same(alone: Ledger, team: Ledger, operation: Callable[[Ledger], object]) -> object:
-    """Do something to both; what comes of it, which has to be the same."""
+def perform(local: Ledger, team: Ledger, operation: Callable[[Ledger], object]) -> object:
+    """Perform an operation on both ledgers, compare the outcomes and return the reservations."""
 
     def outcome(ledger: Ledger) -> object:
         try:
@@ -68,16 +68,16 @@ def same(alone: Ledger, team: Ledger, operation: Callable[[Ledger], object]) -> 
         except BudgetError as refused:
             return type(refused).__name__
 
-    one, other = outcome(alone), outcome(team)
-    if isinstance(one, Hold) and isinstance(other, Hold):
-        assert replace(one, account=other.account, entry=0) == replace(other, entry=0)
-        return (one, other)
-    assert one == other
+    local_outcome, team_outcome = outcome(local), outcome(team)
+    if isinstance(local_outcome, Hold) and isinstance(team_outcome, Hold):
+        assert replace(local_outcome, account=team_outcome.account, entry=0) == replace(team_outcome, entry=0)
+        return (local_outcome, team_outcome)
+    assert local_outcome == team_outcome
     return None
 
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-"""A failing example is shown as it was found: to make it smaller takes a server many minutes."""
+"""Failing examples are not shrunk, because this takes a server many minutes."""
 KINDS = ["hold", "aside", "final", "settle", "unreported", "release", "tool", "overrun", "reconcile"]
 steps = st.lists(
     st.tuples(st.sampled_from(KINDS), st.integers(0, 300), st.integers(0, 120), st.integers(0, 10)), max_size=25
@@ -86,9 +86,9 @@ steps = st.lists(
 
 @settings(max_examples=25, deadline=None, phases=PHASES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps, st.integers(100, 1500))
-@example([("aside", 109, 102, 4), ("aside", 255, 98, 9)], 126)  # what is refused in an aside's place
-@example([("final", 226, 4, 6), ("reconcile", 0, 0, 0), ("tool", 86, 5, 7)], 660)  # what the server knows is less then
-@example(  # what is free in the lease of tools belongs to a call that would be cut short without it
+@example([("aside", 109, 102, 4), ("aside", 255, 98, 9)], 126)  # a reserve that is refused
+@example([("final", 226, 4, 6), ("reconcile", 0, 0, 0), ("tool", 86, 5, 7)], 660)  # the server's totals shrink
+@example(  # budget left in the lease of tools serves a call that would be shortened without it
     [
         ("hold", 259, 91, 6),
         ("reconcile", 281, 41, 6),
@@ -101,7 +101,7 @@ steps = st.lists(
     ],
     388,
 )
-@example(  # two overruns take what was set aside
+@example(  # two overruns consume the reserve
     [
         ("final", 14, 13, 9),
         ("aside", 81, 90, 6),
@@ -112,7 +112,7 @@ steps = st.lists(
     ],
     167,
 )
-def test_whatever_is_done_a_teams_cap_and_a_users_own_come_to_the_same_to_the_nano_dollar(  # noqa: PLR0917 - fixtures
+def test_team_caps_and_local_caps_agree_to_the_nano_dollar_after_any_operations(  # noqa: PLR0917 - fixtures
     tmp_path_factory: pytest.TempPathFactory,
     team_ledger: Team,
     admin: TeamServer,
@@ -125,37 +125,37 @@ def test_whatever_is_done_a_teams_cap_and_a_users_own_come_to_the_same_to_the_na
     postgres.sql(admin.address.rpartition("/")[2], "TRUNCATE ecoshell.totals, ecoshell.entries, ecoshell.leases")
     admin.set_cap("everybody", "day", limit * MILLION)
     folder = tmp_path_factory.mktemp("both")
-    alone, team = Ledger(folder / "alone.sqlite"), TeamLedger(folder / "team.sqlite", TeamServer(team_ledger()))
-    alone.set_cap("s1", "day", Amount(limit * MILLION, "usd"))
+    local, team = Ledger(folder / "local.sqlite"), TeamLedger(folder / "team.sqlite", TeamServer(team_ledger()))
+    local.set_cap("s1", "day", Amount(limit * MILLION, "usd"))
     pending: list[tuple[Hold, Hold]] = []
     overran = False
 
-    def both(operation: Callable[[Ledger], object]) -> None:
-        if isinstance(done := same(alone, team, operation), tuple):
-            pending.append(done)
+    def start(operation: Callable[[Ledger], object]) -> None:
+        if isinstance(holds := perform(local, team, operation), tuple):
+            pending.append(holds)
 
-    def ended(operation: Callable[[Ledger, Hold], object]) -> None:
-        mine, teams = pending.pop(which % len(pending))
-        same(alone, team, lambda ledger: operation(ledger, mine if ledger is alone else teams))
+    def end(operation: Callable[[Ledger, Hold], object]) -> None:
+        local_hold, team_hold = pending.pop(index % len(pending))
+        perform(local, team, lambda ledger: operation(ledger, local_hold if ledger is local else team_hold))
 
-    for kind, prompt, output, which in steps:
-        wanted = ask(prompt, output)
+    for kind, prompt, output, index in steps:
+        request = ask(prompt, output)
         match kind:
             case "hold":
-                both(lambda ledger, wanted=wanted: ledger.hold(wanted))
+                start(lambda ledger, request=request: ledger.hold(request))
             case "aside":
-                same(alone, team, lambda ledger, wanted=wanted: ledger.set_aside(wanted))
+                perform(local, team, lambda ledger, request=request: ledger.set_aside(request))
             case "final":
-                both(lambda ledger, wanted=wanted: ledger.exchange(ledger.set_aside(wanted), wanted))
+                start(lambda ledger, request=request: ledger.exchange(ledger.set_aside(request), request))
             case "tool":
-                same(alone, team, lambda ledger, nano=prompt * MILLION: ledger.charge_tool(account, "t", nano))
+                perform(local, team, lambda ledger, nano=prompt * MILLION: ledger.charge_tool(account, "t", nano))
             case _ if not pending:
                 continue
             case "release":
-                ended(lambda ledger, hold: ledger.release(hold))
+                end(lambda ledger, hold: ledger.release(hold))
             case "overrun":
                 overran = True
-                ended(
+                end(
                     lambda ledger, hold: (
                         ledger.settle(hold, Usage(hold.prompt_tokens + 1, hold.max_tokens)).overrun_nano
                     )
@@ -166,30 +166,28 @@ def test_whatever_is_done_a_teams_cap_and_a_users_own_come_to_the_same_to_the_na
                     ledger.settle(hold, None)
                     return ledger.reconcile(hold.entry, Usage(hold.prompt_tokens, 0)).spent_nano
 
-                ended(reconcile)
+                end(reconcile)
             case _:
-                usage = None if kind == "unreported" else Usage(which, which)
-                ended(lambda ledger, hold, usage=usage: ledger.settle(hold, usage).spent_nano)
-        (mine,), (teams,) = alone.caps("s1", 1), team.caps("s1", 1)
-        assert (mine.spent, mine.left) == (teams.spent, teams.left)
+                usage = None if kind == "unreported" else Usage(index, index)
+                end(lambda ledger, hold, usage=usage: ledger.settle(hold, usage).spent_nano)
+        (local_cap,), (team_cap,) = local.caps("s1", 1), team.caps("s1", 1)
+        assert (local_cap.spent, local_cap.left) == (team_cap.spent, team_cap.left)
         ((spent, reserved),) = used(admin)
         assert overran or spent + reserved <= limit * MILLION
-    for mine, teams in pending:
-        alone.settle(mine, None)
-        team.settle(teams, None)
+    for local_hold, team_hold in pending:
+        local.settle(local_hold, None)
+        team.settle(team_hold, None)
     team.close()
     ((spent, reserved),) = used(admin)
-    asides = alone.caps("s1", 1)[0].held
-    assert spent == alone.caps("s1", 1)[0].spent
-    room = max(0, limit * MILLION - spent)  # an overrun may have taken what is set aside, and no lease passes a cap
-    assert reserved == asides or (overran and min(asides, room) <= reserved < asides)
-    assert alone.verify() == ()
-    alone.close()
+    reserves = local.caps("s1", 1)[0].held
+    assert spent == local.caps("s1", 1)[0].spent
+    room = max(0, limit * MILLION - spent)  # an overrun may have consumed reserves, and no lease exceeds a cap
+    assert reserved == reserves or (overran and min(reserves, room) <= reserved < reserves)
+    assert local.verify() == ()
+    local.close()
 
 
-def test_the_caps_of_everybody_team_person_project_and_model_stand_together(
-    shell: Shell, admin: TeamServer, ask: MakeAsk
-) -> None:
+def test_caps_of_all_scopes_apply_together(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
     scopes = ("everybody", "team:search", "person:ann", "project:p", "model:m")
     for scope in scopes:
         admin.set_cap(scope, "day", NANO)
@@ -200,7 +198,7 @@ def test_the_caps_of_everybody_team_person_project_and_model_stand_together(
     assert [(cap.scope, cap.period, cap.spent) for cap in admin.caps()] == [
         (scope, period, 90 * MILLION) for scope in sorted(scopes) for period in ("day", "month")
     ]
-    for scope in scopes:  # the tightest refuses
+    for scope in scopes:  # the tightest cap refuses
         admin.set_cap(scope, "month", 100 * MILLION)
         with pytest.raises(LimitReached, match=f"the {scope} month's cap of") as hit:
             shell().hold(ask(100, 50))
@@ -209,7 +207,7 @@ def test_the_caps_of_everybody_team_person_project_and_model_stand_together(
         admin.set_cap(scope, "month", NANO)
 
 
-def test_a_model_or_project_is_counted_for_its_own_calls_alone(
+def test_a_model_cap_counts_only_calls_of_that_model(
     shell: Shell, admin: TeamServer, ask: MakeAsk, account: Account
 ) -> None:
     admin.set_cap("model:m", "day", NANO)
@@ -225,7 +223,7 @@ def test_a_model_or_project_is_counted_for_its_own_calls_alone(
     assert used(admin) == [(90 * MILLION, 0), (0, 0)]
 
 
-def test_what_a_model_has_left_limits_no_tool_and_no_other_model(
+def test_a_model_cap_limits_no_tool_and_no_other_model(
     shell: Shell, admin: TeamServer, ask: MakeAsk, account: Account
 ) -> None:
     admin.set_cap("everybody", "day", NANO)
@@ -241,7 +239,7 @@ def test_what_a_model_has_left_limits_no_tool_and_no_other_model(
     assert fitting_output(ask(100, 50, account=other), ann.caps("s1", 1)) == 50
 
 
-def test_a_team_s_cap_that_was_raised_or_removed_has_room_for_a_tool_at_once(
+def test_a_raised_or_removed_team_cap_applies_to_tools_immediately(
     shell: Shell, admin: TeamServer, ask: MakeAsk, account: Account
 ) -> None:
     admin.set_cap("everybody", "day", 100 * MILLION)
@@ -256,42 +254,42 @@ def test_a_team_s_cap_that_was_raised_or_removed_has_room_for_a_tool_at_once(
     assert ann.caps("s1", 1) == ()
 
 
-def test_a_call_within_a_lease_asks_the_server_nothing(
+def test_a_call_within_a_lease_does_not_contact_the_server(
     shell: Shell, admin: TeamServer, ask: MakeAsk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.set_cap("team:search", "month", 100 * NANO)
-    asked: list[str] = []
-    rows = TeamServer._rows  # pyright: ignore[reportPrivateUsage] - the one way to the server
+    queries: list[str] = []
+    rows = TeamServer._rows  # pyright: ignore[reportPrivateUsage] - all requests to the server
     monkeypatch.setattr(
-        TeamServer, "_rows", lambda self, query, values: asked.append(query) or rows(self, query, values)
+        TeamServer, "_rows", lambda self, query, values: queries.append(query) or rows(self, query, values)
     )
     ann = shell()
     ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
-    assert len(asked) == 1
+    assert len(queries) == 1
     for _ in range(3):
         ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
-    assert len(asked) == 1
-    while len(asked) == 1:
+    assert len(queries) == 1
+    while len(queries) == 1:
         ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
-    assert len(asked) == 2
+    assert len(queries) == 2
 
 
-def test_a_lease_has_at_most_a_hundredth_of_what_is_left_and_all_together_a_twentieth(
+def test_a_lease_has_at_most_one_percent_of_the_remaining_cap_and_all_leases_five(
     shell: Shell, admin: TeamServer, ask: MakeAsk
 ) -> None:
     admin.set_cap("everybody", "month", 100 * NANO)
     shells = [shell() for _ in range(8)]
     for ledger in shells:
-        before = sum(lease.nano for lease in admin.open_leases())
+        leased = sum(lease.nano for lease in admin.open_leases())
         hold = ledger.hold(ask(500, 0))
-        assert sum(lease.nano for lease in admin.open_leases()) - before <= NANO + NANO // 2
+        assert sum(lease.nano for lease in admin.open_leases()) - leased <= NANO + NANO // 2
         ledger.settle(hold, Usage(500, 0))
     (cap,) = admin.caps()
-    assert cap.leased - 8 * NANO // 2 <= 5 * NANO  # none has told of its call yet
+    assert cap.leased - 8 * NANO // 2 <= 5 * NANO  # none has reported its call yet
     assert cap.leased > 4 * NANO
 
 
-def test_the_last_cent_can_be_used_by_two_who_share_it(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
+def test_two_members_can_use_the_cap_to_the_last_cent(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
     admin.set_cap("team:search", "day", NANO)
     ann, bob = shell("ann"), shell("bob")
     refused = 0
@@ -307,9 +305,7 @@ def test_the_last_cent_can_be_used_by_two_who_share_it(shell: Shell, admin: Team
     assert used(admin) == [(NANO, 0)]
 
 
-def test_what_a_person_sees_of_a_teams_cap_is_what_can_still_be_reserved(
-    shell: Shell, admin: TeamServer, ask: MakeAsk
-) -> None:
+def test_a_member_sees_the_amount_that_can_still_be_reserved(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
     admin.set_cap("team:search", "month", 2 * NANO)
     ann, bob = shell("ann"), shell("bob")
     assert ann.caps("s1", 1) == (CapState("team:search month", "usd", 2 * NANO, 0, 0, own=0),)
@@ -322,17 +318,17 @@ def test_what_a_person_sees_of_a_teams_cap_is_what_can_still_be_reserved(
     (cap,) = bob.caps("s1", 1)
     assert cap.own == 0
     ann.set_cap("s1", "session", Amount(NANO, "usd"))
-    assert [one.scope for one in ann.caps("s1", 1)] == ["session", "team:search month"]
+    assert [cap.scope for cap in ann.caps("s1", 1)] == ["session", "team:search month"]
     with pytest.raises(BudgetError):
         bob.hold(ask(5_000, 50))
 
 
-def test_a_teams_cap_is_not_set_from_a_shell(shell: Shell) -> None:
+def test_a_team_cap_cannot_be_set_from_a_shell(shell: Shell) -> None:
     with pytest.raises(Exception, match="An administrator can set it: ecoshell budget set team:search month"):
         shell().set_cap("s1", "team:search month", Amount(1, "usd"))  # pyright: ignore[reportArgumentType]
 
 
-def test_a_call_nobody_can_price_is_refused_under_a_teams_cap_and_made_without_one(
+def test_a_call_of_unknown_price_is_refused_under_a_team_cap_only(
     shell: Shell, admin: TeamServer, ask: MakeAsk
 ) -> None:
     ann = shell()
@@ -340,10 +336,10 @@ def test_a_call_nobody_can_price_is_refused_under_a_teams_cap_and_made_without_o
     admin.set_cap("person:ann", "day", NANO)
     with pytest.raises(PriceUnknown, match="person:ann day") as refused:
         ann.hold(ask(price=None))
-    assert "tok" not in refused.value.fix, "a team's cap is in dollars"
+    assert "tok" not in refused.value.fix, "team caps are in dollars"
 
 
-def test_without_the_server_calls_go_on_inside_the_lease_and_then_stop_with_a_message(
+def test_without_the_server_calls_continue_within_the_lease_and_then_stop(
     shell: Shell, admin: TeamServer, ask: MakeAsk, postgres: Postgres
 ) -> None:
     admin.set_cap("team:search", "month", 100 * NANO)
@@ -353,8 +349,8 @@ def test_without_the_server_calls_go_on_inside_the_lease_and_then_stop_with_a_me
     admin.close()
     postgres.stop("immediate")
     try:
-        made = leased // (150 * MILLION)
-        for _ in range(made - 1):
+        calls = leased // (150 * MILLION)
+        for _ in range(calls - 1):
             ann.settle(ann.hold(ask(100, 50)), Usage(100, 50))
         with pytest.raises(StoreError, match="cannot be reached") as away:
             ann.hold(replace(ask(100, 50), min_tokens=50))
@@ -366,27 +362,27 @@ def test_without_the_server_calls_go_on_inside_the_lease_and_then_stop_with_a_me
     assert used(admin) == [(0, leased)]
     ann.settle(ann.hold(ask(100, 50)), Usage(100, 50))
     ann.close()
-    assert used(admin) == [((made + 1) * 150 * MILLION, 0)]
+    assert used(admin) == [((calls + 1) * 150 * MILLION, 0)]
 
 
-def test_what_was_granted_counts_though_the_server_goes_away_while_more_is_looked_for(
+def test_a_partial_grant_counts_if_the_server_becomes_unreachable(
     tmp_path: Path, ask: MakeAsk, account: Account
 ) -> None:
     class Server:
-        """Grants the first lease all, and the others what lies between the least and the whole, and is away then."""
+        """Grants the first lease completely and later ones in part, and is unreachable for settlements."""
 
         def __init__(self) -> None:
-            self.granted = 0
+            self.leases = 0
 
-        def lease(self, *given: object) -> Granted:
-            least, whole, ahead = cast("tuple[int, int, int]", given[3])
-            self.granted += 1
-            return Granted(ahead if self.granted == 1 else (least + whole) // 2, 0, False, False, ())
+        def lease(self, *arguments: object) -> Granted:
+            minimum, call, ahead = cast("tuple[int, int, int]", arguments[3])
+            self.leases += 1
+            return Granted(ahead if self.leases == 1 else (minimum + call) // 2, 0, False, False, ())
 
-        def settle(self, *given: object, **more: object) -> Granted:
+        def settle(self, *arguments: object, **options: object) -> Granted:
             raise ServerAway("The team's ledger cannot be reached.")
 
-        def shares(self, *given: object) -> tuple[Share, ...]:
+        def shares(self, *arguments: object) -> tuple[Share, ...]:
             return ()
 
     ledger = TeamLedger(tmp_path / "ledger.sqlite", cast("TeamServer", Server()))
@@ -395,7 +391,7 @@ def test_what_was_granted_counts_though_the_server_goes_away_while_more_is_looke
     assert 1 <= ledger.hold(other).max_tokens < 50
 
 
-def test_a_call_that_is_under_way_on_another_day_of_the_server_counts_for_the_day_it_was_reserved_on(
+def test_a_call_counts_for_the_day_of_its_reservation(
     shell: Shell, admin: TeamServer, ask: MakeAsk, postgres: Postgres
 ) -> None:
     admin.set_cap("person:ann", "day", NANO)
@@ -438,7 +434,7 @@ os._exit(9)
 """
 
 
-def test_the_lease_of_a_shell_that_died_counts_until_it_is_reconciled(
+def test_the_lease_of_a_dead_shell_counts_until_it_is_reconciled(
     shell: Shell, admin: TeamServer, team_ledger: Team, tmp_path: Path
 ) -> None:
     admin.set_cap("team:search", "month", 100 * NANO)
@@ -460,9 +456,7 @@ def test_the_lease_of_a_shell_that_died_counts_until_it_is_reconciled(
     assert ann.verify() == ()
 
 
-def test_an_administrator_ends_a_lease_whose_shell_will_not_come_back(
-    shell: Shell, admin: TeamServer, ask: MakeAsk
-) -> None:
+def test_an_administrator_can_close_a_lease(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
     admin.set_cap("team:search", "month", 100 * NANO)
     ann = shell()
     ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
@@ -470,19 +464,19 @@ def test_an_administrator_ends_a_lease_whose_shell_will_not_come_back(
     assert admin.close_lease(lease.id, 70 * MILLION) == lease.nano
     assert admin.close_lease(lease.id, 0) is None
     assert used(admin) == [(70 * MILLION, 0)]
-    for _ in range(20):  # the shell was alive after all: what it spends is told, and it takes another
+    for _ in range(20):  # the shell was alive: it reports its spending and takes another lease
         ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
     ann.close()
     assert used(admin) == [((70 + 21 * 90) * MILLION, 0)]
 
 
-def test_a_ledger_is_brought_in_once(shell: Shell, admin: TeamServer, ask: MakeAsk, tmp_path: Path) -> None:
+def test_a_local_ledger_is_imported_once(shell: Shell, admin: TeamServer, ask: MakeAsk, tmp_path: Path) -> None:
     admin.set_cap("person:ann", "month", 100 * NANO)
-    alone = Ledger(tmp_path / "home" / "ledger.sqlite")
-    alone.settle(alone.hold(ask(100, 50)), Usage(80, 10))
-    alone.settle(alone.hold(ask(100, 50)), None)
-    alone.hold(ask(100, 50))
-    alone.close()
+    local = Ledger(tmp_path / "home" / "ledger.sqlite")
+    local.settle(local.hold(ask(100, 50)), Usage(80, 10))
+    local.settle(local.hold(ask(100, 50)), None)
+    local.hold(ask(100, 50))
+    local.close()
     ann = shell("ann", "home")
     ann.settle(ann.hold(ask(100, 50)), Usage(1, 1))
     assert ann.import_calls() == 2
@@ -497,8 +491,8 @@ def test_costs_add_up_by_person_team_and_project(shell: Shell, admin: TeamServer
         ledger = shell(person, project=project)
         ledger.settle(ledger.hold(ask(100, 50)), Usage(80, 10))
         ledger.close()
-    held = shell("bob", project="p")
-    hold = held.hold(ask(100, 50))
+    bob = shell("bob", project="p")
+    hold = bob.hold(ask(100, 50))
     spent = {by: {row.key: row.spent_nano for row in admin.costs(by)} for by in ("person", "team", "project")}
     assert spent == {
         "person": {"ann": 180 * MILLION, "bob": 90 * MILLION},
@@ -506,10 +500,10 @@ def test_costs_add_up_by_person_team_and_project(shell: Shell, admin: TeamServer
         "project": {"p": 90 * MILLION, "q": 180 * MILLION},
     }
     assert [row.held_nano >= (hold.nano or 0) for row in admin.costs("person")] == [False, True]
-    assert [row.key for row in held.server.costs("person")] == ["bob"]  # another's are not shown
+    assert [row.key for row in bob.server.costs("person")] == ["bob"]  # not the costs of other members
 
 
-def test_a_cap_below_what_is_used_is_not_set(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
+def test_a_cap_below_the_used_amount_is_refused(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
     admin.set_cap("person:ann", "day", NANO)
     ann = shell()
     ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
@@ -522,9 +516,9 @@ def test_a_cap_below_what_is_used_is_not_set(shell: Shell, admin: TeamServer, as
     assert admin.caps() == ()
 
 
-@pytest.mark.parametrize("lost", ["request", "reply"])
-def test_a_connection_that_is_cut_at_any_moment_loses_and_doubles_nothing(
-    lost: str, shell: Shell, admin: TeamServer, ask: MakeAsk, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("loss", ["request", "reply"])
+def test_lost_connections_neither_lose_nor_double_any_spending(
+    loss: str, shell: Shell, admin: TeamServer, ask: MakeAsk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.set_cap("team:search", "day", 3 * NANO)
     ask_server = TeamServer._query  # pyright: ignore[reportPrivateUsage] - where a connection can break
@@ -535,7 +529,7 @@ def test_a_connection_that_is_cut_at_any_moment_loses_and_doubles_nothing(
         times += 1
         if self.address == admin.address or times % 3:
             return ask_server(self, query, values)
-        if lost == "reply":
+        if loss == "reply":
             ask_server(self, query, values)
         import psycopg
 
@@ -549,8 +543,8 @@ def test_a_connection_that_is_cut_at_any_moment_loses_and_doubles_nothing(
             with suppress(StoreError):
                 ann.settle(ann.hold(ask(20, 20)), Usage(20, 1))
                 spent += 21 * MILLION
-            ((told, reserved),) = used(admin)
-            assert told <= spent <= told + reserved <= 3 * NANO
+            ((reported, reserved),) = used(admin)
+            assert reported <= spent <= reported + reserved <= 3 * NANO
     monkeypatch.undo()
     os.environ["PGPASSWORD"] = Postgres.PASSWORD
     ann.close()

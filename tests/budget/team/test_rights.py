@@ -1,4 +1,4 @@
-"""What somebody who means ill can do to a team's ledger with SQL of their own."""
+"""Attacks of a malicious team member on the team ledger with SQL."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,7 +28,7 @@ def admin(team_ledger: Team) -> Iterator[TeamServer]:
 
 @pytest.fixture
 def lease(team_ledger: Team, admin: TeamServer, tmp_path: Path, ask: Callable[..., Ask]) -> Iterator[str]:
-    """Bob's, from which a call is under way, and one has ended."""
+    """A lease of Bob with one running and one finished call."""
     ledger = TeamLedger(tmp_path / "bob" / "ledger.sqlite", TeamServer(team_ledger("bob")))
     ledger.settle(ledger.hold(ask(100, 50)), Usage(80, 10))
     ledger.hold(ask(100, 50))
@@ -38,7 +38,7 @@ def lease(team_ledger: Team, admin: TeamServer, tmp_path: Path, ask: Callable[..
 
 @pytest.fixture
 def ann(postgres: Postgres, admin: TeamServer) -> Sql:
-    """Runs SQL as somebody who may use the ledger."""
+    """Runs SQL as a team member."""
     database = admin.address.rpartition("/")[2]
     return lambda text, *values: postgres.sql(database, text, *values, person="ann")
 
@@ -78,13 +78,13 @@ def test_a_member_cannot(statement: str, ann: Sql, lease: str) -> None:
         ann(statement)
 
 
-def test_a_member_sees_no_rows_of_others(ann: Sql, lease: str, admin: TeamServer) -> None:
+def test_a_member_sees_no_rows_of_other_members(ann: Sql, lease: str, admin: TeamServer) -> None:
     for view in ("entries", "leases", "costs", "open_leases"):
         assert ann(f"SELECT * FROM ecoshell.{view}") == []
         leak = f"""CREATE FUNCTION pg_temp.leak(text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS
             $$BEGIN RAISE EXCEPTION 'seen: %', $1; END$$;
             SELECT * FROM ecoshell.{view} v WHERE pg_temp.leak(v.person)"""
-        ann(leak)  # it is asked about no row
+        ann(leak)  # called with no row
     assert len(admin.open_leases()) == 1
 
 
@@ -96,11 +96,11 @@ def test_a_member_sees_no_rows_of_others(ann: Sql, lease: str, admin: TeamServer
         "lease(%s, 99, '', '', 5, 5, 5, '[]')",
     ],
 )
-def test_a_member_cannot_touch_anothers_lease(call: str, ann: Sql, lease: str, admin: TeamServer) -> None:
-    before = admin.caps(), admin.open_leases()
+def test_a_member_cannot_change_the_lease_of_another(call: str, ann: Sql, lease: str, admin: TeamServer) -> None:
+    state = admin.caps(), admin.open_leases()
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="somebody else's"):
         ann(f"SELECT ecoshell.{call}", lease)
-    assert (admin.caps(), admin.open_leases()) == before
+    assert (admin.caps(), admin.open_leases()) == state
 
 
 CALL = (
@@ -110,11 +110,9 @@ CALL = (
 
 
 @pytest.mark.parametrize("spent", ["-1000000000", "1e30", "9223372036854775807"])
-def test_nothing_negative_and_nothing_too_large_is_taken_in(
-    spent: str, ann: Sql, lease: str, admin: TeamServer
-) -> None:
-    before = admin.caps()
-    mine = "a lease of my own"
+def test_negative_and_excessive_amounts_are_rejected(spent: str, ann: Sql, lease: str, admin: TeamServer) -> None:
+    caps = admin.caps()
+    mine = "a lease of the member"
     ann("SELECT ecoshell.lease(%s, 1, 'p', 'm', 1, 1, 1, '[]')", mine)
     call = "[" + CALL % (1, spent) + "]"
     with pytest.raises(psycopg.Error):
@@ -122,21 +120,21 @@ def test_nothing_negative_and_nothing_too_large_is_taken_in(
     with pytest.raises(psycopg.Error):
         ann("SELECT ecoshell.import('p', %s)", "[" + CALL % ('"x"', spent) + "," + CALL % ('"y"', "9") + "]")
     ann("SELECT ecoshell.settle(%s, 3, '[]', 0, true)", mine)
-    assert admin.caps() == before
+    assert admin.caps() == caps
 
 
-def test_no_lease_is_granted_beyond_the_cap_whatever_is_asked_for(ann: Sql, admin: TeamServer) -> None:
-    for number, (least, whole, wished) in enumerate([(1, 1, 10**18), (1, 10**18, 1), (-(10**18), 10**18, 10**18)]):
+def test_no_lease_exceeds_the_cap_with_any_arguments(ann: Sql, admin: TeamServer) -> None:
+    for number, (minimum, call, ahead) in enumerate([(1, 1, 10**18), (1, 10**18, 1), (-(10**18), 10**18, 10**18)]):
         with suppress(psycopg.errors.CheckViolation):
-            wanted = (f"a lease of mine {number}", least, whole, wished)
-            ann("SELECT ecoshell.lease(%s, 1, 'p', 'm', %s, %s, %s, '[]')", *wanted)
+            lease = f"a lease of the member {number}"
+            ann("SELECT ecoshell.lease(%s, 1, 'p', 'm', %s, %s, %s, '[]')", lease, minimum, call, ahead)
         (cap,) = admin.caps()
         assert 0 <= cap.spent + cap.held + cap.leased <= cap.limit
     with pytest.raises(psycopg.Error):
         ann("SELECT ecoshell.lease('too short', 1, 'p', 'm', 1, 1, 1, '[]')")
 
 
-def test_the_day_is_the_servers_whatever_a_member_sets(ann: Sql, admin: TeamServer, postgres: Postgres) -> None:
+def test_the_day_is_that_of_the_server_in_any_time_zone(ann: Sql, admin: TeamServer, postgres: Postgres) -> None:
     (today,) = postgres.sql("postgres", "SELECT (now() AT TIME ZONE 'UTC')::date")[0]
     for zone in ("-12", "14"):
         ann(f"SET timezone = '{zone}'; SELECT ecoshell.lease('a lease at {zone} hours', 1, 'p', 'm', 1, 1, 1, '[]')")
@@ -145,20 +143,20 @@ def test_the_day_is_the_servers_whatever_a_member_sets(ann: Sql, admin: TeamServ
     assert len(days) == 1
 
 
-def test_tables_and_functions_of_a_members_own_are_not_taken_for_the_ledgers(ann: Sql, admin: TeamServer) -> None:
+def test_temporary_tables_and_functions_do_not_shadow_the_ledgers(ann: Sql, admin: TeamServer) -> None:
     ann(
         """CREATE TEMPORARY TABLE caps (scope text, period text, nano bigint);
         CREATE TEMPORARY TABLE totals (scope text, at text, spent bigint, held bigint, leased bigint);
         CREATE FUNCTION pg_temp.today() RETURNS date LANGUAGE sql AS $$SELECT date '2000-01-01'$$;
         CREATE FUNCTION pg_temp.least(bigint, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint';
         SET search_path = pg_temp, ecoshell;
-        SELECT ecoshell.lease('a lease of my very own', 1, 'p', 'm', 1000, 1000, 1000, '[]')"""
+        SELECT ecoshell.lease('another lease of the member', 1, 'p', 'm', 1000, 1000, 1000, '[]')"""
     )
     (cap,) = admin.caps()
     assert cap.held + cap.leased == 1000
 
 
-def test_the_owner_of_a_database_who_may_make_roles_needs_no_superuser_but_for_a_second_ledger_on_the_server(
+def test_a_database_owner_who_can_create_roles_needs_no_superuser_for_a_first_ledger(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Callable[..., Ask]
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", Postgres.PASSWORD)
@@ -171,7 +169,7 @@ def test_the_owner_of_a_database_who_may_make_roles_needs_no_superuser_but_for_a
             server = TeamServer(postgres.address(owner, owner))
             try:
                 assert server.create()
-            except StoreError as refused:  # of 16 or newer
+            except StoreError as refused:  # PostgreSQL 16 or newer
                 assert owner == "dave"
                 grant = "GRANT" + refused.fix.rpartition("GRANT")[2].replace("TO you", f"TO {owner}").rstrip(".")
                 postgres.sql(owner, grant, person="carol")

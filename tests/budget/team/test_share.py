@@ -1,4 +1,4 @@
-"""What a person sees of a team's caps while they chat: what all have spent of the team's, and they of their own."""
+"""A user's view of team caps in a chat: spending of the team and of the user."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from ecoshell.tui.side.panel_state import PanelState
 from ecoshell_team.server import TeamServer
 
 
-async def test_cost_and_the_budget_panel_show_a_persons_share_and_the_teams(
+async def test_cost_and_the_budget_panel_show_spending_of_user_and_team(
     team_ledger: Callable[..., str], tmp_path: Path
 ) -> None:
     admin = TeamServer(team_ledger("postgres"))
@@ -24,7 +24,7 @@ async def test_cost_and_the_budget_panel_show_a_persons_share_and_the_teams(
     script = tmp_path / "model.jsonl"
     script.write_text(json.dumps({"text": "It is 3.", "usage": {"input": 400, "output": 100}}) + "\n")
     printed: dict[str, str] = {}
-    shown: dict[str, list[str]] = {}
+    panel_lines: dict[str, list[str]] = {}
     for person in ("bob", "ann"):
         paths = Paths.under(tmp_path / person)
         paths.config.mkdir(parents=True)
@@ -40,15 +40,15 @@ async def test_cost_and_the_budget_panel_show_a_persons_share_and_the_teams(
         printed[person] = (await shell.command("/cost")).text
         standing, state = await shell.standing(), PanelState()
         state.update(standing, standing.caps)
-        shown[person] = ["".join(text for text, _ in line) for line in BudgetPanel(state).lines(48)]
+        panel_lines[person] = ["".join(text for text, _ in line) for line in BudgetPanel(state).lines(48)]
         await shell.aclose()
     admin.close()
     caps = {
         line.split()[0]: line.split() for line in printed["ann"].splitlines() if " day " in line or " month " in line
     }
     assert caps["person:ann"][1:] == ["day", "$20", "$0.50", "$0", "$19.50"]
-    assert caps["team:search"][1:] == ["month", "$100", "$1", "$0", "$99", "$0.50"]  # with what bob has spent
-    said = [" ".join(line.split()) for line in shown["ann"]]
-    assert said[said.index("person:ann day $19.50 left of $20") + 2] == "spent $0.50 · held $0"
-    assert said[said.index("team:search month $99 left of $100") + 2] == "spent $1 · held $0 · by you $0.50"
+    assert caps["team:search"][1:] == ["month", "$100", "$1", "$0", "$99", "$0.50"]  # including the spending of bob
+    lines = [" ".join(line.split()) for line in panel_lines["ann"]]
+    assert lines[lines.index("person:ann day $19.50 left of $20") + 2] == "spent $0.50 · held $0"
+    assert lines[lines.index("team:search month $99 left of $100") + 2] == "spent $1 · held $0 · by you $0.50"
     assert "person:" not in printed["bob"]
