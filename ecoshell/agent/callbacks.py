@@ -50,9 +50,9 @@ class RunningCall:
         )
         return await self._ask(message, schema, {"address": address}, why) is not None
 
-    async def sample(self, server: str, messages: Sequence[Message], most: int, *, allowed: bool) -> Sample:
+    async def sample(self, server: str, messages: Sequence[Message], max_tokens: int, *, allowed: bool) -> Sample:
         model, told = self.deps.models.current.model, self.sampling
-        name, most = model.traits.name, max(1, min(most, _MOST_TOKENS))
+        name, max_tokens = model.traits.name, max(1, min(max_tokens, _MOST_TOKENS))
         if server not in told:
             if allowed:
                 told[server] = True
@@ -60,11 +60,11 @@ class RunningCall:
             else:
                 schema = ToolSchema(f"{server}:sampling", "", {"type": "object", "properties": {}}, server=server)
                 why = f"{name} would write for the server {server}, paid from this session's caps, each time it asks."
-                sent = {"model": name, "max_tokens": most}
-                told[server] = await self._ask(messages[-1].text if messages else "", schema, sent, why) is not None
+                sent = {"model": name, "max_tokens": max_tokens}
+                told[server] = await self._ask(messages[-1].text if messages else "", document, sent, why) is not None
         if not told[server]:
             raise ToolError("The person declined it.")
-        request = Request(mask_secrets(tuple(messages)), want="text", max_tokens=most, purpose="sample")
+        request = Request(mask_secrets(tuple(messages)), want="text", max_tokens=max_tokens, purpose="sample")
         try:
             reply = await model.ask(request, self.emit, role=ROLE)
         except (BudgetError, ModelError, StoreError) as failure:

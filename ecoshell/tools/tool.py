@@ -143,7 +143,7 @@ class Caller(Protocol):
         """Ask the user to open an address, and return whether they agree."""
         return False
 
-    async def sample(self, server: str, messages: Sequence[Message], most: int, *, allowed: bool) -> Sample:
+    async def sample(self, server: str, messages: Sequence[Message], max_tokens: int, *, allowed: bool) -> Sample:
         """Let the session's model write within the caps, without approval if `allowed`; raises ToolError."""
         raise ToolError("Sampling is not available.")
 

@@ -130,5 +130,5 @@ async def test_an_image_of_a_server_is_shown_to_the_model(play, home, tmp_path):
         assert done.observation.startswith("Taken:")
         assert [(one.media_type, one.data) for one in done.images] == [("image/png", IMAGE.data)]
         assert IMAGE.data not in done.observation
-        kept = Path(done.observation.rpartition("kept in ")[2].rstrip("]"))
+        kept = Path(done.observation.rpartition("saved as ")[2].rstrip("]"))
         assert kept.read_bytes() == png()  # noqa: ASYNC240 - a file of a few bytes

@@ -96,7 +96,7 @@ async def test_a_key_of_a_server_is_masked_when_the_server_says_it_as_it_ends(pl
     ],
 )
 def test_a_key_of_a_server_is_known_wherever_it_is_given_to_it(server, key):
-    Server("one", **{"url": "https://example.org/mcp", **server}).told()
+    Server("one", **{"url": "https://example.org/mcp", **server}).helper_input()
     assert secrecy.mask_secrets(f"it is {key}") == f"it is {MARK}"
 
 

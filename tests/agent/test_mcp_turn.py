@@ -124,7 +124,7 @@ async def test_a_server_that_appears_changes_and_goes_leaves_every_byte_of_the_p
         assert again.ok
         await changed()
         (gone,) = [one for one in of(await turn(shell, "And now?"), CallFinished) if one.name == "follows.one"]
-        assert gone.observation == "follows has no tool one any more."
+        assert gone.observation == "follows no longer has the tool one."
     assert len(shell.requests) == len(lines)
     for before, after in zip(map(sent, shell.requests), map(sent, shell.requests[1:]), strict=False):
         assert after[1].startswith(before[1])
@@ -206,7 +206,7 @@ async def test_a_resource_that_is_mentioned_goes_along_marked_as_the_servers(pla
         assert "as the server tried gave it):\n```\nNothing on monday.\n```" in shell.requests[0].messages[-1].text
         assert "tried:notes://today?short=1" in await shell.mentionable()
         picture = (await turn(shell, "And @tried:blob://picture? Ask @nobody:else."))[0]
-        assert "image/png, 7 bytes, kept in " in picture.attachments[0].text
+        assert "image/png, 7 bytes, saved as " in picture.attachments[0].text
 
 
 async def test_a_resource_that_is_too_long_is_cut_and_one_that_is_not_there_is_told(play, configured):

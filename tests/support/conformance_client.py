@@ -37,7 +37,7 @@ class Agrees:
         asyncio.get_running_loop().run_in_executor(None, browse, address)
         return True
 
-    async def sample(self, server, messages, most, *, allowed):
+    async def sample(self, server, messages, max_tokens, *, allowed):
         return Sample("Hello.", "model", cut=False)
 
 
@@ -65,7 +65,7 @@ async def main(address: str) -> int:
     caller.set(Agrees())
     with tempfile.TemporaryDirectory() as folder:
         known = Server("tried", url=address, oauth=oauth() if SIGNS_IN else {})
-        server = McpServer(known, folder=Path(folder), result=ResultSize(8_000), connecting=100.0)
+        server = McpServer(known, folder=Path(folder), result=ResultSize(8_000), connect_seconds=100.0)
         try:
             await (server.sign_in() if SIGNS_IN else server.connect())
             tools = {tool.listed.name: tool for tool in server.tools}

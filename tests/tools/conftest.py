@@ -13,7 +13,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder beside the workspace, with a secret in it."""
+    """A folder next to the workspace that contains a secret."""
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "secret.txt").write_text("do not read me")
@@ -29,15 +29,15 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @contextmanager
 def without_privileges(folder: Path) -> Iterator[None]:
-    """A stretch of a test in which root, too, is bound by permissions; `folder` stays reachable."""
+    """Run as an unprivileged user, also if the tests run as root; `folder` stays accessible."""
     if os.geteuid() != 0:
         yield
         return
-    for above in (folder, *folder.parents):  # pytest closes its own folders to others
-        if above == Path(tempfile.gettempdir()):
+    for parent in (folder, *folder.parents):  # pytest's own folders are private
+        if parent == Path(tempfile.gettempdir()):
             break
-        if above.stat().st_uid == os.geteuid():
-            above.chmod(above.stat().st_mode | 0o055)
+        if parent.stat().st_uid == os.geteuid():
+            parent.chmod(parent.stat().st_mode | 0o055)
     os.seteuid(NOBODY)
     try:
         yield

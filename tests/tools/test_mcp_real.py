@@ -1,6 +1,6 @@
-"""Servers that nobody here wrote, from PyPI and npm, in environments of their own; skipped where those cannot be had.
+"""Third-party servers from PyPI and npm, installed in temporary environments.
 
-`ECOSHELL_REAL_SERVERS=1` runs them: they download, and tests are otherwise kept from the network.
+Runs with `ECOSHELL_REAL_SERVERS=1` only, because other tests do not access the network.
 """
 
 import asyncio
@@ -14,27 +14,28 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from ecoshell.tools import ResultSize
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server
 
 pytest.importorskip("mcp")
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("ECOSHELL_REAL_SERVERS"), reason="ECOSHELL_REAL_SERVERS=1 downloads servers and tries them"
+    not os.environ.get("ECOSHELL_REAL_SERVERS"), reason="set ECOSHELL_REAL_SERVERS=1 to download and run servers"
 )
 
 
 @pytest.fixture
 def opened(tmp_path):
-    """Connects to a server from elsewhere, and closes it."""
+    """A context manager that connects to a server and closes it."""
 
     @asynccontextmanager
-    async def connected(*command, **more):
+    async def connected(*command, **options):
         server = McpServer(
-            Server("real", command=command, cwd=str(tmp_path), **more),
+            Server("real", command=command, cwd=str(tmp_path), **options),
             folder=tmp_path / "cache",
-            characters=8_000,
+            result=ResultSize(8_000),
             files=lambda: tmp_path / "files",
-            connecting=240.0,
+            connect_seconds=240.0,
         )
         try:
             await server.connect()
@@ -47,10 +48,10 @@ def opened(tmp_path):
 
 @asynccontextmanager
 async def over_http(opened, *command):
-    """Starts a server that listens on the port it is told, and connects to it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    """Start a server that reads its port from `PORT`, and connect to it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     process = await asyncio.create_subprocess_exec(
         *command, env={**os.environ, "PORT": str(port)}, stderr=asyncio.subprocess.DEVNULL, start_new_session=True
     )
@@ -71,16 +72,14 @@ async def over_http(opened, *command):
 
 @pytest.fixture
 def from_pypi(tmp_path):
-    """Installs a package in an environment of its own, and gives the program of its name."""
+    """A function that installs a package in a temporary environment and returns its program of the same name."""
 
     def install(package: str) -> str:
         folder = tmp_path / "venv"
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        found = subprocess.run(
-            [folder / "bin" / "pip", "install", "--quiet", package], check=False, capture_output=True
-        )
-        if found.returncode:
-            pytest.skip(f"{package} cannot be installed here")
+        pip = [folder / "bin" / "pip", "install", "--quiet", package]
+        if subprocess.run(pip, check=False, capture_output=True).returncode:
+            pytest.skip(f"{package} cannot be installed")
         return str(folder / "bin" / package)
 
     return install
@@ -88,10 +87,10 @@ def from_pypi(tmp_path):
 
 @pytest.fixture
 def npx() -> str:
-    return shutil.which("npx") or pytest.skip("there is no npx")
+    return shutil.which("npx") or pytest.skip("npx is not installed")
 
 
-async def test_the_time_server_tells_the_time(opened, from_pypi):
+async def test_the_time_server_returns_the_time(opened, from_pypi):
     async with opened(from_pypi("mcp-server-time")) as tools:
         assert {"get_current_time", "convert_time"} <= set(tools)
         assert "Europe/Berlin" in (await tools["get_current_time"].run({"timezone": "Europe/Berlin"})).text
@@ -116,7 +115,7 @@ async def test_the_filesystem_server_stays_in_its_folder(opened, npx, tmp_path):
         assert not (await read.run({"path": str(tmp_path / "b.txt")})).ok
 
 
-async def test_the_memory_server_remembers(opened, npx, tmp_path):
+async def test_the_memory_server_stores_entities(opened, npx, tmp_path):
     env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
     entity = {"name": "Ada", "entityType": "person", "observations": ["likes bread"]}
     async with opened(npx, "-y", "@modelcontextprotocol/server-memory", env=env) as tools:
@@ -125,13 +124,13 @@ async def test_the_memory_server_remembers(opened, npx, tmp_path):
     assert "likes bread" in (tmp_path / "memory.jsonl").read_text()
 
 
-@pytest.mark.parametrize("way", ["stdio", "streamableHttp"])
-async def test_the_server_of_everything_is_understood(opened, npx, way):
+@pytest.mark.parametrize("transport", ["stdio", "streamableHttp"])
+async def test_the_server_everything_works(opened, npx, transport):
     command = (npx, "-y", "@modelcontextprotocol/server-everything")
-    async with over_http(opened, *command, way) if way != "stdio" else opened(*command) as tools:
+    async with over_http(opened, *command, transport) if transport != "stdio" else opened(*command) as tools:
         assert "hello" in (await tools["echo"].run({"message": "hello"})).text
         total = next(tool for name, tool in tools.items() if "sum" in name or name == "add")
         assert "5" in (await total.run({"a": 2, "b": 3})).text
         image = next((tool for name, tool in tools.items() if "image" in name.lower()), None)
         if image is not None:
-            assert "kept in" in (await image.run({})).text
+            assert "saved as" in (await image.run({})).text

@@ -1,4 +1,4 @@
-"""Signing in to a server by OAuth, against an authorization server on loopback."""
+"""OAuth sign-in to a server, with an authorization server on loopback."""
 
 import asyncio
 import json
@@ -27,10 +27,10 @@ pytest.importorskip("mcp")
 
 
 def free_port() -> int:
-    """A port nobody listens on; others count on nobody at port 1."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """Return an unused port; port 1 is unused as well."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 SUPPORT = Path(__file__).parent.parent / "support"
@@ -43,35 +43,33 @@ class Ring(KeyringBackend):
 
     def __init__(self):
         super().__init__()
-        self.held = {}
+        self.passwords = {}
 
     def get_password(self, service, username):
-        return self.held.get((service, username))
+        return self.passwords.get((service, username))
 
     def set_password(self, service, username, password):
-        self.held[service, username] = password
+        self.passwords[service, username] = password
 
     def delete_password(self, service, username):
-        del self.held[service, username]
+        del self.passwords[service, username]
 
 
 @pytest.fixture
 def ring():
-    before, ring = keyring.get_keyring(), Ring()
+    original, ring = keyring.get_keyring(), Ring()
     keyring.set_keyring(ring)
     yield ring
-    keyring.set_keyring(before)
+    keyring.set_keyring(original)
 
 
 @pytest.fixture
 def address():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, str(SUPPORT / "oauth_server.py"), str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 240
-        while time.monotonic() < until:
+        deadline = time.monotonic() + 240
+        while time.monotonic() < deadline:
             with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                 break
             time.sleep(0.05)
@@ -81,7 +79,7 @@ def address():
 
 @pytest.fixture
 def shell(tmp_path, monkeypatch, capsys, ring):
-    """Runs a command in a home of its own; the browser goes where it is sent."""
+    """A function that runs a command with a temporary home and a browser that opens each URL."""
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
 
     def browse(address):
@@ -90,91 +88,92 @@ def shell(tmp_path, monkeypatch, capsys, ring):
     monkeypatch.setattr("webbrowser.open", browse)
 
     def run(*argv, status=0):
-        got = main(list(argv))
-        told = capsys.readouterr()
-        assert got == status, told.err
-        return told.out, told.err
+        actual = main(list(argv))
+        output = capsys.readouterr()
+        assert actual == status, output.err
+        return output.out, output.err
 
     return run
 
 
 def server(address, tmp_path):
     return McpServer(
-        Server("private", url=address), folder=tmp_path / "cache", result=ResultSize(8_000), connecting=240.0
+        Server("private", url=address), folder=tmp_path / "cache", result=ResultSize(8_000), connect_seconds=240.0
     )
 
 
 async def renewed(address, tmp_path):
-    """What a server of the same name says that another process connects to."""
-    made = server(address, tmp_path)
+    """Return the number of token renewals that the server reports to a new connection."""
+    provider = server(address, tmp_path)
     try:
-        await made.connect()
-        return (await made.tools[0].run({})).text
+        await provider.connect()
+        return (await provider.tools[0].run({})).text
     finally:
-        await made.aclose()
+        await provider.aclose()
 
 
-def test_one_signs_in_once_and_the_keyring_keeps_it(shell, address, ring, tmp_path):
+def test_a_sign_in_is_stored_in_the_keyring_and_renewed(shell, address, ring, tmp_path):
     shell("mcp", "add", "private", "--url", address, "--no-test")
-    wanted = json.loads(shell("mcp", "test", "private", "--json", status=1)[0])["error"]
-    assert "sign in" in wanted
-    assert "ecoshell mcp login" in wanted
+    error = json.loads(shell("mcp", "test", "private", "--json", status=1)[0])["error"]
+    assert "sign in" in error
+    assert "ecoshell mcp login" in error
     shell("mcp", "add", "keyed", "--url", address, "--header", "authorization: Bearer wrong", "--no-test")
-    unwanted = json.loads(shell("mcp", "test", "keyed", "--json", status=1)[0])["error"]
-    assert unwanted == "keyed cannot be reached: it does not take the Authorization header of its settings."
-    told, shown = shell("mcp", "login", "private", "--json")
-    assert json.loads(told)["tools"] == ["renewed"]
-    assert "open this address" in shown
+    error = json.loads(shell("mcp", "test", "keyed", "--json", status=1)[0])["error"]
+    assert error == "keyed cannot be reached: it rejects the configured Authorization header."
+    output, prompt = shell("mcp", "login", "private", "--json")
+    assert json.loads(output)["tools"] == ["renewed"]
+    assert "open this address" in prompt
     assert json.loads(shell("mcp", "test", "private", "--json")[0])["tools"] == ["renewed"]
     assert asyncio.run(renewed(address, tmp_path)) == "0 of 1"
 
-    (name,) = ring.held
-    held = json.loads(ring.held[name])
-    before = held["state"]["tokens"]["access_token"]
-    assert before not in (tmp_path / "home" / "config" / "config.toml").read_text()
-    assert before not in mask_secrets(f"Bearer {before}")
-    held["state"]["expires_at"] = 1
-    ring.held[name] = json.dumps(held)
-    assert asyncio.run(renewed(address, tmp_path)) == "1 of 1"  # renewed, without anybody being asked
-    assert json.loads(ring.held[name])["state"]["tokens"]["access_token"] != before
+    (name,) = ring.passwords
+    entry = json.loads(ring.passwords[name])
+    token = entry["state"]["tokens"]["access_token"]
+    assert token not in (tmp_path / "home" / "config" / "config.toml").read_text()
+    assert token not in mask_secrets(f"Bearer {token}")
+    entry["state"]["expires_at"] = 1
+    ring.passwords[name] = json.dumps(entry)
+    assert asyncio.run(renewed(address, tmp_path)) == "1 of 1"  # renewed without the user
+    assert json.loads(ring.passwords[name])["state"]["tokens"]["access_token"] != token
 
     shell("mcp", "remove", "private")
-    assert ring.held == {}
+    assert ring.passwords == {}
 
 
-def test_a_keyring_that_takes_nothing_is_one_error_that_says_so(shell, address, ring, monkeypatch):
-    def fail(self, *given):
+def test_an_unusable_keyring_is_reported(shell, address, ring, monkeypatch):
+    def fail(self, *arguments):
         raise KeyringError("it is locked\x1b[2J")
 
-    for way in ("get_password", "set_password", "delete_password"):
-        monkeypatch.setattr(Ring, way, fail)
+    for method in ("get_password", "set_password", "delete_password"):
+        monkeypatch.setattr(Ring, method, fail)
     shell("mcp", "add", "private", "--url", address, "--no-test")
-    told, shown = shell("mcp", "login", "private", "--json", status=1)
-    assert "private lets you in, but the keyring does not keep that: it is locked" in json.loads(told)["error"]
-    assert "\x1b" not in json.loads(told)["error"]
-    assert "Traceback" not in shown
+    output, stderr = shell("mcp", "login", "private", "--json", status=1)
+    error = json.loads(output)["error"]
+    assert "You are signed in to private, but the keyring could not store that: it is locked" in error
+    assert "\x1b" not in error
+    assert "Traceback" not in stderr
     assert "ecoshell mcp login" in json.loads(shell("mcp", "test", "private", "--json", status=1)[0])["error"]
     shell("mcp", "remove", "private")
 
 
-async def test_what_was_kept_for_another_address_is_not_sent(ring, address, tmp_path):
+async def test_a_token_stored_for_another_address_is_not_sent(ring, address, tmp_path):
     state = {"tokens": {"access_token": "secret-of-another", "token_type": "Bearer"}, "port": free_port()}
-    ring.held["ecoshell", "mcp private"] = json.dumps({"url": "http://127.0.0.1:1/mcp", "state": state})
-    made = server(address, tmp_path)
-    with pytest.raises(ToolError, match="it wants you to sign in"):
-        await made.connect()
-    await made.aclose()
+    ring.passwords["ecoshell", "mcp private"] = json.dumps({"url": "http://127.0.0.1:1/mcp", "state": state})
+    provider = server(address, tmp_path)
+    with pytest.raises(ToolError, match="it requires you to sign in"):
+        await provider.connect()
+    await provider.aclose()
 
 
-async def test_tokens_that_are_no_good_any_more_without_a_person_say_what_to_do(ring, address, tmp_path):
-    state = {"tokens": {"access_token": "no-good-any-more", "token_type": "Bearer"}, "port": free_port()}
-    ring.held["ecoshell", "mcp private"] = json.dumps({"url": address, "state": state})
-    made = server(address, tmp_path)
-    with pytest.raises(ToolError, match="nobody has signed in; `ecoshell mcp login` does it"):
-        await made.connect()
-    await made.aclose()
+async def test_an_expired_token_without_a_user_names_the_sign_in_command(ring, address, tmp_path):
+    state = {"tokens": {"access_token": "expired-token", "token_type": "Bearer"}, "port": free_port()}
+    ring.passwords["ecoshell", "mcp private"] = json.dumps({"url": address, "state": state})
+    provider = server(address, tmp_path)
+    with pytest.raises(ToolError, match="sign-in was declined; run `ecoshell mcp login` to sign in"):
+        await provider.connect()
+    await provider.aclose()
 
 
-def test_a_server_with_a_header_of_its_own_is_not_signed_in_to(shell):
+def test_a_server_with_an_authorization_header_needs_no_sign_in(shell):
     shell("mcp", "add", "one", "--url", "http://127.0.0.1:1/mcp", "--header", "Authorization: Bearer x", "--no-test")
     assert "is not signed in to" in shell("mcp", "login", "one", status=2)[1]

@@ -261,7 +261,7 @@ def _test(provider: McpServer, *, sign_in: bool = False, as_json: bool) -> int:
         rows = [(tool.schema.name, ", ".join(sorted(tool.effects)), tool.schema.summary) for tool in tools]
         print_table(("tool", "effects", "what it does"), rows)
         print(f"\n{counted(len(tools), 'tool')} in {seconds:.1f} s.")
-    for why in provider.lists.left_out:
+    for why in provider.lists.rejected:
         print(f"Left out: {visible_line(why)}", file=sys.stderr)
     return 1 if error else 0
 

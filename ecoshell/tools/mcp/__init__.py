@@ -1,5 +1,5 @@
-"""Tools of MCP servers: what a server is (servers), its helper process (connection, helper), its tools (provider).
+"""MCP servers: their configuration and lists (servers), helper process (connection, helper) and tools (provider).
 
-A server is reached through a helper process of its own, which owns the SDK: nothing heavy is imported here, and what a
-server sends is read there, within limits.
+Each server has its own helper process, which owns the SDK and parses the server's output within limits. Nothing heavy
+is imported here.
 """

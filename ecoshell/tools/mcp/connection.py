@@ -1,4 +1,4 @@
-"""One life of a server, seen from the shell: its helper process, started and asked here."""
+"""The shell's connection to a server through its helper process."""
 
 import asyncio
 import itertools
@@ -20,83 +20,85 @@ from ecoshell.secrecy import mask_secrets
 from ecoshell.tools import Caller, caller
 from ecoshell.tools.running import following
 
-_LINE_LIMIT = 1 << 26
-"""Bytes; a list of tools is one line."""
-_LAST_WORDS = 2_000
-_ENDING = 6.0
-"""Seconds a helper gets to end its server before it is killed itself."""
-_SIGNING_IN = 660.0
-"""Seconds for connecting to a server that the person has to sign in to."""
-_PASSED_ON = (
-    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),  # what the SDK lets a server have
+_MAX_LINE = 1 << 26
+"""Maximum bytes of a line; all lists of a server are one line."""
+_STDERR_TAIL = 2_000
+"""Bytes of standard error that are kept for the error message."""
+_CLOSE_SECONDS = 6.0
+"""Seconds that a helper gets to end its server before it is killed."""
+_SIGN_IN_SECONDS = 660.0
+"""Time limit of a connection for which the user has to sign in."""
+_ENVIRONMENT = (
+    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),  # those that the SDK passes to servers
     *("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "TZ"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
-"""Variables of this process that the helper has; a server gets the first six, and what is configured for it."""
+"""Variables that the helper inherits, without keys; a server gets the first six and its configured ones."""
 
 Record = Mapping[str, Any]
-Asked = Callable[[Record, Caller], Awaitable[Record]]
-"""Answers what a server asks the caller of a call; empty is no answer."""
+Answer = Callable[[Record, Caller], Awaitable[Record]]
+"""Answers a server's question through the caller of its running tool; empty if unanswered."""
 
 
 def _images(encoded: Sequence[str]) -> tuple[Image, ...]:
-    """What of a result's images models can be shown; the text names all of them."""
-    found: list[Image] = []
+    """Return the valid images of a result."""
+    images: list[Image] = []
     for number, data in enumerate(encoded, 1):
         with suppress(ToolError):
-            found.append(image_of_base64(data, f"image {number}"))
-    return tuple(found)
+            images.append(image_of_base64(data, f"image {number}"))
+    return tuple(images)
 
 
 class Connection:
-    """A server that is being talked with; `start` connects, and a connection that has `ended` never lives again."""
+    """A connection opened by `start`; once `ended` is set it cannot be used again."""
 
-    def __init__(self, process: Process, told: Callable[[Record], None], asked: Asked) -> None:
+    def __init__(self, process: Process, on_record: Callable[[Record], None], answer: Answer) -> None:
         self.about = ""
-        """The server's own name and version."""
+        """Name and version that the server reports."""
         self.ended = ""
-        """Why the connection is over; empty while it lives."""
+        """Why the connection ended; empty while it is open."""
         self._process = process
-        self._told = told
-        self._asked = asked
+        self._on_record = on_record
+        self._answer = answer
         self._questions: dict[int, asyncio.Task[None]] = {}
-        """Of the server's, that nobody has answered yet."""
+        """Unanswered questions of the server."""
         self._numbers = itertools.count(1)
-        self._calls: dict[int, asyncio.Future[Record]] = {}
+        self._requests: dict[int, asyncio.Future[Record]] = {}
         self._callers: dict[int, Caller] = {}
-        """Who made the calls that are under way, where somebody listens."""
+        """Callers of running requests."""
         self._starter = caller.get()
-        """Who wants it connected, and answers until it is."""
-        self._patience: asyncio.Timeout | None = None
+        """The caller that started the connection; answers questions until it is open."""
+        self._start_timeout: asyncio.Timeout | None = None
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reason = ""
-        """Why it is over, in the helper's words."""
-        self._last_words = b""
-        self._readers = (asyncio.create_task(self._read()), asyncio.create_task(self._listen()))
+        """The helper's reason for the end of the connection."""
+        self._stderr = b""
+        self._readers = (asyncio.create_task(self._read()), asyncio.create_task(self._read_stderr()))
 
     @classmethod
-    async def start(cls, server: Record, told: Callable[[Record], None], asked: Asked, seconds: float) -> "Connection":
-        """Connect within this time; `told` is given the server's lists, now and whenever they change. Raises ToolError.
+    async def start(
+        cls, server: Record, on_record: Callable[[Record], None], answer: Answer, seconds: float
+    ) -> "Connection":
+        """Start the helper and connect within this time. Raises ToolError.
 
-        `server` is what the helper is told of it; `asked` answers what the server asks while a call is under way.
+        `server` is the helper's first line. `on_record` receives lists, updated resources and sign-ins.
         """
-        # no key of this process is in the helper's environment, as it would be in that of every server
-        known = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         paths = [str(Path(ecoshell.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "ecoshell.tools.mcp.helper"),
-            env=known | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUTF8": "1"},
+            env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUTF8": "1"},
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
-            limit=_LINE_LIMIT,
-            start_new_session=True,  # so that Ctrl-C and a closing terminal do not reach it
+            limit=_MAX_LINE,
+            start_new_session=True,  # Ctrl-C and a closed terminal must not reach it.
         )
-        connection = cls(process, told, asked)
+        connection = cls(process, on_record, answer)
         try:
             connection._write(server)
-            async with asyncio.timeout(seconds) as connection._patience:
+            async with asyncio.timeout(seconds) as connection._start_timeout:
                 await asyncio.shield(connection._connected)
         except TimeoutError:
             await connection.aclose()
@@ -106,40 +108,41 @@ class Connection:
             raise
         return connection
 
-    async def carry_out(self, order: Record) -> Observation:
-        """What the server answers to a call, a `prompt` or a `read`, as the helper has them; the caller of the moment
-        is told how far it has come. Cancelling this cancels it. Raises ToolError where the connection ends.
+    async def request(self, request: Record) -> Observation:
+        """Send a request in the helper's format and return its result; progress is reported to the current caller.
+
+        Cancellation cancels the request. Raises ToolError if the connection ends.
         """
         number = next(self._numbers)
-        answer = self._calls[number] = asyncio.get_running_loop().create_future()
-        if (asking := caller.get()) is not None:
-            self._callers[number] = asking
-        self._write({"id": number, **order})
+        response = self._requests[number] = asyncio.get_running_loop().create_future()
+        if (requester := caller.get()) is not None:
+            self._callers[number] = requester
+        self._write({"id": number, **request})
         try:
             async with following(self._process.pid):
-                found = await answer
-            images = await asyncio.to_thread(_images, found["images"]) if found["images"] else ()
-            return Observation(found["text"], ok=found["ok"], images=images)
+                record = await response
+            images = await asyncio.to_thread(_images, record["images"]) if record["images"] else ()
+            return Observation(record["text"], ok=record["ok"], images=images)
         finally:
             self._callers.pop(number, None)
-            if self._calls.pop(number, None) is not None:  # nobody waits any more for an answer that has not come
+            if self._requests.pop(number, None) is not None:  # cancelled before its response
                 self._write({"id": number, "cancel": True})
 
     async def aclose(self) -> None:
-        """End the server, and then its helper."""
+        """End the server and its helper."""
         self._end("it was closed")
         if self._process.stdin is not None:
             self._process.stdin.close()
-        for patience in (_ENDING, 1.0):
+        for seconds in (_CLOSE_SECONDS, 1.0):
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), patience)
+                await asyncio.wait_for(self._process.wait(), seconds)
                 break
-            # Process.kill would reap one that has just ended, and asyncio, which waits for it too, would complain
+            # Process.kill would reap a process that has just ended, and asyncio, which waits for it, would warn.
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
         for question in self._questions.values():
             question.cancel()
-        for reader in self._readers:  # what a server left behind may hold the pipes for ever
+        for reader in self._readers:  # Processes that the server started may keep the pipes open.
             reader.cancel()
         await asyncio.wait(self._readers)
 
@@ -148,68 +151,68 @@ class Connection:
             self._process.stdin.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
     async def _read(self) -> None:
-        """Take what the helper says, until it says no more; whatever ends this, no call is left waiting."""
+        """Handle the helper's output until it ends, and then end all requests."""
         try:
             while self._process.stdout is not None and (line := await self._process.stdout.readline()):
-                self._take(json.loads(line))
+                self._handle(json.loads(line))
         finally:
-            with suppress(TimeoutError):  # what it said last explains how it ended
+            with suppress(TimeoutError):  # Standard error may explain the end.
                 await asyncio.wait_for(asyncio.shield(self._readers[1]), 0.5)
             self._end("it ended")
 
-    def _take(self, record: Record) -> None:
+    def _handle(self, record: Record) -> None:
         if "auth" in record or "updated" in record:
-            self._told(record)
+            self._on_record(record)
         elif "tools" in record:
             self.about = record["about"]
-            self._told(record)
+            self._on_record(record)
             if not self._connected.done():
                 self._connected.set_result(None)
         elif "ended" in record:
             self._reason = record["ended"]
         elif "ask" in record:
             number = record["ask"]
-            if "over" not in record:
-                self._questions[number] = task = asyncio.create_task(self._answer(number, record))
+            if "withdrawn" not in record:
+                self._questions[number] = task = asyncio.create_task(self._reply(number, record))
                 task.add_done_callback(lambda _: self._questions.pop(number, None))
             elif (question := self._questions.get(number)) is not None:
                 question.cancel()
         elif "progress" in record:
-            if (asking := self._callers.get(record["id"])) is not None:
-                asking.progress(record["progress"])
-        elif (call := self._calls.pop(record["id"], None)) is not None and not call.done():
-            call.set_result(record)
+            if (requester := self._callers.get(record["id"])) is not None:
+                requester.progress(record["progress"])
+        elif (response := self._requests.pop(record["id"], None)) is not None and not response.done():
+            response.set_result(record)
 
-    async def _answer(self, number: int, question: Record) -> None:
-        """Answer on behalf of whoever made the call that was begun last; without one it is nobody."""
+    async def _reply(self, number: int, question: Record) -> None:
+        """Answer a question through the caller of the latest request; empty without one."""
         value: Record = {}
         try:
-            asking = next(reversed(self._callers.values()), None)
-            if asking is None and not self._connected.done():
-                asking = self._starter
-                if self._patience is not None:
-                    self._patience.reschedule(asyncio.get_running_loop().time() + _SIGNING_IN)
-            if asking is not None:
-                value = await self._asked(question, asking)
+            requester = next(reversed(self._callers.values()), None)
+            if requester is None and not self._connected.done():
+                requester = self._starter
+                if self._start_timeout is not None:
+                    self._start_timeout.reschedule(asyncio.get_running_loop().time() + _SIGN_IN_SECONDS)
+            if requester is not None:
+                value = await self._answer(question, requester)
         finally:
             self._write({"answer": number, "value": value})
 
-    def _end(self, why: str) -> None:
-        """Tell everybody who waits that the connection is over."""
+    def _end(self, reason: str) -> None:
+        """Mark the connection as ended and fail all pending requests."""
         if self.ended:
             return
-        words = self._last_words.decode("utf-8", "replace").strip().rpartition("\n")[2].strip()
-        why = self._reason or why
-        self.ended = mask_secrets(f"{why} ({words})" if words and words not in why else why)
-        for waiting in (self._connected, *self._calls.values()):
-            if not waiting.done():
-                waiting.set_exception(ToolError(self.ended))
+        last_line = self._stderr.decode("utf-8", "replace").strip().rpartition("\n")[2].strip()
+        reason = self._reason or reason
+        self.ended = mask_secrets(f"{reason} ({last_line})" if last_line and last_line not in reason else reason)
+        for pending in (self._connected, *self._requests.values()):
+            if not pending.done():
+                pending.set_exception(ToolError(self.ended))
         if self._connected.done():
-            self._connected.exception()  # seen, so that nobody complains of one that nobody waits for
-        self._calls.clear()
+            self._connected.exception()  # Retrieve it so that asyncio does not log it.
+        self._requests.clear()
 
-    async def _listen(self) -> None:
-        """Keep the end of what the server prints, for the case that it dies."""
+    async def _read_stderr(self) -> None:
+        """Keep the end of the server's standard error."""
         if self._process.stderr is not None:
-            while piece := await self._process.stderr.read(_LAST_WORDS):
-                self._last_words = (self._last_words + piece)[-_LAST_WORDS:]
+            while chunk := await self._process.stderr.read(_STDERR_TAIL):
+                self._stderr = (self._stderr + chunk)[-_STDERR_TAIL:]

@@ -1,20 +1,25 @@
-"""The helper process that talks with one MCP server through the SDK: JSON Lines in, JSON Lines out.
+"""The helper process that connects to one MCP server through the SDK, and speaks JSON Lines with the shell.
 
-Its first line of input is the server: `{"command": [...], "env": {…}, "cwd": path, "roots": [path]}` or `{"url",
-"headers": {…}, "roots"}`, with `"auth": {"state", "client", "anew"}` where somebody has signed in or is about to. Then
-come `{"id", "call": name, "arguments": {…}, "seconds", "files": folder}`, the same with `prompt`, `read` (the address
-of a resource) or `complete` (a prompt, with the `argument` that has `begun` and those `given`) in the place of `call`,
-and `{"id", "cancel": true}`; it ends when its input does, and ends the server before.
-It writes `{"tools": [{name, description, parameters, read_only}], "prompts": […], "resources": […], "templates": […],
-"completes", "about": text}` once it is connected and whenever one of the server's lists has changed, `{"updated":
-address}` where a resource that was read has, `{"id", "progress": text}` while something runs and `{"id", "text", "ok",
-"images": [base64]}` for what came of it, and last, where the connection ends by itself, `{"ended": why}`. Where the
-server asks for something, it writes `{"ask": number, …}` with `form`, `visit` or `sample`, and is told `{"answer":
-number, "value": {…}}`; `{"ask", "over"}` withdraws the question. `{"auth": state}` is what is to be kept of a sign-in.
-What is answered is cut at MOST_TEXT characters; images and the like are kept as files in the folder, and named in it.
+Input:
+- First line: the server, `{"command": [...], "env": {…}, "cwd": path, "roots": [path]}` or `{"url", "headers": {…},
+  "roots"}`, with `"auth": {"state", "client", "renew"}` if a sign-in exists or is wanted.
+- Requests: `{"id", "call": name, "arguments": {…}, "seconds", "files": folder}`. Instead of `call`: `prompt`, `read` (a
+  resource URI), or `complete` (a prompt) with `argument`, `prefix` and `context`.
+- `{"id", "cancel": true}`, and `{"answer": number, "value": {…}}` for a question of the server.
+- End of input ends the server and this process.
 
-What a server sends is read here and not in the shell: a line without an end meets the limit of a line, and a schema
-whose patterns take for ever the alarm that a living process keeps putting off.
+Output:
+- Once connected, and after each change: `{"tools": [{name, description, parameters, read_only}], "prompts": […],
+  "resources": […], "templates": […], "completes", "about": text}`.
+- `{"id", "progress": text}` and `{"id", "text", "ok", "images": [base64]}` for requests. Text is cut at MAX_TEXT
+  characters; binary content is saved in `files` and named in the text.
+- `{"updated": URI}` if a resource that was read has changed.
+- `{"ask": number, …}` with `form`, `visit` or `sample` for a question of the server; `{"ask", "withdrawn"}` ends it.
+- `{"auth": state}`: the sign-in to store.
+- `{"ended": reason}` as the last line, if the connection was lost.
+
+Server output is parsed here and not in the shell. An endless line exceeds the limit of a message, and a schema with
+catastrophic patterns is ended by an alarm that a responsive process keeps postponing.
 """
 
 import asyncio
@@ -47,143 +52,150 @@ from ecoshell.secrecy import close_process
 if TYPE_CHECKING:
     from mcp import Client
 
-MEMORY = 1 << 30
-"""Bytes of address space; a connection takes about a quarter."""
-MOST_TEXT = 200_000
-"""Characters of a result; a tool's limits cut it further."""
-MOST_TOOLS = 2_000
-"""Entries of each list of a server."""
-_MOST_LISTED = 1 << 22
-"""Characters of all of a server's lists, which the shell reads whenever they have changed."""
-_MOST_QUESTIONS, _MOST_FORM, _LONGEST_ADDRESS = 20, 20_000, 2_000
-"""What a server may ask in one call, and the characters of a form and of an address; what is more is declined."""
-_MOST_PAGES = 100
-_MOST_READ = _MOST_VALUES = 100
-"""Resources that are watched for changes, and values of an argument, as many as the protocol has."""
-_ALARM, _HEARTBEAT = 10, 2.0
-"""Seconds of processor time after which a process that no longer does anything else is ended, and seconds between two
-signs that it does; a machine that is busy with others ends nothing."""
+_MAX_MEMORY = 1 << 30
+"""Bytes of address space; a connection uses about a quarter of it."""
+MAX_TEXT = 200_000
+"""Maximum characters of a result; the tool's own limit is usually lower."""
+_MAX_ENTRIES = 2_000
+"""Maximum entries of each of the server's lists."""
+_MAX_LIST_CHARS = 1 << 22
+"""Maximum characters of all lists together, which the shell reads after each change."""
+_MAX_PAGES = 100
+_MAX_QUESTIONS = 20
+"""Maximum number of the server's questions per call; further ones are declined."""
+_MAX_FORM_CHARS = 20_000
+_MAX_URL_CHARS = 2_000
+_MAX_WATCHED = 100
+"""Maximum number of resources whose changes are reported."""
+_MAX_VALUES = 100
+"""Maximum number of completions, as in the protocol."""
+_ALARM = 10
+"""Seconds of processor time without a heartbeat after which this process is ended."""
+_HEARTBEAT = 2.0
+"""Seconds between heartbeats."""
 _RELIST_PAUSE = 1.0
-"""Seconds between two readings of a list that its server says has changed."""
-_MOST_MESSAGES, _FORGOTTEN, _MOST_GARBAGE = 5_000, 200, 100
-"""Messages of a server, those of them that no longer count at each heartbeat, and lines altogether that are none."""
-_LONGEST_IMAGE = MAX_BYTES * 4 // 3 + 4
-"""Characters of base64 of an image that models are shown."""
-_LONGEST_LINE = 1 << 25
-"""Bytes of one message."""
-_MOST_KEPT = 20_000_000
-"""Bytes of the files that one result brings."""
-_LONGEST_MESSAGE = 600
-_TOLD_EACH = 1.0
-"""Seconds between two words on how far a call has come."""
+"""Minimum seconds between two reads of changed lists."""
+_MAX_MESSAGES = 5_000
+"""Maximum number of recent messages; each heartbeat forgets _MESSAGES_PER_HEARTBEAT of them."""
+_MESSAGES_PER_HEARTBEAT = 200
+_MAX_INVALID = 100
+"""Maximum number of lines that are not valid messages."""
+_MAX_IMAGE_CHARS = MAX_BYTES * 4 // 3 + 4
+"""Maximum length of an image in base64 that models receive."""
+_MAX_LINE = 1 << 25
+"""Maximum bytes of one message."""
+_MAX_FILE_BYTES = 20_000_000
+"""Maximum bytes of the files saved for one result."""
+_MAX_MESSAGE_CHARS = 600
+_PROGRESS_SECONDS = 1.0
+"""Minimum seconds between two progress reports of a call."""
 _GRACE = 2.0
-"""Seconds a server gets to end once its input is closed, and again once it is told to."""
-_SIGN_IN = "it wants you to sign in: `ecoshell mcp login` does that"
-_WRONG_KEY = "it does not take the Authorization header of its settings"
+"""Seconds that a server gets to end after its input is closed, and again after SIGTERM."""
+_SIGN_IN = "it requires you to sign in: run `ecoshell mcp login`"
+_WRONG_KEY = "it rejects the configured Authorization header"
+_TOO_LARGE = "it sent more than fits into memory"
 _CHILD_SUBREAPER = 36
-"""PR_SET_CHILD_SUBREAPER of prctl(2): what a server starts and leaves behind becomes a child of this process."""
+"""PR_SET_CHILD_SUBREAPER of prctl(2): orphaned processes of a server become children of this process."""
 
 
 def main() -> None:
-    """Serve until standard input ends, or the server does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the shell, which cancels what it wants cancelled
-    logging.disable()  # what stands on standard error is the server's
+    """Serve until standard input or the server ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The shell handles Ctrl-C and cancels calls itself.
+    logging.disable()  # Standard error belongs to the server.
     warnings.simplefilter("ignore")
-    close_process()  # it is told keys
+    close_process()  # It receives keys.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    with contextlib.suppress(ValueError, OSError):  # a system that does not know it
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
+    with contextlib.suppress(ValueError, OSError):  # not supported on every system
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, hard))
     wire = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     server = json.loads(sys.stdin.buffer.readline() or "null")
     if server is None:
         return
     try:
-        why = asyncio.run(Bridge(wire).serve(server))
+        reason = asyncio.run(Bridge(wire).serve(server))
     except MemoryError:
-        why = "it sent more than there is room for"
-    finally:  # what the server has left behind: on Linux such processes become this one's children
-        own = Path(f"/proc/self/task/{os.getpid()}/children")
+        reason = _TOO_LARGE
+    finally:  # On Linux, orphaned processes of the server are children of this one.
+        children = Path(f"/proc/self/task/{os.getpid()}/children")
         with contextlib.suppress(OSError):
-            while pids := [int(pid) for pid in own.read_text(encoding="ascii").split()]:
+            while pids := [int(pid) for pid in children.read_text(encoding="ascii").split()]:
                 for pid in pids:
                     with contextlib.suppress(ProcessLookupError, ChildProcessError):
                         os.kill(pid, signal.SIGKILL)
                         os.waitpid(pid, 0)
-    if why:
-        wire.write(json.dumps({"ended": why}).encode() + b"\n")
+    if reason:
+        wire.write(json.dumps({"ended": reason}).encode() + b"\n")
         wire.flush()
 
 
 class Bridge:
-    """One connection, and the calls that are under way on it."""
+    """One connection and its running requests."""
 
     def __init__(self, wire: BinaryIO) -> None:
         self._wire = wire
         self._calls: dict[int, asyncio.Task[None]] = {}
-        self._stale = asyncio.Event()
-        """The server's list is said to have changed."""
-        self._read: set[str] = set()
-        """Addresses of resources whose changes the server tells."""
-        self._listening: asyncio.Task[None]
-        """Hears of changes, once it is connected."""
-        self._over = asyncio.Event()
-        """The server sends nothing any more, or too much."""
-        self._why = ""
-        """Why the connection is ended here, where it is."""
-        self._messages = self._garbage = 0
-        self._refused = ""
-        """Why the server lets nobody in; empty where it does."""
-        self._clocks: dict[asyncio.Timeout, float] = {}
-        """Of what runs, with the seconds it had left when they were stopped, as they are while somebody is asked."""
+        self._lists_changed = asyncio.Event()
+        self._watched_uris: set[str] = set()
+        """Resources whose changes the server reports."""
+        self._listener: asyncio.Task[None]
+        """Receives change notifications once connected."""
+        self._ended = asyncio.Event()
+        """The server closed the connection, or sent too much."""
+        self._failure = ""
+        """Why this process ended the connection."""
+        self._messages = self._invalid = 0
+        self._rejection = ""
+        """Why the server refuses access; empty if it does not."""
+        self._timeouts: dict[asyncio.Timeout, float] = {}
+        """Timeouts of running requests, with the seconds that remained when a question suspended them."""
         self._questions = 0
-        """Of the server's, since the last call was begun."""
-        self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        """Number of the server's questions since the last request started."""
+        self._answers: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._numbers = itertools.count(1)
 
     async def serve(self, server: Mapping[str, Any]) -> str:
-        """Connect, answer what is asked, and say why it ended; empty when nobody asks any more."""
-        living = asyncio.create_task(self._keep_alive())
-        self._talking = talking = asyncio.create_task(self._talk(server))
-        asking = asyncio.create_task(self._take_orders())
+        """Connect, serve requests, and return why the connection was lost; empty if the input ended."""
+        heartbeat = asyncio.create_task(self._keep_alive())
+        self._connection = connection = asyncio.create_task(self._connect(server))
+        requests = asyncio.create_task(self._read_requests())
         try:
-            await asyncio.wait((talking, asking), return_when=asyncio.FIRST_COMPLETED)
-            if not talking.done():
-                talking.cancel()
-                await asyncio.wait((talking,))
+            await asyncio.wait((connection, requests), return_when=asyncio.FIRST_COMPLETED)
+            if not connection.done():
+                connection.cancel()
+                await asyncio.wait((connection,))
                 return ""
-            return self._why if talking.cancelled() else talking.result()
+            return self._failure if connection.cancelled() else connection.result()
         finally:
-            asking.cancel()
-            living.cancel()
+            requests.cancel()
+            heartbeat.cancel()
 
-    async def _talk(self, server: Mapping[str, Any]) -> str:
+    async def _connect(self, server: Mapping[str, Any]) -> str:
         from mcp import Client
         from mcp_types import Implementation, ListRootsResult, ResourceUpdatedNotification, Root
         from pydantic import FileUrl
 
-        async def heard(message: object) -> None:
+        async def handle(message: object) -> None:
             match message:
                 case ResourceUpdatedNotification():
-                    if (address := str(message.params.uri)) in self._read:
-                        self._write({"updated": address})
+                    if (uri := str(message.params.uri)) in self._watched_uris:
+                        self._write({"updated": uri})
                 case _ if getattr(message, "method", "").endswith("/list_changed"):
-                    self._stale.set()
+                    self._lists_changed.set()
                 case _:
                     pass
 
         async def list_roots(context: Any) -> Any:
             return ListRootsResult(roots=[Root(uri=FileUrl(Path(root).as_uri())) for root in server["roots"]])
 
-        about = Implementation(name="ecoshell", version=__version__)
         try:
             transport = self._watched(self._http(server) if "url" in server else _stdio(server, self._fail))
             async with Client(
                 transport,
-                message_handler=heard,
-                client_info=about,
+                message_handler=handle,
+                client_info=Implementation(name="ecoshell", version=__version__),
                 cache=None,
                 elicitation_callback=self._elicit,
                 sampling_callback=self._sample,
@@ -191,126 +203,127 @@ class Bridge:
             ) as client:
                 self._client = client
                 self._write(await _lists(client))
-                self._listening = asyncio.create_task(self._listen())
-                following = asyncio.create_task(self._follow(client))
+                self._listener = asyncio.create_task(self._listen())
+                updates = asyncio.create_task(self._resend_lists(client))
                 try:
-                    await self._over.wait()
+                    await self._ended.wait()
                 finally:
-                    following.cancel()
-                    self._listening.cancel()
-            return self._why or "it ended"
+                    updates.cancel()
+                    self._listener.cancel()
+            return self._failure or "it ended"
         except asyncio.CancelledError:
             raise
-        except BaseException as failure:  # noqa: BLE001 - the helper's edge: whatever it is, the shell is told
-            return self._refused or self._why or _words(failure)
+        except BaseException as error:  # noqa: BLE001 - the edge of this process, which reports all failures
+            return self._rejection or self._failure or _describe(error)
 
-    async def _follow(self, client: "Client") -> None:
-        """Tell the list anew whenever the server says that it has changed."""
+    async def _resend_lists(self, client: "Client") -> None:
+        """Send the lists again after each change."""
         while True:
-            await self._stale.wait()
-            self._stale.clear()
-            with contextlib.suppress(Exception):  # a list that cannot be read leaves the one before it in place
+            await self._lists_changed.wait()
+            self._lists_changed.clear()
+            with contextlib.suppress(Exception):  # The previous lists stay valid if these cannot be read.
                 self._write(await _lists(client))
             await asyncio.sleep(_RELIST_PAUSE)
 
     async def _listen(self) -> None:
-        """Hear of changes from now on, of the resources that were read too; a server of before 2026 tells unasked."""
+        """Subscribe to changes of lists and watched resources; servers before 2026 report them without being asked."""
         from mcp.client.subscriptions import ResourceUpdated
 
-        with contextlib.suppress(Exception):  # then it says so in the other way, or never
+        with contextlib.suppress(Exception):  # Not every server supports subscriptions.
             async with self._client.listen(
                 tools_list_changed=True,
                 prompts_list_changed=True,
                 resources_list_changed=True,
-                resource_subscriptions=sorted(self._read),
+                resource_subscriptions=sorted(self._watched_uris),
             ) as events:
-                self._stale.set()  # what changed before it listened is told by nobody
+                self._lists_changed.set()  # Changes before the subscription were not reported.
                 async for event in events:
                     if not isinstance(event, ResourceUpdated):
-                        self._stale.set()
-                    elif (address := str(event.uri)) in self._read:
-                        self._write({"updated": address})
+                        self._lists_changed.set()
+                    elif (uri := str(event.uri)) in self._watched_uris:
+                        self._write({"updated": uri})
 
-    async def _watch(self, address: str) -> None:
-        """Have the server tell when a resource changes, where it can."""
+    async def _watch(self, uri: str) -> None:
+        """Subscribe to changes of a resource if the server supports it."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-        has = self._client.server_capabilities.resources
-        if has is None or not has.subscribe or address in self._read or len(self._read) >= _MOST_READ:
+        support, watched = self._client.server_capabilities.resources, self._watched_uris
+        if support is None or not support.subscribe or uri in watched or len(watched) >= _MAX_WATCHED:
             return
-        self._read.add(address)
+        watched.add(uri)
         if self._client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            self._listening.cancel()
-            self._listening = asyncio.create_task(self._listen())
+            self._listener.cancel()
+            self._listener = asyncio.create_task(self._listen())
         else:
-            with contextlib.suppress(Exception):  # it is read all the same
-                await self._client.subscribe_resource(address)  # pyright: ignore[reportDeprecated] - what they have
+            with contextlib.suppress(Exception):  # The resource can be read without a subscription.
+                await self._client.subscribe_resource(uri)  # pyright: ignore[reportDeprecated] - for older servers
 
-    async def _take_orders(self) -> None:
+    async def _read_requests(self) -> None:
         reader = asyncio.StreamReader(limit=1 << 26)
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         while line := await reader.readline():
-            order = json.loads(line)
-            if "answer" in order:
-                if (asked := self._asked.get(order["answer"])) is not None and not asked.done():
-                    asked.set_result(order["value"])
+            request = json.loads(line)
+            if "answer" in request:
+                if (answer := self._answers.get(request["answer"])) is not None and not answer.done():
+                    answer.set_result(request["value"])
                 continue
-            number = order["id"]
-            if "cancel" not in order:
-                self._calls[number] = task = asyncio.create_task(self._answer(number, order))
+            number = request["id"]
+            if "cancel" not in request:
+                self._calls[number] = task = asyncio.create_task(self._respond(number, request))
                 task.add_done_callback(lambda _, number=number: self._calls.pop(number, None))
             elif task := self._calls.get(number):
                 task.cancel()
 
-    async def _answer(self, number: int, order: Mapping[str, Any]) -> None:
+    async def _respond(self, number: int, request: Mapping[str, Any]) -> None:
         self._questions = 0
         images: list[str] = []
         try:
-            async with asyncio.timeout(order["seconds"]) as clock:
-                self._clocks[clock] = order["seconds"]
+            async with asyncio.timeout(request["seconds"]) as timeout:
+                self._timeouts[timeout] = request["seconds"]
                 try:
-                    text, ok, images = await self._carried_out(number, order)
+                    text, ok, images = await self._run(number, request)
                 finally:
-                    del self._clocks[clock]
+                    del self._timeouts[timeout]
         except TimeoutError:
-            text, ok = f"it timed out after {order['seconds']:g} s", False
-        except Exception as failure:  # noqa: BLE001 - one call's failure is a line, the others go on
-            text, ok = _words(failure), False
-        if not self._over.is_set():
-            self._write({"id": number, "text": text[:MOST_TEXT], "ok": ok, "images": images})
+            text, ok = f"it timed out after {request['seconds']:g} s", False
+        except Exception as error:  # noqa: BLE001 - a failed request must not end the others
+            text, ok = _describe(error), False
+        if not self._ended.is_set():
+            self._write({"id": number, "text": text[:MAX_TEXT], "ok": ok, "images": images})
 
-    async def _carried_out(self, number: int, order: Mapping[str, Any]) -> tuple[str, bool, list[str]]:
-        """What came of an order, whether it did as it was told, and the images of a result in base64."""
+    async def _run(self, number: int, request: Mapping[str, Any]) -> tuple[str, bool, list[str]]:
+        """Run a request and return its text, whether it succeeded, and the images of the result in base64."""
         from mcp_types import PromptReference
 
-        keep = _keeper(order.get("files"))
-        if "read" in order:
-            await self._watch(order["read"])
-            resource = await self._client.read_resource(order["read"])
-            return "\n".join(_part(one, keep) for one in resource.contents), True, []
-        if "complete" in order:
-            prompt = PromptReference(type="ref/prompt", name=order["complete"])
-            argument = {"name": order["argument"], "value": order["begun"]}
-            values = await self._client.complete(prompt, argument, context_arguments=order["given"])
-            return json.dumps(values.completion.values[:_MOST_VALUES]), True, []
-        if "prompt" in order:  # as one question; what it has the assistant say is marked so
-            found = await self._client.get_prompt(order["prompt"], order["arguments"])
-            parts = [(message.role, _part(message.content, keep)) for message in found.messages]
+        save = _file_saver(request.get("files"))
+        if "read" in request:
+            await self._watch(request["read"])
+            resource = await self._client.read_resource(request["read"])
+            return "\n".join(_text_of(content, save) for content in resource.contents), True, []
+        if "complete" in request:
+            reference = PromptReference(type="ref/prompt", name=request["complete"])
+            argument = {"name": request["argument"], "value": request["prefix"]}
+            values = await self._client.complete(reference, argument, context_arguments=request["context"])
+            return json.dumps(values.completion.values[:_MAX_VALUES]), True, []
+        if "prompt" in request:  # becomes one question, so messages of other roles are labelled
+            prompt = await self._client.get_prompt(request["prompt"], request["arguments"])
+            parts = [(message.role, _text_of(message.content, save)) for message in prompt.messages]
             return "\n\n".join(text if role == "user" else f"[{role}] {text}" for role, text in parts), True, []
-        told = 0.0
+        last_report = 0.0
 
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
-            nonlocal told
-            if time.monotonic() - told >= _TOLD_EACH:
-                told = time.monotonic()
-                far = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-                self._write({"id": number, "progress": f"{far} {message or ''}".strip()[:_LONGEST_MESSAGE]})
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            nonlocal last_report
+            if time.monotonic() - last_report >= _PROGRESS_SECONDS:
+                last_report = time.monotonic()
+                position = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+                self._write({"id": number, "progress": f"{position} {message or ''}".strip()[:_MAX_MESSAGE_CHARS]})
 
-        result = await self._client.call_tool(order["call"], order["arguments"], progress_callback=tell)
-        texts = [_part(block, keep) for block in result.content]
+        result = await self._client.call_tool(request["call"], request["arguments"], progress_callback=report)
+        texts = [_text_of(block, save) for block in result.content]
         if not texts and result.structured_content is not None:
             texts = [json.dumps(result.structured_content, ensure_ascii=False)]
-        images = [block.data for block in result.content if block.type == "image" and len(block.data) <= _LONGEST_IMAGE]
+        images = [block.data for block in result.content if block.type == "image"]
+        images = [image for image in images if len(image) <= _MAX_IMAGE_CHARS]
         return "\n".join(texts), not result.is_error, images[:MAX_IMAGES]
 
     @asynccontextmanager
@@ -322,22 +335,22 @@ class Bridge:
         if "auth" in server:
             from ecoshell.tools.mcp.signing import SignIn
 
-            sign_in = SignIn(server, self._write, self._ask, lambda failure: self._fail(_words(failure)))
+            sign_in = SignIn(server, self._write, self._ask, lambda error: self._fail(_describe(error)))
             auth = await sign_in.provider()
 
-        async def see(response: Any) -> None:
+        async def inspect(response: Any) -> None:
             if response.status_code == 401 and sign_in is None:
-                self._refused = _WRONG_KEY if "authorization" in map(str.lower, server["headers"]) else _SIGN_IN
-            asked = response.request
-            if response.status_code == 404 and asked.method == "POST" and "mcp-session-id" in asked.headers:
-                self._fail("it has forgotten the session")  # as one does that was started anew; the next begins another
+                self._rejection = _WRONG_KEY if "authorization" in map(str.lower, server["headers"]) else _SIGN_IN
+            request = response.request
+            if response.status_code == 404 and request.method == "POST" and "mcp-session-id" in request.headers:
+                self._fail("it no longer knows the session")  # probably restarted; the next connection has a new one
 
-        patience = httpx2.Timeout(30, read=300)  # as the SDK has it: a stream may be silent for long
-        seen = {"response": [see]}
+        timeout = httpx2.Timeout(30, read=300)  # As in the SDK: a stream may be silent for long.
+        hooks = {"response": [inspect]}
         try:
             async with (
-                httpx2.AsyncClient(headers=server["headers"], timeout=patience, auth=auth, event_hooks=seen) as client,
-                streamable_http_client(server["url"], http_client=client, max_sse_event_size=_LONGEST_LINE) as streams,
+                httpx2.AsyncClient(headers=server["headers"], timeout=timeout, auth=auth, event_hooks=hooks) as client,
+                streamable_http_client(server["url"], http_client=client, max_sse_event_size=_MAX_LINE) as streams,
             ):
                 yield streams
         finally:
@@ -345,50 +358,49 @@ class Bridge:
                 await sign_in.aclose()
 
     async def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the shell answers to a question of the server's; empty where nobody does. Meanwhile clocks stand."""
+        """Return the shell's answer to a question of the server, empty if none; timeouts are suspended meanwhile."""
         self._questions += 1
-        if self._questions > _MOST_QUESTIONS:
+        if self._questions > _MAX_QUESTIONS:
             return {}
         number = next(self._numbers)
         loop = asyncio.get_running_loop()
-        answer = self._asked[number] = loop.create_future()
-        for clock in self._clocks:
-            if not clock.expired() and (end := clock.when()) is not None:
-                self._clocks[clock] = end - loop.time()
-                clock.reschedule(None)
+        answer = self._answers[number] = loop.create_future()
+        for timeout in self._timeouts:
+            if not timeout.expired() and (end := timeout.when()) is not None:
+                self._timeouts[timeout] = end - loop.time()
+                timeout.reschedule(None)
         self._write({"ask": number, **question})
         try:
             return await answer
         finally:
-            del self._asked[number]
+            del self._answers[number]
             if not answer.done() or answer.cancelled():
-                self._write({"ask": number, "over": True})
-            for clock, left in self._clocks.items() if not self._asked else ():
-                if not clock.expired() and clock.when() is None:
-                    clock.reschedule(loop.time() + left)
+                self._write({"ask": number, "withdrawn": True})
+            for timeout, seconds in self._timeouts.items() if not self._answers else ():
+                if not timeout.expired() and timeout.when() is None:
+                    timeout.reschedule(loop.time() + seconds)
 
     async def _elicit(self, context: Any, params: Any) -> Any:
         from mcp_types import ElicitResult
 
-        wanted = {"visit": params.url} if params.mode == "url" else {"form": params.requested_schema}
-        most = _LONGEST_ADDRESS if params.mode == "url" else _MOST_FORM
-        if len(json.dumps(wanted)) > most:
+        question = {"visit": params.url} if params.mode == "url" else {"form": params.requested_schema}
+        if len(json.dumps(question)) > (_MAX_URL_CHARS if params.mode == "url" else _MAX_FORM_CHARS):
             return ElicitResult(action="decline")
-        answer = await self._ask({**wanted, "message": params.message[:MOST_TEXT]})
+        answer = await self._ask({**question, "message": params.message[:MAX_TEXT]})
         return ElicitResult(action=answer.get("action", "decline"), content=answer.get("content"))
 
     async def _sample(self, context: Any, params: Any) -> Any:
         from mcp_types import INVALID_REQUEST, CreateMessageResult, ErrorData, TextContent
 
-        said = [("system", params.system_prompt)] if params.system_prompt else []
+        messages = [("system", params.system_prompt)] if params.system_prompt else []
         for message in params.messages:
             blocks = message.content_as_list
             if any(block.type != "text" for block in blocks):
-                return ErrorData(code=INVALID_REQUEST, message="Only texts can be sampled from.")
-            said.append((message.role, "\n".join(block.text for block in blocks)))
-        if sum(len(text) for _, text in said) > MOST_TEXT:
-            return ErrorData(code=INVALID_REQUEST, message=f"Only {MOST_TEXT:,} characters can be sampled from.")
-        answer = await self._ask({"sample": said, "most": params.max_tokens})
+                return ErrorData(code=INVALID_REQUEST, message="Sampling supports text only.")
+            messages.append((message.role, "\n".join(block.text for block in blocks)))
+        if sum(len(text) for _, text in messages) > MAX_TEXT:
+            return ErrorData(code=INVALID_REQUEST, message=f"Sampling is limited to {MAX_TEXT:,} characters.")
+        answer = await self._ask({"sample": messages, "max_tokens": params.max_tokens})
         if "text" not in answer:
             return ErrorData(code=INVALID_REQUEST, message=answer.get("error", "It was declined."))
         content = TextContent(type="text", text=answer["text"])
@@ -398,27 +410,27 @@ class Bridge:
     @asynccontextmanager
     async def _watched(self, transport: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
         async with transport as (read, write):
-            yield _WatchedStream(read, self._see, self._over.set), write
+            yield _WatchedStream(read, self._count, self._ended.set), write
 
-    def _see(self, message: object) -> None:
-        """Count what the server sends."""
+    def _count(self, message: object) -> None:
+        """Count a message of the server, and end the connection if there are too many."""
         self._messages += 1
-        self._garbage += isinstance(message, Exception)
-        if self._messages > _MOST_MESSAGES or self._garbage > _MOST_GARBAGE:
-            self._fail("it sent a flood of messages")
+        self._invalid += isinstance(message, Exception)
+        if self._messages > _MAX_MESSAGES or self._invalid > _MAX_INVALID:
+            self._fail("it sent too many messages")
 
-    def _fail(self, why: str) -> None:
-        """End the connection, and with it every call."""
-        self._why = why
-        self._over.set()
-        if not hasattr(self, "_client"):  # what connects waits for something else
-            self._talking.cancel()
+    def _fail(self, reason: str) -> None:
+        """End the connection and all its requests."""
+        self._failure = reason
+        self._ended.set()
+        if not hasattr(self, "_client"):  # Connecting does not wait for the event.
+            self._connection.cancel()
 
     async def _keep_alive(self) -> None:
-        """Put off the alarm that ends this process, for as long as it gets to do so."""
+        """Keep postponing the alarm that ends an unresponsive process."""
         while True:
             signal.setitimer(signal.ITIMER_PROF, _ALARM)
-            self._messages = max(0, self._messages - _FORGOTTEN)
+            self._messages = max(0, self._messages - _MESSAGES_PER_HEARTBEAT)
             await asyncio.sleep(_HEARTBEAT)
 
     def _write(self, record: Mapping[str, Any]) -> None:
@@ -427,8 +439,8 @@ class Bridge:
 
 
 @asynccontextmanager
-async def _stdio(server: Mapping[str, Any], flooded: Callable[[str], None]) -> AsyncGenerator[Any]:
-    """A server's process as the SDK wants a transport; unlike the SDK's own it reads lines only up to a bound."""
+async def _stdio(server: Mapping[str, Any], fail: Callable[[str], None]) -> AsyncGenerator[Any]:
+    """Start a server and yield its transport; unlike the SDK's own, it limits the length of lines."""
     import anyio
     from mcp.client.stdio import get_default_environment
     from mcp.shared.message import SessionMessage
@@ -436,69 +448,74 @@ async def _stdio(server: Mapping[str, Any], flooded: Callable[[str], None]) -> A
 
     loop = asyncio.get_running_loop()
     process, protocol = await loop.subprocess_exec(
-        lambda: asyncio.subprocess.SubprocessStreamProtocol(_LONGEST_LINE, loop),
+        lambda: asyncio.subprocess.SubprocessStreamProtocol(_MAX_LINE, loop),
         *(sys.executable, "-IS", str(Path(__file__).with_name("launch.py")), str(os.getpid()), *server["command"]),
         env=get_default_environment() | server["env"],
         cwd=server["cwd"],
         stderr=None,
         start_new_session=True,
     )
-    source, sink, pid = cast("Any", protocol.stdout), cast("Any", protocol.stdin), process.get_pid()
-    heard, read = anyio.create_memory_object_stream[Any](0)
-    write, said = anyio.create_memory_object_stream[Any](0)
+    source, sink = cast("Any", protocol.stdout), cast("Any", protocol.stdin)
+    incoming, read = anyio.create_memory_object_stream[Any](0)
+    write, outgoing = anyio.create_memory_object_stream[Any](0)
 
-    async def hear() -> None:
-        async with heard:
+    async def receive() -> None:
+        async with incoming:
             try:
                 while line := await source.readline():
                     try:
                         text = line.decode("utf-8", "replace")
-                        await heard.send(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))
-                    except ValueError as garbage:
-                        await heard.send(garbage)
+                        await incoming.send(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))
+                    except ValueError as invalid:
+                        await incoming.send(invalid)
             except ValueError:
-                flooded(f"it sent a line of more than {_LONGEST_LINE:,} bytes")
+                fail(f"it sent a line of more than {_MAX_LINE:,} bytes")
 
-    async def speak() -> None:
-        async for message in said:
+    async def send() -> None:
+        async for message in outgoing:
             sink.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-            with contextlib.suppress(ConnectionError):  # it ended, which `hear` is told too
+            with contextlib.suppress(ConnectionError):  # The server ended, as `receive` notices too.
                 await sink.drain()
 
-    talking = [asyncio.create_task(hear()), asyncio.create_task(speak())]
+    tasks = [asyncio.create_task(receive()), asyncio.create_task(send())]
     try:
         yield read, write
     finally:
         sink.close()
-        for sent in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_GRACE):
-                    while process.get_returncode() is None:  # noqa: ASYNC110 - Process.wait also waits for what it has started
-                        await asyncio.sleep(0.02)
-            with contextlib.suppress(ProcessLookupError):  # what it has started may outlive it
-                os.killpg(pid, sent)
-        for task in talking:
+        await _end(process)
+        for task in tasks:
             task.cancel()
         process.close()
 
 
+async def _end(process: asyncio.SubprocessTransport) -> None:
+    """End a server and its process group, by force if it does not end by itself."""
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE):
+                while process.get_returncode() is None:  # noqa: ASYNC110 - Process.wait also waits for descendants
+                    await asyncio.sleep(0.02)
+        with contextlib.suppress(ProcessLookupError):  # Its descendants may outlive it.
+            os.killpg(process.get_pid(), signal_number)
+
+
 @dataclass(eq=False)
 class _WatchedStream:
-    """What a server sends, shown to `see`; and when it ends, which the SDK tells only those who wait for an answer.
+    """The messages of a server; reports each message, and the end, which the SDK reports to running requests only.
 
-    The SDK leaves the stream once it has handled what came last, so no answer is lost whose server ends right after it.
+    The SDK leaves the stream after handling the last message, so the last answer of a server that ends is not lost.
     """
 
     _stream: Any
-    _see: Callable[[object], None]
-    _over: Callable[[], None]
+    _on_message: Callable[[object], None]
+    _on_end: Callable[[], None]
 
     async def __aenter__(self) -> "_WatchedStream":
         await self._stream.__aenter__()
         return self
 
     async def __aexit__(self, *failure: object) -> bool | None:
-        self._over()
+        self._on_end()
         return await self._stream.__aexit__(*failure)
 
     def __aiter__(self) -> "_WatchedStream":
@@ -506,7 +523,7 @@ class _WatchedStream:
 
     async def __anext__(self) -> Any:
         message = await self._stream.__anext__()
-        self._see(message)
+        self._on_message(message)
         return message
 
     def __getattr__(self, name: str) -> Any:
@@ -514,19 +531,19 @@ class _WatchedStream:
 
 
 async def _lists(client: "Client") -> dict[str, Any]:
-    """What the server has, as the shell is told of it; only a list of tools that cannot be read is a failure."""
-    has, info = client.server_capabilities, client.server_info
-    only_others = has.tools is None and (has.prompts is not None or has.resources is not None)
-    tools = [] if only_others else await _pages("tools", client.list_tools)
-    others: dict[str, list[Any]] = {"prompts": [], "resources": [], "resource_templates": []}
-    for what, fetch, there in (
-        ("prompts", client.list_prompts, has.prompts),
-        ("resources", client.list_resources, has.resources),
-        ("resource_templates", client.list_resource_templates, has.resources),
+    """Return the server's lists as a record for the shell; raises only if the tools cannot be listed."""
+    supported, info = client.server_capabilities, client.server_info
+    no_tools = supported.tools is None and (supported.prompts is not None or supported.resources is not None)
+    tools = [] if no_tools else await _pages("tools", client.list_tools)
+    optional: dict[str, list[Any]] = {"prompts": [], "resources": [], "resource_templates": []}
+    for kind, fetch, support in (
+        ("prompts", client.list_prompts, supported.prompts),
+        ("resources", client.list_resources, supported.resources),
+        ("resource_templates", client.list_resource_templates, supported.resources),
     ):
         with contextlib.suppress(Exception):
-            others[what] = await _pages(what, fetch) if there is not None else []
-    found = {
+            optional[kind] = await _pages(kind, fetch) if support is not None else []
+    lists = {
         "tools": [
             {
                 "name": tool.name,
@@ -541,98 +558,97 @@ async def _lists(client: "Client") -> dict[str, Any]:
             {
                 "name": prompt.name,
                 "description": prompt.description or prompt.title or "",
-                "arguments": [[one.name, bool(one.required)] for one in prompt.arguments or ()],
+                "arguments": [[argument.name, bool(argument.required)] for argument in prompt.arguments or ()],
             }
-            for prompt in others["prompts"]
+            for prompt in optional["prompts"]
         ],
-        "resources": [str(resource.uri) for resource in others["resources"]],
-        "templates": [template.uri_template for template in others["resource_templates"]],
-        "completes": has.completions is not None,
-        "about": f"{info.name} {info.version}"[:_LONGEST_MESSAGE] if info is not None else "",
+        "resources": [str(resource.uri) for resource in optional["resources"]],
+        "templates": [template.uri_template for template in optional["resource_templates"]],
+        "completes": supported.completions is not None,
+        "about": f"{info.name} {info.version}"[:_MAX_MESSAGE_CHARS] if info is not None else "",
     }
-    if len(json.dumps(found)) > _MOST_LISTED:
-        raise RuntimeError(f"its lists have more than {_MOST_LISTED:,} characters")
-    return found
+    if len(json.dumps(lists)) > _MAX_LIST_CHARS:
+        raise RuntimeError(f"its lists have more than {_MAX_LIST_CHARS:,} characters")
+    return lists
 
 
-async def _pages(what: str, fetch: Callable[..., Awaitable[Any]]) -> list[Any]:
-    """All pages of one of the server's lists; raises RuntimeError for one that is too long or does not end."""
-    found: list[Any] = []
+async def _pages(kind: str, fetch: Callable[..., Awaitable[Any]]) -> list[Any]:
+    """Return the entries of all pages of a list; raises RuntimeError if it is too long or endless."""
+    entries: list[Any] = []
     cursor: str | None = None
-    for page in itertools.count(1):
-        listed = await fetch(cursor=cursor)
-        found += getattr(listed, what)
-        if len(found) > MOST_TOOLS:
-            raise RuntimeError(f"its list of {what} has more than {MOST_TOOLS:,}")
-        if page > _MOST_PAGES or (listed.next_cursor and listed.next_cursor == cursor):
-            raise RuntimeError(f"its list of {what} does not end ({len(found):,} {what} on {page} pages)")
-        cursor = listed.next_cursor
+    for number in itertools.count(1):
+        page = await fetch(cursor=cursor)
+        entries += getattr(page, kind)
+        if len(entries) > _MAX_ENTRIES:
+            raise RuntimeError(f"its list of {kind} has more than {_MAX_ENTRIES:,}")
+        if number > _MAX_PAGES or (page.next_cursor and page.next_cursor == cursor):
+            raise RuntimeError(f"its list of {kind} does not end ({len(entries):,} {kind} on {number} pages)")
+        cursor = page.next_cursor
         if not cursor:
             break
-    return found
+    return entries
 
 
-Keep = Callable[[str, str | None, str], str]
-"""Keeps what is no text, given its kind, its media type and its base64, and says where."""
+Save = Callable[[str, str | None, str], str]
+"""Saves binary content, given its kind, media type and base64, and returns a note with the path."""
 
 
-def _keeper(folder: str | None) -> Keep:
-    """Keeps the files of one result in the folder, as far as there is room for them; without a folder none."""
-    room = _MOST_KEPT if folder else 0
+def _file_saver(folder: str | None) -> Save:
+    """Return a function that saves the files of one result in the folder, within a size limit; None saves nothing."""
+    room = _MAX_FILE_BYTES if folder else 0
 
-    def keep(kind: str, media: str | None, data: str) -> str:
+    def save(kind: str, media: str | None, data: str) -> str:
         nonlocal room
         size = len(data) * 3 // 4
-        about = f"{kind} {media or ''}".strip()
+        label = f"{kind} {media or ''}".strip()
         if folder is None or size > room:
-            return f"[{about}, {size:,} bytes, not kept]"
+            return f"[{label}, {size:,} bytes, not saved]"
         try:
             content = base64.b64decode(data, validate=True)
             make_private(Path(folder))
-            short = (media or "").partition("/")[2]
-            ending = mimetypes.guess_extension(media or "") or (
-                f".{short}" if re.fullmatch(r"\w{2,8}", short) else ".bin"
-            )
-            descriptor, path = tempfile.mkstemp(ending, re.sub(r"\W+", "-", kind)[:40] + "-", folder)
+            subtype = (media or "").partition("/")[2]
+            fallback = f".{subtype}" if re.fullmatch(r"\w{2,8}", subtype) else ".bin"
+            suffix = mimetypes.guess_extension(media or "") or fallback
+            descriptor, path = tempfile.mkstemp(suffix, re.sub(r"\W+", "-", kind)[:40] + "-", folder)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-        except (ValueError, OSError) as failure:
-            return f"[{about}, not kept: {failure}]"
+        except (ValueError, OSError) as error:
+            return f"[{label}, not saved: {error}]"
         room -= size
-        return f"[{about}, {len(content):,} bytes, kept in {path}]"
+        return f"[{label}, {len(content):,} bytes, saved as {path}]"
 
-    return keep
+    return save
 
 
-def _part(block: Any, keep: Keep) -> str:
-    """A part of a result or a prompt, or of a resource, as a text."""
+def _text_of(block: Any, save: Save) -> str:
+    """Return a block of a result, prompt or resource as text."""
     match getattr(block, "type", ""):
         case "text":
             return block.text
         case "image" | "audio":
-            return keep(block.type, block.mime_type, block.data)
+            return save(block.type, block.mime_type, block.data)
         case "resource_link":
             return f"[{block.name}: {block.uri}]"
         case _:
             resource = getattr(block, "resource", block)
             text = getattr(resource, "text", None)
-            return text if text is not None else keep(f"resource {resource.uri}", resource.mime_type, resource.blob)
+            return text if text is not None else save(f"resource {resource.uri}", resource.mime_type, resource.blob)
 
 
-def _words(failure: BaseException) -> str:
-    """What went wrong, in a line; of several things the first."""
-    while isinstance(failure, BaseExceptionGroup):
-        failure = cast("BaseExceptionGroup[BaseException]", failure).exceptions[0]
-    cause: BaseException | None = failure
-    while cause is not None:  # asyncio makes a broken connection of it where it reads
+def _describe(error: BaseException) -> str:
+    """Return an error as one line; the first of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    cause: BaseException | None = error
+    while cause is not None:  # asyncio reports it as a broken connection
         if isinstance(cause, MemoryError):
-            return "it sent more than there is room for"
+            return _TOO_LARGE
         cause = cause.__cause__ or cause.__context__
-    text = " ".join(str(failure).split()) or type(failure).__name__
-    wrong: Any = failure.__cause__
-    if isinstance(failure, RuntimeError) and hasattr(wrong, "json_path"):  # jsonschema's, of structured content
-        text = f"its result is not as its output schema says, {wrong.json_path}: {wrong.message}"
-    return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"
+    text = " ".join(str(error).split()) or type(error).__name__
+    invalid: Any = error.__cause__
+    if isinstance(error, RuntimeError) and hasattr(invalid, "json_path"):  # jsonschema's, for structured content
+        text = f"its result does not match its output schema, {invalid.json_path}: {invalid.message}"
+    return text if len(text) <= _MAX_MESSAGE_CHARS else f"{text[: _MAX_MESSAGE_CHARS - 1]}…"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Becomes a server's command, so that the server ends with the helper that started it; run by its path, on its own.
+"""Prepare this process and replace it by a server's command, so that the server ends with its helper; run by path.
 
-Arguments: the helper's process number, then the command and its arguments.
+Arguments: the helper's process id, then the command and its arguments.
 """
 
 import ctypes
@@ -14,19 +14,19 @@ _PARENT_DEATH_SIGNAL = 1
 
 
 def main() -> None:
-    """Take on what the command should begin with, and run it in the place of this process."""
+    """Set limits and signals, and execute the command."""
     helper, command = int(sys.argv[1]), sys.argv[2:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != helper:  # it ended before that held
+    if os.getppid() != helper:  # The helper ended before prctl took effect.
         sys.exit(1)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the helper ignores it, and what is ignored stays so
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # The helper ignores it, which a child inherits.
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))  # the helper's limit is not the server's
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))  # The helper's limit does not apply to the server.
     try:
         os.execvp(command[0], command)
-    except OSError as failure:
-        sys.exit(f"{command[0]} cannot be started: {failure.strerror}")
+    except OSError as error:
+        sys.exit(f"{command[0]} cannot be started: {error.strerror}")
 
 
 if __name__ == "__main__":

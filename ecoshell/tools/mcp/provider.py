@@ -1,4 +1,4 @@
-"""The tools of one MCP server: known from a cached list, and run by the server, which is started when it is needed."""
+"""The tools of one MCP server, known from a cached list; the server is started for its first call."""
 
 import asyncio
 import json
@@ -16,26 +16,26 @@ from ecoshell.tools import Caller, Limits, ResultSize
 from ecoshell.tools.mcp.connection import Connection, Record
 from ecoshell.tools.mcp.servers import (
     CachedLists,
-    KeptSignIn,
-    Listed,
+    ListedTool,
     Prompt,
     Server,
-    listed,
-    plain_schema,
-    prompts_of,
+    StoredSignIn,
+    parse_prompts,
+    parse_tools,
+    safe_schema,
     typable,
 )
 
-CONNECTING = 60.0
-"""Seconds a server may take to answer at all; some are downloaded first."""
-_THINKING = 3_600.0
-"""Seconds a person may take to answer what a server asks in a call."""
+_CONNECT_SECONDS = 60.0
+"""Time limit for connecting; some servers are downloaded first."""
+_QUESTION_SECONDS = 3_600.0
+"""Time that the user has to answer a server's questions during a call."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before a server is started once more that failed twice, doubled each time, and the most of them."""
+"""Seconds before a server that failed twice is started again; doubled after each failure up to the maximum."""
 
 
 class McpServer:
-    """One server. Its `tools` are as they were listed last; nothing runs before `connect`, or a call of one of them.
+    """A server and its last known tools; started by `connect` or by the first call of a tool.
 
     Belongs to the event loop that first connects.
     """
@@ -47,22 +47,21 @@ class McpServer:
         folder: Path,
         result: ResultSize,
         files: Callable[[], Path | None] = lambda: None,
-        connecting: float = CONNECTING,
+        connect_seconds: float = _CONNECT_SECONDS,
     ) -> None:
-        """`folder` has the cached lists, `result` says how long a tool's result may be, and `files` is where
-        images and the like are kept now."""
+        """`folder` contains the cached lists; `files` returns the current folder for images and other binary data."""
         self.server = server
         self.name = server.name
-        self.limits = Limits(connecting + server.seconds + _THINKING, result)
-        """Of one call, for which the server may have to be started first; `server.seconds` it may take itself."""
+        self.limits = Limits(connect_seconds + server.seconds + _QUESTION_SECONDS, result)
+        """Limits of a call including the start of the server and its questions."""
         self._cache = CachedLists(folder, server)
-        self._sign_in = KeptSignIn(server)
+        self._stored_sign_in = StoredSignIn(server)
         self._files = files
-        self._patience = connecting
+        self._connect_seconds = connect_seconds
         self._lists: Lists | None = None
         """None until the cached lists were read."""
         self._updated: set[str] = set()
-        """Resources that have changed since they were read."""
+        """Resources that changed after they were read."""
         self._known = False
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
@@ -70,17 +69,18 @@ class McpServer:
         self._failed_at = 0.0
         self._fault = ""
         self._background: set[asyncio.Task[None]] = set()
-        self._keeping: set[asyncio.Task[None]] = set()
-        self._unkept = ""
-        """Why the last sign-in could not be kept."""
+        self._stores: set[asyncio.Task[None]] = set()
+        """Running stores of sign-ins."""
+        self._store_error = ""
+        """Why the last sign-in could not be stored."""
 
     @property
     def lists(self) -> "Lists":
-        """What it lists, as far as that is known now; may block the first time."""
+        """The last known lists; the first access may block."""
         if self._lists is None:
             cached = self._cache.read()
             self._known = cached is not None
-            self._take(cached or {})
+            self._update(cached or {})
         return cast("Lists", self._lists)
 
     @property
@@ -100,10 +100,10 @@ class McpServer:
         return "not started" if self.known else "never connected to"
 
     def warm(self) -> None:
-        """Connect in the background; a failure is told where it matters."""
+        """Connect in the background; `status` shows a failure."""
 
         async def connect() -> None:
-            with suppress(ToolError):  # `status` says so, and so does the next call
+            with suppress(ToolError):
                 await self.connect()
 
         task = asyncio.get_running_loop().create_task(connect())
@@ -111,91 +111,96 @@ class McpServer:
         task.add_done_callback(self._background.discard)
 
     async def connect(self) -> None:
-        """Have the server connected, and its tools up to date; raises ToolError, at once where it keeps failing."""
-        await self._living()
+        """Connect and update the tools; raises ToolError, immediately if the server failed repeatedly."""
+        await self._open()
 
     async def sign_in(self) -> None:
-        """Connect, and have the caller of this moment sign in anew where the server wants it; raises ToolError, also
-        where nothing keeps that."""
-        await self._living(anew=True)
-        await asyncio.gather(*self._keeping)
-        if self._unkept:
-            raise ToolError(f"{self.name} lets you in, but the keyring does not keep that: {self._unkept}")
+        """Connect and let the current caller sign in again if required.
+
+        Raises ToolError, also if the sign-in could not be stored.
+        """
+        await self._open(renew=True)
+        await asyncio.gather(*self._stores)
+        if self._store_error:
+            raise ToolError(
+                f"You are signed in to {self.name}, but the keyring could not store that: {self._store_error}"
+            )
 
     async def call(self, tool: "McpTool", arguments: Mapping[str, Any]) -> Observation:
-        """Run a tool of this server; raises ToolError where it cannot be reached or ends meanwhile."""
-        connection = await self._living()
-        now = next((one for one in self.tools if one.listed.name == tool.listed.name), None)
-        if now is None:
-            return Observation(f"{self.name} has no tool {tool.listed.name} any more.", ok=False)
-        if now.schema.parameters != tool.told:
-            tool.told = now.schema.parameters
-            text = f"{self.name} has changed this tool, so it was not run. This is it now:\n{now.schema.as_text()}"
+        """Run a tool of this server; raises ToolError if the connection fails."""
+        connection = await self._open()
+        current = next((candidate for candidate in self.tools if candidate.listed.name == tool.listed.name), None)
+        if current is None:
+            return Observation(f"{self.name} no longer has the tool {tool.listed.name}.", ok=False)
+        if current.document.parameters != tool.reported_parameters:
+            tool.reported_parameters = current.document.parameters
+            schema = current.document.as_text()
+            text = f"{self.name} has changed this tool, so it was not run. The new schema:\n{schema}"
             return Observation(text, ok=False)
         try:
-            return await self._carry_out(connection, {"call": tool.listed.name, "arguments": dict(arguments)})
-        except ToolError as failure:
-            raise ToolError(f"{self.name} did not finish the call: {failure.message}.") from failure
+            return await self._request(connection, {"call": tool.listed.name, "arguments": dict(arguments)})
+        except ToolError as error:
+            raise ToolError(f"{self.name} did not finish the call: {error.message}.") from error
 
-    async def read(self, address: str) -> Observation:
-        """A resource, as much of it as is text; raises ToolError."""
-        connection = await self._living()
-        self._updated.discard(address)
-        return await self._carry_out(connection, {"read": address})
+    async def read(self, uri: str) -> Observation:
+        """Return the text of a resource; raises ToolError."""
+        connection = await self._open()
+        self._updated.discard(uri)
+        return await self._request(connection, {"read": uri})
 
     def updates(self) -> Sequence[str]:
-        """The resources that have changed since they were read, each told once."""
+        """Return the resources that changed after they were read, each once."""
         updated, self._updated = sorted(self._updated), set()
         return updated
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Observation:
-        """A question the server has ready; raises ToolError."""
-        return await self._carry_out(await self._living(), {"prompt": name, "arguments": dict(arguments)})
+        """Return a prompt of the server as a question; raises ToolError."""
+        return await self._request(await self._open(), {"prompt": name, "arguments": dict(arguments)})
 
-    async def values(self, prompt: str, argument: str, begun: str, given: Mapping[str, str]) -> Sequence[str]:
-        """What an argument that begins so could be, as the server knows it, given others; raises ToolError."""
+    async def values(self, prompt: str, argument: str, prefix: str, context: Mapping[str, str]) -> Sequence[str]:
+        """Return completions of a prompt's argument, with the other arguments as context; raises ToolError."""
         if not self.lists.completes:
             return ()
         if self._connection is None or self._connection.ended:
             if not self._background:
                 self.warm()
-            await asyncio.wait(self._background)  # who asks may give up at the next key: the server comes all the same
-        order = {"complete": prompt, "argument": argument, "begun": begun, "given": dict(given)}
-        seen = await self._carry_out(await self._living(), order)
-        with suppress(ValueError):  # it was cut
-            return typable(json.loads(seen.text)) if seen.ok else ()
+            await asyncio.wait(self._background)  # Connecting continues if this is cancelled by the next key.
+        request = {"complete": prompt, "argument": argument, "prefix": prefix, "context": dict(context)}
+        observation = await self._request(await self._open(), request)
+        with suppress(ValueError):  # truncated
+            return typable(json.loads(observation.text)) if observation.ok else ()
         return ()
 
-    async def _carry_out(self, connection: Connection, order: Record) -> Observation:
+    async def _request(self, connection: Connection, request: Record) -> Observation:
         files = self._files()
-        more = {"seconds": self.server.seconds, "files": None if files is None else str(files)}
-        seen = await connection.carry_out({**order, **more})
+        options = {"seconds": self.server.seconds, "files": None if files is None else str(files)}
+        observation = await connection.request({**request, **options})
         self._failures = 0
-        return seen
+        return observation
 
-    async def _asked(self, question: Record, asking: Caller) -> Record:
-        """The caller's answer to a question of the server's."""
+    async def _answer(self, question: Record, requester: Caller) -> Record:
+        """Return the caller's answer to a question of the server."""
         if "form" in question:
             try:
-                schema = plain_schema(question["form"])
+                schema = safe_schema(question["form"])
             except (ValueError, RecursionError):
                 return {}
-            content = await asking.form(self.name, question["message"], schema)
+            content = await requester.form(self.name, question["message"], schema)
             return {} if content is None else {"action": "accept", "content": content}
         if "visit" in question:
-            agreed = await asking.visit(self.name, question["message"], question["visit"])
+            agreed = await requester.visit(self.name, question["message"], question["visit"])
             return {"action": "accept"} if agreed else {}
-        messages = [Message(speaker, text) for speaker, text in question["sample"]]
+        messages = [Message(role, text) for role, text in question["sample"]]
         try:
-            sample = await asking.sample(self.name, messages, question["most"], allowed=self.server.sampling)
-        except ToolError as failure:
-            return {"error": failure.message}
+            sample = await requester.sample(self.name, messages, question["max_tokens"], allowed=self.server.sampling)
+        except ToolError as error:
+            return {"error": error.message}
         return {"text": sample.text, "model": sample.model, "cut": sample.cut}
 
     def forget(self) -> None:
-        """Let the next one of this name know nothing of its tools, and not be signed in."""
+        """Delete the cached lists and the stored sign-in."""
         self._cache.forget()
-        self._sign_in.forget()
+        self._stored_sign_in.forget()
 
     async def aclose(self) -> None:
         for task in tuple(self._background):
@@ -205,106 +210,107 @@ class McpServer:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
-        await asyncio.gather(*self._keeping)
+        await asyncio.gather(*self._stores)
 
-    async def _living(self, *, anew: bool = False) -> Connection:
+    async def _open(self, *, renew: bool = False) -> Connection:
+        """Return the open connection, or connect; `renew` signs in again."""
         async with self._connecting:
             if self._connection is not None and not self._connection.ended:
                 return self._connection
             if self._connection is not None:
-                self._note_failure(self._connection.ended)
+                self._record_failure(self._connection.ended)
                 await self._connection.aclose()
                 self._connection = None
-            # the first failure is followed by another try at once
+            # The first failure is retried without a pause.
             pause = 0.0 if self._failures < 2 else min(_FIRST_PAUSE * 2 ** (self._failures - 2), _LONGEST_PAUSE)
             wait = self._failed_at + pause - time.monotonic()
             if wait > 0:
                 raise ToolError(f"{self.name} keeps failing: {self._fault}. The next try is in {math.ceil(wait)} s.")
             try:
-                told = await asyncio.to_thread(self._told, anew)
-                connection = await Connection.start(told, self._take_live, self._asked, self._patience)
-            except (ToolError, OSError) as failure:
-                self._note_failure(failure.message if isinstance(failure, ToolError) else str(failure))
-                raise ToolError(f"{self.name} cannot be reached: {self._fault}.") from failure
+                server = await asyncio.to_thread(self._helper_input, renew)
+                connection = await Connection.start(server, self._receive, self._answer, self._connect_seconds)
+            except (ToolError, OSError) as error:
+                self._record_failure(error.message if isinstance(error, ToolError) else str(error))
+                raise ToolError(f"{self.name} cannot be reached: {self._fault}.") from error
             self._connection, self._fault = connection, ""
             return connection
 
-    def _told(self, anew: bool) -> Record:
-        """What the helper is told of the server, with what is kept of a sign-in; may block."""
-        told = self.server.told()
-        state = self._sign_in.read() if self.server.may_sign_in else None
-        if state or (anew and self.server.may_sign_in):
-            told["auth"] = {"state": state or {}, "client": self.server.client(), "anew": anew}
-        return told
+    def _helper_input(self, renew: bool) -> Record:
+        """Return the first line for the helper, with a stored sign-in; may block."""
+        server = self.server.helper_input()
+        state = self._stored_sign_in.read() if self.server.may_sign_in else None
+        if state or (renew and self.server.may_sign_in):
+            server["auth"] = {"state": state or {}, "client": self.server.oauth_client(), "renew": renew}
+        return server
 
-    def _note_failure(self, why: str) -> None:
-        self._fault, self._failed_at, self._failures = visible_line(why), time.monotonic(), self._failures + 1
+    def _record_failure(self, reason: str) -> None:
+        self._fault, self._failed_at, self._failures = visible_line(reason), time.monotonic(), self._failures + 1
 
-    def _take_live(self, lists: Record) -> None:
-        async def keep() -> None:
-            self._unkept = visible_line(await asyncio.to_thread(self._sign_in.write, lists["auth"]))
+    def _receive(self, record: Record) -> None:
+        async def store() -> None:
+            self._store_error = visible_line(await asyncio.to_thread(self._stored_sign_in.write, record["auth"]))
 
-        if "auth" in lists:  # what came of a sign-in is kept in the background
-            task = asyncio.create_task(keep())
-            self._keeping.add(task)
-            task.add_done_callback(self._keeping.discard)
-        elif "updated" in lists:
-            self._updated.add(lists["updated"])
+        if "auth" in record:
+            task = asyncio.create_task(store())
+            self._stores.add(task)
+            task.add_done_callback(self._stores.discard)
+        elif "updated" in record:
+            self._updated.add(record["updated"])
         else:
             self._known = True
-            self._take(lists)
-            self._cache.write(lists)
+            self._update(record)
+            self._cache.write(record)
 
-    def _take(self, lists: Record) -> None:
-        """Have the tools of these lists; those that are as they were stay the very same."""
-        before = {tool.listed.name: tool for tool in self._lists.tools} if self._lists is not None else {}
-        found, left_out = listed(self.name, lists.get("tools", ()))
-        after = [before.get(one.name) or McpTool(self, one) for one in found]
-        pairs = zip(after, found, strict=True)
+    def _update(self, lists: Record) -> None:
+        """Replace the lists; unchanged tools remain the same objects."""
+        previous = {tool.listed.name: tool for tool in self._lists.tools} if self._lists is not None else {}
+        entries, rejected = parse_tools(self.name, lists.get("tools", ()))
+        tools: list[McpTool] = []
+        for entry in entries:
+            tool = previous.get(entry.name)
+            tools.append(tool if tool is not None and tool.listed == entry else McpTool(self, entry))
         self._lists = Lists(
-            tuple(tool if tool.listed == one else McpTool(self, one) for tool, one in pairs),
-            left_out,
+            tuple(tools),
+            rejected,
             typable(lists.get("resources")),
             typable(lists.get("templates")),
-            prompts_of(lists.get("prompts")),
+            parse_prompts(lists.get("prompts")),
             lists.get("completes") is True,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """What a server lists."""
+    """The lists of a server."""
 
     tools: tuple["McpTool", ...]
-    left_out: tuple[str, ...]
-    """What of its tools cannot be used, in words."""
+    rejected: tuple[str, ...]
+    """Messages about unusable tools."""
     resources: tuple[str, ...]
-    """The addresses of its resources; it may have more."""
+    """URIs of resources; the server may have others."""
     templates: tuple[str, ...]
-    """Addresses of resources with places to fill in, as `notes://{day}`."""
+    """URI templates of resources, such as `notes://{day}`."""
     prompts: tuple[Prompt, ...]
-    """The questions it has ready."""
     completes: bool
-    """Whether it knows what arguments of prompts could be."""
+    """Whether it completes arguments of prompts."""
 
 
 class McpTool:
-    """A tool of a server, under the server's name and its own: `time.get_current_time`."""
+    """A tool of a server, named after both: `time.get_current_time`."""
 
     price_nano = 0
 
-    def __init__(self, owner: McpServer, listed: Listed) -> None:
+    def __init__(self, owner: McpServer, listed: ListedTool) -> None:
         self.listed = listed
-        self.schema = listed.schema
-        believed = listed.read_only and owner.server.trusted
-        self.effects: frozenset[Effect] = frozenset(("read",) if believed else ("read", "write", "network"))
+        self.document = listed.document
+        is_read_only = listed.read_only and owner.server.trusted
+        self.effects: frozenset[Effect] = frozenset(("read",) if is_read_only else ("read", "write", "network"))
         self.limits = owner.limits
-        self.told = listed.schema.parameters
-        """The parameters as the model was told them last."""
+        self.reported_parameters = listed.document.parameters
+        """The parameters that the model received last."""
         self._owner = owner
 
     def warm(self) -> None:
-        """Have the server connected by the time the tool is called."""
         self._owner.warm()
 
     async def run(self, arguments: Mapping[str, Any]) -> Observation:

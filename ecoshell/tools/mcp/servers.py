@@ -1,4 +1,4 @@
-"""What a server is, what is known of its tools without asking it, and how much of what it says of them is believed."""
+"""MCP servers: configuration, cached lists, stored sign-in, and the parsing of untrusted lists and schemas."""
 
 import hashlib
 import json
@@ -17,323 +17,333 @@ from ecoshell.paths import is_special, make_private, replacement
 from ecoshell.secrecy import SECRET_NAME, add_secret, environ
 
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-"""What the protocol lets a tool be called."""
+"""Tool names that the protocol allows."""
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-_MOST_DESCRIPTION = 4_000
-_MOST_SCHEMA = 20_000
-"""Characters of a description, which is cut there, and of a schema's JSON; a tool with a longer one is left out."""
-_LONGEST_URI = 2_000
+_MAX_DESCRIPTION = 4_000
+"""Maximum characters of a description; longer ones are truncated."""
+_MAX_SCHEMA = 20_000
+"""Maximum characters of a schema; tools with longer ones are rejected."""
+_MAX_URI = 2_000
 _KEYRING = "ecoshell"
-"""The service under which things stand in the keyring."""
-_MOST_NODES, _DEEPEST = 500, 12
-"""Parts of a schema; what lies beyond may be anything."""
-_MOST_FILE = 16_000_000
-"""Bytes of a cached list that is read."""
+"""Service name in the system keyring."""
+_MAX_NODES, _MAX_DEPTH = 500, 12
+"""Maximum size of a schema; deeper or further parts accept any value."""
+_MAX_FILE_BYTES = 16_000_000
 _NUMBER, _TEXT, _ANY = (int, float), (str,), (object,)
-_PLAIN: Mapping[str, tuple[type, ...]] = {
+_VALUE_KEYWORDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("description", "title", "format"), _TEXT),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _NUMBER),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), (int,)),
     **dict.fromkeys(("default", "const"), _ANY),
     **dict.fromkeys(("enum", "examples"), (list,)),
 }
-"""Keywords of a schema that hold no schema and are kept as they are, and what they hold."""
-_NAMED, _ONE, _SEVERAL = {"properties"}, {"items", "additionalProperties"}, {"anyOf", "oneOf", "allOf", "prefixItems"}
-"""Keywords that hold schemas: by name, one, and a list of them."""
+"""Allowed keywords without subschemas, and the types of their values."""
+_SUBSCHEMA_BY_NAME = {"properties"}
+_SUBSCHEMA = {"items", "additionalProperties"}
+_SUBSCHEMA_LIST = {"anyOf", "oneOf", "allOf", "prefixItems"}
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server as the settings have it: a command to start, or an address to connect to."""
+    """A configured server: a command to start, or a URL to connect to."""
 
     name: str
     command: tuple[str, ...] = ()
-    """The program and its arguments; empty for one that is reached by its address."""
+    """The program and its arguments; empty with a URL."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What its environment has besides the few variables that every server gets."""
+    """Environment variables in addition to the few that every server gets."""
     cwd: str = ""
-    """The folder it runs in."""
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     trusted: bool = False
-    """Whether what its tools say of themselves is believed: one that says that it only reads runs unasked."""
+    """Whether tools that claim to be read-only run without approval."""
     seconds: float = 60.0
-    """What one call may take."""
+    """Time limit of a call."""
     sampling: bool = False
-    """Whether it may have the session's model write for it unasked, within the caps."""
+    """Whether it may use the session's model without approval, within the caps."""
     workspace: str = ""
-    """The folder it is told to keep to, as its root; empty for none."""
+    """The folder sent as its root; empty for none."""
     oauth: Mapping[str, str] = field(default_factory=dict[str, str])
-    """How it knows this client, where it has to be told: client_id, client_secret, method, scope, metadata_url."""
+    """Client registration: client_id, client_secret, method, scope, metadata_url."""
 
     @property
     def identity(self) -> str:
-        """What tells it from another one of its name; without values that may be keys."""
+        """A hash that distinguishes servers with the same name; excludes values that may be keys."""
         parts = (self.command, self.cwd, self.url, sorted(self.env), sorted(self.headers))
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     @property
     def may_sign_in(self) -> bool:
-        """Whether a person may sign in to it: it has an address, and nothing that is sent along for that."""
+        """Whether the user may sign in: it has a URL and no Authorization header."""
         return bool(self.url) and "authorization" not in {name.lower() for name in self.headers}
 
-    def client(self) -> Mapping[str, str]:
-        """How it knows this client, with variables replaced; its secret is masked from now on. Raises ToolError."""
-        known = _filled_table(self.oauth)
-        add_secret(known.get("client_secret", ""))
-        return known
+    def oauth_client(self) -> Mapping[str, str]:
+        """Return `oauth` with expanded variables, and register its secret for masking. Raises ToolError."""
+        client = _expand_all(self.oauth)
+        add_secret(client.get("client_secret", ""))
+        return client
 
-    def told(self) -> dict[str, Any]:
-        """What its helper is told, with `${NAME}` and `${NAME:-default}` replaced; keys in it are masked from now on.
+    def helper_input(self) -> dict[str, Any]:
+        """Return the first line for its helper, with variables expanded, and register keys in it for masking.
 
-        Raises ToolError for a variable that is not set.
+        Expands `${NAME}` and `${NAME:-default}`. Raises ToolError for a variable that is not set.
         """
         named = [*self.env.items(), *self.headers.items(), *pairwise(self.command)]
-        parted = [*self.command]
-        with suppress(ValueError):  # it is no address
-            address = urlsplit(self.url)
-            named.append(("PASSWORD", address.password or ""))
-            parted += address.query.split("&")
-        named += ((text.partition("=")[0], text.partition("=")[2]) for text in parted)
+        assignments = [*self.command]
+        with suppress(ValueError):  # not a valid URL
+            url = urlsplit(self.url)
+            named.append(("PASSWORD", url.password or ""))
+            assignments += url.query.split("&")
+        named += ((text.partition("=")[0], text.partition("=")[2]) for text in assignments)
         for name, value in named:
             if SECRET_NAME.search(name.lstrip("-").replace("-", "_")) or name.lower().endswith("authorization"):
-                for key in (_filled(value), _filled(value).rpartition(" ")[2]):  # without `Bearer` and the like
+                for key in (_expand(value), _expand(value).rpartition(" ")[2]):  # also without `Bearer`
                     if not key.startswith("--"):  # the next option
                         add_secret(key)
         if self.url:
-            roots = [self.workspace] if self.workspace and self.trusted else []  # a path tells of this machine
-            return {"url": _filled(self.url), "headers": _filled_table(self.headers), "roots": roots}
-        started = {"command": [*map(_filled, self.command)], "env": _filled_table(self.env), "cwd": self.cwd or None}
-        return {**started, "roots": [self.workspace] if self.workspace else []}
+            roots = [self.workspace] if self.workspace and self.trusted else []  # A path reveals the user's name.
+            return {"url": _expand(self.url), "headers": _expand_all(self.headers), "roots": roots}
+        return {
+            "command": [*map(_expand, self.command)],
+            "env": _expand_all(self.env),
+            "cwd": self.cwd or None,
+            "roots": [self.workspace] if self.workspace else [],
+        }
 
 
-def _filled_table(table: Mapping[str, str]) -> dict[str, str]:
-    return {name: _filled(value) for name, value in table.items()}
+def _expand_all(table: Mapping[str, str]) -> dict[str, str]:
+    return {name: _expand(value) for name, value in table.items()}
 
 
-def _filled(text: str) -> str:
-    """The text with the variables it names, as other clients write them."""
+def _expand(text: str) -> str:
+    """Expand variables in the syntax that other clients use."""
 
-    def value(found: re.Match[str]) -> str:
-        name, default = found.groups()
-        known = environ.get(name)
-        if known is None and default is None:
-            raise ToolError(f"its settings name the variable {name}, which is not set")
-        return known if known is not None else default
+    def value(match: re.Match[str]) -> str:
+        name, default = match.groups()
+        value = environ.get(name, default)
+        if value is None:
+            raise ToolError(f"its settings use the variable {name}, which is not set")
+        return value
 
     return _VARIABLE.sub(value, text)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A tool as its server lists it, by the server's own name for it."""
+class ListedTool:
+    """A tool in a server's list, under the server's own name for it."""
 
     name: str
     schema: ToolSchema
     read_only: bool
-    """Whether the server says that it only reads: a hint, which is no better than the server."""
+    """Whether the server claims that the tool only reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A question that a server has ready."""
+    """A prompt that a server offers."""
 
     name: str
     description: str
     arguments: Mapping[str, bool]
-    """The names of its arguments, and whether they are needed."""
+    """Names of arguments, and whether they are required."""
 
 
-def prompts_of(records: Any) -> tuple[Prompt, ...]:
-    """The prompts of a list, those of odd names or arguments left out."""
-    found: list[Prompt] = []
+def parse_prompts(records: Any) -> tuple[Prompt, ...]:
+    """Return the valid prompts of a list."""
+    prompts: list[Prompt] = []
     for record in cast("list[Any]", records) if isinstance(records, list) else ():
         with suppress(ValueError, TypeError, KeyError):
-            name, arguments = record["name"], {str(one): needed is True for one, needed in record["arguments"]}
+            name, arguments = record["name"], {str(key): required is True for key, required in record["arguments"]}
             if isinstance(name, str) and _TOOL_NAME.fullmatch(name):
-                found.append(Prompt(name, " ".join(str(record["description"]).split())[:_MOST_DESCRIPTION], arguments))
-    return tuple(found)
+                prompts.append(Prompt(name, _description(record), arguments))
+    return tuple(prompts)
+
+
+def _description(record: Any) -> str:
+    return " ".join(str(record["description"]).split())[:_MAX_DESCRIPTION]
 
 
 def typable(records: Any) -> tuple[str, ...]:
-    """The addresses of a list of resources, or the values of an argument, as far as they can be typed."""
-    found = cast("list[Any]", records) if isinstance(records, list) else []
-    return tuple(
-        one
-        for one in found
-        if isinstance(one, str) and one.isprintable() and '"' not in one and len(one) < _LONGEST_URI
-    )
+    """Return the strings of a list that a user can type, such as resource URIs and argument values."""
+    texts = [text for text in cast("list[Any]", records) if isinstance(text, str)] if isinstance(records, list) else []
+    return tuple(text for text in texts if text.isprintable() and '"' not in text and len(text) < _MAX_URI)
 
 
-def listed(server: str, records: Iterable[Any]) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
-    """The tools of a list as a server, or a cached file, gives it; and in words what is left out of it."""
-    found: dict[str, Listed] = {}
-    left_out: list[str] = []
+def parse_tools(server: str, records: Iterable[Any]) -> tuple[tuple[ListedTool, ...], tuple[str, ...]]:
+    """Return the valid tools of a list of a server or the cache, and a message for each rejected entry."""
+    tools: dict[str, ListedTool] = {}
+    rejected: list[str] = []
     for record in records:
         try:
-            name, description = record["name"], " ".join(str(record["description"]).split())[:_MOST_DESCRIPTION]
-            if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
-                raise ValueError("this is no name for a tool")
-            if record.get("task") is True:
-                raise ValueError("it can be called as a task alone, which is not done here")
-            parameters = plain_schema(record["parameters"])
-            if len(json.dumps(parameters)) > _MOST_SCHEMA:
-                raise ValueError("its schema is too long")
-            schema = ToolSchema(f"{server}.{name}", description, parameters, server=server)
-            tool = Listed(name, schema, record.get("read_only") is True)
-        except (ValueError, TypeError, KeyError, RecursionError) as failure:
+            tool = _parse_tool(server, record)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             name = cast("dict[str, Any]", record).get("name") if isinstance(record, dict) else record
-            left_out.append(f"{str(name)[:60]!r}: {failure}")
+            rejected.append(f"{str(name)[:60]!r}: {error}")
             continue
-        if tool.name in found:
-            left_out.append(f"{tool.name!r}: it is listed twice")
-        found.setdefault(tool.name, tool)
-    return tuple(found.values()), tuple(left_out)
+        if tool.name in tools:
+            rejected.append(f"{tool.name!r}: it is listed twice")
+        tools.setdefault(tool.name, tool)
+    return tuple(tools.values()), tuple(rejected)
 
 
-def plain_schema(schema: Any) -> dict[str, Any]:
-    """As much of the schema of a tool's arguments as is safe to check calls against, and finite.
+def _parse_tool(server: str, record: Any) -> ListedTool:
+    name, description = record["name"], _description(record)
+    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+        raise ValueError("the name is not valid for a tool")
+    if record.get("task") is True:
+        raise ValueError("it requires the protocol's tasks, which are not supported")
+    parameters = safe_schema(record["parameters"])
+    if len(json.dumps(parameters)) > _MAX_SCHEMA:
+        raise ValueError(_LONG_SCHEMA)
+    document = ToolDocument(f"{server}.{name}", description, parameters, server=server)
+    return ListedTool(name, document, record.get("read_only") is True)
 
-    References within it are resolved, what refers to itself is anything at some depth; patterns, which could take for
-    ever, and addresses, which would be fetched, are left out. The server checks its arguments itself. Raises ValueError
-    where it is no object's schema.
+
+_LONG_SCHEMA = "its schema is too long"
+
+
+def safe_schema(schema: Any) -> dict[str, Any]:
+    """Return the part of an argument schema that calls can be checked against safely.
+
+    Resolves internal references; recursion ends at a maximum depth, where any value is accepted. Removes patterns,
+    which could match without end, and remote references, which would be fetched; the server still checks its arguments.
+    Raises ValueError if it is not an object schema.
     """
     if not isinstance(schema, dict):
-        raise ValueError("its schema is none")
+        raise ValueError("its schema is not a JSON object")
     root = cast("dict[str, Any]", schema)
     if root.get("type", "object") != "object":
-        raise ValueError("its schema is not that of an object")
-    return {"type": "object", "properties": {}, **_Plain(root).of(root, 0)}
+        raise ValueError("its schema does not describe an object")
+    return {"type": "object", "properties": {}, **_SchemaFilter(root).filter(root, 0)}
 
 
 @dataclass(eq=False)
-class _Plain:
-    """Makes one schema plain; counts its nodes, and what it takes to look at them and to keep them."""
+class _SchemaFilter:
+    """Filters one schema within limits of nodes and characters, because references can expand exponentially."""
 
     _root: Mapping[str, Any]
     _nodes: int = 0
-    _room: int = _MOST_SCHEMA
+    _room: int = _MAX_SCHEMA
 
-    def of(self, schema: Any, depth: int) -> Any:
+    def filter(self, schema: Any, depth: int) -> Any:
         self._nodes += 1
-        self._take(len(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else 1)
-        if schema is False:  # true says no more than an empty schema
+        self._use(len(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else 1)
+        if schema is False:
             return schema
-        if not isinstance(schema, dict) or depth > _DEEPEST or self._nodes > _MOST_NODES:
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH or self._nodes > _MAX_NODES:
             return {}
-        known = cast("dict[str, Any]", schema)
-        if "$ref" in known:
-            target: Any = None  # nothing for a reference that leads elsewhere
-            reference = known["$ref"]
-            if isinstance(reference, str) and reference.startswith("#"):
-                self._take(len(reference))
-                target = self._root
-                for part in reference[1:].split("/")[1:]:
-                    target = cast("dict[str, Any]", target).get(part) if isinstance(target, dict) else None
-            beside = {key: value for key, value in known.items() if key != "$ref"}
-            known = {**(cast("dict[str, Any]", target) if isinstance(target, dict) else {}), **beside}
-            self._take(len(known))
-            if "$ref" in known:  # a reference to a reference, which may go round
-                return self.of(known, depth + 1)
-        values = ((key, self._value(key, value, depth + 1)) for key, value in known.items())
+        keywords = cast("dict[str, Any]", schema)
+        if "$ref" in keywords:
+            siblings = {key: value for key, value in keywords.items() if key != "$ref"}
+            keywords = {**self._target(keywords["$ref"]), **siblings}
+            self._use(len(keywords))
+            if "$ref" in keywords:  # a chain of references, which may be circular
+                return self.filter(keywords, depth + 1)
+        values = ((key, self._value(key, value, depth + 1)) for key, value in keywords.items())
         return {key: value for key, value in values if value is not None}
 
+    def _target(self, reference: Any) -> dict[str, Any]:
+        """Return the target of a reference; empty if it does not exist in this schema."""
+        target: Any = None
+        if isinstance(reference, str) and reference.startswith("#"):
+            self._use(len(reference))
+            target = self._root
+            for part in reference[1:].split("/")[1:]:
+                target = cast("dict[str, Any]", target).get(part) if isinstance(target, dict) else None
+        return cast("dict[str, Any]", target) if isinstance(target, dict) else {}
+
     def _value(self, key: str, value: Any, depth: int) -> object:
-        """What is kept of a keyword; None for nothing."""
-        if key in _ONE:
-            return self.of(value, depth)
-        if key in _NAMED and isinstance(value, dict):
-            self._take(sum(map(len, cast("dict[str, Any]", value))))
-            return {str(name): self.of(one, depth) for name, one in cast("dict[str, Any]", value).items()}
-        if key in _SEVERAL and isinstance(value, list) and value:
-            return [self.of(one, depth) for one in cast("list[Any]", value)]
-        if key in _PLAIN or key in ("type", "required"):
-            self._take(len(json.dumps(value, allow_nan=False)))
+        """Return the filtered value of a keyword; None removes the keyword."""
+        if key in _SUBSCHEMA:
+            return self.filter(value, depth)
+        if key in _SUBSCHEMA_BY_NAME and isinstance(value, dict):
+            self._use(sum(map(len, cast("dict[str, Any]", value))))
+            return {str(name): self.filter(inner, depth) for name, inner in cast("dict[str, Any]", value).items()}
+        if key in _SUBSCHEMA_LIST and isinstance(value, list) and value:
+            return [self.filter(inner, depth) for inner in cast("list[Any]", value)]
+        if key in _VALUE_KEYWORDS or key in ("type", "required"):
+            self._use(len(json.dumps(value, allow_nan=False)))
         if key == "type":
-            kinds = cast("list[Any]", value) if isinstance(value, list) else [value]
-            return (
-                cast("object", value)
-                if kinds and all(isinstance(kind, str) and kind in _TYPES for kind in kinds)
-                else None
-            )
+            types = cast("list[Any]", value) if isinstance(value, list) else [value]
+            is_valid = bool(types) and all(isinstance(name, str) and name in _TYPES for name in types)
+            return cast("object", value) if is_valid else None
         if key == "required" and isinstance(value, list):
             return [name for name in cast("list[Any]", value) if isinstance(name, str)]
-        kept = key in _PLAIN and isinstance(value, _PLAIN[key]) and value != []
-        return cast("object", value) if kept else None
+        is_valid = key in _VALUE_KEYWORDS and isinstance(value, _VALUE_KEYWORDS[key]) and value != []
+        return cast("object", value) if is_valid else None
 
-    def _take(self, characters: int) -> None:
-        """Count what is looked at or kept: references make much of little. Raises ValueError where it is too much."""
+    def _use(self, characters: int) -> None:
+        """Count characters read or returned; raises ValueError above the limit."""
         self._room -= characters
         if self._room < 0:
-            raise ValueError("its schema is too long")
+            raise ValueError(_LONG_SCHEMA)
 
 
 class CachedLists:
-    """What a server listed when it was last connected to, in a file of the user's; may block."""
+    """The lists of a server's last connection, in a file; may block."""
 
     def __init__(self, folder: Path, server: Server) -> None:
         self._file = folder / f"{server.name}.json"
         self._identity = server.identity
 
     def read(self) -> Mapping[str, Any] | None:
-        """The lists; None where there are none, or those of another server of this name."""
+        """Return the lists; None without a file, or if they belong to another server of the same name."""
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            if not is_special(self._file) and self._file.stat().st_size <= _MOST_FILE:
-                held = json.loads(self._file.read_bytes())
-                if held["server"] == self._identity and isinstance(held["tools"], list):
-                    return cast("dict[str, Any]", held)
+            if not is_special(self._file) and self._file.stat().st_size <= _MAX_FILE_BYTES:
+                lists = json.loads(self._file.read_bytes())
+                if lists["server"] == self._identity and isinstance(lists["tools"], list):
+                    return cast("dict[str, Any]", lists)
         return None
 
     def write(self, lists: Mapping[str, Any]) -> None:
-        """Keep these; a disk that takes no more costs asking the server again."""
+        """Save the lists; does nothing if the disk is not writable."""
         with suppress(OSError):
             make_private(self._file.parent)
-            with replacement(self._file) as fresh:
-                fresh.write(json.dumps({**lists, "server": self._identity}).encode())
+            with replacement(self._file) as file:
+                file.write(json.dumps({**lists, "server": self._identity}).encode())
 
     def forget(self) -> None:
-        """Know nothing of the server any more."""
         self._file.unlink(missing_ok=True)
 
 
-class KeptSignIn:
-    """What is kept of a person's signing in to a server, in the system's keyring; blocks."""
+class StoredSignIn:
+    """The user's sign-in to a server, in the system keyring; blocks."""
 
     def __init__(self, server: Server) -> None:
         self._url = server.url
         self._name = f"mcp {server.name}"
 
     def read(self) -> Mapping[str, Any] | None:
-        """What was kept; None where there is nothing, or no keyring. Its tokens are masked from now on."""
-        with suppress(Exception):  # backends are third-party code found by entry points; a broken one is no keyring
-            import keyring  # looks for backends, which is slow
+        """Return the stored state and register its tokens for masking; None without one or without a keyring."""
+        with suppress(Exception):  # Backends are third-party code; a broken one counts as no keyring.
+            import keyring  # slow, because it searches for backends
 
-            held = json.loads(keyring.get_password(_KEYRING, self._name) or "null")
-            if isinstance(held, dict) and cast("dict[str, Any]", held)["url"] == self._url:
-                return self._learned(cast("dict[str, Any]", held)["state"])
+            entry = json.loads(keyring.get_password(_KEYRING, self._name) or "null")
+            if isinstance(entry, dict) and cast("dict[str, Any]", entry)["url"] == self._url:
+                return self._mask(cast("dict[str, Any]", entry)["state"])
         return None
 
     def write(self, state: Mapping[str, Any]) -> str:
-        """Keep this, or say why that cannot be: then it holds until the server is closed. Empty where it is kept."""
-        self._learned(state)
+        """Store the state; returns the reason if that fails, so that it is lost when the server is closed."""
+        self._mask(state)
         try:
             import keyring
 
             keyring.set_password(_KEYRING, self._name, json.dumps({"url": self._url, "state": state}))
-        except Exception as failure:  # noqa: BLE001 - as above
-            return " ".join(str(failure).split()) or type(failure).__name__
+        except Exception as error:  # noqa: BLE001 - as above
+            return " ".join(str(error).split()) or type(error).__name__
         return ""
 
     def forget(self) -> None:
-        """Keep nothing."""
         with suppress(Exception):
             import keyring
 
             keyring.delete_password(_KEYRING, self._name)
 
     @staticmethod
-    def _learned(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _mask(state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Register the secrets of a state for masking, and return the state."""
         secrets = [state.get("client", {}).get("client_secret")]
         secrets += [state.get("tokens", {}).get(name) for name in ("access_token", "refresh_token")]
         for secret in filter(None, secrets):

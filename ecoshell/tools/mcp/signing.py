@@ -1,7 +1,7 @@
-"""Signing in to a server by OAuth, in its helper: the SDK does it, and the shell keeps what comes of it.
+"""OAuth sign-in to a server, in its helper process: the SDK performs it, and the shell stores the resulting state.
 
-What is kept is `{"tokens", "expires_at", "client", "metadata", "resource", "issuer", "port"}`. The person's browser
-comes back to a port of this machine, which stays the same for as long as the server knows the client by it.
+The state is `{"tokens", "expires_at", "client", "metadata", "resource", "issuer", "port"}`. The browser is redirected
+to a local port, which stays the same as long as the client registration is used.
 """
 
 import asyncio
@@ -14,37 +14,36 @@ if TYPE_CHECKING:
     import httpx2
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
-_PATIENCE = 600.0
-"""Seconds a person may take in the browser."""
-_DONE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nYou may close this now.\n"
+_BROWSER_SECONDS = 600.0
+"""Seconds that the user has for signing in."""
+_PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nYou may close this now.\n"
 Record = Mapping[str, Any]
 
 
 class SignIn:
-    """What the SDK's provider is given: a storage, and a way to the person."""
+    """Token storage and redirect handling for the SDK's OAuth provider."""
 
     def __init__(
         self,
         server: Record,
-        tell: Callable[[Record], None],
+        write: Callable[[Record], None],
         ask: Callable[[Record], Awaitable[Record]],
-        failed: Callable[[BaseException], None],
+        fail: Callable[[BaseException], None],
     ) -> None:
-        """`server` is as the helper is told of it; `tell` is given what is to be kept, `failed` why it cannot be."""
-        self._url, given = server["url"], server["auth"]
-        self._given: Record = given["client"]
-        self._state: dict[str, Any] = dict(given["state"])
-        if given["anew"]:
+        """`server` is the helper's first line; `write` receives the state to store, `fail` the error of a sign-in."""
+        self._url, auth = server["url"], server["auth"]
+        self._client: Record = auth["client"]
+        self._state: dict[str, Any] = dict(auth["state"])
+        if auth["renew"]:
             self._state.pop("tokens", None)
-        self._tell = tell
+        self._write = write
         self._ask = ask
-        self._failed = failed
-        self._came: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._fail = fail
+        self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
         self._listener: asyncio.Server | None = None
 
     async def provider(self) -> "httpx2.Auth":
-        """The authentication of the server's HTTP client; when it fails it says so, as who waits for an answer to the
-        request is not told."""
+        """Return the authentication of the HTTP client; it reports failures, which the SDK does not pass on."""
         from mcp.client.auth import OAuthClientProvider
         from mcp.shared.auth import OAuthClientMetadata
 
@@ -58,26 +57,26 @@ class SignIn:
                     "redirect_uris": [self._redirect],
                     "grant_types": ["authorization_code", "refresh_token"],
                     "response_types": ["code"],
-                    "scope": self._given.get("scope"),
+                    "scope": self._client.get("scope"),
                 }
             ),
             self,
             redirect_handler=self._visit,
-            callback_handler=lambda: asyncio.wait_for(self._came, _PATIENCE),
-            client_metadata_url=self._given.get("metadata_url"),
+            callback_handler=lambda: asyncio.wait_for(self._result, _BROWSER_SECONDS),
+            client_metadata_url=self._client.get("metadata_url"),
         )
-        inner = provider.async_auth_flow
+        sdk_flow = provider.async_auth_flow
 
         async def flow(request: "httpx2.Request") -> AsyncGenerator["httpx2.Request", "httpx2.Response"]:
-            steps = inner(request)
+            steps = sdk_flow(request)
             try:
-                sent = await steps.__anext__()
+                outgoing = await steps.__anext__()
                 while True:
-                    sent = await steps.asend((yield sent))
+                    outgoing = await steps.asend((yield outgoing))
             except StopAsyncIteration:
                 return
-            except Exception as failure:
-                self._failed(failure)
+            except Exception as error:
+                self._fail(error)
                 raise
             finally:
                 await steps.aclose()
@@ -86,7 +85,7 @@ class SignIn:
         return provider
 
     async def aclose(self) -> None:
-        """Listen no more."""
+        """Stop listening for the browser."""
         if self._listener is not None:
             self._listener.close()
 
@@ -95,35 +94,35 @@ class SignIn:
         return f"http://127.0.0.1:{self._state['port']}/callback"
 
     async def _listen(self) -> None:
-        """Listen where the browser comes back to; on another port the server has to get to know the client anew."""
+        """Listen for the redirected browser; another port than before requires a new client registration."""
         if self._listener is not None:
             return
         try:
-            self._listener = await asyncio.start_server(self._hear, "127.0.0.1", self._state.get("port", 0))
+            self._listener = await asyncio.start_server(self._receive, "127.0.0.1", self._state.get("port", 0))
         except OSError:
-            self._listener = await asyncio.start_server(self._hear, "127.0.0.1", 0)
+            self._listener = await asyncio.start_server(self._receive, "127.0.0.1", 0)
             self._state.pop("client", None)
         self._state["port"] = self._listener.sockets[0].getsockname()[1]
 
-    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from mcp.shared.auth import AuthorizationCodeResult
 
         target = (await reader.readline()).decode("ascii", "replace").split(" ")[1:2]
-        found = {name: values[0] for name, values in parse_qs(urlsplit(target[0]).query).items()} if target else {}
-        if "state" in found and not self._came.done():
-            code = found.get("code", "")
-            self._came.set_result(AuthorizationCodeResult(code=code, state=found["state"], iss=found.get("iss")))
-        writer.write(_DONE)
+        query = {name: values[0] for name, values in parse_qs(urlsplit(target[0]).query).items()} if target else {}
+        if "state" in query and not self._result.done():
+            code = query.get("code", "")
+            self._result.set_result(AuthorizationCodeResult(code=code, state=query["state"], iss=query.get("iss")))
+        writer.write(_PAGE)
         writer.close()
 
-    async def _visit(self, address: str) -> None:
+    async def _visit(self, url: str) -> None:
         await self._listen()
-        self._came = asyncio.get_running_loop().create_future()
-        if (await self._ask({"visit": address, "message": "Sign in."})).get("action") != "accept":
-            raise RuntimeError("nobody has signed in; `ecoshell mcp login` does it")
+        self._result = asyncio.get_running_loop().create_future()
+        if (await self._ask({"visit": url, "message": "Sign in."})).get("action") != "accept":
+            raise RuntimeError("sign-in was declined; run `ecoshell mcp login` to sign in")
 
     async def get_tokens(self) -> "OAuthToken | None":
-        """The tokens that were kept, with what the SDK needs to renew them."""
+        """Return the stored tokens, and give the SDK what it needs to refresh them."""
         from mcp.shared.auth import OAuthMetadata, OAuthToken, ProtectedResourceMetadata
 
         state, context = self._state, self._provider.context
@@ -137,30 +136,37 @@ class SignIn:
         return OAuthToken.model_validate(state["tokens"])
 
     async def set_tokens(self, tokens: "OAuthToken") -> None:
-        """Have them kept."""
+        """Store the tokens in the shell."""
         context = self._provider.context
-        about, resource = context.oauth_metadata, context.protected_resource_metadata
+        metadata, resource = context.oauth_metadata, context.protected_resource_metadata
         self._state |= {
             "tokens": tokens.model_dump(mode="json", exclude_none=True),
             "expires_at": None if tokens.expires_in is None else time.time() + tokens.expires_in,
-            "metadata": about and about.model_dump(mode="json", exclude_none=True),
+            "metadata": metadata and metadata.model_dump(mode="json", exclude_none=True),
             "resource": resource and resource.model_dump(mode="json", exclude_none=True),
             "issuer": context.auth_server_url,
         }
-        self._tell({"auth": self._state})
+        self._write({"auth": self._state})
 
     async def get_client_info(self) -> "OAuthClientInformationFull | None":
-        """The client as the server knows it: as the settings have it, or as it was registered."""
+        """Return the client registration, from the settings or a previous registration."""
         from mcp.shared.auth import OAuthClientInformationFull
 
-        if "client_id" in self._given:
-            secret = self._given.get("client_secret")
-            method = self._given.get("method", "client_secret_basic" if secret else "none")
-            known = {"client_id": self._given["client_id"], "client_secret": secret, "redirect_uris": [self._redirect]}
-            return OAuthClientInformationFull.model_validate({**known, "token_endpoint_auth_method": method})
+        if "client_id" in self._client:
+            secret = self._client.get("client_secret")
+            return OAuthClientInformationFull.model_validate(
+                {
+                    "client_id": self._client["client_id"],
+                    "client_secret": secret,
+                    "redirect_uris": [self._redirect],
+                    "token_endpoint_auth_method": self._client.get(
+                        "method", "client_secret_basic" if secret else "none"
+                    ),
+                }
+            )
         client = self._state.get("client")
         return None if client is None else OAuthClientInformationFull.model_validate(client)
 
     async def set_client_info(self, client_info: "OAuthClientInformationFull") -> None:
-        """Remember it; it is kept with the tokens."""
+        """Remember the registration, which is stored with the tokens."""
         self._state["client"] = client_info.model_dump(mode="json", exclude_none=True)
