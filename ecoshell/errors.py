@@ -192,12 +192,16 @@ class ToolError(EcoshellError):
     """A tool refused or failed; the model reads the message as an observation."""
 
 
-def closest_word(word: str, words: Iterable[str]) -> str | None:
-    """Return the most similar word, preferring one with the same letters, which are often swapped."""
+def closest_words(word: str, words: Iterable[str]) -> list[str]:
+    """Return up to three similar words, first those with the same letters, because letters are often swapped."""
     from difflib import get_close_matches  # only needed after a mistake
 
-    close = get_close_matches(word, list(words), n=3)
-    return min(close, key=lambda match: sorted(match) != sorted(word), default=None)
+    return sorted(get_close_matches(word, list(words), n=3), key=lambda match: sorted(match) != sorted(word))
+
+
+def closest_word(word: str, words: Iterable[str]) -> str | None:
+    """Return the most similar word."""
+    return next(iter(closest_words(word, words)), None)
 
 
 def suggestion(word: str, words: Sequence[str]) -> str:

@@ -72,13 +72,13 @@ _OUTAGE = _any(
 )
 """The tool, or what it stands on, does not work."""
 _WRONG_VALUE = _any(
-    r"no such (?:file|directory|folder)|there is no such|file not found|ENOENT|EISDIR|ENOTDIR",
+    r"no such (?:file|directory|folder)|file not found|ENOENT|EISDIR|ENOTDIR",
     r"(?:is|not) an? (?:file|folder|directory|regular file|unit|binary file|JMESPath query|UTC offset|web address)",
     r"is not (?:JSON|UTF-8|one of|allowed)|not allowed|outside the workspace",
-    r"permission denied|cannot be (?:read|computed|converted|applied|found|fetched: only)",
-    r"division by zero|syntax ?error|was expected|nested too deeply|takes \d+ argument",
+    r"permission denied|cannot be (?:read|computed|converted|applied|resolved|fetched: only)",
+    r"division by zero|syntax ?error|invalid expression|nested too deeply|takes \d+ argument",
     r"no (?:unit|time zone) is called|has several times",
-    r"is not known|does not reach|is empty:|nothing to run|is before `|must (?:be|have)\b|give (?:either )?`",
+    r"is unknown|cannot access|is empty:|nothing to run|is before `|must (?:be|have)\b|give (?:either )?`",
     r"does not occur|\boccurs \d+ times|is too (?:large|long|small)|or too small|too long to match",
 )
 """The arguments fit, and what they say is wrong."""

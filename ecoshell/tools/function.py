@@ -3,7 +3,6 @@
 Schemas are compact because each word costs tokens. Plain types are translated without pydantic, others with it.
 """
 
-import difflib
 import inspect
 import json
 import types
@@ -23,10 +22,10 @@ from typing import (
     get_type_hints,
 )
 
-from ecoshell.errors import ToolError
-from ecoshell.messages import Effect, Observation, ToolSchema
+from ecoshell.errors import ToolError, closest_word
+from ecoshell.messages import Effect, Observation, ToolDocument
 from ecoshell.tools import Limits, Subject
-from ecoshell.tools.running import failed, forget_peak, in_thread, peak_mb, told, worked
+from ecoshell.tools.running import failed, forget_peak, in_thread, peak_mb, record_worker, to_observation
 from ecoshell.worker import in_worker
 
 if TYPE_CHECKING:
@@ -114,10 +113,12 @@ class FunctionTool:
 
     async def _outcome(self, arguments: Mapping[str, Any]) -> Observation:
         if not inspect.iscoroutinefunction(self._function):
-            return await in_thread(lambda: told(self.name, self._function(**self._checked(arguments)), self.limits))
+            return await in_thread(
+                lambda: to_observation(self.name, self._function(**self._checked(arguments)), self.limits)
+            )
         checked = await in_thread(lambda: self._checked(arguments))
         outcome = await cast("Awaitable[Any]", self._function(**checked))
-        return await in_thread(lambda: told(self.name, outcome, self.limits))
+        return await in_thread(lambda: to_observation(self.name, outcome, self.limits))
 
     def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if self._arguments is None:
@@ -138,7 +139,7 @@ class WorkerTool(FunctionTool):
         observation, start_mb, peak = await in_thread(
             lambda: in_worker(_run_in_worker, self.name, self._function, self._checked(arguments), self.limits)
         )
-        worked(start_mb, peak)
+        record_worker(start_mb, peak)
         return observation
 
 
@@ -147,7 +148,7 @@ def _run_in_worker(
 ) -> tuple[Observation, float | None, float | None]:
     """Return the observation, and the memory of the worker before the call and at its peak in MB."""
     start_mb = forget_peak()
-    return told(name, function(**arguments), limits), start_mb, peak_mb("self")
+    return to_observation(name, function(**arguments), limits), start_mb, peak_mb("self")
 
 
 # -- the schema
@@ -284,9 +285,9 @@ class Arguments:
         if is_top_level and detail["type"] == "missing":
             return f"`{name}` is missing: it must be {self._expected(name)}"
         if is_top_level and detail["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(name, self._properties, n=1, cutoff=0.5)
-            taken = f"did you mean `{near[0]}`?" if near else f"it takes {', '.join(self._properties) or 'none'}"
-            return f"`{name}` is not an argument ({taken})"
+            match, names = closest_word(name, self._properties), ", ".join(self._properties)
+            hint = f"did you mean `{match}`?" if match else f"it takes {names or 'none'}"
+            return f"`{name}` is not an argument ({hint})"
         value = json.dumps(detail["input"], ensure_ascii=False, default=repr)
         value = value if len(value) <= _MAX_VALUE_CHARS else value[: _MAX_VALUE_CHARS - 1] + "…"
         if is_top_level and detail["type"].endswith(_OF_TYPE) and (expected := self._expected(name)):

@@ -61,11 +61,11 @@ async def state_of(root: Path, seconds: float) -> GitState | None:
 
 
 async def _changed(root: Path, seconds: float) -> int | None:
-    """Count changed paths; None if the repository has filters of its own, which git would run."""
+    """Count changed paths; None if the repository configures filters, which git would run."""
     settings = await git(root, *_SETTINGS, seconds=seconds)
-    named = (line.partition("\t") for line in (settings or "").splitlines())
-    own = any(name.startswith("filter.") and scope not in ("system", "global") for scope, _, name in named)
-    if settings is None or own:
+    names = (line.partition("\t") for line in (settings or "").splitlines())
+    has_filters = any(name.startswith("filter.") and scope not in ("system", "global") for scope, _, name in names)
+    if settings is None or has_filters:
         return None
     status = await git(root, *_STATUS, seconds=seconds)
     if status is None:
@@ -101,7 +101,7 @@ _SECONDS = 3.0
 async def why_not_plain(root: Path, command: str) -> str:
     """Return the reason why git may run a program of the repository for this command; empty if it cannot.
 
-    Reasons are unusual settings, hooks, and submodules, which have their own settings.
+    Reasons are unusual settings, hooks, and submodules, which have separate settings.
     """
     settings, staged, hooks = await asyncio.gather(
         git(root, "config", "--show-scope", "--includes", "--name-only", "-z", "--list", seconds=_SECONDS),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ecoshell.errors import ToolError, UsageError
-from ecoshell.tools.builtin.files import unified
+from ecoshell.tools.diffs import unified
 from ecoshell.tools.undo_log import SavedWrite, UndoLog, digest
 from ecoshell.tools.workspace import Workspace
 
@@ -76,9 +76,9 @@ def _take_back(workspace: Workspace, writes: Sequence[SavedWrite], copy: bytes |
     if no_copy or workspace.name(workspace.resolve(first.path)) != first.path:  # A link leads elsewhere.
         return "kept"
     now = workspace.read_bytes(first.path)
-    known_digests = {"", *(write.after for write in writes), *([] if copy is None else [digest(copy)])}
+    own_digests = {"", *(write.after for write in writes), *([] if copy is None else [digest(copy)])}
     replaced = {write.found for write in writes}
-    if not over and now != copy and (now is None or not {digest(now), *replaced} <= known_digests):
+    if not over and now != copy and (now is None or not {digest(now), *replaced} <= own_digests):
         return "changed"
     if copy is None:
         workspace.remove(first.path)

@@ -27,8 +27,8 @@ from ecoshell.tools import LASTING, Limits, Tool
 from ecoshell.worker import CancelToken, cancel_token, checkpoint
 
 _KB_PER_MB, _BYTES_PER_MB = 1 << 10, 1 << 20
-_FIRST_LOOK, _LAST_LOOK = 0.005, 0.1
-"""First and longest interval in seconds between measurements of a program."""
+_FIRST_INTERVAL, _MAX_INTERVAL = 0.005, 0.1
+"""Seconds between measurements of a program, doubled up to the maximum."""
 _MAX_PROGRAMS = 64
 """Maximum number of measured descendants of a program."""
 _PEAK = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
@@ -42,7 +42,7 @@ _DEVICES = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
 class Meter:
     """Measurements of one run."""
 
-    alone: bool = True
+    is_exclusive: bool = True
     """Whether no other run overlapped."""
     start_mb: float | None = None
     gpu_start_mb: float | None = None
@@ -55,28 +55,28 @@ class Meter:
     program_gpu_mb: float | None = None
 
 
-_present: ContextVar[Meter | None] = ContextVar("meter", default=None)
+_current_meter: ContextVar[Meter | None] = ContextVar("meter", default=None)
 _meters: list[Meter] = []
 """All meters of this process, because overlapping runs share its memory figure."""
 
 
 async def measured(run: Callable[[], Awaitable[Observation]]) -> Observation:
     """Run a tool and add its duration and memory to the observation; raises what the tool raises."""
-    meter = Meter(alone=not _meters)
-    for other in _meters:
-        other.alone = False
+    meter = Meter(is_exclusive=not _meters)
+    for running_meter in _meters:
+        running_meter.is_exclusive = False
     _meters.append(meter)
-    token = _present.set(meter)
+    token = _current_meter.set(meter)
     try:
-        if meter.alone:
-            if gpu_there():
+        if meter.is_exclusive:
+            if may_have_gpu():
                 meter.gpu_start_mb = await asyncio.to_thread(gpu_mb, (os.getpid(),))
             meter.start_mb = forget_peak()
         started = time.monotonic()
         observation = await run()
         seconds = time.monotonic() - started
     finally:
-        _present.reset(token)
+        _current_meter.reset(token)
         _meters.remove(meter)
     return replace(observation, seconds=seconds, footprint=await _footprint(meter))
 
@@ -84,68 +84,68 @@ async def measured(run: Callable[[], Awaitable[Observation]]) -> Observation:
 @contextlib.asynccontextmanager
 async def following(pid: int) -> AsyncGenerator[None]:
     """Measure a running program for the tool that started it."""
-    meter = _present.get()
+    meter = _current_meter.get()
     if meter is None:
         yield
         return
     meter.programs = True
 
-    async def keep_looking() -> None:  # what it took between the last look and its end is not seen
-        pause = _FIRST_LOOK
+    async def poll() -> None:  # misses what the program uses between the last measurement and its end
+        interval = _FIRST_INTERVAL
         while True:
-            await asyncio.sleep(pause)
-            await _look(meter, pid)
-            pause = min(2 * pause, _LAST_LOOK)
+            await asyncio.sleep(interval)
+            await _update_peaks(meter, pid)
+            interval = min(2 * interval, _MAX_INTERVAL)
 
-    await _look(meter, pid)
-    looking = asyncio.create_task(keep_looking())
+    await _update_peaks(meter, pid)
+    polling = asyncio.create_task(poll())
     try:
         yield
     finally:
-        looking.cancel()
+        polling.cancel()
 
 
-def worked(start_mb: float | None, peak_mb: float | None) -> None:
+def record_worker(start_mb: float | None, peak_mb: float | None) -> None:
     """Record the memory of a worker process before the run and at its peak, in MB."""
-    meter = _present.get()
+    meter = _current_meter.get()
     if meter is not None:
         meter.worker_mb = (start_mb, peak_mb)
 
 
 async def _footprint(meter: Meter) -> Footprint:
     """Return the memory of the run; all memory of a program counts as constant."""
-    gpu = 0.0 if not gpu_there() else None
+    gpu = 0.0 if not may_have_gpu() else None
     if meter.programs:
-        known = meter.program_mb is not None
-        return Footprint(meter.program_mb, 0.0 if known else None, meter.program_gpu_mb, 0.0 if known else gpu)
+        is_measured = meter.program_mb is not None
+        instant, gpu_instant = (0.0, 0.0) if is_measured else (None, gpu)
+        return Footprint(meter.program_mb, instant, meter.program_gpu_mb, gpu_instant)
     if meter.worker_mb is not None:
         start, peak = meter.worker_mb
         return Footprint(start, None if start is None or peak is None else max(0.0, peak - start), 0.0, 0.0)
-    if not meter.alone or meter.start_mb is None:
+    if not meter.is_exclusive or meter.start_mb is None:
         return Footprint(gpu_mb=gpu, gpu_instant_mb=gpu)
     peak = peak_mb("self")
     instant = None if peak is None else max(0.0, peak - meter.start_mb)
     if gpu is not None:
         return Footprint(meter.start_mb, instant, gpu, gpu)
-    ended = await asyncio.to_thread(gpu_mb, (os.getpid(),))
-    started = meter.gpu_start_mb
-    grown = None if ended is None or started is None else max(0.0, ended - started)
-    return Footprint(meter.start_mb, instant, started, grown)
+    gpu_end, gpu_start = await asyncio.to_thread(gpu_mb, (os.getpid(),)), meter.gpu_start_mb
+    gpu_growth = None if gpu_end is None or gpu_start is None else max(0.0, gpu_end - gpu_start)
+    return Footprint(meter.start_mb, instant, gpu_start, gpu_growth)
 
 
-async def _look(meter: Meter, pid: int) -> None:
+async def _update_peaks(meter: Meter, pid: int) -> None:
     """Update the peaks of a program and its descendants."""
     pids = _family(pid)
     peaks = [peak for peak in map(peak_mb, pids) if peak is not None]
     if not peaks:
         return
     meter.program_mb = max(meter.program_mb or 0.0, sum(peaks))
-    held = await asyncio.to_thread(gpu_mb, pids) if gpu_there() else 0.0
-    meter.program_gpu_mb = held if held is None else max(meter.program_gpu_mb or 0.0, held)
+    gpu = await asyncio.to_thread(gpu_mb, pids) if may_have_gpu() else 0.0
+    meter.program_gpu_mb = gpu if gpu is None else max(meter.program_gpu_mb or 0.0, gpu)
 
 
 def _family(pid: int) -> list[int]:
-    """Return a process and its known descendants."""
+    """Return a process and its descendants, up to a maximum number."""
     pids = [pid]
     for member in pids:
         with contextlib.suppress(OSError):
@@ -179,7 +179,7 @@ def keep_measuring() -> int | None:
 def peak_mb(pid: int | str) -> float | None:
     """Return the peak memory of a process in MB; None if it has ended or is not readable."""
     try:
-        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123 - this is on the way of every call
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123 - on the path of every call
             status = file.read()
     except OSError:
         return None
@@ -191,7 +191,7 @@ def peak_mb(pid: int | str) -> float | None:
 
 
 @cache
-def gpu_there() -> bool:
+def may_have_gpu() -> bool:
     """Return whether this machine may have a GPU."""
     return not Path("/proc/self/fd").is_dir() or any(device.exists() for device in _DEVICES)
 
@@ -201,14 +201,14 @@ def gpu_mb(pids: Collection[int]) -> float | None:
 
     Queries the NVIDIA driver, which does not report processes inside a container. May block.
     """
-    using = {pid for pid in pids if _has_gpu_open(pid)} if gpu_there() else set[int]()
+    using = {pid for pid in pids if _has_gpu_open(pid)} if may_have_gpu() else set[int]()
     if not using:
         return 0.0
     nvml: Any = import_module("pynvml")
     listed: set[int] = set()
     used = 0
     try:
-        nvml.nvmlInit()  # counted by the driver: it begins once
+        nvml.nvmlInit()  # repeated calls are cheap
         for index in range(nvml.nvmlDeviceGetCount()):
             for process in nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(index)):
                 if process.pid in using and process.usedGpuMemory is not None:
@@ -222,14 +222,14 @@ def gpu_mb(pids: Collection[int]) -> float | None:
 def _has_gpu_open(pid: int) -> bool:
     """Return whether a process has a GPU open; assumed if its files are not readable."""
     try:
-        opened = list(Path(f"/proc/{pid}/fd").iterdir())
+        files = list(Path(f"/proc/{pid}/fd").iterdir())
     except FileNotFoundError:
         return False
     except OSError:
         return True
-    for entry in opened:
+    for file in files:
         with contextlib.suppress(OSError):  # closed in the meantime
-            if str(entry.readlink()).startswith(_GPUS):
+            if str(file.readlink()).startswith(_GPUS):
                 return True
     return False
 
@@ -253,8 +253,8 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
     """
     name, started = tool.schema.name, time.monotonic()
     token = CancelToken(started + limits.seconds)
-    # In a task of its own. Nothing waits for it but the call: a loop that is closed would wait for every task that
-    # asyncio has registered.
+    # A closing loop waits for all registered tasks, so this one is unregistered: a tool that never ends must not
+    # delay the end of the program.
     running = asyncio.create_task(_run(tool, arguments, limits, token))
     _running_tasks.add(running)
     running.add_done_callback(_forget)
@@ -262,7 +262,7 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
     running._log_destroy_pending = False  # pyright: ignore - as asyncio.gather does
     try:
         await asyncio.wait([running], timeout=limits.seconds)
-        in_time = running.done() and time.monotonic() < token.deadline  # what ends at its deadline was ended by it
+        in_time = running.done() and time.monotonic() < token.deadline  # otherwise the deadline ended it
     finally:
         token.cancelled.set()
         if not running.done():
@@ -271,34 +271,34 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
     if not in_time:
         text = f"{name} was stopped: it took longer than {limits.seconds:g} s."
         if not running.done():
-            text += " It does not let itself be ended: it runs on, and what comes of it is dropped."
+            text += " It could not be ended and continues in the background; its result is dropped."
         if tool.effects & LASTING:
-            text += " What it had changed by then stays: look at that before you call it again."
+            text += " Its changes up to that point remain: check them before you call it again."
         else:
-            text += " Give it less to do, or go on without it."
+            text += " Give it less to do, or continue without it."
         return Observation(text, ok=False, seconds=time.monotonic() - started)
     if running.cancelled():
-        raise ToolError(f"{name} failed: it called itself off.")
+        raise ToolError(f"{name} failed: it cancelled itself.")
     return running.result()
 
 
-async def _run(tool: Tool, arguments: Mapping[str, Any], limits: Limits, held: CancelToken) -> Observation:
-    name = tool.schema.name
+async def _run(tool: Tool, arguments: Mapping[str, Any], limits: Limits, token: CancelToken) -> Observation:
+    name = tool.document.name
 
-    async def bounded() -> Observation:
-        return sound(name, await tool.run(arguments), limits)
+    async def run() -> Observation:
+        return validated(name, await tool.run(arguments), limits)
 
-    cancel_token.set(held)
+    cancel_token.set(token)
     try:
-        return await measured(bounded)
-    except (SystemExit, GeneratorExit) as leaving:  # in a task of its own they would end the loop, or the turn
-        raise ToolError(f"{name} failed: it tried to end the program.") from leaving
+        return await measured(run)
+    except (SystemExit, GeneratorExit) as error:  # They would end the event loop or the turn.
+        raise ToolError(f"{name} failed: it tried to end the program.") from error
 
 
-def _forget(ended: asyncio.Task[Observation]) -> None:
-    _running_tasks.discard(ended)
-    if not ended.cancelled():
-        ended.exception()  # Retrieve it so that asyncio does not log it.
+def _forget(task: asyncio.Task[Observation]) -> None:
+    _running_tasks.discard(task)
+    if not task.cancelled():
+        task.exception()  # Retrieve it so that asyncio does not log it.
 
 
 async def in_thread(work: Callable[[], T]) -> T:
@@ -314,9 +314,9 @@ async def in_thread(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome.set_result(context.run(work))
-        except BaseException as failure:  # noqa: BLE001 - whatever it is, it is raised where it is awaited
-            outcome.set_exception(failure)
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+        except BaseException as error:  # noqa: BLE001 - raised to the awaiting caller
+            outcome.set_exception(error)
+        with contextlib.suppress(RuntimeError):  # The loop is closed.
             loop.call_soon_threadsafe(finished.set)
 
     threading.Thread(target=run, name="tool", daemon=True).start()
@@ -342,13 +342,13 @@ def clip(text: str, characters: int) -> tuple[str, bool]:
     return f"{storable[:characters].rstrip()}\n{truncation_mark(characters, total)}", True
 
 
-def sound(name: str, result: object, limits: Limits) -> Observation:
+def validated(name: str, result: object, limits: Limits) -> Observation:
     """Return a tool's observation within the limits, without fields reserved for guards.
 
     Raises ToolError for other types and for wrong field types.
     """
     if not isinstance(result, Observation):
-        raise ToolError(f"{name} failed: it gave {type(result).__name__} in place of an observation.")
+        raise ToolError(f"{name} failed: it returned {type(result).__name__} instead of an observation.")
     for part, kind in (("text", str), ("ok", bool), ("truncated", bool), ("changes", str), ("images", tuple)):
         value = getattr(result, part)
         if not isinstance(value, kind):
@@ -359,34 +359,34 @@ def sound(name: str, result: object, limits: Limits) -> Observation:
     return Observation(text, result.ok, result.truncated or clipped, changes=changes, images=images[:MAX_IMAGES])
 
 
-def told(name: str, outcome: Any, limits: Limits) -> Observation:
+def to_observation(name: str, outcome: Any, limits: Limits) -> Observation:
     """Convert a function's result to an observation; other types become JSON. May block."""
     if isinstance(outcome, Observation):
-        return sound(name, outcome, limits)
+        return validated(name, outcome, limits)
     if isinstance(outcome, str):
-        return sound(name, Observation(outcome), limits)
-    pieces = list[str]()
+        return validated(name, Observation(outcome), limits)
+    chunks = list[str]()
     limit = limits.result.characters
     length = 0
     encoder = json.JSONEncoder(ensure_ascii=False, default=str)
-    for piece in encoder.iterencode(_head(outcome, limit, iter(range(limit)))):
+    for chunk in encoder.iterencode(_head(outcome, limit, iter(range(limit)))):
         checkpoint()
-        pieces.append(piece)
-        length += len(piece)
+        chunks.append(chunk)
+        length += len(chunk)
         if length > limit:
-            text = f"{''.join(pieces)[:limit]}\n{truncation_mark(limit, None)}"
-            return sound(name, Observation(text, truncated=True), limits)
-    return sound(name, Observation("".join(pieces)), limits)
+            text = f"{''.join(chunks)[:limit]}\n{truncation_mark(limit, None)}"
+            return validated(name, Observation(text, truncated=True), limits)
+    return validated(name, Observation("".join(chunks)), limits)
 
 
-def failed(name: str, failure: BaseException, limits: Limits) -> Observation:
+def failed(name: str, error: BaseException, limits: Limits) -> Observation:
     """Return the observation of a failed tool."""
-    if isinstance(failure, ToolError):
-        return sound(name, Observation(str(failure), ok=False), limits)
-    words = type(failure).__name__
+    if isinstance(error, ToolError):
+        return validated(name, Observation(str(error), ok=False), limits)
+    description = type(error).__name__
     with contextlib.suppress(Exception):  # Formatting a foreign exception may fail too.
-        words = f"{words}: {failure}"
-    return sound(name, Observation(f"{name} failed: {words}", ok=False), limits)
+        description = f"{description}: {error}"
+    return validated(name, Observation(f"{name} failed: {description}", ok=False), limits)
 
 
 def _head(value: Any, limit: int, room: Iterator[int]) -> Any:

@@ -98,8 +98,8 @@ def subjects_of(tool: Tool) -> Mapping[str, Subject]:
 
 def limits_of(tool: Tool, unstated: Limits = UNSTATED) -> Limits:
     """Return the tool's `limits`, or `unstated` if it defines none."""
-    stated: object = getattr(tool, "limits", None)
-    return stated if isinstance(stated, Limits) else unstated
+    limits: object = getattr(tool, "limits", None)
+    return limits if isinstance(limits, Limits) else unstated
 
 
 @runtime_checkable

@@ -50,7 +50,7 @@ class SavedWrite:
     lost: str = ""
     """Reason why a required copy is missing."""
     found: str = ""
-    """Digest of the replaced data; empty for a new file."""
+    """Digest of the data that the write replaced; empty for a new file."""
 
 
 class UndoLog:

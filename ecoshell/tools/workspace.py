@@ -18,7 +18,7 @@ from ecoshell.tools.undo_log import Before, UndoLog
 from ecoshell.worker import checkpoint, in_worker
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO put there at the last moment does not block
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # A FIFO created after the check must not block.
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -238,7 +238,7 @@ class Workspace:
         status = os.stat(real.name, dir_fd=parent, follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
             kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-            hint = "; list_files shows what is in it" if stat.S_ISDIR(status.st_mode) else ""
+            hint = "; use list_files to see its content" if stat.S_ISDIR(status.st_mode) else ""
             raise ToolError(f"{self.name(real)} is {kind}, not a file{hint}.")
         return status
 
@@ -358,7 +358,7 @@ def _copy_owner(descriptor: int, name: str, mode: int, parent: int) -> int:
 
 
 _REASONS = {
-    errno.ENOENT: "there is no such file or folder",
+    errno.ENOENT: "no such file or folder",
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
@@ -366,7 +366,7 @@ _REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EFBIG: "the file would become too large for the disk",
     errno.EDQUOT: "the disk quota is used up",
-    errno.ELOOP: "symbolic links lead in a circle, or one was put there just now",
+    errno.ELOOP: "it leads through a loop of symbolic links, or through a link that was just created",
     errno.ENAMETOOLONG: "the name is too long",
     errno.EISDIR: "it is a folder, not a file",
 }
@@ -380,4 +380,4 @@ def _system_errors(path: str) -> Generator[None]:
         reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
         raise ToolError(f"{path}: {reason}.") from error
     except UnicodeEncodeError as error:
-        raise ToolError("The path contains half a surrogate pair, which no file name can.") from error
+        raise ToolError("The path contains an unpaired surrogate, which file names cannot contain.") from error

@@ -22,7 +22,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Usage
 from ecoshell.tools.builtin import builtin_tools
-from ecoshell.tools.builtin.files import unified
+from ecoshell.tools.diffs import unified
 from ecoshell.tools.workspace import Workspace
 from ecoshell_acp.updates import Updates
 

@@ -84,7 +84,7 @@ async def test_a_tool_that_never_ends_is_stopped_at_the_limit_for_tools_that_sta
     seen = await act(Foreign(for_ever), seconds=0.05)
     assert not seen.ok
     assert "foreign was stopped: it took longer than 0.05 s." in seen.text
-    assert "go on without it" in seen.text
+    assert "continue without it" in seen.text
     assert seen.seconds >= 0.05
 
 
@@ -114,7 +114,7 @@ async def test_what_a_stopped_tool_may_have_changed_is_to_be_looked_at():
         Foreign(for_ever, effects=("write",)),
         FunctionTool(for_ever, effects=("execute",), limits=Limits(seconds=0.05)),
     ):
-        assert "What it had changed by then stays" in (await act(tool, seconds=0.05)).text
+        assert "Its changes up to that point remain" in (await act(tool, seconds=0.05)).text
 
 
 async def test_a_tool_that_does_not_let_itself_be_stopped_is_let_go_at_its_limit(monkeypatch):
@@ -226,8 +226,8 @@ async def test_a_text_that_is_a_kind_of_str_is_taken_as_text():
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (None, "NoneType in place of an observation"),
-        ("text", "str in place of an observation"),
+        (None, "NoneType instead of an observation"),
+        ("text", "str instead of an observation"),
         (Observation(7), "`text` of its result is int, not str"),
         (Observation(b"x"), "`text` of its result is bytes, not str"),
         (Observation("x", changes=None), "`changes` of its result is NoneType, not str"),
@@ -257,7 +257,7 @@ class Mute(Exception):
     ("failure", "words"),
     [
         (SystemExit(3), "foreign failed: it tried to end the program"),
-        (asyncio.CancelledError(), "foreign failed: it called itself off"),
+        (asyncio.CancelledError(), "foreign failed: it cancelled itself"),
         (BaseExceptionGroup("two", [ValueError(1)]), "foreign failed: ExceptionGroup: two"),
         (Mute(), "foreign failed: Mute"),
         (ValueError("\ud800" * _BIG), "foreign failed: ValueError: \\ud800"),

@@ -62,7 +62,7 @@ class Ground:
 @pytest.fixture
 def ground(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Ground:
     # what changes is shown, however busy the machine
-    monkeypatch.setattr("ecoshell.tools.builtin.files._SECONDS", 60.0)
+    monkeypatch.setattr("ecoshell.tools.diffs._SECONDS", 60.0)
     # what the embedded model is told of where it works has the folder's name in it, and what it says depends on that
     monkeypatch.setenv("ECOSHELL_AGENT_CONTEXT", "off")
     return Ground(tmp_path, command)

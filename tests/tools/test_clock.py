@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.builtin.calculate import current_time
+from ecoshell.tools.builtin.clock import current_time
 
 
 def moment(text: str) -> datetime:
@@ -57,7 +57,7 @@ def test_an_offset_is_a_zone(wanted: str, offset: str):
         ("+25:00", "not a UTC offset"),
         ("../../etc/passwd", "No time zone"),
         ("/etc/localtime", "No time zone"),
-        ("x\0y", r"No time zone is called x\0y\. IANA names such as"),
+        ("x\0y", r"No time zone is called x\0y\. Use an IANA name"),
         ("x" * 10_000, "No time zone"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.tools.builtin.files import unified
+from ecoshell.tools.diffs import unified
 
 LINES = st.lists(st.sampled_from("abc"), max_size=14)
 
@@ -62,8 +62,8 @@ def test_only_line_ends_end_lines():
 
 
 def test_a_large_change_is_bounded_and_needs_no_comparison_of_every_line(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ecoshell.tools.builtin.files._SECONDS", 60.0)  # comparing them all would take hours
+    monkeypatch.setattr("ecoshell.tools.diffs._SECONDS", 60.0)  # comparing them all would take hours
     shown = unified("a.txt", "x\n" * 500_000, "y\n" * 500_000)
-    assert shown.endswith("[truncated: the diff goes on]")
+    assert shown.endswith("[truncated: the diff continues]")
     assert len(shown) < 50_000
     assert unified("a.txt", None, "x" * 1_000_000).count("…") == 1

@@ -214,12 +214,12 @@ async def test_an_encoding_that_is_unknown_or_on_top_of_another_is_refused(near:
     twice = gzip.compress(gzip.compress(b"z" * 100_000_000, 1))
     PAGES["/encoded"] = (200, {"Content-Type": "text/plain", "Content-Encoding": encoding}, twice)
     message = await refusal(near, site.url("/encoded"))
-    assert f"in the encoding '{encoding[:80]}'" in message
+    assert f"uses the encoding '{encoding[:80]}'" in message
     assert len(message) < 300
 
 
 async def test_what_is_not_packed_as_it_says_is_refused(near: FetchTool, site: Site):
-    assert "not in the encoding that it says" in await refusal(near, site.url("/nogzip"))
+    assert "does not match its declared encoding" in await refusal(near, site.url("/nogzip"))
 
 
 async def test_packed_parts_without_content_count_too(near: FetchTool, site: Site):
@@ -266,7 +266,7 @@ async def test_a_server_that_does_not_answer_is_given_up(site: Site):
     found = await contained(tool, {"url": site.url("/silent")}, tool.limits)
     assert (found.ok, found.text) == (
         False,
-        "fetch_url was stopped: it took longer than 0.3 s. Give it less to do, or go on without it.",
+        "fetch_url was stopped: it took longer than 0.3 s. Give it less to do, or continue without it.",
     )
     hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=0.2))
     assert "did not answer in time" in await refusal(hasty, site.url("/silent"))
@@ -303,7 +303,7 @@ async def test_what_is_no_plain_web_address_is_refused(near: FetchTool, url: str
 )
 async def test_this_machine_is_not_reached_however_it_is_called(site: Site, host: str):
     message = await refusal(FetchTool(ToolOptions()), site.url("/plain", host))
-    assert "local network" in message or "cannot be found" in message
+    assert "local network" in message or "cannot be resolved" in message
     assert site.seen == []
 
 

@@ -112,7 +112,7 @@ def test_a_file_is_read_whole_or_by_lines(files: FileTools, workspace: Workspace
     write(workspace, a_txt="one\ntwo\x0c\u2028still two\r\nthree")
     assert files.read_file("a.txt").text == "one\ntwo\x0c\u2028still two\r\nthree"
     page = files.read_file("a.txt", 2, 2).text
-    assert page == "two\x0c\u2028still two\r\n[lines 2 to 2 of 3; go on with start_line=3]"
+    assert page == "two\x0c\u2028still two\r\n[lines 2 to 2 of 3; continue with start_line=3]"
     assert files.read_file("a.txt", 3, 99).text == "three"
     assert "lines 1 to 3" in refusal(files.read_file, "a.txt", 4)
     assert "lines 1 to 3" in refusal(files.read_file, "a.txt", 0)

@@ -266,7 +266,7 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_its_thread_ends():
             ended.set()
 
     found = await contained(FunctionTool(loop, effects=()), {}, Limits(seconds=0.1))
-    advice = "Give it less to do, or go on without it."
+    advice = "Give it less to do, or continue without it."
     assert (found.ok, found.text) == (False, f"loop was stopped: it took longer than 0.1 s. {advice}")
     assert await asyncio.to_thread(ended.wait, 600)
 

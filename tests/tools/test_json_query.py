@@ -4,7 +4,7 @@ import pytest
 
 from ecoshell.errors import ToolError
 from ecoshell.tools import ToolOptions
-from ecoshell.tools.builtin.files import SearchTools
+from ecoshell.tools.builtin.search import SearchTools
 from ecoshell.tools.workspace import Workspace
 
 DATA = {"users": [{"name": "Ada", "age": 36}, {"name": "Bé", "age": 20}], "title": "x"}
@@ -43,7 +43,7 @@ def test_values_are_picked_out_of_a_file_and_of_a_text(tool: SearchTools, query:
     ],
 )
 def test_a_query_that_finds_nothing_is_told_what_there_is(tool: SearchTools, data: object, outline: str):
-    assert tool.json_query("missing[7]", text=json.dumps(data)) == f"Nothing was found. The text holds {outline}."
+    assert tool.json_query("missing[7]", text=json.dumps(data)) == f"Nothing was found. The text contains {outline}."
 
 
 def test_a_key_that_stands_deeper_is_found_where_there_is_but_one(tool: SearchTools):

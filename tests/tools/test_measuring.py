@@ -107,13 +107,13 @@ async def test_a_run_after_one_that_was_cancelled_is_alone_again():
 
 
 async def test_where_there_is_no_gpu_its_memory_is_none_taken(monkeypatch):
-    monkeypatch.setattr("ecoshell.tools.running.gpu_there", lambda: False)
+    monkeypatch.setattr("ecoshell.tools.running.may_have_gpu", lambda: False)
     seen = held(await measured(fill, {"megabytes": 1}))
     assert (seen.gpu_mb, seen.gpu_instant_mb) == (0.0, 0.0)
 
 
 async def test_where_a_gpu_is_in_use_and_nobody_can_tell_its_memory_is_unknown(monkeypatch):
-    monkeypatch.setattr("ecoshell.tools.running.gpu_there", lambda: True)
+    monkeypatch.setattr("ecoshell.tools.running.may_have_gpu", lambda: True)
     monkeypatch.setattr("ecoshell.tools.running.gpu_mb", lambda pids: None)
     seen = held(await measured(fill, {"megabytes": 1}))
     assert seen == Footprint(seen.cpu_mb, seen.cpu_instant_mb, None, None)
@@ -147,7 +147,7 @@ class Driver:
 
 @pytest.fixture
 def driver(monkeypatch):
-    monkeypatch.setattr(measuring, "gpu_there", lambda: True)
+    monkeypatch.setattr(measuring, "may_have_gpu", lambda: True)
     monkeypatch.setattr(measuring, "_has_gpu_open", lambda pid: pid == 7)
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     return lambda library: monkeypatch.setattr(pynvml, "nvmlLib", library)

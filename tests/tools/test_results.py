@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ecoshell.messages import Observation
 from ecoshell.tools import Limits, ResultSize
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.running import sound, told
+from ecoshell.tools.running import to_observation, validated
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=30)
 VALUES = st.recursive(
@@ -21,7 +21,7 @@ VALUES = st.recursive(
 
 @given(text=TEXTS, most=st.integers(1, 40))
 def test_a_text_within_the_limit_is_whole_and_any_other_is_cut_at_it_once_it_can_be_stored(text: str, most: int):
-    seen = sound("t", Observation(text, changes=text), Limits(result=ResultSize(most), changes=most))
+    seen = validated("t", Observation(text, changes=text), Limits(result=ResultSize(most), changes=most))
     escaped = text.encode("utf-8", "backslashreplace").decode()
     assert seen.truncated == (len(escaped) > most)
     assert seen.text == seen.changes
@@ -33,7 +33,7 @@ def test_a_text_within_the_limit_is_whole_and_any_other_is_cut_at_it_once_it_can
 @given(value=VALUES.filter(lambda value: not isinstance(value, str)), most=st.integers(1, 200))
 def test_a_value_is_told_as_its_json_as_far_as_the_limit(value: Any, most: int):
     whole = json.dumps(value, ensure_ascii=False)
-    seen = told("t", value, Limits(result=ResultSize(most)))
+    seen = to_observation("t", value, Limits(result=ResultSize(most)))
     assert seen.truncated == (len(whole) > most)
     mark = f"\n[truncated: only the first {most} characters shown]" if seen.truncated else ""
     assert seen.text == f"{whole[:most]}{mark}"
@@ -52,7 +52,7 @@ class Counted(list[int]):
 
 def test_of_a_long_list_only_so_much_is_looked_at_as_can_be_shown():
     value = Counted(range(1_000_000))
-    assert told("t", value, Limits(result=ResultSize(100))).truncated
+    assert to_observation("t", value, Limits(result=ResultSize(100))).truncated
     assert 0 < value.asked <= 101
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
 from ecoshell.tools import ToolOptions
-from ecoshell.tools.builtin import files as search_module
-from ecoshell.tools.builtin.files import SearchTools
+from ecoshell.tools.builtin import search as search_module
+from ecoshell.tools.builtin.search import SearchTools
 from ecoshell.tools.workspace import Workspace
 
 
@@ -57,13 +57,16 @@ def test_a_search_keeps_to_the_folder_or_file_it_was_given(search: SearchTools):
 
 
 def test_nothing_found_is_said(search: SearchTools):
-    assert search.search_text("zebra", "docs").text == "No match for 'zebra' in docs; list_files shows what is there."
+    assert search.search_text("zebra", "docs").text == "No match for 'zebra' in docs; use list_files to see the files."
 
 
 def test_a_short_file_in_which_nothing_is_found_is_shown(search: SearchTools, workspace: Workspace):
-    assert search.search_text("zebra", "main.py").text == "No match for 'zebra' in main.py, which holds:\n# todo\n"
+    assert search.search_text("zebra", "main.py").text == "No match for 'zebra' in main.py, which contains:\n# todo\n"
     (workspace.root / "long.txt").write_text("line\n" * 1_000)
-    assert search.search_text("zebra", "long.txt").text == "No match for 'zebra' in long.txt; read_file shows it."
+    assert (
+        search.search_text("zebra", "long.txt").text
+        == "No match for 'zebra' in long.txt; use read_file to see its text."
+    )
 
 
 def test_binary_large_and_hidden_files_and_links_are_passed_over(search: SearchTools, workspace: Workspace, outside):
@@ -75,8 +78,8 @@ def test_binary_large_and_hidden_files_and_links_are_passed_over(search: SearchT
     (workspace.root / "latin").write_bytes("café todo".encode("latin-1"))
     *lines, unread = search.search_text("todo|read me", regex=True).text.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["latin", "main.py", "docs/notes.txt"]
-    assert unread == "[not searched, as larger than 100,000 bytes: large]"
-    assert search.search_text("zebra").text.endswith(f"what is there.\n{unread}")
+    assert unread == "[not searched, larger than 100,000 bytes: large]"
+    assert search.search_text("zebra").text.endswith(f"see the files.\n{unread}")
 
 
 def test_many_matches_are_cut_and_marked(search: SearchTools, workspace: Workspace):
@@ -97,7 +100,7 @@ def test_what_cannot_be_searched_for_is_told(search: SearchTools, pattern: str, 
 
 
 def test_what_was_searched_for_too_long_is_named_as_it_was_typed(search: SearchTools, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ecoshell.tools.builtin.files._REGEX_SECONDS", 1e-9)
+    monkeypatch.setattr("ecoshell.tools.builtin.search._REGEX_SECONDS", 1e-9)
     with pytest.raises(ToolError, match="'two words' takes too long"):
         search.search_text("two words")
 
@@ -105,7 +108,7 @@ def test_what_was_searched_for_too_long_is_named_as_it_was_typed(search: SearchT
 def test_a_pattern_that_backtracks_for_ever_is_stopped_and_lets_other_threads_run(
     search: SearchTools, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ecoshell.tools.builtin.files._REGEX_SECONDS", 1.0)
+    monkeypatch.setattr("ecoshell.tools.builtin.search._REGEX_SECONDS", 1.0)
     (workspace.root / "evil.txt").write_text("a" * 60 + "b")
     done, turns = threading.Event(), list[None]()
 

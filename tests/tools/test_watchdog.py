@@ -77,14 +77,14 @@ async def test_programs_run_though_the_watchdog_was_killed_and_the_next_one_is_w
     watchdog = Watchdog()
     monkeypatch.setattr("ecoshell.tools.builtin.commands.watchdog", watchdog)
     assert (await ran(tmp_path, "/bin/echo", "one")).output == "one\n"
-    first = watchdog._program
+    first = watchdog._process
     first.kill()
     first.wait()
     assert (await ran(tmp_path, "/bin/echo", "two")).output == "two\n"
-    assert watchdog._program is not first
-    assert watchdog._program.poll() is None
-    watchdog._program.stdin.close()
-    assert watchdog._program.wait(120) == 0  # nothing was left to end
+    assert watchdog._process is not first
+    assert watchdog._process.poll() is None
+    watchdog._process.stdin.close()
+    assert watchdog._process.wait(120) == 0  # nothing was left to end
 
 
 async def test_programs_run_where_there_can_be_no_watchdog(tmp_path, monkeypatch):
@@ -98,17 +98,17 @@ async def test_programs_run_where_there_can_be_no_watchdog(tmp_path, monkeypatch
 def deafen(watchdog: Watchdog) -> None:
     """Let the watchdog's pipe end, as it does when the process that writes to it is gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, watchdog._program.stdin.fileno())
+    os.dup2(nowhere, watchdog._process.stdin.fileno())
     os.close(nowhere)
 
 
 def test_a_watchdog_that_takes_the_place_of_another_knows_what_runs():
     watchdog = Watchdog()
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as program, watchdog.watching(program.pid):
-        watchdog.announced([], 1)
-        watchdog._program.kill()
-        watchdog._program.wait()
-        watchdog.announced([], 1)
+        watchdog.wrap([], 1)
+        watchdog._process.kill()
+        watchdog._process.wait()
+        watchdog.wrap([], 1)
         deafen(watchdog)
         assert program.wait(120) == -signal.SIGTERM
 
@@ -117,8 +117,8 @@ def test_a_group_that_is_not_watched_any_more_is_left_alone():
     watchdog = Watchdog()
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as program:
         with watchdog.watching(program.pid):
-            watchdog.announced([], 1)
+            watchdog.wrap([], 1)
         deafen(watchdog)
-        assert watchdog._program.wait(120) == 0
+        assert watchdog._process.wait(120) == 0
         assert program.poll() is None
         program.kill()

@@ -17,7 +17,7 @@ from ecoshell import worker
 from ecoshell.errors import ToolError
 from ecoshell.tools import Limits, ToolOptions, limits_of
 from ecoshell.tools.builtin import builtin_tools
-from ecoshell.tools.builtin.files import unified
+from ecoshell.tools.diffs import unified
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import contained
 from ecoshell.tools.workspace import Workspace
@@ -115,7 +115,7 @@ def test_the_time_of_a_diff_begins_when_a_process_is_there_for_it(tmp_path: Path
     (tmp_path / "sitecustomize.py").write_text(f"open({str(tmp_path / 'pipe')!r}).read()\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("ecoshell.worker._workers", worker._Workers())
-    monkeypatch.setattr("ecoshell.tools.builtin.files._SECONDS", 1.0)
+    monkeypatch.setattr("ecoshell.tools.diffs._SECONDS", 1.0)
     release = threading.Timer(1.5, (tmp_path / "pipe").write_text, ["now"])
     release.start()
     assert unified("a", "x\n", "y\n").endswith("-x\n+y")
@@ -238,7 +238,7 @@ def test_a_worker_ends_with_a_shell_that_is_killed_whatever_it_does(work: str):
 def test_a_diff_of_many_equal_lines_is_all_of_one_for_all_of_the_other():
     shown = unified("a", "a\nb\n" * 1_000, "b\na\na\n" * 700)
     assert shown.splitlines()[2] == "@@ -1,2000 +1,2100 @@"
-    assert shown.endswith("[truncated: the diff goes on]")
+    assert shown.endswith("[truncated: the diff continues]")
 
 
 def test_a_diff_too_large_to_show_is_told_by_the_lines_between_what_is_the_same():
@@ -249,5 +249,5 @@ def test_a_diff_too_large_to_show_is_told_by_the_lines_between_what_is_the_same(
 
 
 def test_a_diff_that_takes_too_long_is_told_by_its_lines(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ecoshell.tools.builtin.files._SECONDS", 0.0)
+    monkeypatch.setattr("ecoshell.tools.diffs._SECONDS", 0.0)
     assert unified("a", "x\ny\nz\n", "x\nz\n") == "--- a/a\n+++ b/a\n[too large to show: +0 −1 lines]"

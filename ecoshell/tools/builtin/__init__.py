@@ -1,26 +1,29 @@
-"""The tools that come with ecoshell."""
+"""The built-in tools."""
 
 from ecoshell.messages import Effect
 from ecoshell.tools import Limits, Tool, ToolOptions
-from ecoshell.tools.builtin.calculate import calculate, convert_units, current_time
+from ecoshell.tools.builtin.calculate import calculate
+from ecoshell.tools.builtin.clock import current_time
 from ecoshell.tools.builtin.commands import CommandTools
 from ecoshell.tools.builtin.fetch import FetchTool
-from ecoshell.tools.builtin.files import FileTools, SearchTools
+from ecoshell.tools.builtin.files import FileTools
+from ecoshell.tools.builtin.search import SearchTools
+from ecoshell.tools.builtin.units import convert_units
 from ecoshell.tools.function import FunctionTool, WorkerTool
 from ecoshell.tools.workspace import Workspace
 
 _READ: tuple[Effect, ...] = ("read",)
 _WRITE: tuple[Effect, ...] = ("read", "write")
 _EXECUTE: tuple[Effect, ...] = ("read", "write", "execute", "network")
-_ENDING = 5.0
-"""Seconds a program gets beyond its own limit to be ended and to have its output read."""
+_END_SECONDS = 5.0
+"""Extra seconds to end a program after its time limit and to read its output."""
 
 
 def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -> list[Tool]:
-    """Every built-in tool, working in one workspace."""
+    """Return all built-in tools for a workspace."""
     options = options or ToolOptions()
     quick = Limits(options.file_seconds, options.result)
-    programs = Limits(options.command_seconds + _ENDING, options.result)
+    programs = Limits(options.command_seconds + _END_SECONDS, options.result)
     web = Limits(options.fetch_seconds, options.result)
     files, commands = FileTools(workspace, options), CommandTools(workspace, options)
     search = SearchTools(workspace, options)

@@ -1,29 +1,25 @@
-"""calculate, convert_units and current_time: arithmetic as people write it, exact where it can be and bounded always.
+"""The tool calculate: a parser for everyday arithmetic, with exact results where possible and limits always.
 
     sum      product (("+" | "-") product)*          a percentage on the right is of the left: 200 + 15% is 230
-    product  operand (("*" | "/" | "//" | "%") operand)*  also x × · ÷ "times" "divided by" "mod" "of"; a product's sign
-                                                     may be left out before a name or a bracket: 2(3 + 4), 2 pi
-    power    operand ("^" | "**") operand            from the right: 2^3^2 is 2^9; binds before a sign: -2^2 is -4
+    product  operand (("*" | "/" | "//" | "%") operand)*  also x × · ÷ "times" "divided by" "mod" "of"; the operator may
+                                                     be omitted before a name or a bracket: 2(3 + 4), 2 pi
+    power    operand ("^" | "**") operand            right-associative: 2^3^2 is 2^9; before unary minus: -2^2 is -4
     operand  ("+" | "-") operand | value ("!" | "²" | "³" | "°" | "%")*
-                                                     "%" is a percentage where nothing follows that it could divide
+                                                     "%" is a percentage unless a divisor follows
     value    number | constant | "(" sum ")" | function "(" sum ("," sum)* ")" | function operand
 
-Numbers may have an exponent, a 0x in front, or underscores; commas between groups of three digits are taken as
-separators where the expression calls no function. Whole numbers stay exact up to about 3,900 digits and decimals up to
-50; what is larger or irrational is rounded to 50 digits, which `Inexact` in the decimal context records.
+Numbers may have an exponent, a 0x prefix, or underscores; commas between groups of three digits are separators if the
+expression calls no function. Integers stay exact up to about 3,900 digits and decimals up to 50; larger and irrational
+numbers are rounded to 50 digits, which `Inexact` in the decimal context records.
 
-Python's `ast` is no help: percentages, signs behind a number, products without a sign and decimals that stay exact
-would first have to be parsed, and written anew for it.
+Python's `ast` cannot parse percentages, postfix operators, omitted operators and exact decimals.
 """
 
-import difflib
 import functools
 import math
 import re
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import (
     Context,
     Decimal,
@@ -35,22 +31,20 @@ from decimal import (
     getcontext,
     localcontext,
 )
-from importlib import resources
-from typing import Annotated, Any
-from zoneinfo import ZoneInfo, available_timezones
+from typing import Annotated
 
 from ecoshell.errors import ToolError
 
 Number = int | Decimal
 
-_DIGITS, _SHOWN_DIGITS, _GUARD = 50, 15, 3
-_LARGEST_BITS = 13_000
-_LARGEST_FACTORIAL = 1_400
+_DIGITS, _DISPLAY_DIGITS, _GUARD_DIGITS = 50, 15, 3
+_MAX_BITS = 13_000
+_MAX_FACTORIAL = 1_400
 _PLAIN_EXPONENTS = range(-7, 21)
-"""Of ten: the decimals that are shown without an exponent."""
-_LONGEST = 2_000
-_DEEPEST = 100
-"""Brackets, signs in front and functions inside one another."""
+"""Powers of ten for which decimals are written without an exponent."""
+_MAX_CHARS = 2_000
+_MAX_DEPTH = 100
+"""Maximum nesting of brackets, signs and functions."""
 
 
 def calculate(
@@ -60,53 +54,53 @@ def calculate(
 ) -> str:
     """Calculate arithmetic: add, subtract, multiply, divide, powers, percent, roots, logarithms."""
     result = evaluate(expression)
-    asked = " ".join(expression.strip(" =?\n\t").split())
-    return f"{asked} {'=' if result.exact else '≈'} {result.text}"
+    source = " ".join(expression.strip(" =?\n\t").split())
+    return f"{source} {'=' if result.is_exact else '≈'} {result.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an expression comes to, and whether the text holds every digit of it."""
+    """The value of an expression, and whether the text is exact."""
 
     text: str
-    exact: bool
+    is_exact: bool
 
 
 def evaluate(text: str) -> Result:
-    """Work out an expression; raises ToolError that says what cannot be read or computed."""
-    if len(text) > _LONGEST:
-        raise ToolError(f"The expression is too long: {len(text)} characters, and at most {_LONGEST} are read.")
+    """Evaluate an expression; raises ToolError for invalid syntax and impossible operations."""
+    if len(text) > _MAX_CHARS:
+        raise ToolError(f"The expression is too long: {len(text)} characters; the maximum is {_MAX_CHARS}.")
     traps = [DivisionByZero, InvalidOperation, Overflow]
     with localcontext(Context(prec=_DIGITS, Emax=999_999_999, Emin=-999_999_999, traps=traps)) as context:
         try:
-            value = _Reader(text).result()
-            if isinstance(value, int) and value.bit_length() > _LARGEST_BITS:
-                value = _rounded(+Decimal(value))
-            exact = not context.flags[Inexact]
+            value = _Parser(text).result()
+            if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+                value = _inexact(+Decimal(value))
+            is_exact = not context.flags[Inexact]
             if isinstance(value, Decimal):  # all digits of an exact number, 15 of a rounded one
-                with localcontext(prec=_DIGITS if exact else _SHOWN_DIGITS):
-                    value = _whole(value.normalize())
-            return Result(str(value) if isinstance(value, int) else _plain(value), exact)
+                with localcontext(prec=_DIGITS if is_exact else _DISPLAY_DIGITS):
+                    value = _to_int(value.normalize())
+            return Result(str(value) if isinstance(value, int) else plain(value), is_exact)
         except ZeroDivisionError as error:
             raise ToolError("Division by zero.") from error
         except (OverflowError, DecimalException) as error:
-            raise ToolError("The result is too large, or not a real number.") from error
+            raise ToolError("The result is too large or not a real number.") from error
         except ValueError as error:
-            raise ToolError(f"It cannot be computed: {error}.") from error
+            raise ToolError(f"The expression cannot be computed: {error}.") from error
 
 
 # -- arithmetic
 
 
 def _multiply(left: Number, right: Number) -> Number:
-    """The product; of two whole numbers too large to keep, a rounded one."""
-    if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > _LARGEST_BITS:
+    """Return the product; rounded if two integers give too large a result."""
+    if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > _MAX_BITS:
         return Decimal(left) * Decimal(right)
     return left * right
 
 
 def _divide(left: Number, right: Number) -> Number:
-    """The quotient, whole where it comes out even."""
+    """Return the quotient, as an integer if there is no remainder."""
     if right == 0:
         raise ZeroDivisionError
     if isinstance(left, int) and isinstance(right, int) and left % right == 0:
@@ -119,44 +113,45 @@ def _floor_divide(left: Number, right: Number) -> Number:
 
 
 def _modulo(left: Number, right: Number) -> Number:
-    """What is left after `_floor_divide`; it has the sign of `right`."""
+    """Return the remainder of `_floor_divide`; it has the sign of `right`."""
     if right == 0:
         raise ZeroDivisionError
     if isinstance(left, int) and isinstance(right, int):
         return left % right
-    rest = Decimal(left) % right
-    return rest + right if rest and (rest < 0) != (right < 0) else rest
+    remainder = Decimal(left) % right
+    return remainder + right if remainder and (remainder < 0) != (right < 0) else remainder
 
 
 def _power(base: Number, exponent: Number) -> Number:
-    """The power; exact for whole numbers as long as the result can be kept."""
-    if isinstance(base, int) and isinstance(exponent, int) and 0 <= exponent * base.bit_length() <= _LARGEST_BITS:
-        return _whole(base**exponent)
-    return _whole(Decimal(base) ** Decimal(exponent))
+    """Return the power; exact for integers unless the result is too large."""
+    if isinstance(base, int) and isinstance(exponent, int) and 0 <= exponent * base.bit_length() <= _MAX_BITS:
+        return _to_int(base**exponent)
+    return _to_int(Decimal(base) ** Decimal(exponent))
 
 
-def _whole(value: Number) -> Number:
-    """The value as an int if it is one and small enough to be exact."""
+def _to_int(value: Number) -> Number:
+    """Convert an integral value to int if it is small enough to be exact."""
     if isinstance(value, Decimal) and value.adjusted() < _DIGITS and value == value.to_integral_value():
         return int(value)
     return value
 
 
 def _floor(value: Number) -> Number:
-    """The whole number below; of what was rounded, its last digits being none of its own."""
+    """Round down; ignores the last digits of an inexact value."""
     if isinstance(value, int):
         return value
-    with localcontext(prec=_DIGITS - _GUARD if getcontext().flags[Inexact] else _DIGITS):
-        return _whole((+value).to_integral_value("ROUND_FLOOR"))
+    with localcontext(prec=_DIGITS - _GUARD_DIGITS if getcontext().flags[Inexact] else _DIGITS):
+        return _to_int((+value).to_integral_value("ROUND_FLOOR"))
 
 
-def _rounded(value: Number) -> Number:
-    """The value, marked as not exact."""
+def _inexact(value: Number) -> Number:
+    """Mark the result as inexact, and return the value."""
     getcontext().flags[Inexact] = True
     return value
 
 
-def _plain(number: Decimal) -> str:
+def plain(number: Decimal) -> str:
+    """Format a decimal, with an exponent if it is very large or small."""
     return f"{number:f}" if number.adjusted() in _PLAIN_EXPONENTS else f"{number:e}"
 
 
@@ -167,24 +162,24 @@ _E = Decimal("2.7182818284590452353602874713526624977572470936999")
 _CONSTANTS: dict[str, Number] = {"pi": _PI, "π": _PI, "e": _E, "tau": 2 * _PI}
 
 
-def _counts(*values: Number) -> tuple[int, ...]:
-    """The values as whole numbers that are not negative; raises ValueError for any other."""
-    counts = tuple(value for value in values if isinstance(value, int) and value >= 0)
-    if len(counts) < len(values):
-        raise ValueError("whole numbers are needed that are not negative")
-    return counts
+def _natural(*values: Number) -> tuple[int, ...]:
+    """Return the values as non-negative integers; raises ValueError for others."""
+    naturals = tuple(value for value in values if isinstance(value, int) and value >= 0)
+    if len(naturals) < len(values):
+        raise ValueError("it needs non-negative whole numbers")
+    return naturals
 
 
 def _factorial(number: Number) -> Number:
-    (count,) = _counts(number)
-    if count > _LARGEST_FACTORIAL:
+    (count,) = _natural(number)
+    if count > _MAX_FACTORIAL:
         raise OverflowError
     return math.factorial(count)
 
 
 def _comb(*values: Number) -> Number:
-    total, chosen = _counts(*values)
-    if total > _LARGEST_BITS:  # a bound on the bits of the result
+    total, chosen = _natural(*values)
+    if total > _MAX_BITS:  # an upper bound of the bits of the result
         raise OverflowError
     return math.comb(total, chosen)
 
@@ -196,21 +191,21 @@ def _log(value: Number, base: Number = 10) -> Number:
 def _round(value: Number, places: Number = 0) -> Number:
     if not isinstance(places, int) or not -_DIGITS < places < _DIGITS:
         raise InvalidOperation
-    with localcontext():  # what was asked for is not recorded as a loss
-        return _whole(Decimal(value).quantize(Decimal(1).scaleb(-places), "ROUND_HALF_UP"))
+    with localcontext():  # Explicit rounding does not mark the result as inexact.
+        return _to_int(Decimal(value).quantize(Decimal(1).scaleb(-places), "ROUND_HALF_UP"))
 
 
 def _by_float(function: Callable[[float], float], value: Number) -> Number:
-    """What a function gives that the decimal module lacks, in double precision."""
-    found = function(float(value))
-    if not math.isfinite(found):
+    """Apply a function that the decimal module lacks, in double precision."""
+    result = function(float(value))
+    if not math.isfinite(result):
         raise OverflowError
-    tiny = abs(found) < 1e-15 < abs(value)  # sin(pi) is 0, not what pi's own rounding leaves
-    return _rounded(Decimal(0) if tiny else Decimal(repr(found)))
+    is_rounding_error = abs(result) < 1e-15 < abs(value)  # such as sin(pi)
+    return _inexact(Decimal(0) if is_rounding_error else Decimal(repr(result)))
 
 
 _Function = tuple[Callable[..., Number], int, int]
-"""With the fewest and the most arguments it takes."""
+"""A function with its minimum and maximum number of arguments."""
 
 
 def _unary(apply: Callable[[Number], Number]) -> _Function:
@@ -219,8 +214,8 @@ def _unary(apply: Callable[[Number], Number]) -> _Function:
 
 _FLOATS = ("cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
 _FUNCTIONS: dict[str, _Function] = {
-    "sqrt": _unary(lambda value: _whole(Decimal(value).sqrt())),
-    "√": _unary(lambda value: _whole(Decimal(value).sqrt())),
+    "sqrt": _unary(lambda value: _to_int(Decimal(value).sqrt())),
+    "√": _unary(lambda value: _to_int(Decimal(value).sqrt())),
     "exp": _unary(lambda value: Decimal(value).exp()),
     "ln": _unary(lambda value: Decimal(value).ln()),
     "log": (_log, 1, 2),
@@ -236,16 +231,16 @@ _FUNCTIONS: dict[str, _Function] = {
     "mean": (lambda *values: _divide(sum(values), len(values)), 1, 99),
     "pow": (_power, 2, 2),
     "mod": (_modulo, 2, 2),
-    "gcd": (lambda *values: math.gcd(*_counts(*values)), 2, 99),
-    "lcm": (lambda *values: math.lcm(*_counts(*values)), 2, 9),
+    "gcd": (lambda *values: math.gcd(*_natural(*values)), 2, 99),
+    "lcm": (lambda *values: math.lcm(*_natural(*values)), 2, 9),
     "factorial": _unary(_factorial),
     "comb": (_comb, 2, 2),
-    "radians": _unary(lambda value: _rounded(value * _PI / 180)),
-    "degrees": _unary(lambda value: _rounded(value * 180 / _PI)),
+    "radians": _unary(lambda value: _inexact(value * _PI / 180)),
+    "degrees": _unary(lambda value: _inexact(value * 180 / _PI)),
     **{name: _unary(functools.partial(_by_float, getattr(math, name))) for name in _FLOATS},
 }
 _SUM, _PRODUCT, _SIGN, _POWER = 1, 2, 3, 4
-_SIGNS: dict[str, tuple[int, int, Callable[[Number, Number], Number]]] = {
+_OPERATORS: dict[str, tuple[int, int, Callable[[Number, Number], Number]]] = {
     "+": (_SUM, _PRODUCT, lambda left, right: left + right),
     "-": (_SUM, _PRODUCT, lambda left, right: left - right),
     "*": (_PRODUCT, _SIGN, _multiply),
@@ -256,12 +251,12 @@ _SIGNS: dict[str, tuple[int, int, Callable[[Number, Number], Number]]] = {
     "mod": (_PRODUCT, _SIGN, _modulo),
     "^": (_POWER, _SIGN, _power),
 }
-"""How strongly each binds, and how strongly at least what belongs to it on its right."""
+"""Precedence of each operator, minimum precedence of its right operand, and its function."""
 
 
-# -- reading
+# -- parsing
 
-_WORDING = (
+_WORDS = (
     (re.compile(r"^\s*(?:what(?:'s| is)|how much is|calculate|compute|evaluate)\b"), ""),
     (re.compile(r"[=?\s]+$"), ""),
     (re.compile(r"\bto the power of\b"), "^"),
@@ -289,283 +284,119 @@ _IS_NUMBER, _IS_NAME = re.compile(_NUMBER, re.ASCII).fullmatch, re.compile(_NAME
 
 @dataclass(frozen=True, slots=True)
 class _Percent:
-    """A percentage not yet taken of anything."""
+    """A percentage, whose meaning depends on the operator before it."""
 
     number: Number
 
 
-class _Reader:
-    """Works the value out while reading, by precedence climbing."""
+class _Parser:
+    """Evaluates an expression while parsing it, by precedence climbing."""
 
     def __init__(self, text: str) -> None:
         text = text.lower()
-        for wording, sign in _WORDING:
-            text = wording.sub(sign, text)
+        for pattern, replacement in _WORDS:
+            text = pattern.sub(replacement, text)
         if not _CALL.search(text):
             text = _GROUPED.sub(lambda group: group[0].replace(",", ""), text)
         if not text.strip():
             raise ToolError("The expression is empty: give something such as 17 * 23.")
         self._tokens: list[str] = [*_TOKEN.findall(text.strip()), "", ""]
-        """The texts, and two empty ones that stand for the end."""
-        self._at = 0
+        """The tokens, followed by two empty ones as an end mark."""
+        self._position = 0
 
     def result(self) -> Number:
         value = _number(self._expression(_SUM, 0))
         if self._next:
-            raise self._unexpected("a sign")
+            raise self._unexpected("an operator")
         return value
 
-    def _expression(self, least: int, depth: int) -> Number | _Percent:
-        """An operand, and what the signs behind it make of it that bind at least so strongly."""
+    def _expression(self, min_precedence: int, depth: int) -> Number | _Percent:
+        """Parse an operand and the operators of at least this precedence after it."""
         value = self._operand(depth)
         while True:
-            omitted = self._next == "(" or (_IS_NAME(self._next) and self._next not in _SIGNS)
-            sign = "*" if omitted else self._next
-            if sign not in _SIGNS or _SIGNS[sign][0] < least:
+            is_omitted = self._next == "(" or (_IS_NAME(self._next) and self._next not in _OPERATORS)
+            operator = "*" if is_omitted else self._next
+            if operator not in _OPERATORS or _OPERATORS[operator][0] < min_precedence:
                 return value
-            binds, right_binds, apply = _SIGNS[sign]
-            self._at += not omitted
-            left, right = _number(value), self._expression(right_binds, depth + (binds == _POWER))
-            if isinstance(right, _Percent) and binds == _SUM:
+            precedence, right_precedence, apply = _OPERATORS[operator]
+            self._position += not is_omitted
+            left, right = _number(value), self._expression(right_precedence, depth + (precedence == _POWER))
+            if isinstance(right, _Percent) and precedence == _SUM:
                 right = _divide(_multiply(left, right.number), 100)
             value = apply(left, _number(right))
 
     def _operand(self, depth: int) -> Number | _Percent:
-        """A value with the signs that belong to it alone."""
-        if depth > _DEEPEST:
+        """Parse a value with its prefix and postfix operators."""
+        if depth > _MAX_DEPTH:
             raise ToolError("The expression is nested too deeply.")
         if sign := self._accept("+", "-"):
             value = _number(self._expression(_SIGN, depth + 1))
             return -value if sign == "-" else value
         value = self._value(depth)
-        while sign := self._accept("²", "³", "!", "°"):
-            if sign == "!":
+        while postfix := self._accept("²", "³", "!", "°"):
+            if postfix == "!":
                 value = _factorial(value)
-            elif sign == "°":
-                value = _rounded(value * _PI / 180)
+            elif postfix == "°":
+                value = _inexact(value * _PI / 180)
             else:
-                value = _power(value, 2 if sign == "²" else 3)
-        after = self._tokens[self._at + 1] if self._next else ""
-        divides = after == "(" or _IS_NUMBER(after) or (_IS_NAME(after) and after not in _SIGNS)
-        return _Percent(value) if not divides and self._accept("%") else value
+                value = _power(value, 2 if postfix == "²" else 3)
+        following = self._tokens[self._position + 1] if self._next else ""
+        is_modulo = following == "(" or _IS_NUMBER(following) or (_IS_NAME(following) and following not in _OPERATORS)
+        return _Percent(value) if not is_modulo and self._accept("%") else value
 
     def _value(self, depth: int) -> Number:
-        """A number, a constant, a function of its arguments, or what is in brackets."""
+        """Parse a number, a constant, a function call, or a sum in brackets."""
         token = self._next
         if _IS_NUMBER(token):
-            self._at += 1
+            self._position += 1
             if token.startswith("0x"):
                 return int(token, 16)
             digits = token.replace("_", "")
             return int(digits) if digits.isdigit() else getcontext().create_decimal(digits)
         if self._accept(*_CONSTANTS):
-            return _rounded(_CONSTANTS[token])
-        named = self._accept(*_FUNCTIONS)
+            return _inexact(_CONSTANTS[token])
+        name = self._accept(*_FUNCTIONS)
         if self._accept("("):
             values = [_number(self._expression(_SUM, depth + 1))]
-            while named and self._accept(","):
+            while name and self._accept(","):
                 values.append(_number(self._expression(_SUM, depth + 1)))
             if not self._accept(")"):
                 raise self._unexpected("a closing bracket")
-            if not named:
+            if not name:
                 return values[0]
-        elif named and self._next not in ("+", "-"):  # sqrt 16
+        elif name and self._next not in ("+", "-"):  # sqrt 16
             values = [_number(self._operand(depth + 1))]
-        elif _IS_NAME(token) and not named:
+        elif _IS_NAME(token) and not name:
             raise ToolError(
-                f"{token} is not known here, and files are not read: write the numbers themselves, or use run_python, "
-                f"which can read a file. Known are pi, e and tau, and the functions {', '.join(_FUNCTIONS)}."
+                f"{token} is unknown, and calculate does not read files: write the numbers themselves, or use "
+                f"run_python, which can read a file. Available: pi, e, tau and the functions {', '.join(_FUNCTIONS)}."
             )
         else:
             raise self._unexpected("a number")
-        function, least, most = _FUNCTIONS[named]
-        if not least <= len(values) <= most:
-            wanted = f"{least}" if least == most else f"{least} to {most}"
-            raise ToolError(f"{named} takes {wanted} argument(s), not {len(values)}.")
+        function, minimum, maximum = _FUNCTIONS[name]
+        if not minimum <= len(values) <= maximum:
+            count = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
+            raise ToolError(f"{name} takes {count} argument(s), not {len(values)}.")
         return function(*values)
 
     @property
     def _next(self) -> str:
-        return self._tokens[self._at]
+        return self._tokens[self._position]
 
-    def _accept(self, *texts: str) -> str:
-        """Take the next token if it is one of these; says which, or nothing."""
-        found = self._next
-        if found not in texts:
+    def _accept(self, *tokens: str) -> str:
+        """Consume and return the next token if it is one of these; empty otherwise."""
+        token = self._next
+        if token not in tokens:
             return ""
-        self._at += 1
-        return found
+        self._position += 1
+        return token
 
-    def _unexpected(self, wanted: str) -> ToolError:
-        read = " ".join(self._tokens[: self._at][-8:])
-        came = f"{self._next!r} came" if self._next else "the expression ended"
-        after = f" after {read!r}" if read else ""
-        return ToolError(f"The expression cannot be read: {wanted} was expected{after}, but {came}.")
+    def _unexpected(self, expected: str) -> ToolError:
+        parsed = " ".join(self._tokens[: self._position][-8:])
+        position = f" after {parsed!r}" if parsed else ""
+        actual = repr(self._next) if self._next else "the end"
+        return ToolError(f"Invalid expression: expected {expected}{position}, not {actual}.")
 
 
 def _number(value: Number | _Percent) -> Number:
     return _divide(value.number, 100) if isinstance(value, _Percent) else value
-
-
-# -- units
-
-_UNIT_DIGITS = 12
-_LONGEST_UNIT = 60
-_UNIT = re.compile(r"""[\w\s°²³/*^.·%"'()-]+""")
-_UNIT_POWER = re.compile(r"([a-z]+)([23])")
-_DATA = {"k": "kilo", "m": "mega", "g": "giga", "t": "tera"}
-_ALIASES = {
-    "fl oz": "fluid_ounce",
-    "fl. oz": "fluid_ounce",
-    "sqft": "foot**2",
-    "sq ft": "foot**2",
-    "sqm": "meter**2",
-    "kmh": "km/h",
-    "kmph": "km/h",
-    '"': "inch",
-    "'": "foot",
-    **{f"{lower}b": f"{prefix}byte" for lower, prefix in _DATA.items()},
-    **{f"{lower.upper()}b": f"{prefix}bit" for lower, prefix in _DATA.items()},
-    **{f"{lower}bps": f"{prefix}bit/s" for lower, prefix in _DATA.items()},
-    **{f"{lower.upper()}Bps": f"{prefix}byte/s" for lower, prefix in _DATA.items()},
-}
-_TEMPERATURES = {
-    **dict.fromkeys(("c", "degc", "celsius", "centigrade"), "degC"),
-    **dict.fromkeys(("f", "degf", "fahrenheit"), "degF"),
-    **dict.fromkeys(("k", "kelvin", "kelvins"), "kelvin"),
-}
-_QUANTITY = re.compile(r"""\s*(\d[\d.,]*)\s*([^\W\d_]+|['"])(?:\s*,|\s*and\b)?\s*""")
-_DEGREES = re.compile(r"^(°|degrees? )\s*")
-
-
-def convert_units(
-    value: Annotated[str, "The number."],
-    from_unit: Annotated[str, "Its unit, such as miles, kg, degF or km/h."],
-    to_unit: Annotated[str, "The unit wanted."],
-) -> str:
-    """Convert a quantity between units: miles to km, kg to pounds, Fahrenheit to Celsius, hours to minutes."""
-    registry = _registry()
-    parts, said = [(value, from_unit)], f"{value.strip()} {from_unit.strip()}"
-    try:
-        evaluate(value)
-    except ToolError:  # it may bring its own units, such as 2 feet 7 inches
-        parts, said = _QUANTITY.findall(value), value.strip()
-        if not parts or len(value) > _LONGEST_UNIT or _QUANTITY.sub("", value):
-            raise
-    from pint.errors import PintError
-
-    found = Decimal(0)
-    for text, name in parts:
-        number = Decimal(evaluate(text).text)
-        units = [_DEGREES.sub("", unit.strip().casefold()) for unit in (name, to_unit)]
-        if all(unit in _TEMPERATURES for unit in units):  # a lone C, F or K may be something else beside another unit
-            source, target = (registry.Unit(_TEMPERATURES[unit]) for unit in units)
-        else:
-            source, target = _unit(registry, name), _unit(registry, to_unit)
-        try:
-            found += registry.Quantity(number, source).to(target).magnitude
-        except PintError as error:
-            raise ToolError(f"{name} cannot be converted to {to_unit}: {error}.") from error
-        except ArithmeticError as error:
-            raise ToolError(f"{said} is too large or too small to convert.") from error
-    shown = Context(prec=_UNIT_DIGITS).create_decimal(found)
-    exact = abs(shown - found) <= abs(found) * Decimal("1e-20")
-    return f"{said} {'=' if exact else '≈'} {_plain(shown.normalize())} {to_unit.strip()}"
-
-
-@functools.cache
-def _registry() -> Any:
-    """Pint's units, counted in decimals so that what is exact by definition comes out exact."""
-    from pint import UnitRegistry  # builds its table of units, about 0.3 s
-
-    registry: Any = UnitRegistry  # its types know no decimals
-    return registry(non_int_type=Decimal)
-
-
-def _unit(registry: Any, name: str) -> Any:
-    if len(name) > _LONGEST_UNIT or not _UNIT.fullmatch(name):
-        raise ToolError(f"{name[:_LONGEST_UNIT]!r} is not a unit.")
-    name = name.strip()
-    lower = name.lower()
-    spellings = [name, lower]  # pint is strict about case, and joins words with underscores
-    if " " in name:
-        spellings.insert(0, lower.replace(" ", "_"))
-    if found := _UNIT_POWER.fullmatch(lower):
-        spellings.insert(0, f"{found[1]}**{found[2]}")
-    for spelling in [*filter(None, [_ALIASES.get(name) or _ALIASES.get(lower)]), *spellings]:
-        try:
-            return registry.Unit(spelling)
-        except Exception:  # noqa: BLE001 - a fence: pint's parser raises whatever its tokenizer does
-            continue
-    known: list[str] = list(registry)
-    near = difflib.get_close_matches(lower.replace(" ", "_"), known, n=3)
-    raise ToolError(f"No unit is called {name}." + (f" Nearest: {', '.join(near)}." if near else ""))
-
-
-_OFFSET = re.compile(r"(?:utc|gmt)?\s*([+-])(\d{1,2})(?::?([0-5]\d))?", re.IGNORECASE)
-
-
-def current_time(
-    timezone: Annotated[str, "City, country, IANA name or offset; local time if left out."] = "",
-) -> str:
-    """Tell the current time, date and day of the week (now, today), here or in a city, country or time zone."""
-    wanted = timezone.strip()
-    if wanted:
-        label, zone = _zone(wanted)
-        now = datetime.now(zone)
-    else:
-        label, now = "local time", datetime.now(UTC).astimezone()
-    offset = now.strftime("%z")
-    return f"{now:%A %Y-%m-%d %H:%M:%S}, {label} (UTC{offset[:3]}:{offset[3:5]})"
-
-
-def _zone(wanted: str) -> tuple[str, tzinfo]:
-    """The zone a person means, and its name; raises ToolError with the nearest names, or a country's several zones."""
-    if found := _OFFSET.fullmatch(wanted):
-        sign, hours, minutes = found[1], int(found[2]), int(found[3] or 0)
-        if hours > 14:
-            raise ToolError(f"{wanted} is not a UTC offset: they go from -12:00 to +14:00.")
-        return wanted, timezone(timedelta(hours=hours, minutes=minutes) * (-1 if sign == "-" else 1))
-    key = _key(wanted)
-    if name := _names().get(key):
-        return name, ZoneInfo(name)
-    if zones := _countries().get(key):
-        if len({datetime.now(ZoneInfo(zone)).utcoffset() for zone in zones}) > 1:
-            raise ToolError(f"{wanted} has several times; ask for one of: {', '.join(zones)}.")
-        return zones[0], ZoneInfo(zones[0])
-    near = [_names().get(match, match) for match in difflib.get_close_matches(key, [*_names(), *_countries()], n=3)]
-    hint = f"Nearest: {', '.join(near)}." if near else "IANA names such as Europe/Berlin are known."
-    raise ToolError(f"No time zone is called {wanted}. {hint}")
-
-
-def _key(name: str) -> str:
-    """What a name is found by, whatever its capital letters and accents."""
-    plain = "".join(sign for sign in unicodedata.normalize("NFKD", name) if not unicodedata.combining(sign))
-    return plain.casefold().replace("_", " ")
-
-
-@functools.cache
-def _names() -> dict[str, str]:
-    """Zone names by what they are called: whole, or the city alone."""
-    zones = sorted(available_timezones())
-    cities = {_key(zone.rpartition("/")[2]): zone for zone in zones if not zone.startswith("Etc/")}
-    return cities | {_key(zone): zone for zone in zones}
-
-
-@functools.cache
-def _countries() -> dict[str, tuple[str, ...]]:
-    """The zones of each country, by its names and its two-letter code."""
-    zones: dict[str, list[str]] = {}
-    for code, _, zone, *_ in _table("zone.tab"):
-        zones.setdefault(code, []).append(zone)
-    countries = [(code, name) for code, name in _table("iso3166.tab") if code in zones]
-    found = {_key(called): tuple(zones[code]) for code, name in countries for called in (code, name)}
-    for code, name in countries:  # Britain (UK), but also Virgin Islands (UK): the first is meant
-        for part in re.split(r" \(|\)", name):
-            found.setdefault(_key(part), tuple(zones[code]))
-    return found
-
-
-def _table(name: str) -> list[list[str]]:
-    text = (resources.files("tzdata") / "zoneinfo" / name).read_text(encoding="utf-8")
-    return [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]

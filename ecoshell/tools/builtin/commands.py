@@ -1,4 +1,4 @@
-"""Programs in the workspace: run_command, run_python, and processes that are bounded and leave nothing behind."""
+"""The tools run_command and run_python, which run programs with limits and end all their processes."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from ecoshell.tools.workspace import Workspace
 
 _CHUNK = 1 << 16
 _GRACE = 1.0
-"""Seconds between SIGTERM and SIGKILL, and for the last output of a program that has ended."""
+"""Seconds between SIGTERM and SIGKILL, and for reading the last output of an ended program."""
 
 _SECRET_NAME = re.compile(
     r"KEY(?!BOARD|MAP)|TOKEN|SECRET|PASSW|PASSPHRASE|PGPASS|_PWD$|CREDENTIAL|AUTH|COOKIE|_PAT$|_DSN$", re.IGNORECASE
@@ -32,25 +32,22 @@ _SECRET_VALUE = re.compile(
     r"|\beyJ[\w-]{16}|-----BEGIN|://[^/\s:@]*:[^/\s@]+@"
 )
 _QUIET = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-_QUIET["GIT_OPTIONAL_LOCKS"] = "0"  # a look at a repository writes no index, so that no hook runs after it
+_QUIET["GIT_OPTIONAL_LOCKS"] = "0"  # Reading commands do not write the index, and so run no hook.
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What came of a program; `status` is negative when a signal ended it."""
+    """The result of a program; `status` is negative if a signal ended it."""
 
     status: int
     output: str
-    """Standard output and standard error, in the order they were written."""
+    """Standard output and standard error, interleaved."""
     truncated: bool
     timed_out: bool
 
 
 class OutputWindow:
-    """Keeps the beginning and the end of a stream of bytes, whatever its length, and counts the rest.
-
-    The end is kept because that is where programs say what went wrong.
-    """
+    """Keeps the beginning and the end of a stream of bytes; programs report errors at the end."""
 
     def __init__(self, size: int) -> None:
         self._head_size = size * 2 // 3
@@ -58,7 +55,7 @@ class OutputWindow:
         self._head = bytearray()
         self._tail = bytearray()
         self.total = 0
-        """Bytes fed so far."""
+        """Number of bytes fed."""
 
     @property
     def truncated(self) -> bool:
@@ -66,7 +63,7 @@ class OutputWindow:
         return self.total > len(self._head) + len(self._tail)
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Add the next bytes of the stream."""
         self.total += len(data)
         room = self._head_size - len(self._head)
         self._head += data[:room]
@@ -74,22 +71,22 @@ class OutputWindow:
         del self._tail[: max(0, len(self._tail) - self._tail_size)]
 
     def text(self) -> str:
-        """What was kept, decoded as UTF-8, with the mark where bytes were dropped."""
+        """Return the text with a mark for dropped bytes."""
         if not self.truncated:
             return bytes(self._head + self._tail).decode(errors="replace")
-        shown = len(self._head) + len(self._tail)
+        size = len(self._head) + len(self._tail)
         head, tail = self._head.decode(errors="replace"), self._tail.decode(errors="replace")
-        return f"{head}\n{truncation_mark(shown, self.total, 'bytes')}\n{tail}"
+        return f"{head}\n{truncation_mark(size, self.total, 'bytes')}\n{tail}"
 
 
 def safe_environment(environment: Mapping[str, str], keep: frozenset[str] = frozenset()) -> dict[str, str]:
-    """The variables a command may see: those that look like a key, token or password by name or value are left out."""
-    seen = {
+    """Return the variables for a command, without those whose name or value looks like a secret."""
+    safe = {
         name: value
         for name, value in environment.items()
         if name in keep or not (_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
     }
-    return seen | _QUIET
+    return safe | _QUIET
 
 
 async def run_process(
@@ -99,15 +96,15 @@ async def run_process(
     environment: Mapping[str, str],
     seconds: float,
     window: int,
-    given: int = asyncio.subprocess.DEVNULL,
+    stdin: int = asyncio.subprocess.DEVNULL,
 ) -> Finished:
-    """Run a program to its end or for `seconds`; keep at most `window` bytes of its output.
+    """Run a program for at most `seconds`, and keep at most `window` bytes of its output.
 
-    `given` is the descriptor of a file that it reads as standard input. When this returns or is cancelled the whole
-    process group has been ended, as it is when this process is killed. Raises ToolError if it cannot be started.
+    Ends the whole process group before it returns or is cancelled, and also if this process is killed. Raises ToolError
+    if the program cannot be started.
     """
     output = OutputWindow(window)
-    read_end, write_end = os.pipe()  # of our own: asyncio's would wait for every descendant that still holds the other
+    read_end, write_end = os.pipe()  # asyncio's pipe would wait for every descendant that holds it.
     reader = asyncio.StreamReader(limit=_CHUNK)
     protocol = asyncio.StreamReaderProtocol(reader)
     loop = asyncio.get_running_loop()
@@ -119,7 +116,7 @@ async def run_process(
 
     in_time = True
     try:
-        process = await _start(command, folder, environment, given, write_end)
+        process = await _start(command, folder, environment, stdin, write_end)
         with watchdog.watching(process.pid):
             reading = asyncio.create_task(drain())
             try:
@@ -135,23 +132,23 @@ async def run_process(
 
 
 async def _start(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], given: int, write_end: int
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: int, write_end: int
 ) -> asyncio.subprocess.Process:
-    announced, stdout = watchdog.announced(command, write_end)
+    wrapped, stdout = watchdog.wrap(command, write_end)
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
-            *announced,
+            *wrapped,
             cwd=folder,
             env=environment,
-            stdin=given,
+            stdin=stdin,
             stdout=stdout,
             stderr=write_end,
-            start_new_session=True,  # a group of its own, and no terminal to ask for passwords on
+            start_new_session=True,  # a separate process group without a terminal for password prompts
         )
     )
     try:
         return await asyncio.shield(starting)
-    except asyncio.CancelledError:  # asyncio alone would end the program, but not what it has started by now
+    except asyncio.CancelledError:  # asyncio would end the program but not its descendants.
         await asyncio.wait([starting])
         if starting.exception() is None:
             with watchdog.watching(starting.result().pid):
@@ -165,7 +162,7 @@ async def _start(
 
 
 async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[None]) -> None:
-    """End what is left of the group, first gently, and take what it still printed."""
+    """End the process group, with SIGTERM first, and read the remaining output."""
     try:
         if process.returncode is None:
             _signal(process, signal.SIGTERM)
@@ -175,7 +172,7 @@ async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[None])
         _signal(process, signal.SIGKILL)
         try:
             await process.wait()
-            await asyncio.wait([reading], timeout=_GRACE)  # a daemon that left the group may hold the pipe for ever
+            await asyncio.wait([reading], timeout=_GRACE)  # A daemon outside the group may keep the pipe open.
         finally:
             reading.cancel()
 
@@ -202,108 +199,107 @@ for each in $groups; do kill -s TERM -- "-$each"; done
 sleep 1
 for each in $groups; do kill -s KILL -- "-$each"; done
 """
-_ANNOUNCED = '(echo "+ $$") 2>/dev/null; exec "$@" >&2'
-"""Says its group before it becomes the program, so that there is no moment in which nobody knows of that.
+_WRAPPER = '(echo "+ $$") 2>/dev/null; exec "$@" >&2'
+"""Registers its process group with the watchdog before it executes the program.
 
-The brackets: where nobody listens, the signal for that ends what is in them, and not the program.
+The subshell confines SIGPIPE, in case the watchdog has ended.
 """
 
 
 @dataclass(eq=False)
 class Watchdog:
-    """Knows which process groups run, and has them ended when this process is gone; starts at the first."""
+    """A shell process that ends the running process groups when this process dies; started for the first group."""
 
     _groups: set[int] = field(default_factory=set[int])
-    _program: subprocess.Popen[bytes] | None = None
+    _process: subprocess.Popen[bytes] | None = None
 
-    def announced(self, command: Sequence[str], output: int) -> tuple[Sequence[str], int]:
-        """A command that makes itself known to the watchdog, with the descriptor that is to be its standard output.
+    def wrap(self, command: Sequence[str], output: int) -> tuple[Sequence[str], int]:
+        """Return a command that registers with the watchdog, and the descriptor for its standard output.
 
-        Its standard error has to be `output`, where both then go. It has to lead a process group, and to be `watching`
-        when it has started. Where no watchdog can be started, the command is given as it is.
+        Start it as leader of a process group with `output` as standard error, which receives all output, and then use
+        `watching`. Returns the command unchanged if the watchdog cannot be started.
         """
-        if self._program is None or self._program.poll() is not None:  # one that was killed; the next knows all groups
-            self._program = None
-            system, nothing = {"PATH": os.defpath}, subprocess.DEVNULL
-            with contextlib.suppress(OSError):  # in a session of its own, which no signal from a terminal reaches
-                self._program = subprocess.Popen(
+        if self._process is None or self._process.poll() is not None:  # not started, or killed
+            self._process = None
+            with contextlib.suppress(OSError):
+                self._process = subprocess.Popen(
                     ["/bin/sh", "-c", _SCRIPT],
                     cwd="/",
-                    env=system,
+                    env={"PATH": os.defpath},
                     stdin=subprocess.PIPE,
-                    stdout=nothing,
-                    stderr=nothing,
-                    start_new_session=True,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # Signals of the terminal must not reach it.
                 )
-                if self._program.stdin is not None:
-                    os.set_blocking(self._program.stdin.fileno(), False)
-            self._say("".join(f"+ {group}\n" for group in self._groups))
-        if self._program is None or self._program.stdin is None:
+                if self._process.stdin is not None:
+                    os.set_blocking(self._process.stdin.fileno(), False)
+            self._send("".join(f"+ {group}\n" for group in self._groups))
+        if self._process is None or self._process.stdin is None:
             return command, output
-        return ["/bin/sh", "-c", _ANNOUNCED, "sh", *command], self._program.stdin.fileno()
+        return ["/bin/sh", "-c", _WRAPPER, "sh", *command], self._process.stdin.fileno()
 
     @contextlib.contextmanager
     def watching(self, group: int) -> Generator[None]:
-        """While it lasts, a process group that was announced ends with this process; it has ended by the end of it."""
+        """Watch a process group of a wrapped command; it must have ended when the context exits."""
         self._groups.add(group)
         try:
             yield
         finally:
             self._groups.discard(group)
-            self._say(f"- {group}\n")
+            self._send(f"- {group}\n")
 
-    def _say(self, lines: str) -> None:
-        """Say something to the watchdog that runs, without ever waiting for it."""
-        if lines and self._program is not None and self._program.stdin is not None:
-            with contextlib.suppress(OSError):  # it was killed meanwhile, or stopped for so long that the pipe is full
-                os.write(self._program.stdin.fileno(), lines.encode())
+    def _send(self, lines: str) -> None:
+        """Send lines to the watchdog without blocking."""
+        if lines and self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # It was killed, or its pipe is full.
+                os.write(self._process.stdin.fileno(), lines.encode())
 
 
 watchdog = Watchdog()
-"""That of this process."""
 
 
 _RUN = "import os, sys; sys.path.append(os.getcwd()); exec(compile(sys.argv.pop(), '<code>', 'exec'))"
-"""What is in the workspace can be imported, and hides no module of Python's own."""
-_LONGEST = 100_000
-"""Characters of a command; the system takes 128 KiB in one argument."""
-_NOT_RUN = (126, 127)
-"""With these a shell ends that cannot run, or does not find, what it was told to."""
+"""Makes the workspace importable, after Python's own modules."""
+_MAX_BYTES = 100_000
+"""Maximum size of a command; the system allows 128 KiB per argument."""
+_SHELL_FAILURES = (126, 127)
+"""Exit statuses of a shell that cannot execute or find the program."""
 
 
 @dataclass(eq=False)
 class CommandTools:
-    """The program runners of one workspace; each public method is a tool."""
+    """The tools of one workspace; each public method is a tool."""
 
     _workspace: Workspace
     _options: ToolOptions
 
     async def run_command(self, command: Annotated[str, "Shell command line.", Subject.COMMAND]) -> Observation:
         """Run a shell command or program here (move, copy, delete, git, build, test) and show its output."""
-        return _told(await self._run(["/bin/sh", "-c"], command), "")
+        return _observation(await self._run(["/bin/sh", "-c"], command), "")
 
     async def run_python(self, code: Annotated[str, "Python source; print what you want to see."]) -> Observation:
         """Run Python code or a script and show what it prints."""
-        return _told(await self._run([sys.executable, "-I", "-c", _RUN], code), " Use print(...) to see a value.")
+        finished = await self._run([sys.executable, "-I", "-c", _RUN], code)
+        return _observation(finished, " Use print(...) to see a value.")
 
     async def _run(self, program: Sequence[str], text: str) -> Finished:
         if not text.strip():
             raise ToolError("There is nothing to run: the text is empty.")
-        if "\0" in text or len(text.encode("utf-8", "replace")) > _LONGEST:
+        if "\0" in text or len(text.encode("utf-8", "replace")) > _MAX_BYTES:
             raise ToolError(
-                f"It cannot be run: at most {_LONGEST} bytes and no NUL characters; write a file and run that."
+                f"The text is too long (at most {_MAX_BYTES} bytes) or contains a NUL character; run it from a file."
             )
         return await run_process(
             [*program, text],
             folder=self._workspace.root,
             environment=safe_environment(environ, self._options.keep_variables),
             seconds=self._options.command_seconds,
-            window=self._options.result.characters - 200,  # room for the marks
+            window=self._options.result.characters - 200,  # reserved for marks
         )
 
 
-def _told(finished: Finished, hint: str) -> Observation:
-    """The output, and a last line for what the output does not say."""
+def _observation(finished: Finished, hint: str) -> Observation:
+    """Return the output followed by the exit status and similar marks."""
     marks: list[str] = []
     if not finished.output.strip():
         marks.append(f"[no output.{hint}]" if finished.status == 0 else "[no output]")
@@ -318,12 +314,11 @@ def _told(finished: Finished, hint: str) -> Observation:
 
 
 async def passes(command: str, text: str, *, folder: Path, options: ToolOptions) -> bool:
-    """Whether a shell command ends with 0 when it reads this text from its standard input.
+    """Run a shell command with this text as standard input, and return whether it exits with 0.
 
-    It runs under the limits of run_command. Raises ToolError where it cannot tell: it cannot be run, takes too long, or
-    is ended by a signal.
+    It has the limits of run_command. Raises ToolError if it cannot be run, takes too long, or is ended by a signal.
     """
-    given = await asyncio.to_thread(_file_of, text)
+    stdin = await asyncio.to_thread(_temporary_file, text)
     try:
         finished = await run_process(
             ["/bin/sh", "-c", command],
@@ -331,21 +326,21 @@ async def passes(command: str, text: str, *, folder: Path, options: ToolOptions)
             environment=safe_environment(environ, options.keep_variables),
             seconds=options.command_seconds,
             window=options.result.characters,
-            given=given.fileno(),
+            stdin=stdin.fileno(),
         )
     finally:
-        given.close()
+        stdin.close()
     if finished.timed_out:
         raise ToolError(f"It took longer than {options.command_seconds:g} s.")
     if finished.status < 0:
         raise ToolError(f"It was ended by signal {-finished.status}.")
-    if finished.status in _NOT_RUN:
+    if finished.status in _SHELL_FAILURES:
         raise ToolError(f"It cannot be run: {finished.output.strip() or f'exit status {finished.status}'}")
     return finished.status == 0
 
 
-def _file_of(text: str) -> BinaryIO:
-    """The text in a file without a name, to be read from its beginning; unlike a pipe, it waits for no reader."""
+def _temporary_file(text: str) -> BinaryIO:
+    """Return the text as an unnamed file, which unlike a pipe does not block the writer."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     file.write(text.encode("utf-8", "replace"))
     file.seek(0)

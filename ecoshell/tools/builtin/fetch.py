@@ -34,21 +34,21 @@ _TEXT = frozenset(
 _HEADERS = {
     "User-Agent": "ecoshell (fetch_url)",
     "Accept": "text/html, text/plain, application/json, text/*;q=0.9, */*;q=0.1",
-    "Accept-Encoding": "identity",  # what comes compressed all the same is unpacked only so far
+    "Accept-Encoding": "identity",  # Servers may compress regardless; unpacking is limited.
 }
 _WINDOW_BITS = {"gzip": (47,), "x-gzip": (47,), "deflate": (47, -15)}
-"""How zlib reads each encoding; servers that say deflate send it with a header of its own or without."""
+"""Window sizes for zlib; servers send deflate with or without a zlib header."""
 _META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s{0,9}=\s{0,9}["']?\s{0,9}([\w-]{1,40})""", re.IGNORECASE)
 _CHARSETS = re.compile(
     r"utf-?(8|16|32)(-[bl]e|-sig)?|ascii|iso8859-\d+|cp(125\d|437|85\d|866|874|932|949|950)|koi8-[rut]|mac-\w+|tis-620"
     r"|gb(2312|k|18030)|big5(hkscs)?|shift_jis(x0213|_2004)?|euc_(jp|kr|jis_2004|jisx0213)|iso2022_(jp|kr)[_\w]*|johab"
 )
-"""Python's names of the charsets of texts. It has others (punycode, idna) that take minutes over a few megabytes."""
+"""Accepted charsets. Python has others, such as punycode, that take minutes for a few megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The response of an address, after redirects."""
+    """A response, after redirects."""
 
     address: str
     kind: str
@@ -62,7 +62,7 @@ class Page:
 
 @dataclass(eq=False)
 class FetchTool:
-    """The reader of web pages."""
+    """Fetches web pages; `fetch_url` is the tool."""
 
     _options: ToolOptions
 
@@ -82,7 +82,7 @@ class FetchTool:
         """Return the readable text of a page; raises ToolError if that takes too long or too much memory."""
         if page.kind not in HTML:
             return page.text
-        seconds = min(_READING_SECONDS, self._options.fetch_seconds)
+        seconds = min(_EXTRACT_SECONDS, self._options.fetch_seconds)
         return await in_thread(lambda: in_worker(readable_text, page.text, seconds=seconds))
 
     async def page(self, url: str, *, redirects: int = _REDIRECTS) -> Page:
@@ -90,18 +90,18 @@ class FetchTool:
 
         Raises ToolError for addresses that are refused, unreachable or not text.
         """
-        await asyncio.to_thread(_ssl_context)  # the first call imports httpx, which would hold up the event loop
+        await asyncio.to_thread(_ssl_context)  # The first call imports httpx, which would block the event loop.
         import httpx
 
         try:
             async with asyncio.timeout(self._options.fetch_seconds):
                 address = _web_address(url)
-                for _ in range(redirects + 1):  # followed by hand: every address on the way is checked
+                for _ in range(redirects + 1):  # not by httpx, because each address must be checked
                     result = await self._fetch(address)
                     if isinstance(result, Page):
                         return result
                     address = _web_address(str(address.join(result)))
-                raise ToolError(f"It redirects more than {redirects} times, and at last to {address}.")
+                raise ToolError(f"{url} redirects more than {redirects} times, finally to {address}.")
         except httpx.InvalidURL as error:
             raise ToolError(f"{url} is not a web address: {error}.") from error
         except (TimeoutError, httpx.TimeoutException) as error:
@@ -111,15 +111,15 @@ class FetchTool:
 
     async def _fetch(self, url: "httpx.URL") -> Page | str:
         """Send one request; returns the page or the redirect target."""
-        import urllib.request  # half a megabyte that no open chat needs before a page is fetched
+        import urllib.request  # half a megabyte, needed only for fetching
 
         import httpx
 
         target, headers, extensions = url, dict(_HEADERS), dict[str, str]()
-        host = url.raw_host.decode("ascii")  # as it is asked for, which the system would spell otherwise (ß)
+        host = url.raw_host.decode("ascii")  # as httpx encodes it; the system encodes ß differently
         proxies = {} if urllib.request.proxy_bypass(url.host) else urllib.request.getproxies()
         proxy = proxies.get(url.scheme) or proxies.get("all")
-        if proxy is None:  # connect to the very address that was checked, under the host's name
+        if proxy is None:  # Connect to the checked address with the host's name in Host and SNI.
             address = await checked_address(host, url.port or 443, allow_private=self._options.allow_private)
             target = url.copy_with(host=address)
             headers["Host"] = url.netloc.decode("ascii")
@@ -130,27 +130,31 @@ class FetchTool:
             client = httpx.AsyncClient(
                 proxy=proxy, trust_env=False, verify=_ssl_context(), timeout=self._options.fetch_seconds
             )
-        except (ImportError, ValueError) as error:  # a kind of proxy that httpx does not know, or only with an extra
-            raise ToolError(f"The proxy that the environment names for {url} cannot be used: {error}.") from error
+        except (ImportError, ValueError) as error:  # a proxy that httpx does not support, or only with an extra
+            raise ToolError(f"The configured proxy for {url} cannot be used: {error}.") from error
         async with client, client.stream("GET", target, headers=headers, extensions=extensions) as response:
             if response.has_redirect_location:
                 return response.headers["Location"]
-            kind = response.headers.get("Content-Type", "text/plain").partition(";")[0].strip().lower()
-            if not (kind.startswith("text/") or kind in HTML | _TEXT or kind.endswith(("+json", "+xml"))):
-                raise ToolError(f"{url} is {kind[:80]}, which is not text; use run_command to download it.")
-            encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-            if encoding not in ("identity", "", *_WINDOW_BITS):
-                raise ToolError(f"{url} came in the encoding {encoding[:80]!r}, which is not read here.")
-            most, body = self._options.fetch_bytes, bytearray()
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > most:
-                    break
-            try:
-                text, cut = await asyncio.to_thread(_text, bytes(body), encoding, response.charset_encoding, most)
-            except zlib.error as error:
-                raise ToolError(f"{url} is not in the encoding that it says it is in ({encoding}): {error}.") from error
-            return Page(str(url), kind, text, cut, response.status_code, response.reason_phrase)
+            return await self._read(url, response)
+
+    async def _read(self, url: "httpx.URL", response: "httpx.Response") -> Page:
+        """Read the body of a response, up to the size limit."""
+        kind = response.headers.get("Content-Type", "text/plain").partition(";")[0].strip().lower()
+        if not (kind.startswith("text/") or kind in HTML | _TEXT or kind.endswith(("+json", "+xml"))):
+            raise ToolError(f"{url} is {kind[:80]}, which is not text; use run_command to download it.")
+        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("identity", "", *_WINDOW_BITS):
+            raise ToolError(f"{url} uses the encoding {encoding[:80]!r}, which is not supported.")
+        limit, body = self._options.fetch_bytes, bytearray()
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > limit:
+                break
+        try:
+            text, cut = await asyncio.to_thread(_text, bytes(body), encoding, response.charset_encoding, limit)
+        except zlib.error as error:
+            raise ToolError(f"{url} does not match its declared encoding {encoding}: {error}.") from error
+        return Page(str(url), kind, text, cut, response.status_code, response.reason_phrase)
 
 
 @functools.cache
@@ -170,9 +174,9 @@ def _web_address(text: str) -> "httpx.URL":
     if url.scheme not in ("http", "https"):
         raise ToolError(f"{text} cannot be fetched: only http:// and https:// addresses can.")
     if not url.host:
-        raise ToolError(f"{text} is not a web address: it names no host.")
+        raise ToolError(f"{text} is not a web address: it has no host.")
     if url.userinfo:
-        raise ToolError("An address with a name or password in it is not fetched.")
+        raise ToolError("Addresses with a user name or password cannot be fetched.")
     return url
 
 
@@ -183,7 +187,7 @@ def _text(body: bytes, encoding: str, charset: str | None, limit: int) -> tuple[
     """
     unpacked = body
     for bits in _WINDOW_BITS.get(encoding, ()):
-        try:  # the body may have been cut off itself
+        try:  # The body itself may be truncated.
             unpacked = _unpacked(body[:limit], bits, limit + 1)
             break
         except zlib.error:
@@ -196,7 +200,7 @@ def _text(body: bytes, encoding: str, charset: str | None, limit: int) -> tuple[
     try:
         codec = codecs.lookup(charset or "utf-8").name
         return content.decode(codec if _CHARSETS.fullmatch(codec) else "utf-8", errors="replace"), cut
-    except (LookupError, UnicodeError, ValueError):  # a charset nobody knows
+    except (LookupError, UnicodeError, ValueError):  # an unknown charset
         return content.decode(errors="replace"), cut
 
 
@@ -209,10 +213,10 @@ def _unpacked(packed: bytes, bits: int, limit: int) -> bytes:
         try:
             part = stream.decompress(packed, limit - len(unpacked))
         except zlib.error:
-            if unpacked:  # what follows the last part is passed over
+            if unpacked:  # Ignore data after the last member.
                 break
             raise
-        if not part:  # such parts may go on for ever
+        if not part:  # Empty members could repeat endlessly.
             break
         unpacked += part
         packed = stream.unused_data
@@ -224,21 +228,21 @@ def _unpacked(packed: bytes, bits: int, limit: int) -> bytes:
 _UNICAST = IPv6Network("2000::/3")
 """Global IPv6 addresses; others are local or embed an IPv4 address."""
 _NAT64 = IPv6Network("64:ff9b::/96")
-"""How a network without IPv4 of its own reaches every IPv4 address."""
+"""Prefix through which IPv6-only networks reach IPv4 addresses."""
 _NOT_PUBLIC = (
-    IPv4Network("192.0.0.0/24"),  # Oracle's cloud answers its machines here, and Azure's at the next
-    IPv4Network("168.63.129.16/32"),
-    IPv6Network("2001::/23"),  # Teredo, 6to4 and their kind lead to an address that is written inside
+    IPv4Network("192.0.0.0/24"),  # metadata services of Oracle's cloud
+    IPv4Network("168.63.129.16/32"),  # and of Azure
+    IPv6Network("2001::/23"),  # Teredo and 6to4 embed an IPv4 address.
     IPv6Network("2002::/16"),
 )
 """Additional non-public networks that Python considers global."""
 _LOCAL_NAME = re.compile(
     r"(.*\.)?(localhost|local|localdomain|internal|intranet|private|corp|home|lan|home\.arpa)|[^.]*", re.DOTALL
 )
-"""Names that only a local network knows; one without a dot is looked up among them first."""
+"""Names of local networks, including all names without a dot."""
 _NUMBER = re.compile(r"(.*\.)?(0x[0-9a-f]*|[0-9]+)", re.DOTALL)
-"""A host whose last part is a number is an address to some clients, in whichever way it is written."""
-_PRIVATE = "{} is on this machine or its local network, which fetch_url does not reach."
+"""Hosts with a numeric last part, which some clients interpret as an address."""
+_PRIVATE = "{} is on this machine or its local network, which fetch_url cannot access."
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
@@ -259,7 +263,7 @@ def require_public_name(host: str) -> None:
         public = is_public(ip_address(name))
     except ValueError:
         public = not _LOCAL_NAME.fullmatch(name)
-        if _NUMBER.fullmatch(name):  # `2130706433`, `127.1`, `0x7f.1` and the like; what nobody can read is not public
+        if _NUMBER.fullmatch(name):  # such as `2130706433`, `127.1`, `0x7f.1`
             try:
                 public = is_public(IPv4Address(socket.inet_aton(name)))
             except OSError:
@@ -269,23 +273,23 @@ def require_public_name(host: str) -> None:
 
 
 async def checked_address(host: str, port: int, *, allow_private: bool) -> str:
-    """An address of the host that may be connected to; raises ToolError if there is none."""
+    """Resolve a host to an address that may be accessed; raises ToolError."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise ToolError(f"{host} cannot be found on the network: {error}.") from error
-    addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
+        raise ToolError(f"{host} cannot be resolved: {error}.") from error
+    addresses = [str(entry[4][0]).partition("%")[0] for entry in entries]
     if not allow_private and not all(is_public(ip_address(address)) for address in addresses):
         raise ToolError(_PRIVATE.format(host))
     return addresses[0]
 
 
-# -- what a page says
+# -- text extraction
 
 _BLANK_LINES = re.compile(r"\n\s*\n\s*")
-_READING_SECONDS = 15.0
-_LEAST_SHARE = 0.2
-"""Of the whole page's text: an article shorter than this is not what the page is about."""
+_EXTRACT_SECONDS = 15.0
+_MIN_ARTICLE_SHARE = 0.2
+"""Minimum share of an article in the page's text; below it the whole text is used."""
 
 
 def readable_text(html: str) -> str:
@@ -303,7 +307,7 @@ def readable_text(html: str) -> str:
         article = _plain_text(str(document.summary()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     except (Unparseable, LxmlError, ParserError, RecursionError):
         return full_text
-    text = article if len(article) >= len(full_text) * _LEAST_SHARE else full_text
+    text = article if len(article) >= len(full_text) * _MIN_ARTICLE_SHARE else full_text
     return text if not title or title in text[: len(title) + 200] else f"{title}\n\n{text}"
 
 
