@@ -61,7 +61,7 @@ class RunningCall:
                 schema = ToolSchema(f"{server}:sampling", "", {"type": "object", "properties": {}}, server=server)
                 why = f"{name} would write for the server {server}, paid from this session's caps, each time it asks."
                 sent = {"model": name, "max_tokens": max_tokens}
-                told[server] = await self._ask(messages[-1].text if messages else "", document, sent, why) is not None
+                told[server] = await self._ask(messages[-1].text if messages else "", schema, sent, why) is not None
         if not told[server]:
             raise ToolError("The person declined it.")
         request = Request(mask_secrets(tuple(messages)), want="text", max_tokens=max_tokens, purpose="sample")

@@ -23,7 +23,7 @@ from typing import (
 )
 
 from ecoshell.errors import ToolError, closest_word
-from ecoshell.messages import Effect, Observation, ToolDocument
+from ecoshell.messages import Effect, Observation, ToolSchema
 from ecoshell.tools import Limits, Subject
 from ecoshell.tools.running import failed, forget_peak, in_thread, peak_mb, record_worker, to_observation
 from ecoshell.worker import in_worker

@@ -283,7 +283,7 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
 
 
 async def _run(tool: Tool, arguments: Mapping[str, Any], limits: Limits, token: CancelToken) -> Observation:
-    name = tool.document.name
+    name = tool.schema.name
 
     async def run() -> Observation:
         return validated(name, await tool.run(arguments), limits)

@@ -122,7 +122,7 @@ async def test_a_tool_that_does_not_let_itself_be_stopped_is_let_go_at_its_limit
     stubborn = Stubborn()
     seen = await act(Foreign(stubborn), seconds=0.05)
     assert not seen.ok
-    assert "it runs on" in seen.text
+    assert "continues in the background" in seen.text
     stubborn.released.set()
     await stubborn.ended.wait()
     assert stubborn.cancels == 1

@@ -100,7 +100,7 @@ async def test_a_use_beyond_the_quota_that_is_asked_for_is_made_where_it_leaves_
         why = (await shell.command("/plan why count_text")).text
     assert [one.refused for one in of(events, CallFinished)] == ["", ""]
     assert why.startswith("count_text: unplanned (quota)")
-    called = "Asked for, it is called all the same: the answer and every use known to be better could still be paid."
+    called = "If called, it runs: the answer and all uses known to be better remain affordable."
     assert why.endswith(called)
 
 

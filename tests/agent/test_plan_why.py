@@ -65,7 +65,7 @@ async def test_where_no_use_is_earned_none_is_promised(capped):
         await turn(shell)
         text = await why(shell, "count_text")
     assert text.startswith("count_text: blocked (quota)")
-    assert line(text, "bound") == "bound  1: a tool of which no use was judged before the turn may be used once"
+    assert line(text, "bound") == "bound  1: a tool without a judged use before the turn may be used once"
     assert text.endswith("It was used once, as often as its bound allows.")
 
 
@@ -74,7 +74,7 @@ async def test_a_use_given_back_is_not_called_a_help(capped):
         await turn(shell)
         text = await why(shell, "read_file")
     assert line(text, "bound").startswith("bound  4 = 1 + 1 + 2: ")
-    assert "; one more than the 1 use that helped in this turn; 2 uses given back that said nothing" in text
+    assert "; one more than the 1 use that helped in this turn; 2 uses refunded, which said nothing" in text
     assert text.endswith("It is planned to be used again: it fits, though no use of it was judged before this turn.")
 
 
@@ -89,7 +89,7 @@ async def test_a_budget_that_is_less_than_what_is_set_aside_is_no_equation(cappe
     async with capped(finish("3"), budget="10tok") as shell:
         text = await why(shell, "read_file")
     assert re.search(r"budget R = 0 tokens: 10 tokens left, and [\d,]+ tokens should be reserved", text)
-    assert text.endswith("What is left does not even pay for the answer, so no tool is planned.")
+    assert text.endswith("The remaining budget does not even pay for the answer, so no tool is planned.")
 
 
 async def test_where_nothing_is_forbidden_a_tool_is_advised_against(capped):
@@ -228,10 +228,10 @@ def _check_bound(told, row, past, judged):
     if found := re.search(r"than the (\d+) uses? that helped", told):
         assert int(found[1]) == judged.count(True) > 0
         assert row.bound - judged.count(None) == judged.count(True) + 1
-    if found := re.search(r"(\d+) uses? given back", told):
+    if found := re.search(r"(\d+) uses? refunded", told):
         assert int(found[1]) == judged.count(None) > 0
     assert ("earns another" in told) <= (not judged)
-    assert ("no use was judged before" in told) <= (past.weight == 0)
+    assert ("without a judged use" in told) <= (past.weight == 0)
     if found := re.search(r"did so ([\d.]+) times", told):
         usual = max(1, int(float(found[1]) + 0.5))
         assert int((summands or total).split(" + ")[0]) == usual
@@ -277,7 +277,7 @@ def _check_outcome(text, draft, row, judged):
         assert amounts(found[1]) == [row.cost]
         assert amounts(found[2]) == [budget]
         assert row.cost > budget
-    if found := re.search(r"not beside what is planned for (.*), which", text):
+    if found := re.search(r"in addition to the planned uses for (.*), which", text):
         assert amounts(found[1]) == [draft.plan.cost]
         assert row.cost <= budget < draft.plan.cost + row.cost
         worth = sum(one.left * one.value * one.chance for one in draft.plan.rows)
@@ -289,7 +289,7 @@ def _check_outcome(text, draft, row, judged):
     if found := re.search(r"It was used (.*), (as|more) often", text):
         assert found[1] == ("once" if row.used == 1 else f"{row.used} times")
         assert (row.used > row.bound) == (found[2] == "more")
-    if "None of its results helped" in text:
+    if "No result of it helped" in text:
         assert False in judged
         assert True not in judged
     if "does not even pay" in text:

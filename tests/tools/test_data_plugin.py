@@ -238,7 +238,7 @@ async def test_paths_outside_links_and_what_is_no_data_are_refused(run: Run, fol
         "../outside/secret.txt": "outside the workspace",
         "/etc/passwd": "outside the workspace",
         "link.csv": "outside the workspace",
-        "*.csv": "there is no such file",
+        "*.csv": "no such file",
         "sub": "is a folder",
         "book.xlsx": "neither CSV, JSON, Parquet nor SQLite",
         "torn.parquet": "torn.parquet cannot be read as Parquet",

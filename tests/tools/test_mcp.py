@@ -106,7 +106,7 @@ async def test_a_server_starts_at_the_first_call_and_its_lists_are_cached(opened
     async with opened(COMMAND) as first:
         assert (first.known, tuple(first.tools), first.status) == (False, (), "never connected to")
         await first.connect()
-        assert {"tried.add", "tried.look"} <= {tool.document.name for tool in first.tools}
+        assert {"tried.add", "tried.look"} <= {tool.schema.name for tool in first.tools}
     async with opened(COMMAND) as second:
         assert second.known
         assert second.status == "not started"
@@ -566,7 +566,7 @@ async def test_a_changed_tool_returns_its_new_schema_once_instead_of_running(ope
         assert "has changed this tool" in change.text
         assert "v2" in change.text
         assert (await go.run({"v2": "a"})).ok
-        assert await soon(lambda: "v3" in server.tools[0].document.as_text())
+        assert await soon(lambda: "v3" in server.tools[0].schema.as_text())
         assert "v3" in (await go.run({"v2": "a"})).text  # reported again after the second change
         assert (await go.run({"v3": "a"})).ok
         assert "no longer has the tool gone" in (await removed.run({})).text

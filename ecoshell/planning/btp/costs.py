@@ -157,7 +157,7 @@ class ToolCosts:
 
         `guess` is the estimated cost of a step until the turn has samples.
         """
-        # the mean of this turn's steps, else of all uses with this model, else the estimate
+        # The mean of this turn's steps, else of all uses with this model, else the estimate.
         tokens = self._tokens if self._tokens.count else self._usual_tokens
         nano = self._nano if self._nano.count else self._usual_nano
         step = StepCost(
@@ -230,18 +230,18 @@ class PricedPlan:
 
         Uses the mean and deviation of the planned uses, each with its tool's chance of use, and the cost of an answer.
         """
-        least = answer.tokens if self.unit == "tokens" else answer.nano
-        if least is None:
+        answer_cost = answer.tokens if self.unit == "tokens" else answer.nano
+        if answer_cost is None:
             return None, None
         allowed = [row for row in self.plan.rows if row.state == "planned" or not enforced]
-        drawn = [(min(chances.get(row.tool, 0.0), 1.0) * max(1, row.left), row) for row in allowed]
-        mean = sum(uses * row.cost for uses, row in drawn)
-        variance = sum(min(uses, 1) * (row.cost**2 + row.spread**2) for uses, row in drawn)
-        reach = _SIGMAS * math.sqrt(variance)
-        high = least + math.ceil(mean + reach)
+        expected_uses = [(min(chances.get(row.tool, 0.0), 1.0) * max(1, row.left), row) for row in allowed]
+        mean = sum(uses * row.cost for uses, row in expected_uses)
+        variance = sum(min(uses, 1) * (row.cost**2 + row.spread**2) for uses, row in expected_uses)
+        half_width = _SIGMAS * math.sqrt(variance)
+        high = answer_cost + math.ceil(mean + half_width)
         if self.remaining is not None:
             high = min(high, self.remaining.cap)
-        return min(high, least + max(0, math.floor(mean - reach))), high
+        return min(high, answer_cost + max(0, math.floor(mean - half_width))), high
 
 
 _NOTE_TOOL_LIMIT = 12
@@ -258,92 +258,102 @@ _WHY = {
 def explain(
     priced: PricedPlan, tool: str, past: Evidence, *, threshold: float, enforced: bool, price_known: bool = True
 ) -> str:
-    """The arithmetic of a tool's row: value, frequency bound, cost, budget, and what came of them.
+    """Return the arithmetic of a tool's row: value, chance, frequency bound, cost, budget and outcome.
 
-    `past` is what was known before the turn, `price_known` whether a step's price is.
+    `past` is the evidence from before the turn, `price_known` whether the price of a step is known.
     """
     row, cost = priced.plan.row(tool), priced.costs.get(tool)
     if row is None or cost is None:
         return f"{tool} is not in the plan."
-    bound, unit = priced.plan.bounds.get(tool) or Bound(row.bound), priced.unit
-    prior = priced.priors.get(tool, HELPFUL_PRIOR)
-    start, comes_from = str(prior), ""
-    if prior != HELPFUL_PRIOR:
-        start = f"{prior:.4f}"
-        comes_from = f"; {start} comes from tools like it and its fit to the question"
-    if past.weight:
-        made_of = f"(Σ w·helpful {past.helpful_weight:.4f} + {start}) / (Σ w {past.weight:.4f} + {WEIGHT_PRIOR})"
-        judged = (
-            f"{made_of}, over what was judged of {_uses(past.uses)} before this turn; w = exp(cos − 1), half of that "
-            "for another version of the tool"
-        )
-    else:
-        none = f"no judgment in {_uses(past.uses)} before this turn" if past.uses else "not used before this turn"
-        judged = f"{start} / {WEIGHT_PRIOR}: {none}"
-    step = _exact(cost.step, unit) if price_known or cost.step else "of unknown price"
-    parts = f"tool {_exact(cost.tool, unit)} + model step {step}"
-    parts += f" + registering {_exact(cost.registering, unit)} + time {_exact(cost.time, unit)}"
-    source = "declared and estimated: it was not used before"
-    if cost.sample_count:
-        here = f", {row.used} of them in this turn" if row.used and row.used < cost.sample_count else ""
-        source = f"from {_uses(cost.sample_count)}{here or (' in this turn' if row.used else '')}"
-        steps = past.step_tokens if unit == "tokens" else past.step_nano
-        if not row.used and not steps.count:
-            source += "; the step is estimated, as none of them tells what one with this model takes"
+    bound = priced.plan.bounds.get(tool) or Bound(row.bound)
     lines = [
         f"{tool}: {state_word(row, enforced=enforced)} ({why_words(row.why)})",
-        f"value  {value(past, prior):.4f} = {judged}{comes_from}",
-        f"chance {row.chance:.4f}: how likely a question like this one uses it; the plan goes by value × chance = "
+        _value_line(past, priced.priors.get(tool, HELPFUL_PRIOR)),
+        f"chance {row.chance:.4f}: how likely a similar question uses it; the plan goes by value × chance = "
         f"{row.value:.4f} × {row.chance:.4f} = {row.value * row.chance:.4f}",
         _bound_line(bound, past, threshold, earned=priced.plan.earned),
-        f"cost   {_exact(cost.total, unit)} = {parts}; ± {_exact(cost.spread, unit)}, {source}",
-    ]
-    if (found := priced.remaining) is not None:
-        left, aside = _exact(found.cap, unit), _exact(found.reserved, unit)
-        paid = f"{_exact(priced.paid, unit)} paid already by thinking of the next use" if priced.paid else ""
-        head = f"budget R = {_exact(priced.budget or 0, unit)}"
-        if found.budget + priced.paid < 0:
-            lines.append(f"{head}: {left} left{paid and f', {paid}'}, and {aside} should be reserved for the answer")
-        else:
-            lines.append(f"{head} = {left} left − {aside} reserved for the answer{paid and f' + {paid}'}")
-    lines += [
+        _cost_line(row, cost, past, price_known=price_known),
+        _budget_line(priced),
         f"plan   {_uses(row.planned)} in this turn, {row.used} made, {row.left} left",
         _outcome(priced, row, bound),
     ]
     if row.state != "planned" and not enforced:
         lines.append("The plan is advice here: nothing is blocked.")
-    elif enforced and tool not in priced.plan.forbidden and row.state != "planned":
-        better = priced.plan.better(tool)
-        if better is None:
-            told = "it is called all the same: the answer and every use known to be better could still be paid."
-        else:
-            worth = f"{better.value:.4f} × {better.chance:.4f} = {better.worth:.4f}, against {row.value:.4f} × 1"
-            reason = f"{better.tool} is worth more ({worth}) for less ({_exact(better.cost, unit)})"
-            told = f"it is refused: {reason}, and could not be paid after it."
-        lines.append(f"Asked for, {told}")
-    return "\n".join(lines)
+    elif row.state != "planned" and tool not in priced.plan.forbidden:
+        lines.append(_call_outcome(priced, row))
+    return "\n".join(filter(None, lines))
+
+
+def _value_line(past: Evidence, prior: float) -> str:
+    start = str(prior) if prior == HELPFUL_PRIOR else f"{prior:.4f}"
+    origin = "" if prior == HELPFUL_PRIOR else f"; {start} is estimated from similar tools and its fit to the question"
+    if past.weight:
+        quotient = f"(Σ w·helpful {past.helpful_weight:.4f} + {start}) / (Σ w {past.weight:.4f} + {WEIGHT_PRIOR})"
+        weights = "w = exp(cos − 1), half of that for another version of the tool"
+        basis = f"{quotient}, over the judgments of {_uses(past.uses)} before this turn; {weights}"
+    else:
+        uses = f"no judgment in {_uses(past.uses)} before this turn" if past.uses else "not used before this turn"
+        basis = f"{start} / {WEIGHT_PRIOR}: {uses}"
+    return f"value  {value(past, prior):.4f} = {basis}{origin}"
 
 
 def _bound_line(bound: Bound, past: Evidence, threshold: float, *, earned: bool) -> str:
     if bound.blacklisted:
-        return f"bound  {bound.total}: it is on the turn's blacklist, so it stays at the {_uses(bound.used)} made"
+        return f"bound  {bound.total}: it is on the turn's blacklist, so no use follows the {_uses(bound.used)} made"
     if not past.weight:
-        reasons = ["a tool of which no use was judged before the turn may be used once"]
+        reasons = ["a tool without a judged use before the turn may be used once"]
     elif not bound.frequency:
         reasons = [f"the value is below τ = {threshold:g}"]
-    else:  # cut, not rounded: 1.4999 shown as 1.50 would seem to round to 2
+    else:  # rounded down, because 1.4999 shown as 1.50 would seem to round to 2
         mean = Decimal(repr(round(mean_frequency(past), 9))).quantize(Decimal("0.01"), ROUND_DOWN)
         reasons = [f"past questions that used it did so {mean} times on average, by weight, rounded and at least 1"]
     if bound.earned:
         reasons.append(f"one more than the {_uses(bound.helped)} that helped in this turn")
     if bound.refunded:
-        given_back = _uses(bound.refunded)
-        reasons.append(f"{given_back} given back that said nothing about the tool, as a mistake in the call")
+        reasons.append(f"{_uses(bound.refunded)} refunded, which said nothing about the tool, such as a mistaken call")
     elif earned and bound.frequency and not bound.used:
-        reasons.append("a use that helps earns another, and one that says nothing about the tool is given back")
+        reasons.append("a helpful use earns another, and one that says nothing about the tool is refunded")
     summands = [bound.frequency, *(part for part in (bound.earned, bound.refunded) if part)]
-    made_of = f" = {' + '.join(map(str, summands))}" if len(summands) > 1 else ""
-    return f"bound  {bound.total}{made_of}: {'; '.join(reasons)}"
+    sum_text = f" = {' + '.join(map(str, summands))}" if len(summands) > 1 else ""
+    return f"bound  {bound.total}{sum_text}: {'; '.join(reasons)}"
+
+
+def _cost_line(row: PlanRow, cost: Expected, past: Evidence, *, price_known: bool) -> str:
+    unit = cost.unit
+    step = _exact(cost.step, unit) if price_known or cost.step else "of unknown price"
+    parts = f"tool {_exact(cost.tool, unit)} + model step {step}"
+    parts += f" + registering {_exact(cost.registering, unit)} + time {_exact(cost.time, unit)}"
+    source = "declared and estimated: it was not used before"
+    if cost.sample_count:
+        share = f", {row.used} of them in this turn" if row.used and row.used < cost.sample_count else ""
+        source = f"from {_uses(cost.sample_count)}{share or (' in this turn' if row.used else '')}"
+        steps = past.step_tokens if unit == "tokens" else past.step_nano
+        if not row.used and not steps.count:
+            source += "; the step is estimated, because no use was with this model"
+    return f"cost   {_exact(cost.total, unit)} = {parts}; ± {_exact(cost.spread, unit)}, {source}"
+
+
+def _budget_line(priced: PricedPlan) -> str:
+    """Return the sum of the plan's budget; empty without a cap."""
+    if (remaining := priced.remaining) is None:
+        return ""
+    unit = priced.unit
+    rest, reserve = _exact(remaining.cap, unit), _exact(remaining.reserved, unit)
+    paid = f"{_exact(priced.paid, unit)} paid already by thinking of the next use" if priced.paid else ""
+    head = f"budget R = {_exact(priced.budget or 0, unit)}"
+    if remaining.budget + priced.paid < 0:
+        return f"{head}: {rest} left{paid and f', {paid}'}, and {reserve} should be reserved for the answer"
+    return f"{head} = {rest} left − {reserve} reserved for the answer{paid and f' + {paid}'}"
+
+
+def _call_outcome(priced: PricedPlan, row: PlanRow) -> str:
+    """Say whether a call of an unplanned tool would run."""
+    better = priced.plan.better(row.tool)
+    if better is None:
+        return "If called, it runs: the answer and all uses known to be better remain affordable."
+    worth = f"{better.value:.4f} × {better.chance:.4f} = {better.worth:.4f}, against {row.value:.4f} × 1"
+    reason = f"{better.tool} is worth more ({worth}) for less ({_exact(better.cost, priced.unit)})"
+    return f"If called, it is refused: {reason}, and would become unaffordable."
 
 
 def _outcome(priced: PricedPlan, row: PlanRow, bound: Bound) -> str:
@@ -353,24 +363,24 @@ def _outcome(priced: PricedPlan, row: PlanRow, bound: Bound) -> str:
         return "Without a cap it is planned as often as its bound allows."
     if row.why == "budget":  # its bound would allow it
         if plan.budget is not None and plan.budget < 0:
-            return "What is left does not even pay for the answer, so no tool is planned."
+            return "The remaining budget does not even pay for the answer, so no tool is planned."
         if plan.budget is not None and row.cost > plan.budget:
             return f"One use costs {_exact(row.cost, unit)}, and only {_exact(plan.budget, unit)} is left for tools."
         if row.tool in plan.unaffordable:
-            return "One use costs more than one of the caps leaves for it."
+            return "One use costs more than one of the caps allows."
         if plan.budget is not None and plan.cost + row.cost > plan.budget:
-            reason = f"not beside what is planned for {_exact(plan.cost, unit)}, which is worth more together"
-            return f"One use fits what is left, but {reason}."
-        return "It would still fit, but adds so little that the plan does not tell it from nothing."
+            reason = f"not in addition to the planned uses for {_exact(plan.cost, unit)}, which are worth more together"
+            return f"One use fits the budget, but {reason}."
+        return "It would fit, but adds so little that it does not change the plan's value."
     again = "used again" if row.used else "tried"
     times = "once" if row.used == 1 else f"{row.used:,} times"
     often = "as often as" if row.used == bound.total else "more often than"
     messages = {
-        "value": "The most valuable plan within what is left has it.",
+        "value": "It is part of the most valuable affordable plan.",
         "new": f"It is planned to be {again}: it fits, though no use of it was judged before this turn.",
         "quota": f"It was used {times}, {often} its bound allows.",
-        "blacklist": "None of its results helped in this turn, and at least one was judged not to.",
-        "below τ": "It has helped too seldom with questions like this one to be worth a use.",
+        "blacklist": "No result of it helped in this turn, and at least one was judged unhelpful.",
+        "below τ": "It has helped too seldom with similar questions to be worth a use.",
     }
     return messages[row.why]
 
@@ -405,11 +415,11 @@ def before_question(
         costs = ", ".join(
             f"{tool} {amount_text(priced.costs[tool].total, priced.unit)}" for tool in offered[:_PRICE_LIST_LIMIT]
         )
-        parts += [f"Expected cost of one use: {costs}." if costs else "", _left(priced)]
+        parts += [f"Expected cost of one use: {costs}." if costs else "", _budget_note(priced)]
     names = {*registered, *offered}
-    barred = [name for name in forbidden if name in names]
-    if barred:
-        parts.append(f"Not to be used for this: {_named(barred, forbidden)}.")
+    blocked = [name for name in forbidden if name in names]
+    if blocked:
+        parts.append(f"Not to be used for this: {_named(blocked, forbidden)}.")
     return " ".join(part for part in parts if part)
 
 
@@ -424,26 +434,31 @@ def refused(priced: PricedPlan, tool: str, why: str | None, better: PlanRow | No
         dearer = f"it is expected to cost {cost} of the {budget} left, which would leave {better.tool} unpaid"
         reason, why = f"{dearer} ({amount_text(better.cost, priced.unit)}, and likelier to help)", "budget"
     rows = sorted((row for row in priced.plan.rows if row.left and row.tool in names), key=lambda row: -row.worth)
-    instead = _few([f"{row.tool} ({amount_text(row.cost, priced.unit)})" for row in rows], _ALTERNATIVES_LIMIT)
-    do = f"Affordable instead: {instead}; or answer" if instead else "Answer"
-    return f"{tool} was not run: {reason} ({why_words(why or '')}). {do} from what there is."
+    alternatives = _few([f"{row.tool} ({amount_text(row.cost, priced.unit)})" for row in rows], _ALTERNATIVES_LIMIT)
+    advice = f"Affordable instead: {alternatives}; or answer" if alternatives else "Answer"
+    return f"{tool} was not run: {reason} ({why_words(why or '')}). {advice} from what there is."
 
 
 def after_result(
-    priced: PricedPlan, barred: Mapping[str, str], fresh: Sequence[str], back: Sequence[str], *, tells: bool
+    priced: PricedPlan,
+    forbidden: Mapping[str, str],
+    newly_forbidden: Sequence[str],
+    newly_allowed: Sequence[str],
+    *,
+    tells: bool,
 ) -> str:
     """Return the note after a result: the budget if `tells`, newly forbidden and newly allowed tools."""
-    parts = [_left(priced)] if tells else []
-    if len(barred) == len(priced.plan.rows):
+    parts = [_budget_note(priced)] if tells else []
+    if len(forbidden) == len(priced.plan.rows):
         parts.append("No tool may be used any more: answer from what there is.")
-    elif fresh:
-        parts.append(f"Not to be used any more: {_named(fresh, barred)}.")
-    if back:
-        parts.append(f"May be used now: {_few(back)}.")
+    elif newly_forbidden:
+        parts.append(f"Not to be used any more: {_named(newly_forbidden, forbidden)}.")
+    if newly_allowed:
+        parts.append(f"May be used now: {_few(newly_allowed)}.")
     return " ".join(part for part in parts if part)
 
 
-def _left(priced: PricedPlan) -> str:
+def _budget_note(priced: PricedPlan) -> str:
     return "" if priced.budget is None else f"Budget left for tools: {amount_text(priced.budget, priced.unit)}."
 
 

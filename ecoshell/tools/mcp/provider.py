@@ -132,9 +132,9 @@ class McpServer:
         current = next((candidate for candidate in self.tools if candidate.listed.name == tool.listed.name), None)
         if current is None:
             return Observation(f"{self.name} no longer has the tool {tool.listed.name}.", ok=False)
-        if current.document.parameters != tool.reported_parameters:
-            tool.reported_parameters = current.document.parameters
-            schema = current.document.as_text()
+        if current.schema.parameters != tool.reported_parameters:
+            tool.reported_parameters = current.schema.parameters
+            schema = current.schema.as_text()
             text = f"{self.name} has changed this tool, so it was not run. The new schema:\n{schema}"
             return Observation(text, ok=False)
         try:
@@ -302,11 +302,11 @@ class McpTool:
 
     def __init__(self, owner: McpServer, listed: ListedTool) -> None:
         self.listed = listed
-        self.document = listed.document
+        self.schema = listed.schema
         is_read_only = listed.read_only and owner.server.trusted
         self.effects: frozenset[Effect] = frozenset(("read",) if is_read_only else ("read", "write", "network"))
         self.limits = owner.limits
-        self.reported_parameters = listed.document.parameters
+        self.reported_parameters = listed.schema.parameters
         """The parameters that the model received last."""
         self._owner = owner
 

@@ -196,8 +196,8 @@ def _parse_tool(server: str, record: Any) -> ListedTool:
     parameters = safe_schema(record["parameters"])
     if len(json.dumps(parameters)) > _MAX_SCHEMA:
         raise ValueError(_LONG_SCHEMA)
-    document = ToolDocument(f"{server}.{name}", description, parameters, server=server)
-    return ListedTool(name, document, record.get("read_only") is True)
+    schema = ToolSchema(f"{server}.{name}", description, parameters, server=server)
+    return ListedTool(name, schema, record.get("read_only") is True)
 
 
 _LONG_SCHEMA = "its schema is too long"
