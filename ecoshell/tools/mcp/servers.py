@@ -121,10 +121,9 @@ def _expand(text: str) -> str:
 
     def value(match: re.Match[str]) -> str:
         name, default = match.groups()
-        value = environ.get(name, default)
-        if value is None:
+        if default is None and name not in environ:
             raise ToolError(f"its settings use the variable {name}, which is not set")
-        return value
+        return environ.get(name, default)
 
     return _VARIABLE.sub(value, text)
 
