@@ -164,7 +164,7 @@ async def _tools(shell: Shell, argument: str) -> Printed:
     if argument:
         told = visible(shell.conversation.known(argument).as_text())
         return Printed("\n\n".join(filter(None, (told, _why_there(shell, argument)))))
-    standing = await shell.standing()
+    status = await shell.status()
     rows = [
         (
             f"+ {tool.name}" if tool.registered else f"  {tool.name}",
@@ -172,15 +172,15 @@ async def _tools(shell: Shell, argument: str) -> Printed:
             tool.by.replace("upfront", "up front").replace("_", " "),
             tool.description,
         )
-        for tool in standing.tools
+        for tool in status.tools
     ]
-    head = ("  tool", "tokens" if standing.exact else "≈ tokens", "registered by", "what it does")
-    told = standing.context
+    head = ("  tool", "tokens" if status.exact else "≈ tokens", "registered by", "what it does")
+    told = status.context
     besides = f"\nThe model is also told: {context_line(told)}." if told is not None else ""
     registered = (
-        f"{sum(tool.registered for tool in standing.tools)} of {len(standing.tools)} registered; the context carries "
-        f"{standing.context_tokens:,} tokens of names and schemas, everything registered would be "
-        f"{standing.everything_tokens:,}."
+        f"{sum(tool.registered for tool in status.tools)} of {len(status.tools)} registered; the context carries "
+        f"{status.context_tokens:,} tokens of names and schemas, everything registered would be "
+        f"{status.everything_tokens:,}."
     )
     return Printed(f"{table(head, rows)}\n\n{registered}{besides}")
 
@@ -407,14 +407,14 @@ async def _sessions(shell: Shell, argument: str) -> Printed:
 @COMMANDS.add("resume", "ID", "go on with an earlier session", lambda shell: (one.id for one in shell.store.list(20)))
 async def _resume(shell: Shell, argument: str) -> Printed:
     await shell.open(_wanted(argument, "/resume ID (see /sessions)"))
-    await shell.bring_back()
+    await shell.restore_choices()
     return Printed("", effect="session")
 
 
 @COMMANDS.add("new", "", "begin a new session")
 async def _new(shell: Shell, argument: str) -> Printed:
     await shell.open()
-    old = "The old one is kept; /sessions lists it." if await shell.write_down() is None else _UNWRITTEN
+    old = "The old one is kept; /sessions lists it." if await shell.flush() is None else _UNWRITTEN
     return Printed(f"A new session: {shell.session}. {old}", effect="session")
 
 
@@ -527,7 +527,7 @@ async def _clear(shell: Shell, argument: str) -> Printed:
 
 @COMMANDS.add("quit", "", "leave; everything is kept")
 async def _quit(shell: Shell, argument: str) -> Printed:
-    return Printed("" if await shell.write_down() is None else _UNWRITTEN, effect="quit")
+    return Printed("" if await shell.flush() is None else _UNWRITTEN, effect="quit")
 
 
 def _wanted(argument: str, example: str) -> str:

@@ -143,7 +143,7 @@ class ModelFactory(Protocol):
         """One or two sentences on which model answers and how to get a better one. May block."""
         ...
 
-    def keep_key(self, provider: str, key: str) -> None:
+    def store_key(self, provider: str, key: str) -> None:
         """Use and store a provider's key. May block; raises UsageError and StoreError."""
         ...
 

@@ -165,7 +165,7 @@ class ConfiguredModelFactory:
         """Which model answers, and how to get a better one; may block, and leaves the keyring alone."""
         return self._inventory({}).introduction(present)
 
-    def keep_key(self, provider: str, key: str) -> None:
+    def store_key(self, provider: str, key: str) -> None:
         """Use a provider's key from now on and store it; may block; raises UsageError and StoreError."""
         self._keys.keep(provider, key)
 

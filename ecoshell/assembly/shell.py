@@ -128,14 +128,14 @@ async def assemble(
     except (ModelMissing, ModelBroken, UsageError) as error:
         if wanted.model == options.model:
             raise
-        told = f"It was asked with {wanted.model}, which cannot be had: {error}"
+        told = f"Its model {wanted.model} is unavailable: {error}"
         wanted = replace(options, resume=wanted.resume, workspace=wanted.workspace)
         shell = await asyncio.to_thread(made, wanted)
     try:
         shell.first_caps = first_caps(settings, options)
         await shell.open(wanted.resume)
         if wanted.resume is not None:
-            shell.goes_on(told, "--model, --mode, --role and --workspace choose otherwise.")
+            shell.announce_resume(told, "Change them with --model, --mode, --role and --workspace.")
         if shell.read_only is None:
             await _set_run_caps(shell, options, settings)
     except BaseException:

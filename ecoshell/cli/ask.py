@@ -198,8 +198,8 @@ def run(args: argparse.Namespace) -> int:
 def read_images(files: Sequence[Path]) -> tuple[Attachment, ...]:
     """The images to attach; raises UsageError for a file that is none, and for too many."""
     if len(files) > MAX_IMAGES:
-        message = f"The question has {len(files)} images; it may have {MAX_IMAGES}."
-        raise UsageError(message, kept="Nothing was asked.", fix="Ask about some of them first.")
+        message = f"The question has {len(files)} images; the limit is {MAX_IMAGES}."
+        raise UsageError(message, kept="Nothing was asked.", fix="Ask about fewer images.")
     try:
         return tuple(attached(open_image(file)) for file in files)
     except ToolError as error:

@@ -10,7 +10,8 @@ from contextlib import aclosing
 from ecoshell import __version__
 from ecoshell.agent import NonInteractive
 from ecoshell.agent.commands import dollars
-from ecoshell.agent.shell import Shell, Standing
+from ecoshell.agent.shell import Shell
+from ecoshell.agent.shell_status import ShellStatus
 from ecoshell.api import EXIT_STATUS
 from ecoshell.budget import about, amount_text
 from ecoshell.cli.inputs import KeptHistory, Keyboard, Lines, SlashCompleter
@@ -63,7 +64,7 @@ async def _chat(options: Options) -> int:
         if isinstance(source, Keyboard):
             history = KeptHistory(user_paths().history_file, line_shell.note)
             completer = SlashCompleter(shell.complete, shell.values)
-            source.equip(history=history, completer=completer, toolbar=lambda: toolbar_text(line_shell.standing))
+            source.equip(history=history, completer=completer, toolbar=lambda: toolbar_text(line_shell.shell_status))
             shell.read_ahead()
         return await line_shell.run()
     finally:
@@ -80,7 +81,7 @@ class LineShell:
         self._printer = printer
         self._prompt = f"{printer.signs.question} "
         self._person = person
-        self.standing: Standing | None = None
+        self.shell_status: ShellStatus | None = None
         self._stops: set[asyncio.Task[None]] = set()
         self._status = 0
         self._ahead: list[str] = []
@@ -89,8 +90,8 @@ class LineShell:
     async def run(self) -> int:
         """Chat until the end; the exit status."""
         if self._person is not None:
-            standing = await self._shell.standing()
-            self._printer.line(f"ecoshell {__version__}, {visible_line(standing.model)}", "bold")
+            status = await self._shell.status()
+            self._printer.line(f"ecoshell {__version__}, {visible_line(status.model)}", "bold")
             self._printer.line("Ask, or type /help. Ctrl-C stops a turn, Ctrl-D leaves.", "dim")
             if not self._shell.past:
                 self._printer.line(visible_line(await self._shell.introduction()), "dim")
@@ -100,7 +101,7 @@ class LineShell:
                 pass
         except EOFError:
             pass
-        if self._person is not None and (kept := self._shell.farewell) and await self._shell.write_down() is None:
+        if self._person is not None and (kept := self._shell.resume_hint) and await self._shell.flush() is None:
             self._printer.line(kept, "dim")
         return self._status if self._person is None else 0
 
@@ -112,7 +113,7 @@ class LineShell:
         """Take one line; False when the person wants to leave."""
         if self._person is not None:
             try:
-                self.standing = await self._shell.standing()
+                self.shell_status = await self._shell.status()
             except EcoshellError as error:  # while nobody can say where the session stands, what was last known stays
                 EventLines(self._printer).show(ErrorHappened.of(error))
         try:
@@ -213,17 +214,17 @@ class LineShell:
         stop.add_done_callback(self._stops.discard)
 
 
-def toolbar_text(standing: Standing | None) -> str:
+def toolbar_text(status: ShellStatus | None) -> str:
     """What is spent, held and left of each cap, and the model, on one line."""
-    if standing is None:
+    if status is None:
         return ""
     parts: list[str] = []
-    for cap in standing.caps:
+    for cap in status.caps:
         spent, held, left = (amount_text(value, cap.unit) for value in (cap.spent, cap.held, cap.left))
         parts.append(f"{cap.scope}: spent {spent}, held {held}, left {left}")
-    if not standing.caps:
-        parts.append(f"no cap, spent {about(dollars(standing.spent_nano), estimated=standing.estimated_nano)}")
-    known = sum(tool.registered for tool in standing.tools)
-    effort = "" if standing.effort == "auto" else f" ({standing.effort})"
-    parts += (f"{known} of {len(standing.tools)} tools", f"{visible_line(standing.model)}{effort}")
+    if not status.caps:
+        parts.append(f"no cap, spent {about(dollars(status.spent_nano), estimated=status.estimated_nano)}")
+    known = sum(tool.registered for tool in status.tools)
+    effort = "" if status.effort == "auto" else f" ({status.effort})"
+    parts += (f"{known} of {len(status.tools)} tools", f"{visible_line(status.model)}{effort}")
     return f" {' | '.join(parts)} "

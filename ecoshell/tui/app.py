@@ -162,8 +162,8 @@ async def _session(app: ChatApp) -> int:
     finally:
         if app.shell is not None:
             await app.shell.aclose()
-    if app.shell is not None and app.shell.farewell:
+    if app.shell is not None and app.shell.resume_hint:
         with suppress(OSError):  # the terminal may be gone
-            sys.stdout.write(f"{app.shell.farewell}\n")
+            sys.stdout.write(f"{app.shell.resume_hint}\n")
             sys.stdout.flush()
     return app.return_code or 0 if status is None else status

@@ -302,14 +302,14 @@ class ChatScreen(Screen[None]):
         if self.controller.busy:
             self.query_one(PromptBar).hint("A turn is running; change the mode after it, or stop it with esc.")
         else:
-            standing = self.controller.standing
-            self.action_run("/mode single" if standing is not None and standing.mode == "umi" else "/mode umi")
+            status = self.controller.status
+            self.action_run("/mode single" if status is not None and status.mode == "umi" else "/mode umi")
 
     def action_effort(self) -> None:
         """Switch to the next effort level, from the last to the first."""
-        if self.controller is not None and (standing := self.controller.standing) is not None:
+        if self.controller is not None and (status := self.controller.status) is not None:
             levels = list(EFFORTS)
-            at = levels.index(standing.effort) if standing.effort in levels else 0
+            at = levels.index(status.effort) if status.effort in levels else 0
             self.action_run(f"/effort {levels[(at + 1) % len(levels)]}")
 
     async def action_open(self, tab: str = "") -> None:

@@ -42,7 +42,8 @@ from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
     from ecoshell.agent.commands import Printed
-    from ecoshell.agent.shell import Shell, Standing
+    from ecoshell.agent.shell import Shell
+    from ecoshell.agent.shell_status import ShellStatus
 
 
 READ_ONLY = "read-only"
@@ -85,10 +86,10 @@ class TranscriptController:
             name = "" if model == self._model else f" · {model_name(visible_line(model), _MODEL_CELLS)}"
             self._bar.set_activity(f"{activity}{name}{self._estimate}")
 
-    def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
-        self._model = standing.model
-        self.title.show(standing)
-        self._body.side.show(standing, caps)
+    def show(self, status: "ShellStatus", caps: Sequence[CapState]) -> None:
+        self._model = status.model
+        self.title.show(status)
+        self._body.side.show(status, caps)
 
     def set_working(self, working: bool) -> None:
         self._working, self._estimate = working, ""
@@ -138,7 +139,7 @@ class ChatController:
     busy: bool = False
     warmed: bool = False
     """Whether loading the model was started."""
-    standing: "Standing | None" = None
+    status: "ShellStatus | None" = None
     """The shell's last status."""
     _sent: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a command runs; later input waits for it."""
@@ -237,8 +238,8 @@ class ChatController:
     async def refresh(self) -> None:
         """Read the shell's status and show it."""
         with self._errors_shown():
-            self.standing = await self.shell.standing()
-            self.view.show(self.standing, self.standing.caps)
+            self.status = await self.shell.status()
+            self.view.show(self.status, self.status.caps)
 
     async def refresh_after_events(self) -> None:
         """Refresh the status after events that change it, one refresh at a time."""
@@ -257,7 +258,7 @@ class ChatController:
 
     def _handle(self, event: Event) -> None:
         self.view.handle(event)
-        if isinstance(event, BudgetChanged) and self.standing is not None:
-            self.view.show(self.standing, event.caps)
+        if isinstance(event, BudgetChanged) and self.status is not None:
+            self.view.show(self.status, event.caps)
         elif isinstance(event, _STATUS_EVENTS):
             self._stale.set()

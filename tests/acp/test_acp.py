@@ -170,7 +170,7 @@ async def test_a_session_of_another_process_is_resumed_without_replaying_it(tmp_
         resumed = await again.agent.resume_session(cwd=str(again.workspace), session_id=session, mcp_servers=[])
         assert resumed.modes.current_mode_id == "single"
         assert (again.text(), again.text(schema.UserMessageChunk)) == ("", "")
-        assert again.text(schema.AgentThoughtChunk).startswith(f"Session {session} goes on with ")
+        assert again.text(schema.AgentThoughtChunk).startswith(f"Session {session} resumed with ")
         assert await again.ask(session, question[1]) == "end_turn"
         assert again.text() == "Ada."
         with pytest.raises(acp.RequestError, match="There is no session 'zzzz-zz'") as missing:

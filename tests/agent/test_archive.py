@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.agent.shell import Archive
+from ecoshell.agent.archive import Archive
 from ecoshell.budget import Account, Ask, Price, Rates
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import UsageError
@@ -76,7 +76,7 @@ async def test_another_session_is_deleted_and_what_it_cost_stays_on_the_books(sh
 
 
 async def test_the_session_being_talked_in_is_not_deleted(shelf):
-    with pytest.raises(UsageError, match="This is the session you are in"):
+    with pytest.raises(UsageError, match="This session is open"):
         await shelf.archive.delete(shelf.here)
     assert len(await shelf.archive.rows()) == 1
 

@@ -297,7 +297,7 @@ async def test_a_tool_that_the_settings_give_a_price_is_paid_for_when_it_runs(pl
     async with play(lines, registration="all", budget=budget) as shell:
         (ended,) = of(await turn(shell), CallFinished)
         assert (ended.spent_nano, ended.refused) == (spent, refused)
-        assert (await shell.standing()).spent_nano == spent
+        assert (await shell.status()).spent_nano == spent
 
 
 async def test_a_price_for_a_tool_that_is_not_there_is_refused(play):

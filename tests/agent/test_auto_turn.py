@@ -84,7 +84,7 @@ async def test_the_three_roles_go_on_once_where_one_model_gives_up(play):
         events = await turn(shell)
         told = "\n".join(message.text for message in shell.requests[2].messages)
         assert is_replayed(shell)
-        assert (await shell.standing()).mode == "auto → umi"
+        assert (await shell.status()).mode == "auto → umi"
         assert kept(shell) == [("single", "gave_up"), ("umi", "answered")]
     assert thinkers(events) == [("single", ""), ("umi", "single")]
     assert of(events, ModeChosen)[1].why == "single gave up: I cannot count."
@@ -285,13 +285,13 @@ async def test_a_role_whose_model_cannot_be_had_leaves_the_question_to_one_model
 async def test_the_commands_say_who_thought_last_and_why(play):
     async with play([GIVE_UP, ENOUGH, say("3")]) as shell:
         assert "Nothing was chosen yet" in (await shell.command("/mode auto")).text
-        assert (await shell.standing()).mode == "auto → single"
+        assert (await shell.status()).mode == "auto → single"
         await turn(shell)
         told = (await shell.command("/mode")).text
         assert "›  auto" in told
         assert "Chosen last: umi thinks: single gave up: I cannot count." in told
         assert "Chosen last" not in (await shell.command("/mode umi")).text
-        assert (await shell.standing()).mode == "umi"
+        assert (await shell.status()).mode == "umi"
 
 
 async def test_the_mode_is_kept_with_another_model_and_models_are_let_go_with_it(play, tmp_path):

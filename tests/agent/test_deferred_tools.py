@@ -103,7 +103,7 @@ async def test_a_tool_that_the_provider_loads_is_registered_at_its_first_call_an
         first = await ask(shell)
         second = await ask(shell, "How many words?")
         await ask(shell, "Read it again, please.")
-        tools = {row.name: row for row in (await shell.standing()).tools}
+        tools = {row.name: row for row in (await shell.status()).tools}
     assert emulator.rejections == []
     [offered] = of(first, ToolsOffered)
     assert offered.presentation == "deferred"

@@ -12,7 +12,7 @@ async def test_the_effort_is_shown_set_and_sent_with_steps_alone(play):
         model.effort = lambda: shell.deps.settings.effort
         assert (await shell.command("/effort")).text == "effort low: a little."
         assert (await shell.command("/effort high")).text.startswith("effort high")
-        assert (await shell.standing()).effort == "high"
+        assert (await shell.status()).effort == "high"
         async for _ in shell.ask("Hello?"):
             pass
         assert [request.effort for request in shell.requests] == ["high"]

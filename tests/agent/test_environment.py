@@ -89,7 +89,7 @@ async def test_after_compacting_it_is_told_again(play):
     async with play([finish("a long answer, " * 200), say("They asked."), finish("next")]) as shell:
         await turn(shell)
         await shell.command("/compact")
-        assert (await shell.standing()).context is None
+        assert (await shell.status()).context is None
         events = await turn(shell, "And now?")
         assert opening(shell, 2, -1).startswith(FACTS)
     assert told(events).workspace
@@ -286,7 +286,7 @@ async def test_the_users_own_stand_first_and_need_no_word(play, home, tmp_path):
     async with play(DONE, user=Says("yes")) as shell:
         event = told(await turn(shell))
         shown = await shell.command("/tools")
-        assert (await shell.standing()).context == event
+        assert (await shell.status()).context == event
     assert [part.name for part in event.parts] == ["user", "project", "facts"]
     assert event.text.startswith("What the user wants in every project:\n```\nAnswer in French.\n```\n\nWhat the user")
     sizes = [f"{part.tokens} tokens" for part in event.parts]

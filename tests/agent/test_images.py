@@ -80,7 +80,7 @@ async def test_a_renamed_text_file_is_not_attached_and_a_note_says_why(play, hom
 
 async def test_thirty_images_are_refused_before_anything_is_asked(play):
     async with play([say("No.")]) as shell:
-        with pytest.raises(UsageError, match="has 30 images; it may have 20"):
+        with pytest.raises(UsageError, match="has 30 images; the limit is 20"):
             async for _ in shell.ask("What are these?", [attached(IMAGE)] * 30):
                 pass
         assert shell.requests == []

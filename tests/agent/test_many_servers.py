@@ -37,16 +37,16 @@ async def test_the_names_of_a_thousand_tools_take_less_than_five_thousand_tokens
     question = "Search the issue comments of server7 and list its branches."
     async with play([register("server7.list_branch"), finish("ok")], registration="names") as shell:
         assert len(shell.deps.catalog) > 1000
-        before = await shell.standing()
+        before = await shell.status()
         (offered,) = of(await turn(shell, question), ToolsOffered)
-        after = await shell.standing()
+        after = await shell.status()
     told = shell.requests[0].messages[-1].text
     size = counter_for("openai/gpt-4o").count(told)
     assert question in told
     assert told.count("\nserver7: ") == 1
     assert size < 5_000
-    for standing in (before, after):
-        assert 0 < standing.context_tokens < 6_000 < standing.everything_tokens
+    for status in (before, after):
+        assert 0 < status.context_tokens < 6_000 < status.everything_tokens
     if tools is SHORT:
         assert len(offered.names) == len(shell.deps.catalog)
     else:
@@ -79,11 +79,11 @@ async def test_what_is_in_the_context_is_never_more_than_everything(play):
         lines = [*map(register, names), finish("ok"), finish("ok")]
         async with play(lines if registration == "names" else [finish("ok")] * 2, registration=registration) as shell:
             events = [*await turn(shell), *await turn(shell)]
-            standing = await shell.standing()
-            assert standing.context_tokens <= standing.everything_tokens
+            status = await shell.status()
+            assert status.context_tokens <= status.everything_tokens
             for offered in of(events, ToolsOffered):
                 assert offered.context_tokens <= offered.everything_tokens
             if registration == "names":
-                assert standing.context_tokens < standing.everything_tokens
+                assert status.context_tokens < status.everything_tokens
             else:
-                assert standing.context_tokens == standing.everything_tokens
+                assert status.context_tokens == status.everything_tokens

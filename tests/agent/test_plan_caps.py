@@ -73,11 +73,11 @@ async def test_a_call_under_way_is_not_barred_by_its_own_cost(play):
 async def test_a_cap_that_is_changed_between_turns_is_in_the_plan_that_is_shown(play):
     async with play([say("", "slow"), finish("done")], registration="all", budget="30000tok") as shell:
         add(shell, Probe("slow"))
-        assert (await shell.standing()).planned is None
+        assert (await shell.status()).planned is None
         last = of(await turn(shell), PlanChanged)[-1]
-        before = (await shell.standing()).planned
+        before = (await shell.status()).planned
         await shell.command("/budget 90000tok")
-        after = (await shell.standing()).planned
+        after = (await shell.status()).planned
         text = (await shell.command("/plan")).text
     assert (before.reason, before.number) == (last.reason, last.number)
     assert after.reason == "the session's cap is 90,000 tokens now"
@@ -89,9 +89,9 @@ async def test_while_a_turn_runs_it_alone_tells_its_plan(play):
     async with play(LINES, registration="all", budget="30000tok") as shell:
         slow = Slow(shell)
         await slow.runs.wait()
-        assert (await shell.standing()).planned is None
+        assert (await shell.status()).planned is None
         await slow.finished()
-        assert (await shell.standing()).planned is not None
+        assert (await shell.status()).planned is not None
 
 
 async def test_a_turn_that_was_stopped_hears_of_no_cap_any_more(play):

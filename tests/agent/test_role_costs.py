@@ -15,11 +15,11 @@ LINES = [
 async def test_who_plays_is_known_before_anybody_was_asked_and_follows_the_mode(play):
     async with play(LINES, registration="names") as shell:
         name = shell.deps.models.name
-        assert (await shell.standing()).players == (("single", name),)
+        assert (await shell.status()).players == (("single", name),)
         await shell.command("/mode umi")
-        assert (await shell.standing()).players == (("planner", name), ("caller", name), ("summarizer", name))
+        assert (await shell.status()).players == (("planner", name), ("caller", name), ("summarizer", name))
         await shell.command("/mode single")
-        assert (await shell.standing()).players == (("single", name),)
+        assert (await shell.status()).players == (("single", name),)
 
 
 async def test_cost_tells_each_role_where_there_are_several(play):

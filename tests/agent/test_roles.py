@@ -299,12 +299,12 @@ async def test_a_call_is_asked_about_and_estimated_at_the_price_of_the_model_it_
     settings = '[budget]\nask_above = "0.00001"\n'
     options = {"settings": settings, "prices": [("caller", 5)], "registration": "all"}
     async with cast(session=[NEXT, ENOUGH, say("3")], caller=[CALL], user=Sparing(), **options) as shell:
-        standing = await shell.standing()
+        status = await shell.status()
         events = await turn(shell)
         name = shell.names["caller"]
     assert {(wanted.role, wanted.model) for wanted in of(events, CostWanted)} == {("caller", name)}
-    assert standing.next_nano is not None
-    assert standing.next_nano > 0
+    assert status.next_nano is not None
+    assert status.next_nano > 0
     plan = of(events, PlanChanged)[0]
     assert plan.low == 0  # planner and summarizer, who may answer at once, are free
     assert plan.high is not None

@@ -291,7 +291,7 @@ async def test_the_strategy_is_shown_and_changed_by_a_command(play):
         assert "›  react" in shown
         changed = (await shell.command("/strategy dfsdt")).text
         assert "›  dfsdt" in changed
-        assert (await shell.standing()).strategy == "dfsdt"
+        assert (await shell.status()).strategy == "dfsdt"
         events = await turn(shell)
     assert (events[0].strategy, len(of(events, BranchLeft))) == ("dfsdt", 1)
 

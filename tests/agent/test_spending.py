@@ -234,7 +234,7 @@ async def test_a_step_the_person_agreed_to_is_not_asked_about_again_after_a_limi
     user = Chooses(CostChoice("go"), LimitChoice("raise", "1.00"))
     async with play([finish("ok")], price=PRICE, user=user) as shell:
         shell.deps.settings.plan = "off"  # a plan would leave no tools, and so ask for less
-        step = (await shell.standing()).next_nano
+        step = (await shell.status()).next_nano
         await shell.command(f"/budget {nano_to_usd_text(step)}")  # room for the step, and not for the answer beside it
         events = await turn(shell)
     assert [type(asked) for asked in user.asked] == [CostWanted, LimitHit]
@@ -260,7 +260,7 @@ async def test_what_was_asked_about_money_comes_back_from_the_session(play, ask_
 async def test_the_next_step_is_estimated_before_it_is_taken(play):
     async with play([finish("ok"), finish("more")], registration="names", price=PRICE, budget="1.00") as shell:
         for question in ("How many lines has notes.txt?", "And words?"):
-            before = await shell.standing()
+            before = await shell.status()
             events = await turn(shell, question)
             held = of(events, BudgetHeld)[0]
             assert held.held_nano <= before.next_nano <= 3 * held.held_nano
@@ -268,21 +268,21 @@ async def test_the_next_step_is_estimated_before_it_is_taken(play):
 
 
 async def test_the_estimate_follows_the_turn_that_runs(play):
-    standings = []
+    statuses = []
     async with play([COUNT, finish("ok")], registration="all", price=PRICE) as shell:
         async for event in shell.ask("How many?"):
             if isinstance(event, BudgetHeld):
-                standings.append((event, await shell.standing()))
-    assert [held.held_nano <= standing.next_nano for held, standing in standings] == [True, True]
+                statuses.append((event, await shell.status()))
+    assert [held.held_nano <= status.next_nano for held, status in statuses] == [True, True]
 
 
 async def test_without_a_price_the_estimate_is_unknown(play):
     async with play([finish("ok")]) as shell:
         model = shell.deps.models.current.model._model
         model.traits = replace(model.traits, price=None)
-        standing = await shell.standing()
-    assert standing.next_nano is None
-    assert standing.next_tokens > 0
+        status = await shell.status()
+    assert status.next_nano is None
+    assert status.next_tokens > 0
 
 
 def test_a_cap_in_dollars_has_no_room_for_what_nobody_can_price():

@@ -6,7 +6,8 @@ import time
 import pytest
 from agent_play import finish, register, say, turn
 
-from ecoshell.agent.shell import Since, registered_since
+from ecoshell.agent.shell_status import RegistrationTime as Time
+from ecoshell.agent.shell_status import registration_time
 from ecoshell.errors import UsageError
 from ecoshell.events import ToolRegistered, ToolUnregistered, TurnStarted
 
@@ -23,15 +24,15 @@ def started(turn: int) -> TurnStarted:
     ("events", "since"),
     [
         ([], None),
-        ([(1.0, started(1)), (2.0, registered("a", 3)), (3.0, registered("b"))], Since(2.0, 1, 3)),
-        ([(1.0, registered("a", 0)), (2.0, started(1)), (3.0, registered("a"))], Since(1.0, 0, 0)),
+        ([(1.0, started(1)), (2.0, registered("a", 3)), (3.0, registered("b"))], Time(2.0, 1, 3)),
+        ([(1.0, registered("a", 0)), (2.0, started(1)), (3.0, registered("a"))], Time(1.0, 0, 0)),
         ([(1.0, registered("a")), (2.0, ToolUnregistered("a"))], None),
-        ([(1.0, registered("a")), (2.0, ToolUnregistered("a")), (3.0, registered("a", 2))], Since(3.0, 0, 2)),
+        ([(1.0, registered("a")), (2.0, ToolUnregistered("a")), (3.0, registered("a", 2))], Time(3.0, 0, 2)),
     ],
     ids=["never", "in a turn", "before the first turn", "not any more", "again"],
 )  # fmt: skip
 def test_since_when_a_tool_is_registered_is_read_from_the_events(events, since):
-    assert registered_since("a", events) == since
+    assert registration_time("a", events) == since
 
 
 async def test_a_tool_nobody_registered_is_known_by_name(play):

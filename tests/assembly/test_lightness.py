@@ -15,8 +15,8 @@ HEAVY = ("llama_cpp", "numpy", "litellm", "openai", "httpx", "urllib.request", "
 HEAVY += ("huggingface_hub", "http.client")
 
 async def look(shell):
-    standing = await shell.standing()
-    return [standing.exact, standing.everything_tokens, [name for name in HEAVY if name in sys.modules]]
+    status = await shell.status()
+    return [status.exact, status.everything_tokens, [name for name in HEAVY if name in sys.modules]]
 
 async def main():
     shell = await assemble(Options(model="embedded"))

@@ -14,7 +14,7 @@ from ecoshell.options import Options
 
 async def main():
     shell = await assemble(Options(model="script:" + sys.argv[1]))
-    await shell.standing()
+    await shell.status()
     loaded = sorted(sys.modules)
     children = Path("/proc/self/task").glob("*/children")
     started = [child for file in children for child in file.read_text().split()]

@@ -72,7 +72,7 @@ def test_what_is_no_image_is_refused_before_anything_is_asked(command, server, t
     (tmp_path / "fine.png").write_bytes(png())
     done = command("ask", "What?", "--model", "openai/good", *many)
     assert done.returncode == 2
-    assert "30 images; it may have 20" in done.stderr
+    assert "30 images; the limit is 20" in done.stderr
     done = command("ask", "What?", "--model", "embedded", "--image", str(tmp_path / "fine.png"))
     assert done.returncode == 2
     assert "embedded cannot see images." in done.stderr

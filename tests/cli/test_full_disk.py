@@ -117,8 +117,8 @@ def test_what_is_lost_at_the_end_of_a_chat_is_said_and_no_session_is_said_to_be_
     assert ended.returncode == 1
     assert "What happened since is in memory only" in ended.stdout
     assert "The old one is kept" not in ended.stdout
-    assert "goes on with it" not in ended.stdout
-    assert "What happened last could not be written down, and is lost" in ended.stderr
+    assert "Resume it with" not in ended.stdout
+    assert "The last events could not be written and are lost" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

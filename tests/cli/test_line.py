@@ -13,7 +13,7 @@ from plan_play import BLACKLISTED, COUNTED, FAILED, HELPED, PLANNED, USED
 
 from ecoshell.agent import LimitChoice
 from ecoshell.agent.commands import Printed
-from ecoshell.agent.shell import Standing, ToolRow
+from ecoshell.agent.shell_status import ShellStatus, ToolRow
 from ecoshell.budget import NANO, CapState
 from ecoshell.cli.line import LineShell, toolbar_text
 from ecoshell.cli.parser import Interrupted
@@ -67,9 +67,9 @@ class PlayedShell:
         self.on_event = lambda event: None
         self._stopped = asyncio.Event()
 
-    farewell = ""
+    resume_hint = ""
 
-    async def write_down(self) -> None: ...
+    async def flush(self) -> None: ...
 
     async def introduction(self) -> str:
         return "tiny answers. A better one is near."
@@ -124,10 +124,10 @@ class PlayedShell:
     def past(self) -> list[Event]:
         return self.past_events
 
-    async def standing(self) -> Standing:
+    async def status(self) -> ShellStatus:
         tools = (ToolRow("read_file", 80, True, "agent", ""), ToolRow("list_files", 60, False, "", ""))
         caps = (CapState("session", "usd", NANO // 2, NANO // 10, NANO // 100),)
-        return Standing("abc", "", "embedded", "single", "react", caps, NANO // 10, 150, tools, 90, 140, exact=True)
+        return ShellStatus("abc", "", "embedded", "single", "react", caps, NANO // 10, 150, tools, 90, 140, exact=True)
 
     async def run(self, command: str) -> CommandRan:
         return CommandRan(command, "12 files\x1b[2J", command == "ls", False, 0.012)
@@ -349,14 +349,14 @@ async def test_a_defect_in_a_command_is_told_and_the_shell_goes_on(monkeypatch) 
 
 async def test_a_locked_ledger_before_the_prompt_is_told_and_the_shell_goes_on(monkeypatch) -> None:
     shell = PlayedShell([Answer("fine"), finished()])
-    stand, locked = shell.standing, [False, True]  # the greeting looks too
+    stand, locked = shell.status, [False, True]  # the greeting looks too
 
-    async def standing() -> Standing:
+    async def status() -> ShellStatus:
         if locked and locked.pop(0):
             raise StoreError("ledger.db is locked by another process.")
         return await stand()
 
-    monkeypatch.setattr(shell, "standing", standing)
+    monkeypatch.setattr(shell, "status", status)
     _, screen = await chat(shell, "q")
     assert "ledger.db is locked" in screen
     assert "fine" in screen
@@ -393,8 +393,8 @@ async def test_from_a_pipe_the_status_is_that_of_the_turn_that_was_not_answered(
 
 
 def test_the_toolbar_shows_what_is_spent_held_and_left_of_each_cap() -> None:
-    standing = asyncio.run(PlayedShell().standing())
-    assert toolbar_text(standing) == " session: spent $0.10, held $0.01, left $0.39 | 1 of 2 tools | embedded "
+    status = asyncio.run(PlayedShell().status())
+    assert toolbar_text(status) == " session: spent $0.10, held $0.01, left $0.39 | 1 of 2 tools | embedded "
 
 
 async def test_a_call_spelled_out_as_text_is_not_streamed() -> None:

@@ -64,7 +64,7 @@ def test_a_session_whose_model_is_gone_goes_on_with_the_settings_model_and_says_
     assert command("config", "set", "model", two).returncode == 0
     again = command("ask", "--json", "And?", "--resume", session_of(first), folder="elsewhere")
     assert started(again)["model"] == two
-    assert "one.jsonl, which cannot be had" in told(again)
+    assert "one.jsonl is unavailable" in told(again)
     assert str(here) in told(again)
 
 
@@ -102,9 +102,9 @@ def test_in_the_line_shell_resume_changes_the_model_and_tells_of_the_folder(comm
     one, two = script(tmp_path, "one.jsonl", "One."), script(tmp_path, "two.jsonl", "Two.")
     session = session_of(command("ask", "--json", "Hello", "--model", one, folder="here"))
     seen = command("line", "--model", two, folder="elsewhere", typed=f"/resume {session}\n/model\n")
-    assert f"goes on with {one}, in the mode single, in {tmp_path / 'elsewhere'}" in seen.stdout
-    assert f"It was in {tmp_path / 'here'}; ecoshell --resume {session} works there." in seen.stdout
-    assert "/model, /mode and /role choose otherwise" in seen.stdout
+    assert f"resumed with {one} in mode single, in {tmp_path / 'elsewhere'}" in seen.stdout
+    assert f"Its workspace was {tmp_path / 'here'}; return to it with: ecoshell --resume {session}." in seen.stdout
+    assert "Change them with /model, /mode and /role." in seen.stdout
 
 
 def test_export_without_a_name_writes_a_new_file_each_time_and_says_where(command: Command, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
-from tui_play import CAP, STANDING
+from tui_play import CAP, STATUS
 
-from ecoshell.agent.shell import Standing, ToolRow
+from ecoshell.agent.shell_status import ShellStatus, ToolRow
 from ecoshell.budget import CapState
 from ecoshell.events import BudgetHeld, BudgetSettled, Event, StepStarted, ToolRegistered, TurnFinished, TurnStarted
 from ecoshell.messages import Usage
@@ -23,7 +23,7 @@ from ecoshell.tui.themes import ThemedApp
 NEAR = replace(CAP, spent=441_000_000, held=12_000_000)
 REACHED = replace(CAP, spent=500_000_000, held=0)
 TOKENS = CapState("day", "tokens", 200_000, 63_400, 1_200)
-READY = replace(STANDING, next_nano=7_100_000, next_tokens=2_300)
+READY = replace(STATUS, next_nano=7_100_000, next_tokens=2_300)
 TURN: tuple[Event, ...] = (
     TurnStarted(1, "how many words?", "embedded", "single", "react"),
     StepStarted(1, "single", "embedded"),
@@ -52,8 +52,8 @@ def said(panel: Panel) -> str:
     return "\n".join(rows).strip("\n")
 
 
-def many_tools(count: int = 527) -> Standing:
-    """A standing with this many tools: wide, hostile and very long names among them, every fiftieth registered."""
+def many_tools(count: int = 527) -> ShellStatus:
+    """A status with this many tools: wide, hostile and very long names among them, every fiftieth registered."""
     odd = ("数える_言葉_とても長い名前の道具", "tool\x1b[31mred\u202e", "a_name_that_is_longer_than_any_panel_" * 3)
     names = [*odd, *(f"service_{at % 37:02d}_operation_{at:03d}" for at in range(count - len(odd)))]
     tools = tuple(
@@ -72,9 +72,9 @@ class SideScreen(Screen[None]):
         Binding("f5", "side", "side"),
     ]
 
-    def __init__(self, standing: Standing | None, past: Iterable[Event]) -> None:
+    def __init__(self, status: ShellStatus | None, past: Iterable[Event]) -> None:
         super().__init__()
-        self._standing = standing
+        self._status = status
         self._past = past
         self.body = SideLayout(Static("the transcript", id="main"))
 
@@ -89,12 +89,12 @@ class SideScreen(Screen[None]):
         await self.body.mount_panels()
         for event in self._past:
             self.body.side.handle(event)
-        if self._standing is not None:
-            self.show(self._standing)
+        if self._status is not None:
+            self.show(self._status)
 
-    def show(self, standing: Standing) -> None:
-        self.query_one(TitleBar).show(standing)
-        self.body.side.show(standing, standing.caps)
+    def show(self, status: ShellStatus) -> None:
+        self.query_one(TitleBar).show(status)
+        self.body.side.show(status, status.caps)
 
     async def action_tab(self, tab: str) -> None:
         await self.body.open(tab)
@@ -106,9 +106,9 @@ class SideScreen(Screen[None]):
 class SideApp(ThemedApp[int]):
     """What the chat does with the side, without a chat; `wanted` is what tools were asked for."""
 
-    def __init__(self, paths: Paths, standing: Standing | None = READY, past: Iterable[Event] = ()) -> None:
+    def __init__(self, paths: Paths, status: ShellStatus | None = READY, past: Iterable[Event] = ()) -> None:
         super().__init__(paths)
-        self.chat = SideScreen(standing, past)
+        self.chat = SideScreen(status, past)
         self.body = self.chat.body
         self.wanted: list[tuple[str, str]] = []
 

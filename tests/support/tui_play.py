@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from textual.pilot import Pilot
 
 from ecoshell.agent import UserInterface
+from ecoshell.agent.archive import Archive
 from ecoshell.agent.commands import Completion, Printed
-from ecoshell.agent.shell import Archive, Standing, ToolDetails, ToolRow
+from ecoshell.agent.shell_status import ShellStatus, ToolDetails, ToolRow
 from ecoshell.budget import CapState
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
@@ -42,7 +43,7 @@ TOOLS = (
     ToolRow("write_file", 131, True, "user", "Writes a file."),
     ToolRow("run_command", 164, False, "", "Runs a command."),
 )
-STANDING = Standing(
+STATUS = ShellStatus(
     session="s1", title="fix-readme", model="embedded", mode="single", strategy="react", caps=(CAP,),
     spent_nano=91_200_000, used_tokens=18_400, tools=TOOLS, context_tokens=1_942, everything_tokens=14_120, exact=True,
 )  # fmt: skip
@@ -90,7 +91,7 @@ class FakeShell:
 
     events: Sequence[Event] = COUNTING
     earlier: Sequence[Event] = ()
-    state: Standing = STANDING
+    state: ShellStatus = STATUS
     person: UserInterface | None = None
     asked: list[str] = field(default_factory=list)
     attached: list[tuple[Attachment, ...]] = field(default_factory=list)
@@ -113,7 +114,7 @@ class FakeShell:
     marks: list[CallMarked] = field(default_factory=list)
     introduced: str = ""
     """What is said of the model at first."""
-    farewell: str = ""
+    resume_hint: str = ""
     kept: list[tuple[str, str]] = field(default_factory=list)
     """Keys that were typed, by provider."""
     printed: Mapping[str, str] = field(default_factory=dict)
@@ -149,7 +150,7 @@ class FakeShell:
         self.marks.append(CallMarked(turn, call, name, helpful))
         return (self.marks[-1],)
 
-    async def keep_key(self, provider: str, key: str) -> None:
+    async def store_key(self, provider: str, key: str) -> None:
         self.kept.append((provider, key))
 
     async def warm(self) -> None:
@@ -192,7 +193,7 @@ class FakeShell:
     async def mentionable(self) -> list[str]:
         return list(self.names)
 
-    async def standing(self) -> Standing:
+    async def status(self) -> ShellStatus:
         return self.state
 
     @property

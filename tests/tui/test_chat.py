@@ -198,7 +198,7 @@ async def test_defect_while_opening_does_not_close_the_screen(paths):
         assert prompt(app).text == "a"
 
 
-@pytest.mark.parametrize("broken", ["command", "ask", "standing"])
+@pytest.mark.parametrize("broken", ["command", "ask", "status"])
 async def test_defect_in_the_shell_is_shown_and_the_chat_continues(make_app, broken, monkeypatch):
     async def defect(*_):
         raise RuntimeError("a defect")

@@ -8,7 +8,7 @@ from picker_play import here
 from textual.command import CommandInput, CommandList, CommandPalette
 from tui_play import FakeShell, eventually
 
-from ecoshell.agent.shell import ToolDetails
+from ecoshell.agent.shell_status import ToolDetails
 from ecoshell.budget import ZERO_PRICE
 from ecoshell.messages import ToolSchema
 from ecoshell.models import HERE, ModelRow
@@ -86,7 +86,7 @@ async def test_f6_toggles_between_one_model_and_three_roles(make_app, shell, now
     shell.state = replace(shell.state, mode=now)
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.controller and app.chat.controller.standing)
+        await eventually(pilot, lambda: app.chat.controller and app.chat.controller.status)
         await pilot.press("f6")
         await eventually(pilot, lambda: shell.commands)
     assert shell.commands == [f"/mode {next_one}"]

@@ -1,12 +1,12 @@
 from dataclasses import replace
 
-from tui_play import STANDING, FakeShell, eventually
+from tui_play import STATUS, FakeShell, eventually
 
 from ecoshell.tui.side.bars import TitleBar
 
 
 async def test_key_selects_the_next_effort_shown_with_the_model(make_app):
-    shell = FakeShell(state=replace(STANDING, effort="high"))
+    shell = FakeShell(state=replace(STATUS, effort="high"))
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
         title = app.chat.query_one(TitleBar)

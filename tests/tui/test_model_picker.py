@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from picker_play import Stage, here, listed, read
 from textual.widgets import Static
-from tui_play import STANDING, FakeShell, eventually
+from tui_play import STATUS, FakeShell, eventually
 
 from ecoshell.budget import ZERO_PRICE, Price, Rates
 from ecoshell.models import HERE, ModelRow
@@ -51,7 +51,7 @@ def detail(stage: Stage) -> str:
 
 
 def stage(**state: object) -> Stage:
-    return Stage(ModelPicker(FakeShell(known=MODELS, state=replace(STANDING, **state))))
+    return Stage(ModelPicker(FakeShell(known=MODELS, state=replace(STATUS, **state))))
 
 
 async def test_model_picker_lists_prices_context_and_state_and_highlights_the_current_model():

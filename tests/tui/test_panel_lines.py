@@ -22,11 +22,11 @@ from ecoshell.tui.text import align_left, align_right, fit, fit_middle, model_na
 WIDTHS = st.integers(0, 60)
 
 
-def board(*events: Event, standing=READY) -> PanelState:
+def board(*events: Event, status=READY) -> PanelState:
     made = PanelState()
     for event in events:
         made.handle(event)
-    made.update(standing, standing.caps)
+    made.update(status, status.caps)
     return made
 
 
@@ -94,20 +94,20 @@ def test_cap_shows_remaining_spent_and_held_amounts():
 
 @pytest.mark.parametrize(("cap", "word"), [(CAP, ""), (NEAR, "near"), (REACHED, "reached")])
 def test_cap_state_has_a_word(cap, word: str):
-    line = plain(BudgetPanel(board(standing=replace(READY, caps=(cap,)))).lines(36)).splitlines()[1]
+    line = plain(BudgetPanel(board(status=replace(READY, caps=(cap,)))).lines(36)).splitlines()[1]
     assert line.rpartition("%")[2].strip() == word
 
 
 def test_token_cap_is_shown_in_tokens():
-    output = plain(BudgetPanel(board(standing=replace(READY, caps=(TOKENS,)))).lines(40))
+    output = plain(BudgetPanel(board(status=replace(READY, caps=(TOKENS,)))).lines(40))
     assert "135k left of 200k tok" in output
     assert "spent 63k tok · held 1.2k tok" in output
 
 
 def test_budget_without_a_cap_shows_how_to_set_one():
     uncapped = replace(READY, caps=())
-    assert "no cap set — /budget 0.50 sets one" in plain(BudgetPanel(board(standing=uncapped)).lines(36))
-    text_shown = plain(BudgetPanel(board(standing=replace(uncapped, away=True))).lines(36))
+    assert "no cap set — /budget 0.50 sets one" in plain(BudgetPanel(board(status=uncapped)).lines(36))
+    text_shown = plain(BudgetPanel(board(status=replace(uncapped, away=True))).lines(36))
     assert "team caps unknown" in text_shown
     assert "no cap" not in text_shown
 
@@ -118,12 +118,12 @@ def test_running_call_is_held():
 
 def test_unknown_prices_are_never_zero():
     unknown = replace(READY, caps=(), spent_nano=None, next_nano=None)
-    assert plain(BudgetPanel(board(standing=unknown)).lines(40)).splitlines()[1:] == [
+    assert plain(BudgetPanel(board(status=unknown)).lines(40)).splitlines()[1:] == [
         "next step  ≤ 2.3k tok, price unknown",
         "held now   nothing",
         "so far     price unknown · 18k tok",
     ]
-    assert "next step  unknown" in plain(BudgetPanel(board(standing=replace(READY, next_tokens=None))).lines(40))
+    assert "next step  unknown" in plain(BudgetPanel(board(status=replace(READY, next_tokens=None))).lines(40))
 
 
 def test_roles_are_a_table_if_wide_and_a_list_if_narrow():
@@ -147,7 +147,7 @@ def test_roles_are_a_table_if_wide_and_a_list_if_narrow():
 
 
 def heading(*events: Event, width: int = 36, mode: str = "btp") -> str:
-    return plain(heading_lines(board(*events, standing=replace(READY, plan=mode)), width))
+    return plain(heading_lines(board(*events, status=replace(READY, plan=mode)), width))
 
 
 def row_text(plan, at: int, width: int = 36) -> str:
@@ -255,7 +255,7 @@ def plan_lines(plan: PlanChanged | None, width: int) -> list[Line]:
 
 @given(st.integers(22, 120))
 def test_no_line_of_any_panel_is_wider_than_the_panel(width: int):
-    state = board(*TWO_MODELS, standing=replace(many_tools(60), caps=(NEAR, TOKENS)))
+    state = board(*TWO_MODELS, status=replace(many_tools(60), caps=(NEAR, TOKENS)))
     panel = ToolsPanel(state)
     tools = [panel.item_line(tool, width) for tool in state.tools]
     plans = [
@@ -284,7 +284,7 @@ def test_registered_tools_come_first_unless_the_order_is_kept():
 
 
 def test_filter_lists_the_best_match_first():
-    tools = ToolsPanel(board(standing=many_tools()))
+    tools = ToolsPanel(board(status=many_tools()))
     tools.update_items(keep_order=False)
     tools.apply_filter("op 123")
     assert tools.current == "service_12_operation_123"

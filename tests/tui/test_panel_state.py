@@ -33,9 +33,9 @@ def heard(*events: Event) -> PanelState:
     return board
 
 
-def looked(*events: Event, standing=READY) -> PanelState:
+def looked(*events: Event, status=READY) -> PanelState:
     board = heard(*events)
-    board.update(standing, standing.caps)
+    board.update(status, status.caps)
     return board
 
 
@@ -151,7 +151,7 @@ def test_registration_of_the_running_turn_counts_at_once():
 
 def test_context_tokens_never_exceed_the_total():
     near = replace(READY, context_tokens=390, everything_tokens=400)
-    board = looked(STARTED, ToolRegistered("read_file", 120, True, 2, "agent"), standing=near)
+    board = looked(STARTED, ToolRegistered("read_file", 120, True, 2, "agent"), status=near)
     assert board.context_tokens == 400
 
 
@@ -164,7 +164,7 @@ def test_between_turns_the_shells_registrations_apply():
 
 def test_unregistered_tool_is_known_by_name_only():
     rows = tuple(replace(row, registered=False, by="") for row in READY.tools)
-    board = looked(*TURN, ToolUnregistered("count_text"), standing=replace(READY, tools=rows))
+    board = looked(*TURN, ToolUnregistered("count_text"), status=replace(READY, tools=rows))
     assert tool(board, "count_text") == ToolState("count_text", 142, "Counts words.")
 
 

@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 from picker_play import Stage, read
 from textual.widgets import Input
-from tui_play import STANDING, FakeShell, eventually
+from tui_play import STATUS, FakeShell, eventually
 
-from ecoshell.agent.shell import SessionRow
+from ecoshell.agent.archive import SessionRow
 from ecoshell.budget import ZERO_PRICE, Price, Rates
 from ecoshell.models import HERE, ModelRow
 from ecoshell.sessions import SessionInfo
@@ -92,7 +92,7 @@ def after(*keys: str, text: str = ""):
 
 
 def models() -> Stage:
-    return Stage(ModelPicker(FakeShell(known=MODELS, state=replace(STANDING, model="openai/gpt-4o"))))
+    return Stage(ModelPicker(FakeShell(known=MODELS, state=replace(STATUS, model="openai/gpt-4o"))))
 
 
 def sessions(rows: list[SessionRow]) -> Stage:

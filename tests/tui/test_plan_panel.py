@@ -15,9 +15,9 @@ from plan_play import (
     plan_of_many,
 )
 from side_play import READY, SideApp, said
-from tui_play import FINISHED, STANDING, STARTED, FakeShell, eventually
+from tui_play import FINISHED, STARTED, STATUS, FakeShell, eventually
 
-from ecoshell.agent.shell import ToolDetails
+from ecoshell.agent.shell_status import ToolDetails
 from ecoshell.messages import ToolSchema
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.screens.schema import SchemaScreen
@@ -225,7 +225,7 @@ async def test_transcript_shows_the_first_plan_and_newly_forbidden_tools(make_ap
 async def test_enter_shows_the_arithmetic_above_the_schema(make_app):
     schema = ToolSchema("count_text", "Counts words.", {})
     shell = FakeShell(
-        state=replace(STANDING, planned=BLACKLISTED),
+        state=replace(STATUS, planned=BLACKLISTED),
         all_details={"count_text": ToolDetails(schema, ("read",), 0, 120, True, "", None, "")},
         printed={"/plan why count_text": "value  0.91 = (Σ w·helpful \x1b[31m4.10 + 0.1)"},
     )

@@ -7,7 +7,7 @@ import pytest
 from picker_play import Stage
 from tui_play import FakeShell, eventually
 
-from ecoshell.agent.shell import Since, ToolDetails
+from ecoshell.agent.shell_status import RegistrationTime, ToolDetails
 from ecoshell.errors import UsageError
 from ecoshell.messages import ToolSchema
 from ecoshell.tui.screens.schema import SchemaScreen
@@ -28,7 +28,11 @@ SCHEMA = ToolSchema(
 )
 KNOWN = ToolDetails(SCHEMA, ("read",), 0, 120, True, "", None, "")
 REGISTERED = replace(
-    KNOWN, by="agent", since=Since(AT, 3, 2), why="read_file, used with a chance of 40%: name only", exact=False
+    KNOWN,
+    by="agent",
+    since=RegistrationTime(AT, 3, 2),
+    why="read_file, used with a chance of 40%: name only",
+    exact=False,
 )
 
 

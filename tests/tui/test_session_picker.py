@@ -11,7 +11,7 @@ from picker_play import Stage, here, listed, read
 from textual.widgets import OptionList, Static
 from tui_play import FakeShell, eventually
 
-from ecoshell.agent.shell import Archive
+from ecoshell.agent.archive import Archive
 from ecoshell.budget.ledger import Ledger
 from ecoshell.events import TurnStarted
 from ecoshell.sessions import SessionStore

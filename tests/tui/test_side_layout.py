@@ -181,7 +181,7 @@ async def test_hidden_panel_gives_the_focus_to_the_prompt(paths, key: str):
 
 
 async def test_every_panel_can_be_reached_at_every_height(paths):
-    app = SideApp(paths, standing=many_tools(), past=TWO_MODELS)
+    app = SideApp(paths, status=many_tools(), past=TWO_MODELS)
     async with app.run_test(size=(120, 24)) as pilot:
         await pilot.press("f4")
         panels = (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel)
@@ -201,7 +201,7 @@ def bar(app: SideApp) -> str:
 
 
 async def test_title_shows_opening_then_mode_and_model(paths):
-    app = SideApp(paths, standing=None)
+    app = SideApp(paths, status=None)
     async with app.run_test(size=NARROW) as pilot:
         await pilot.pause()
         assert bar(app).split() == ["ecoshell", "opening", "embedded", "…"]
@@ -217,7 +217,7 @@ async def test_title_shows_opening_then_mode_and_model(paths):
 
 async def test_title_fits_every_width_and_keeps_the_state(paths):
     long = replace(READY, title="a title \x1b[31m" + "w" * 300, model="local:/home/me/models/" + "m" * 60 + ".gguf")
-    app = SideApp(paths, standing=long)
+    app = SideApp(paths, status=long)
     async with app.run_test(size=(120, 24)) as pilot:
         for width in (120, 80, 60, 30):
             await pilot.resize_terminal(width, 24)

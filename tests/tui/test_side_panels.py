@@ -46,8 +46,8 @@ async def test_panels_follow_the_events(paths):
 
 
 async def test_unreported_usage_is_estimated_and_marked(paths):
-    standing = replace(READY, spent_nano=1_200_000, used_tokens=852, estimated=True, estimated_nano=True)
-    app = SideApp(paths, standing)
+    status = replace(READY, spent_nano=1_200_000, used_tokens=852, estimated=True, estimated_nano=True)
+    app = SideApp(paths, status)
     async with app.run_test(size=WIDE) as pilot:
         stopped = BudgetSettled(
             *(20, "single", READY.model, 52_000_000, Usage(7_200, 1_000), False, 3.0),
@@ -76,7 +76,7 @@ async def test_arriving_text_draws_no_panel(paths, monkeypatch):
 
 
 async def test_panels_have_a_note_before_the_session_is_open(paths):
-    app = SideApp(paths, standing=None)
+    app = SideApp(paths, status=None)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
         assert said(panel(app, BudgetPanel)) == "available once the session is open"
@@ -124,7 +124,7 @@ async def test_keys_register_and_unregister(paths, keys, expected):
 
 
 async def test_registered_tool_stays_highlighted(paths):
-    app = SideApp(paths, standing=many_tools())
+    app = SideApp(paths, status=many_tools())
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", *["pagedown"] * 4, "r")
         await pilot.pause()
@@ -142,7 +142,7 @@ async def test_registered_tool_stays_highlighted(paths):
 
 
 async def test_slash_starts_a_filter_and_escape_clears_it(paths):
-    app = SideApp(paths, standing=many_tools())
+    app = SideApp(paths, status=many_tools())
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "slash", *"ration 500")
         await pilot.pause()
@@ -190,7 +190,7 @@ async def test_backspace_in_an_empty_filter_ends_it(paths):
 
 
 async def test_updates_keep_highlight_filter_and_scroll_position(paths):
-    app = SideApp(paths, standing=many_tools())
+    app = SideApp(paths, status=many_tools())
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "slash", *"service", *["pagedown"] * 5)
         previous = (current(app), panel(app).filter, panel(app).scroll_offset.y)
@@ -203,7 +203,7 @@ async def test_updates_keep_highlight_filter_and_scroll_position(paths):
 
 
 async def test_highlight_is_always_visible(paths):
-    app = SideApp(paths, standing=many_tools())
+    app = SideApp(paths, status=many_tools())
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2")
         for key in ("end", "pageup", "home", "pagedown", "down", "up"):
@@ -216,7 +216,7 @@ async def test_highlight_is_always_visible(paths):
 
 
 async def test_hostile_tool_name_is_escaped(paths):
-    app = SideApp(paths, standing=many_tools())
+    app = SideApp(paths, status=many_tools())
     async with app.run_test(size=(160, 50)) as pilot:
         await pilot.press("f2")
         output = said(panel(app))
@@ -240,7 +240,7 @@ async def test_click_highlights_and_double_click_opens_the_schema(paths):
 
 
 async def test_empty_tool_list_has_a_note_and_accepts_keys(paths):
-    app = SideApp(paths, standing=replace(READY, tools=(), context_tokens=0, everything_tokens=0))
+    app = SideApp(paths, status=replace(READY, tools=(), context_tokens=0, everything_tokens=0))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "down", "enter", "space", "end", "slash", "x", "enter", "escape")
         assert "no tools known" in said(panel(app))

@@ -24,8 +24,8 @@ def pressed(*keys: str):
 
 
 def test_budget(snap_compare, paths):
-    standing = replace(READY, caps=(NEAR, TOKENS, REACHED))
-    assert snap_compare(SideApp(paths, standing), terminal_size=NARROW, run_before=pressed("f4"))
+    status = replace(READY, caps=(NEAR, TOKENS, REACHED))
+    assert snap_compare(SideApp(paths, status), terminal_size=NARROW, run_before=pressed("f4"))
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_folded_panels(snap_compare, paths):
 
 @pytest.mark.parametrize("size", [(100, 20), (200, 50)], ids=["short", "large"])
 def test_everything_at_once(snap_compare, paths, size):
-    standing = replace(many_tools(), caps=(NEAR, TOKENS))
-    assert snap_compare(SideApp(paths, standing, TWO_MODELS), terminal_size=size, run_before=pressed("f2"))
+    status = replace(many_tools(), caps=(NEAR, TOKENS))
+    assert snap_compare(SideApp(paths, status, TWO_MODELS), terminal_size=size, run_before=pressed("f2"))
 
 
 def test_panels_are_one_line_on_a_narrow_screen(snap_compare, paths):

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from plan_play import BLACKLISTED, FOLLOWED, PLANNED
-from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WRITING, FakeShell, eventually
+from tui_play import CAP, COUNTING, FINISHED, HIT, STARTED, STATUS, WANTED, WRITING, FakeShell, eventually
 
-from ecoshell.agent.shell import ToolDetails
+from ecoshell.agent.shell_status import ToolDetails
 from ecoshell.events import CallMarked, ErrorHappened
 from ecoshell.messages import ToolSchema
 from ecoshell.tui.questions import Question
@@ -21,7 +21,7 @@ FAILING = (
     ),
     replace(FINISHED, status="error", saved_tokens=0),
 )
-FOLLOWED_STANDING = replace(STANDING, planned=replace(BLACKLISTED, whole=PLANNED.cap))
+FOLLOWED_STATUS = replace(STATUS, planned=replace(BLACKLISTED, whole=PLANNED.cap))
 
 
 def until(*keys: str, text: str = "", question: bool = False):
@@ -39,7 +39,7 @@ def until(*keys: str, text: str = "", question: bool = False):
 
 
 def test_welcome(snap_compare, make_app):
-    shell = FakeShell(state=replace(STANDING, title="", caps=(), spent_nano=0, used_tokens=0))
+    shell = FakeShell(state=replace(STATUS, title="", caps=(), spent_nano=0, used_tokens=0))
     assert snap_compare(make_app(shell), terminal_size=NARROW, run_before=until("/"))
 
 
@@ -58,7 +58,7 @@ def test_turn_while_planning(snap_compare, make_app):
 
 def test_marked_result(snap_compare, make_app):
     earlier = *FOLLOWED, CallMarked(1, "c2", "read_file", helpful=True)
-    app = make_app(FakeShell(earlier=earlier, state=FOLLOWED_STANDING))
+    app = make_app(FakeShell(earlier=earlier, state=FOLLOWED_STATUS))
     keys = ("shift+tab", "up", "up", "up")
     assert snap_compare(app, terminal_size=WIDE, run_before=until(*keys, text="marked"))
 
@@ -69,7 +69,7 @@ def test_why_a_tool_is_planned(snap_compare, make_app):
     why = "count_text: forbidden (quota)\nvalue  0.91 = (Σ w·helpful 4.10 + 0.1) / (Σ w 3.62 + 1.0), from 5 uses"
     printed = {"/plan why count_text": why}
     shell = FakeShell(
-        earlier=FOLLOWED, state=FOLLOWED_STANDING, all_details={"count_text": status_value}, printed=printed
+        earlier=FOLLOWED, state=FOLLOWED_STATUS, all_details={"count_text": status_value}, printed=printed
     )
 
     async def before(pilot) -> None:
@@ -87,7 +87,7 @@ def test_call_awaiting_approval(snap_compare, make_app):
 
 
 def test_limit(snap_compare, make_app):
-    near = replace(STANDING, caps=(replace(CAP, spent=496_000_000, held=0),))
+    near = replace(STATUS, caps=(replace(CAP, spent=496_000_000, held=0),))
     app = make_app(FakeShell((*COUNTING[:6], HIT), state=near))
     assert snap_compare(app, terminal_size=NARROW, run_before=until(*"go on", "enter", question=True))
 

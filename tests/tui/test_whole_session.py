@@ -66,7 +66,7 @@ def test_whole_session_survives_a_cap_and_a_kill(open_chat: Open, tmp_path: Path
     again.type("\x15What is 20 - 3?\r")
     again.wait(r"√ .*17\b")
     again.type("/quit\r")
-    again.wait(r"Session \S+ is kept; ecoshell --resume \S+ goes on with it\.")
+    again.wait(r"Session \S+ is kept\. Resume it with: ecoshell --resume \S+")
     assert again.ended() == 0
 
 

@@ -124,7 +124,7 @@ async def _entries(kind: Kind, shell: "Shell", target: "ChatScreen") -> list[Pal
     run, entries = target.action_run, list[PaletteEntry]()
     match kind:
         case "tools":
-            for tool in (await shell.standing()).tools:
+            for tool in (await shell.status()).tools:
                 name, about = visible_line(tool.name), visible_line(tool.description)
                 verb = "unregister" if tool.registered else "register"
                 entries.append(PaletteEntry(f"{verb} {name}", about, partial(run, f"/{verb} {tool.name}")))

@@ -16,7 +16,8 @@ from ecoshell.tui.text import money, tokens
 from ecoshell.tui.themes import BrokenTheme, FileTheme, ThemedApp
 
 if TYPE_CHECKING:
-    from ecoshell.agent.shell import SessionRow, Shell
+    from ecoshell.agent.archive import SessionRow
+    from ecoshell.agent.shell import Shell
 
 NEW = "/new"
 
@@ -119,7 +120,7 @@ class ModelPicker(Picker[ModelRow]):
         self._shell = shell
 
     async def load(self) -> Sequence[PickerRow[ModelRow]]:
-        self.first = (await self._shell.standing()).model
+        self.first = (await self._shell.status()).model
         rows: list[PickerRow[ModelRow]] = []
         for item in await self._shell.models():
             current = item.name == self.first
@@ -164,7 +165,7 @@ class ModelPicker(Picker[ModelRow]):
         if not key:
             return
         try:
-            await self._shell.keep_key(item.provider, key)
+            await self._shell.store_key(item.provider, key)
         except StoreError as error:
             self.notify(str(error), severity="warning", timeout=20, markup=False)
         except UsageError as error:

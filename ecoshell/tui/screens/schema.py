@@ -18,7 +18,8 @@ from ecoshell.tui.screens.picker import Overlay
 from ecoshell.tui.text import money
 
 if TYPE_CHECKING:
-    from ecoshell.agent.shell import Shell, ToolDetails
+    from ecoshell.agent.shell import Shell
+    from ecoshell.agent.shell_status import ToolDetails
 
 _SECONDARY = "$foreground-muted"
 _BY = {

@@ -13,7 +13,7 @@ from ecoshell.messages import visible_line
 from ecoshell.tui.text import align_left, amount, fit, model_name, money, tokens
 
 if TYPE_CHECKING:
-    from ecoshell.agent.shell import Standing
+    from ecoshell.agent.shell_status import ShellStatus
 
 
 NEAR_CAP_SHARE = 0.8
@@ -52,13 +52,13 @@ class TitleBar(Widget):
         super().__init__()
         self.state = state
 
-    def show(self, standing: "Standing") -> None:
+    def show(self, status: "ShellStatus") -> None:
         if not self._title:
             self.state = ""
-        self._title = visible_line(standing.title) or "new session"
-        how = f"{_MODES.get(standing.mode, standing.mode)}, {_STRATEGIES.get(standing.strategy, standing.strategy)}"
-        self._mode_and_model = (how, visible_line(standing.model))
-        self._effort = "" if standing.effort == "auto" else f" ({standing.effort})"
+        self._title = visible_line(status.title) or "new session"
+        how = f"{_MODES.get(status.mode, status.mode)}, {_STRATEGIES.get(status.strategy, status.strategy)}"
+        self._mode_and_model = (how, visible_line(status.model))
+        self._effort = "" if status.effort == "auto" else f" ({status.effort})"
 
     def render(self) -> Content:
         """The title on the left; state, mode and model on the right. The mode is dropped first if space is short."""
@@ -82,19 +82,19 @@ class SummaryLine(Widget):
 
     _parts = reactive(("", "", "", ""))
 
-    def show(self, standing: "Standing", caps: Sequence[CapState], plan: str) -> None:
+    def show(self, status: "ShellStatus", caps: Sequence[CapState], plan: str) -> None:
         """Show the tightest cap, the planned tools (`plan 3 of 13`, or empty) and the number of registered tools."""
-        registered = sum(tool.registered for tool in standing.tools)
-        context = f"context {tokens(standing.context_tokens)} of {tokens(standing.everything_tokens)}"
+        registered = sum(tool.registered for tool in status.tools)
+        context = f"context {tokens(status.context_tokens)} of {tokens(status.everything_tokens)}"
         if (cap := tightest(caps)) is None:
-            spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
-            cap_text = "caps unknown" if standing.away else "no cap"
-            cap_text += f", {'' if standing.spent_nano is None else 'spent '}{spent}"
+            spent = about(money(status.spent_nano), estimated=status.estimated_nano)
+            cap_text = "caps unknown" if status.away else "no cap"
+            cap_text += f", {'' if status.spent_nano is None else 'spent '}{spent}"
         else:
             word = f" ({cap_word(cap)})" if cap_word(cap) else ""
             amounts = f"{amount(cap.left, cap.unit)} of {amount(cap.limit, cap.unit)} left"
             cap_text = f"{visible_line(cap.scope)}: {amounts}{word}"
-        self._parts = (cap_text, plan, f"tools {registered}/{len(standing.tools)}", context)
+        self._parts = (cap_text, plan, f"tools {registered}/{len(status.tools)}", context)
 
     def render(self) -> Content:
         width = self.content_size.width

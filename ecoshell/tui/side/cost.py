@@ -36,12 +36,12 @@ class BudgetPanel(Panel):
     )
 
     def lines(self, width: int) -> list[Line]:
-        standing = self.state.standing
+        status = self.state.status
         self.gist = ""
-        if standing is None:
+        if status is None:
             return [(("available once the session is open", "muted"),)]
         if self.folded:
-            self.gist = "caps unknown" if standing.away else "no cap"
+            self.gist = "caps unknown" if status.away else "no cap"
             if (cap := tightest(self.state.caps)) is not None:
                 word = cap_word(cap)
                 self.gist = f"{amount(cap.left, cap.unit)} left{f' · {word}' if word else ''}"
@@ -61,18 +61,18 @@ class BudgetPanel(Panel):
                 ((fit(amounts, width), "muted"),),
             )
             lines += entry
-        if standing.away:
+        if status.away:
             lines.append((("team caps unknown", "warning"),))
         elif not lines:
             lines = [(("no cap set", "strong"), (" — /budget 0.50 sets one", "muted"))]
-        nano, token_limit = standing.next_nano, standing.next_tokens
+        nano, token_limit = status.next_nano, status.next_tokens
         step = "unknown" if token_limit is None else f"≤ {tokens(token_limit)} tok, price unknown"
         if token_limit is not None and nano is not None:
             step = f"≤ {money(nano)} · {tokens(token_limit)} tok"
         held_nano, held_tokens = self.state.held
         held_text = f"{money(held_nano)} · {tokens(held_tokens)} tok" if held_tokens or held_nano else "nothing"
-        spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
-        used = about(tokens(standing.used_tokens), estimated=standing.estimated)
+        spent = about(money(status.spent_nano), estimated=status.estimated_nano)
+        used = about(tokens(status.used_tokens), estimated=status.estimated)
         return [
             *lines,
             row("next step", step, width),

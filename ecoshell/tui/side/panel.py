@@ -256,7 +256,7 @@ class ListPanel(Panel, Generic[Item]):
             typed = visible_line(self.filter) if self.filter.strip() else self.filter
             text = f"{fit_end(typed, width - 3 - len(matches))}{'▏' if self._typing else ''}"
             lines.append((("/ ", "tool"), (text, "strong"), (matches, "muted")))
-        note = "" if self.items or self.state.standing is None else self.NOTHING
+        note = "" if self.items or self.state.status is None else self.NOTHING
         if self.filter and self.items and not self.visible_names:
             note = "no match"
         return [*lines, ((note, "muted"),)] if note else lines

@@ -26,7 +26,7 @@ from ecoshell.options import ROLES
 from ecoshell.sessions.plans import ToolGraph
 
 if TYPE_CHECKING:
-    from ecoshell.agent.shell import Standing
+    from ecoshell.agent.shell_status import ShellStatus
 
 
 Thinker = tuple[str, str]
@@ -106,7 +106,7 @@ class PanelState:
 
     def clear(self) -> None:
         """Forget everything, before another session."""
-        self.standing: Standing | None = None
+        self.status: ShellStatus | None = None
         """The shell's last reported status."""
         self.caps: tuple[CapState, ...] = ()
         self.roles: dict[Thinker, RoleUse] = {}
@@ -137,7 +137,7 @@ class PanelState:
     @property
     def shown_plan(self) -> PlanChanged | None:
         """The plan to show; None without a plan, or if planning is off."""
-        return None if self.standing is None or self.standing.plan == "off" else self.plan
+        return None if self.status is None or self.status.plan == "off" else self.plan
 
     def handle(self, event: Event) -> bool:
         """Apply an event; return whether panels may look different now."""
@@ -186,27 +186,27 @@ class PanelState:
                 return False
         return True
 
-    def update(self, standing: "Standing", caps: Sequence[CapState]) -> bool:
+    def update(self, status: "ShellStatus", caps: Sequence[CapState]) -> bool:
         """Store the shell's status; return whether anything changed.
 
         Registrations the status does not list are dropped, except those of the running turn.
         """
-        previous = (self.standing, self.caps, self.plan)
-        self.standing, self.caps = standing, tuple(caps)
-        registered = {tool.name for tool in standing.tools if tool.registered}
+        previous = (self.status, self.caps, self.plan)
+        self.status, self.caps = status, tuple(caps)
+        registered = {tool.name for tool in status.tools if tool.registered}
         for name, (_, turn) in list(self._registrations.items()):
             if name not in registered and not (self.running and turn == self.turn):
                 del self._registrations[name]
-        if standing.planned is not None and not self.running:
-            self._set_plan(standing.planned)
-        return previous != (self.standing, self.caps, self.plan)
+        if status.planned is not None and not self.running:
+            self._set_plan(status.planned)
+        return previous != (self.status, self.caps, self.plan)
 
     def uses(self, *, session: bool) -> list[RoleUse]:
         """Use per role and model of the session or the turn, including assigned roles without a call.
 
         Sorted by role: planner, caller, summarizer.
         """
-        players = self.standing.players if self.standing else ()
+        players = self.status.players if self.status else ()
         used = self.roles if session else self.turn_roles
         uses = ({player: RoleUse(*player) for player in players} | used).values()
         return sorted(uses, key=lambda use: _ORDER.get(use.role, len(_ORDER)))
@@ -225,7 +225,7 @@ class PanelState:
     @property
     def tools(self) -> list[ToolState]:
         states: list[ToolState] = []
-        for row in self.standing.tools if self.standing else ():
+        for row in self.status.tools if self.status else ():
             by, turn, step = (row.by or "user") if row.registered else "", 0, 0
             if (registration := self._registrations.get(row.name)) is not None:
                 event, turn = registration
@@ -236,11 +236,11 @@ class PanelState:
     @property
     def context_tokens(self) -> int:
         """Context tokens of registered schemas and of the names of the other tools."""
-        if self.standing is None:
+        if self.status is None:
             return 0
-        new = (row for row in self.standing.tools if not row.registered and row.name in self._registrations)
+        new = (row for row in self.status.tools if not row.registered and row.name in self._registrations)
         registered = sum(self._registrations[row.name][0].tokens for row in new)
-        return min(self.standing.context_tokens + registered, self.standing.everything_tokens)
+        return min(self.status.context_tokens + registered, self.status.everything_tokens)
 
     @property
     def _last_holder(self) -> Thinker | None:

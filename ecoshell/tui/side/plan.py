@@ -159,13 +159,13 @@ def graph_lines(graph: ToolGraph, width: int, limit: int = GRAPH_LINES) -> list[
 
 def heading_lines(state: PanelState, width: int) -> list[Line]:
     """The plan's budget for tools, its reserve, the estimated remaining cost and the reason of the last change."""
-    standing, plan = state.standing, state.shown_plan
-    if standing is None:
+    status, plan = state.status, state.shown_plan
+    if status is None:
         return [(("available once the session is open", "muted"),)]
     if plan is None:
-        if state.planning and standing.plan != "off":
+        if state.planning and status.plan != "off":
             return [_PLANNING]
-        title, text = ("plan off", _OFF) if standing.plan == "off" else ("no plan yet", _NO_PLAN)
+        title, text = ("plan off", _OFF) if status.plan == "off" else ("no plan yet", _NO_PLAN)
         return [((title, "strong"),), *(((line, "muted"),) for line in textwrap.wrap(text, max(20, width)))]
     total = state.plan_total
     lines: list[Line] = []
@@ -210,7 +210,7 @@ class PlanPanel(ListPanel[PlanRow]):
 
     def header_lines(self, width: int) -> list[Line]:
         """The tool graph, in as many lines as fit, and the heading of the plan."""
-        standing, plan, graph = self.state.standing, self.state.shown_plan, self.state.graph
+        status, plan, graph = self.state.status, self.state.shown_plan, self.state.graph
         lines = heading_lines(self.state, width)
         if plan is not None:
             lines.append(self._columns(plan, width).head)
@@ -218,10 +218,10 @@ class PlanPanel(ListPanel[PlanRow]):
             nodes = progress(graph) if graph and self.folded else ""
             parts = (f"{planned_share(plan)} planned" if self.folded else plan.mode, changes, nodes)
             self.gist = " · ".join(part for part in parts if part)
-        elif standing is not None and standing.plan == "off":
+        elif status is not None and status.plan == "off":
             self.gist = "off"
         else:
-            self.gist = "none yet" if standing is not None and self.folded else ""
+            self.gist = "none yet" if status is not None and self.folded else ""
         fixed = len(lines) + len(self.footer_lines(width))
         self.fixed_lines = fixed + 2
         if graph is not None:

@@ -21,7 +21,7 @@ from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.tools import ToolsPanel
 
 if TYPE_CHECKING:
-    from ecoshell.agent.shell import Standing
+    from ecoshell.agent.shell_status import ShellStatus
 
 _EVENTS_PER_SLICE = 500
 """Events of a replayed session handled before other tasks run."""
@@ -93,8 +93,8 @@ class SidePanels(Widget):
         if self.state.handle(event):
             self._redraw_later()
 
-    def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
-        if self.state.update(standing, caps):
+    def show(self, status: "ShellStatus", caps: Sequence[CapState]) -> None:
+        if self.state.update(status, caps):
             self._redraw_later()
 
     async def replay(self, past: Iterable[Event]) -> None:
@@ -123,6 +123,6 @@ class SidePanels(Widget):
         self._stale = False
         for panel in self.panels:
             panel.show()
-        if self.state.standing is not None:
+        if self.state.status is not None:
             plan = self.state.shown_plan
-            self._summary.show(self.state.standing, self.state.caps, f"plan {planned_share(plan)}" if plan else "")
+            self._summary.show(self.state.status, self.state.caps, f"plan {planned_share(plan)}" if plan else "")

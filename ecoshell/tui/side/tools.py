@@ -54,15 +54,15 @@ class ToolsPanel(ListPanel[ToolState]):
         return {tool.name: tool for tool in sorted(self.state.tools, key=lambda tool: not tool.registered)}
 
     def header_lines(self, width: int) -> list[Line]:
-        standing = self.state.standing
-        context = standing.context if standing else None
+        status = self.state.status
+        context = status.context if status else None
         self.fixed_lines = _FIXED_LINES + len(context.parts if context else ()) + (0 if self.visible_names else 1)
         registered = sum(tool.registered for tool in self.items.values())
-        self.gist = f"{registered} of {len(self.items)}" if standing else ""
-        if standing is None:
+        self.gist = f"{registered} of {len(self.items)}" if status else ""
+        if status is None:
             return [(("available once the session is open", "muted"),)]
-        now, everything = self.state.context_tokens, standing.everything_tokens
-        approx = "" if standing.exact else "≈ "
+        now, everything = self.state.context_tokens, status.everything_tokens
+        approx = "" if status.exact else "≈ "
         lines: list[Line] = [row("context", f"{approx}{tokens(now)} of {tokens(everything)} tok", width)]
         if not self.roomy:
             return lines

@@ -38,8 +38,8 @@ async def test_cost_and_the_budget_panel_show_spending_of_user_and_team(
             async for _ in events:
                 pass
         printed[person] = (await shell.command("/cost")).text
-        standing, state = await shell.standing(), PanelState()
-        state.update(standing, standing.caps)
+        status, state = await shell.status(), PanelState()
+        state.update(status, status.caps)
         panel_lines[person] = ["".join(text for text, _ in line) for line in BudgetPanel(state).lines(48)]
         await shell.aclose()
     admin.close()

@@ -1,0 +1,162 @@
+"""What status lines and side panels show of a shell: its session, models, caps and tools."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ecoshell.agent.cost_bounds import of_step
+from ecoshell.agent.model_set import AUTO
+from ecoshell.agent.offer import names_room, names_tokens
+from ecoshell.budget import CapState
+from ecoshell.events import ContextTold, Event, PlanChanged, ToolRegistered, ToolUnregistered, TurnStarted
+from ecoshell.messages import Effect, ToolSchema
+
+if TYPE_CHECKING:
+    from ecoshell.agent.conversation import Conversation
+    from ecoshell.agent.dependencies import Dependencies
+    from ecoshell.agent.shell import Shell
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRow:
+    """A known tool."""
+
+    name: str
+    tokens: int
+    registered: bool
+    by: str
+    """Who registered it; empty if it is not registered."""
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShellStatus:
+    """The status of the open session."""
+
+    session: str
+    title: str
+    model: str
+    mode: str
+    """The mode; if that is AUTO, also the mode chosen last."""
+    strategy: str
+    caps: tuple[CapState, ...]
+    """Without a team's caps if its server is unavailable."""
+    spent_nano: int | None
+    """Spent in this session; None if partly unknown."""
+    used_tokens: int
+    tools: tuple[ToolRow, ...]
+    context_tokens: int
+    """Tokens of the registered tool schemas and of the names of the other tools."""
+    everything_tokens: int
+    """Tokens of all tool schemas."""
+    exact: bool
+    next_nano: int | None = None
+    """The largest reservation for the next step; None if the price is unknown."""
+    next_tokens: int | None = None
+    """The same in tokens."""
+    plan: str = "btp"
+    """How turns are planned: `off`, `btp`, `prompt`, `btp+prompt`."""
+    effort: str = "auto"
+    players: tuple[tuple[str, str], ...] = ()
+    """Each role and the name of its model."""
+    context: ContextTold | None = None
+    """The workspace context that the model received; None before the first turn."""
+    planned: PlanChanged | None = None
+    """The plan of the last turn under the present caps; None before the first turn and during a turn."""
+    away: bool = False
+    """Whether a team's caps are unknown."""
+    estimated: bool = False
+    """Whether `used_tokens` is partly an estimate."""
+    estimated_nano: bool = False
+    """Whether `spent_nano` is partly an estimate."""
+
+
+def shell_status(shell: "Shell") -> ShellStatus:
+    """The status of the shell without the plan of its last turn; may block."""
+    deps, conversation, session = shell.deps, shell.conversation, shell.session
+    tools, exact = _tool_rows(deps, conversation)
+    loaded_names = {tool.name for tool in tools if tool.registered}
+    shown_names = (conversation.memory.shown.names or {*deps.catalog.names}) - loaded_names
+    listed = (name for name in deps.catalog.names if name in shown_names)
+    names = names_tokens(deps, listed, lambda parts: deps.models.current.sizes_at_hand(parts)[0])
+    spent = shell.ledger.session_row(session)
+    next_step = of_step(deps.models.current.mode.forecast(conversation.ahead))
+    return ShellStatus(
+        session=session,
+        title=shell.store.title(session),
+        model=deps.models.name,
+        mode=f"{AUTO} → {deps.models.current.mode.name}" if deps.models.mode == AUTO else deps.models.mode,
+        strategy=deps.settings.strategy,
+        caps=shell.ledger.caps(session, conversation.turn),
+        spent_nano=spent.shown_nano if spent else 0,
+        used_tokens=spent.shown_usage.total if spent else 0,
+        tools=tools,
+        context_tokens=min(names, names_room(deps)) + sum(tool.tokens for tool in tools if tool.registered),
+        everything_tokens=sum(tool.tokens for tool in tools),
+        exact=exact,
+        next_nano=next_step.nano,
+        next_tokens=next_step.tokens,
+        plan=deps.settings.plan,
+        effort=deps.settings.effort,
+        players=deps.models.current.seats,
+        context=conversation.memory.shown.context,
+        away=shell.ledger.away is not None,
+        estimated=spent is not None and spent.estimate is not None,
+        estimated_nano=spent is not None and spent.estimate_nano is not None,
+    )
+
+
+def _tool_rows(deps: "Dependencies", conversation: "Conversation") -> tuple[tuple[ToolRow, ...], bool]:
+    """All known tools, and whether their token counts are exact."""
+    schemas, skills = deps.catalog.schemas, conversation.memory.library.skills
+    sizes, exact = deps.models.current.sizes_at_hand(map(conversation.memory.presentation.prompt_text, schemas))
+    rows: list[ToolRow] = []
+    for schema, tokens in zip(schemas, sizes, strict=True):
+        skill = skills.get(schema.name)
+        by = "" if skill is None else skill.by
+        rows.append(ToolRow(schema.name, tokens, skill is not None, by, schema.summary))
+    return tuple(rows), exact
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationTime:
+    """When a tool was registered."""
+
+    at: float
+    """Seconds since 1970."""
+    turn: int
+    """0 before the first turn."""
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDetails:
+    """A tool with its schema, size and registration."""
+
+    schema: ToolSchema
+    effects: tuple[Effect, ...]
+    price_nano: int
+    tokens: int
+    exact: bool
+    by: str
+    """Who registered it (agent, user, upfront); empty if it is not registered."""
+    since: RegistrationTime | None
+    why: str
+    """Why its schema is loaded or not; empty before the first turn."""
+
+
+def registration_time(name: str, events: Iterable[tuple[float, Event]]) -> RegistrationTime | None:
+    """When the tool was registered, from a session's events; None if it is not registered."""
+    registration: RegistrationTime | None = None
+    turn = 0
+    for at, event in events:
+        match event:
+            case TurnStarted():
+                turn = event.turn
+            case ToolRegistered() if event.name == name and registration is None:
+                registration = RegistrationTime(at, turn, event.step)
+            case ToolUnregistered() if event.name == name:
+                registration = None
+            case _:
+                pass
+    return registration
