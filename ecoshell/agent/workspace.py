@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from ecoshell.agent import NonInteractive, UserInterface
-from ecoshell.agent.rules import ProjectRules
+from ecoshell.agent.project_rules import ProjectRules
 from ecoshell.budget import counted
 from ecoshell.errors import StoreError, ToolError
 from ecoshell.events import ContextPart, ContextTold, Emit, Notice, TrustGiven, TrustWanted

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ecoshell.agent.rules import Rules, parsed
+from ecoshell.agent.rules import Rules
+from ecoshell.agent.shell_line import parse_line
 from ecoshell.errors import ToolError
 from ecoshell.messages import Call, ToolSchema
 from ecoshell.tools import Subject
@@ -276,7 +277,7 @@ def test_what_bash_runs_in_an_index_is_not_plain(ground):
         "let 'a[0]=1'",
         "unset 'a[$(x)]'",
     ):
-        assert parsed(line).doubt, line
+        assert parse_line(line).doubt, line
 
 
 class Stranger:
@@ -413,7 +414,7 @@ _SIGNS = st.lists(
 @given(signs=_SIGNS)
 def test_where_a_line_is_plain_the_shell_runs_the_very_words_that_were_parsed(programs, tmp_path, signs):
     line = "".join(signs)
-    found = parsed(line)
+    found = parse_line(line)
     if found.doubt:
         return
     notes, folder = tmp_path / "notes", tmp_path / "folder"

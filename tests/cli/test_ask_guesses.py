@@ -157,7 +157,7 @@ def test_less_is_written_over_a_file_only_by_force(ground: Ground, options: tupl
     assert (ground.now["sales.csv"] == "price") is written
     wanted = [event for event in events if event["type"] == "approval_wanted"]
     assert written or "-apple,3" in wanted[0]["changes"]
-    assert written or "holds 33 bytes, and would hold 5" in wanted[0]["reason"]
+    assert written or "from 33 to 5 bytes" in wanted[0]["reason"]
 
 
 @EMBEDDED

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from full_disk import no_file_over
 
-from ecoshell.agent.rules import ProjectRules
+from ecoshell.agent.project_rules import ProjectRules
 from ecoshell.errors import StoreError
 
 
@@ -82,7 +82,7 @@ def test_a_rule_that_does_not_fit_on_the_disk_is_not_kept_and_the_others_are(tmp
     rules.allow(tmp_path, "write_file")
     with no_file_over(8), pytest.raises(StoreError, match="cannot be written") as failed:
         rules.allow(tmp_path, "edit_file")
-    assert failed.value.kept == "What you said holds until this session ends."
+    assert failed.value.kept == "Your decision applies until this session ends."
     assert failed.value.fix == "Free some space and try again."
     assert rules.rules(tmp_path) == ("write_file",)
     assert [file.name for file in tmp_path.iterdir()] == ["approvals.json"]
