@@ -32,8 +32,9 @@ if TYPE_CHECKING:  # loaded only if a plugin provides such an object
     from ecoshell.tools.workspace import Workspace
 
 T = TypeVar("T")
-State = Literal["on", "commands", "off"]
-"""`commands`: a shipped plugin that adds only command line commands until the settings enable it."""
+State = Literal["on", "optional", "commands", "off"]
+"""`commands`: a shipped plugin that adds only command line commands until the settings enable it. `optional`: one whose
+tools are known by default, unless a library that it needs is not installed."""
 
 ENTRY_POINT_GROUP = "ecoshell"
 HOOKS: Mapping[str, str] = {
@@ -50,6 +51,8 @@ HOOKS: Mapping[str, str] = {
 """Every hook, and the word for one of its items in messages."""
 SHIPPED_JUDGES: Mapping[str, str] = {"train": "classifier"}
 """Judges that `[plan] judge` may name although the plugin that ships them provides only commands otherwise."""
+ON_BY_DEFAULT = frozenset({"git", "data", "web"})
+"""Shipped plugins whose tools are known by name unless the settings disable them."""
 _WITHOUT_ENABLING = ("cli_commands", "ledger")
 """Hooks of shipped plugins that need no `[plugins] enabled`: a command or `[budget] ledger` selects them."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -180,7 +183,8 @@ class Plugins:
                 plugin.incomplete = isinstance(failure, EcoshellError)
                 message = str(failure) if plugin.incomplete else f"{type(failure).__name__}: {failure}"
                 plugin.fault = visible_line(message)
-                self._warn(f"Plugin {plugin.name} disabled: {plugin.fault}")
+                if plugin.state != "optional" or not plugin.incomplete:
+                    self._warn(f"Plugin {plugin.name} disabled: {plugin.fault}")
             else:
                 collected |= own
         return collected
@@ -207,9 +211,11 @@ def find_plugins(
                 and package.name not in packages
             ):
                 packages.add(package.name)
-                state: State = "commands" if package.name == ENTRY_POINT_GROUP else "on"
-                entries = [entry for entry in sorted(package.entry_points) if entry.group == ENTRY_POINT_GROUP]
-                candidates += [Plugin(entry.name, entry.value, state, package) for entry in entries]
+                is_shipped = package.name == ENTRY_POINT_GROUP
+                for entry in sorted(package.entry_points):
+                    if entry.group == ENTRY_POINT_GROUP:
+                        state = _default_state(entry.name) if is_shipped else "on"
+                        candidates.append(Plugin(entry.name, entry.value, state, package))
     with suppress(OSError):
         for entry in sorted(folder.iterdir()):
             is_package = (entry / "__init__.py").is_file()
@@ -225,6 +231,11 @@ def find_plugins(
         plugin.settings = settings.get(plugin.name, {})
         plugins.setdefault(plugin.name, plugin)
     return [*plugins.values()]
+
+
+def _default_state(shipped: str) -> State:
+    """The state of a shipped plugin that the settings do not mention."""
+    return "optional" if shipped in ON_BY_DEFAULT else "commands"
 
 
 def find_user_plugins(paths: "Paths") -> list[Plugin]:

@@ -280,7 +280,8 @@ class Conversation:
         if name in self.memory.library:
             raise UsageError(f"{name} is registered already.", fix="/tools lists the registered tools.")
         tokens, exact = await asyncio.to_thread(self._measure, schema)
-        return await self.note(ToolRegistered(name, tokens, exact, 0, "user"))
+        counts = len(self.memory.library.names) + 1, len(self._deps.catalog)
+        return await self.note(ToolRegistered(name, tokens, exact, 0, "user", "", "", *counts))
 
     async def unregister(self, name: str) -> Event:
         """Unregister a tool; the model may register it again."""
@@ -539,7 +540,8 @@ class Conversation:
         runner = Runner(deps.catalog, caller_of=self._caller_of)
         approved = Approved(Logged(runner, deps), deps, deps.strategy.searches)
         presentation = offer.presentation
-        by_call = presentation.deferred or (presentation is GROW and deps.settings.registration == "auto")
+        by_call = presentation.deferred or presentation.by_call
+        by_call = by_call or (presentation is GROW and deps.settings.registration == "auto")
         registrar = Registrar(deps.catalog, presentation, self._measure, by_call)
         checked = Checked(
             approved, deps, plan, lambda shortage, emit: self._spending.for_tool(shortage, self.ahead, emit), registrar

@@ -184,7 +184,8 @@ class Registrar:
         schema, tool = self.catalog.schema(name), self.catalog.tool(name)
         tokens, exact = self.measure(schema)
         step = len(context.path.steps) + 1
-        context.emit(ToolRegistered(name, tokens, exact, step, by, call.id, call.group))
+        loaded, total = len({*context.registered, name}), len(self.catalog)
+        context.emit(ToolRegistered(name, tokens, exact, step, by, call.id, call.group, loaded, total))
         if isinstance(tool, Warming):
             tool.warm()
         return schema

@@ -456,8 +456,9 @@ class Memory:
         turn.listing, turn.advice, turn.budget = event.listing, event.advice, event.budget
         presentation = self.shown.presentation  # the first turn with it determines what its array declares
         if presentation is None or presentation.name != event.presentation:
-            declared = (*self.library.names, *event.upfront)
-            registers = not self._catalog.is_all(declared)
+            declared = event.declared or (*self.library.names, *event.upfront)
+            registers = not set(event.names).issuperset(self._catalog.names) if event.declared else None
+            registers = not self._catalog.is_all(declared) if registers is None else registers
             presentation = presentation_of(event.presentation, declared, registers=registers)
         self.shown = replace(self.shown, presentation=presentation)
         if event.listing:
@@ -558,5 +559,7 @@ def next_view(
         known=catalog.names,
         registered=schemas,
         presentation=memory.presentation,
-        deferrable=catalog.schemas if defers and memory.presentation.deferred else (),
+        deferrable=catalog.schemas
+        if memory.presentation.declared or (defers and memory.presentation.deferred)
+        else (),
     )

@@ -28,7 +28,7 @@ class View:
     """Tools that this path may call, in the order of registration."""
     presentation: Presentation
     deferrable: tuple[ToolSchema, ...] = ()
-    """All tools that the provider's search may load, if the presentation defers."""
+    """All tools, if the provider's search loads them or the presentation declares some."""
     large: bool = False
     """Whether only a shortlist of names is shown and `tool_search` is offered."""
     along: str = ""

@@ -64,11 +64,13 @@ class ToolOffer:
     """Names the turn is about, those among them that a strict plan forbids as yet."""
     names: tuple[str, ...]
     """Names that are offered."""
+    loaded: tuple[str, ...]
+    """All registered tools, those of earlier turns included."""
     upfront: tuple[Skill, ...]
     """Registered by this offer; what was registered before is not among them."""
     presentation: Presentation
     deferrable: tuple[ToolSchema, ...]
-    """All tools that the provider's search may load, where the presentation defers."""
+    """All tools, if the provider's search loads them or the presentation declares some."""
     large: bool
     """Whether a name is hidden, or may be later, so that `tool_search` is offered."""
     context_tokens: int
@@ -84,6 +86,10 @@ class ToolOffer:
         """The offer as the event that tells of it."""
         return ToolsOffered(
             names=self.names,
+            core=tuple(name for name in CORE if name in self.loaded),
+            loaded=self.loaded,
+            known=tuple(name for name in self.names if name not in self.loaded),
+            declared=tuple(sorted(self.presentation.declared)),
             upfront=tuple(skill.name for skill in self.upfront),
             presentation=self.presentation.name,
             context_tokens=self.context_tokens,
@@ -162,21 +168,29 @@ def make_offer(
     upfront = sorted(decision.plan.loaded, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
     skills = tuple([Skill(name, sizes[name], "upfront") for name in upfront])
     registered = library.including(skills)
-    listed_only = [name for name in names if name not in registered.skills]
+    declared = presentation.declared - set(registered.names)
+    by_name = [name for name in names if name not in registered.skills and name not in declared]
     untold = [name for name in names if name not in shown.names]
     unseen = catalog.schemas_of([name for name in registered.skills if name not in shown.schemas])
     about = {name: few_words(catalog.schema(name)) for name in untold} if decision.plan.has_descriptions else {}
+    listed_schemas: tuple[ToolSchema, ...] = ()
+    if presentation.deferred or presentation.declared:
+        always = {*there, *presentation.declared}
+        listed_schemas = catalog.schemas_of(
+            [name for name in catalog.names if name in always or name not in hidden]
+        )
     return ToolOffer(
         listing=presentation.opening(untold, unseen, large=large, descriptions=about, servers=catalog.servers),
         listed=listed,
         names=names,
+        loaded=registered.names,
         upfront=skills,
         presentation=presentation,
-        deferrable=catalog.schemas_of([name for name in catalog.names if name in there or name not in hidden])
-        if presentation.deferred
-        else (),
+        deferrable=listed_schemas,
         large=large,
-        context_tokens=names_tokens(deps, listed_only, models.sizes) + registered.tokens,
+        context_tokens=names_tokens(deps, by_name, models.sizes)
+        + registered.tokens
+        + sum([sizes[name] for name in declared if name in sizes]),
         everything_tokens=sum(sizes.values()),
         exact=models.exact,
         decision=decision,
@@ -218,6 +232,10 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
         presentation = "deferred"
     elif shown.presentation in (GROW, DEFERRED):
         presentation = "grow"
+    # A session that began with schemas in the array or as text continues so.
+    declared = None
+    if models.calls_undeclared and (shown.presentation is None or shown.presentation.by_call):
+        declared = shown.presentation.declared if shown.presentation else frozenset[str]()
     return LoadingPolicy(
         deps.settings.registration,
         presentation,
@@ -227,7 +245,8 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
         failure_rate=forgotten + Decimal(str(round(failed / 2, 3))),
         prefers_array=unpriced,
         array_only=native_calls,
-        core=frozenset(CORE) if native_calls else frozenset(),
+        core=frozenset(CORE) if native_calls or declared is not None else frozenset(),
+        declared=declared,
         is_open=deps.catalog.is_open,
     )
 
@@ -247,6 +266,8 @@ def _presentation(
         return before if deps.models.current.calls_undeclared else decision.plan.presentation
     if before is not None and (complete or before not in (PLAIN, TEXT)):
         return before
+    if decision.declared:
+        return decision.plan.presentation
     models = deps.models.current
     if deps.settings.presentation == "auto" and models.calls_undeclared:
         return presentation_of("direct", registered, registers=not complete) or decision.plan.presentation

@@ -14,7 +14,15 @@ from ecoshell.catalog.forecast import (
     Workload,
     sized_for,
 )
-from ecoshell.catalog.presentation import DEFERRED, GROW, PLAIN, STABLE, TEXT, Presentation
+from ecoshell.catalog.presentation import (
+    DEFERRED,
+    GROW,
+    LOCAL_ARRAY,
+    PLAIN,
+    STABLE,
+    TEXT,
+    Presentation,
+)
 
 MIN_SAVING = Decimal("0.05")
 """The share that listing names must save, as its cost is less certain than that of loading all."""
@@ -35,14 +43,20 @@ CONSTANT_ARRAY_TOKENS = 900
 
 With the system prompt they pass 1,024 tokens, the usual minimum of prompt caches.
 """
+SMALL_LOCAL_ARRAY_TOKENS = 1_000
+"""Tokens of short schemas that a local model reads whole, whichever tools they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadingDecision:
-    """The chosen plan and a summary of the reason."""
+    """The chosen plan and a summary of the reason.
+
+    `declared` are the tools of the constant array of short schemas, loaded or known by name.
+    """
 
     plan: LoadingPlan
     summary: str
+    declared: frozenset[str] = frozenset()
 
     def why(self, name: str) -> str:
         """Explain why this tool is loaded or not."""
@@ -79,6 +93,8 @@ def decide_loading(
     everything = Forecast(rates, work, sized).everything(presentation)
     if policy.registration in ("all", "all_text"):
         return LoadingDecision(everything, "Every tool is loaded, as set.")
+    if policy.declared is not None and policy.registration == policy.presentation == "auto" and policy.has_all_tools:
+        return _core_and_declared(candidates, rates, work, policy, policy.declared)
     if policy.core and policy.registration == "auto" and policy.presentation != "stable":
         return _core_and_likely(candidates, rates, work, policy, everything)
     failure_cost = everything.cost * policy.failure_rate
@@ -157,6 +173,38 @@ def _core_and_likely(
         plan,
         f"{len(names)} tools are loaded: the core set and likely ones. The others are known by name{reason}.",
     )
+
+
+def _core_and_declared(
+    candidates: Sequence[Candidate],
+    rates: Rates,
+    work: Workload,
+    policy: LoadingPolicy,
+    declared: frozenset[str],
+) -> LoadingDecision:
+    """Load the core set; a local model reads the constant array, and its first call loads another tool.
+
+    Likely tools outside of the array are loaded as text.
+    """
+    if not declared:
+        sizes = {tool.name: tool.tokens if tool.text_tokens is None else tool.text_tokens for tool in candidates}
+        total = sum(sizes.values())
+        room = total if policy.room is None else policy.room
+        for tool in candidates:
+            is_constant = total <= SMALL_LOCAL_ARRAY_TOKENS or tool.name in LOCAL_ARRAY or tool.name in policy.core
+            if is_constant and sizes[tool.name] <= room:
+                declared |= {tool.name}
+                room -= sizes[tool.name]
+
+    def is_loaded(tool: Candidate) -> bool:
+        return tool.name in policy.core if tool.name in declared else tool.chance >= LIKELY_CHANCE
+
+    presentation = Presentation("direct", as_text=True, registers=False, declared=declared)
+    forecast = Forecast(rates, work, candidates)
+    cost = forecast.everything(presentation).cost
+    loaded = tuple([tool.name for tool in candidates if is_loaded(tool)])
+    plan = LoadingPlan(presentation, loaded, cost, unlucky_cost=cost, forecast=forecast)
+    return LoadingDecision(plan, "The core set is loaded; the first call of another tool registers it.", declared)
 
 
 def _presentations_of_names(policy: LoadingPolicy) -> tuple[Presentation, ...]:

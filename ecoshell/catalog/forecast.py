@@ -89,6 +89,8 @@ class LoadingPolicy:
     - `prefers_array`: all tools go into the tool array, the form that weak models were trained on.
     - `array_only`: the model has native tool calls, so tools are never shown as text.
     - `core`: tools that are always registered.
+    - `declared`: tools of the session's constant array of short schemas, empty before its first
+      turn, None if the model reads no such array.
     - `is_open`: tools may appear during the session, so there must be a way to register them.
     """
 
@@ -101,6 +103,7 @@ class LoadingPolicy:
     prefers_array: bool = False
     array_only: bool = False
     core: frozenset[str] = frozenset()
+    declared: frozenset[str] | None = None
     is_open: bool = False
 
 

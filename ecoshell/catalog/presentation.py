@@ -9,7 +9,12 @@ from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Too
 
 PresentationName = Literal["grow", "deferred", "stable", "direct", "plain", "text"]
 CORE = ("list_files", "read_file", "search_text", "edit_file", "write_file", "run_command")
-"""The core set, in the order of the tool array (SPEC §1)."""
+"""The core set: tools that are always loaded, in the order of the tool array (SPEC §1)."""
+LOCAL_ARRAY = (
+    *("list_files", "read_file", "search_text", "count_text", "write_file", "edit_file", "run_command", "run_python"),
+    *("calculate", "current_time", "convert_units", "fetch_url", "json_query"),
+)
+"""Tools whose short schemas a local model reads in every session, so that its prompt begins with the same tokens."""
 
 _MAX_WORDS = 8
 _MAX_CHARACTERS = 60
@@ -51,7 +56,7 @@ class Presentation:
     - `registers`: some tools are known by name only.
     - `shows_all`: every tool is registered from the start.
     - `deferred`: the provider's own search loads tools that are known by name.
-    - `declared`: tools whose schemas are in an array that never changes.
+    - `declared`: tools whose short schemas form an array that never changes, loaded or not.
     """
 
     name: PresentationName
@@ -61,6 +66,11 @@ class Presentation:
     shows_all: bool = False
     deferred: bool = False
     declared: frozenset[str] = frozenset()
+
+    @property
+    def by_call(self) -> bool:
+        """Whether a grammar lets the model call every tool it knows by name, so that none is registered first."""
+        return self.name == "direct" and not self.registers
 
     def array(
         self,
@@ -73,9 +83,10 @@ class Presentation:
         """Return the tool array of a request.
 
         `large` and `finish` add the tools `tool_search` and `finish`. `deferrable` are all tools of
-        a deferring presentation; loading one does not change its position.
+        a deferring presentation, where loading one does not change its position, and of one that
+        declares tools.
         """
-        declared = [replace(schema, brief=True) for schema in registered if schema.name in self.declared]
+        declared = [replace(tool, brief=True) for tool in deferrable or registered if tool.name in self.declared]
         meta = (
             (REGISTER_SCHEMA, self.registers),
             (CALL_SCHEMA, self.uses_tool_call),
@@ -147,6 +158,8 @@ class Presentation:
                 entries.append(f"{short_name} ({description})" if description else short_name)
             lines.append(f"{server}: {', '.join(entries)}" if server else ", ".join(entries))
         head = "Tools to register (tool_search finds more)" if large else "Tools to register"
+        if self.by_call:
+            head = "More tools"
         if self.deferred:
             head = "More tools, to be loaded with the tool search"
         without_server, *of_servers = lines

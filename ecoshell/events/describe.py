@@ -155,10 +155,28 @@ def turn_sums(event: TurnFinished) -> list[str]:
     return [about(cost, estimated=total.estimated_nano), counted(event.steps, "step"), duration(event.seconds)]
 
 
+def registration_words(event: ToolRegistered) -> str:
+    """`registered`, and by whom if that was the user."""
+    return "registered by you" if event.by == "user" else "registered"
+
+
+def registration_sizes(event: ToolRegistered) -> str:
+    """The tokens of a registered tool's schema, and how many tools are loaded: `112 tokens · 7 of 31 loaded`."""
+    size = f"{'' if event.exact else 'about '}{counted(event.tokens, 'token')}"
+    return f"{size} · {event.loaded} of {event.total} loaded" if event.loaded else size
+
+
 def _offered(event: ToolsOffered) -> str:
     sizes = f"{event.context_tokens:,} of {counted(event.everything_tokens, 'token')}"
-    text = f"{counted(len(event.names), 'tool')} by name, {'' if event.exact else 'about '}{sizes}"
-    return f"{text}; up front: {visible_line(', '.join(event.upfront))}" if event.upfront else text
+    text = f"{loaded_share(event)}, {'' if event.exact else 'about '}{sizes}"
+    return f"{text}; from the start: {visible_line(', '.join(event.upfront))}" if event.upfront else text
+
+
+def loaded_share(event: ToolsOffered) -> str:
+    """How many tools are loaded and how many are known by name: `6 tools loaded, 19 known by name`."""
+    loaded = len(event.loaded or event.upfront)  # sessions of old versions list only the new ones
+    known = len(event.names) - sum(name in event.names for name in event.loaded or event.upfront)
+    return f"{counted(loaded, 'tool')} loaded{f', {known} known by name' if known else ''}"
 
 
 def _result(event: CallFinished) -> str:
@@ -316,9 +334,9 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     ),
     # the offer names tools that are loaded from the start
     ToolRegistered: lambda event: (
-        f"registered {visible_line(event.name)}  {'' if event.exact else 'about '}+{counted(event.tokens, 'token')}"
-        if event.by != "upfront"
-        else ""
+        ""
+        if event.by == "upfront"
+        else f"{visible_line(event.name)} {registration_words(event)} · {registration_sizes(event)}"
     ),
     ToolsOffered: _offered,
     ToolUnregistered: lambda event: f"unregistered {visible_line(event.name)}",

@@ -23,6 +23,10 @@ class ToolRegistered(Event):
     """The agent's call that registered it."""
     group: str = ""
     """The reply that made the call."""
+    loaded: int = 0
+    """Tools that are loaded now, this one included; 0 in sessions of old versions."""
+    total: int = 0
+    """All tools, loaded or known by name."""
 
 
 @dataclass(frozen=True, slots=True)

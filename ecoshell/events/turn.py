@@ -51,7 +51,7 @@ class ToolsOffered(Event):
     type: ClassVar[str] = "tools_offered"
     names: tuple[str, ...]
     upfront: tuple[str, ...]
-    """Tools whose schemas are loaded from the start."""
+    """Tools whose schemas are loaded in this turn from the start."""
     presentation: str
     context_tokens: int
     """Tokens of the names and loaded schemas."""
@@ -66,6 +66,14 @@ class ToolsOffered(Event):
     """Text after the question: what the plan says about costs and forbidden tools."""
     budget: str = ""
     """The line of remaining budget after the question."""
+    core: tuple[str, ...] = ()
+    """The loaded tools of the core set."""
+    known: tuple[str, ...] = ()
+    """Tools that are known by name and not loaded."""
+    loaded: tuple[str, ...] = ()
+    """All loaded tools, those of earlier turns included."""
+    declared: tuple[str, ...] = ()
+    """Tools whose short schemas a local model reads in every session, loaded or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,9 +53,11 @@ def tried_message(view: View, introduction: str = "tried") -> Message:
 
 
 def callable_schemas(view: View) -> tuple[ToolSchema, ...]:
-    """The tools that may be called now: the tool array, and other registered tools."""
+    """The tools that may be called now: the tool array, other registered tools, and those a first call registers."""
     array_names = {schema.name for schema in view.array}
-    schemas = (*view.array, *(schema for schema in view.registered if schema.name not in array_names))
+    others = (*view.registered, *(view.deferrable if view.presentation.by_call else ()))
+    added = {schema.name: schema for schema in others if schema.name not in array_names}
+    schemas = (*view.array, *added.values())
     return tuple(schema for schema in schemas if schema.name not in view.forbidden)
 
 

@@ -39,7 +39,15 @@ from ecoshell.events import (
     TurnUndone,
     to_json,
 )
-from ecoshell.events.describe import back_to, describe, price_range, refusal, trimmed_text, turn_sums
+from ecoshell.events.describe import (
+    back_to,
+    describe,
+    price_range,
+    refusal,
+    registration_sizes,
+    trimmed_text,
+    turn_sums,
+)
 from ecoshell.messages import Call, visible_line
 from ecoshell.paths import remedy
 from ecoshell.sessions import SessionInfo
@@ -217,8 +225,7 @@ def _call_blocks(event: Event) -> tuple[str, ...]:
             word = {True: "Marked helpful", False: "Marked unhelpful", None: "Mark removed"}[event.helpful]
             found = (f"{word} by hand: {code(event.name)} of turn {event.turn}",)
         case ToolRegistered():
-            about = "" if event.exact else "about "
-            found = (f"+ {_BY.get(event.by, 'registered')} {code(event.name)} ({about}{event.tokens:,} tokens)",)
+            found = (f"+ {_BY.get(event.by, 'registered')} {code(event.name)} ({registration_sizes(event)})",)
         case ToolUnregistered():
             found = (f"− unregistered {code(event.name)}",)
         case _:

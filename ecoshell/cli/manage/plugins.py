@@ -66,7 +66,7 @@ _FILES = {
     "test_NAME.py": _TEST,
 }
 """What `plugins new` writes; NAME stands for the plugin's."""
-_STATES = {"on": "on", "commands": "commands only", "off": "off"}
+_STATES = {"on": "on", "optional": "on by default", "commands": "commands only", "off": "off"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -43,8 +43,11 @@ from ecoshell.events.describe import (
     describe,
     duration,
     length_text,
+    loaded_share,
     plan_news,
     refusal,
+    registration_sizes,
+    registration_words,
     trimmed_text,
     turn_sums,
 )
@@ -269,16 +272,15 @@ def block_of(event: Event) -> Block | None:
             reason = [Piece(f"  {visible_line(event.rationale)}", "thought")] if event.rationale.strip() else []
             block = _line("◦", "muted", Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *reason)
         case ToolsOffered():
-            upfront = f", {len(event.upfront)} registered at start" if event.upfront else ""
             approx = "" if event.exact else "≈ "
             sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
             why = f" · {visible_line(event.why)}" if event.why else ""
-            words = f"{counted(len(event.names), 'tool')} by name{upfront}{sizes}{why}"
+            words = f"{loaded_share(event)}{sizes}{why}"
             block = _line("·", "muted", Piece(words, "muted"))
         case ToolRegistered():
-            by = " by you" if event.by == "user" else ""
-            size = Piece(f"{by}  +{'' if event.exact else '≈ '}{event.tokens:,} tok", "muted")
-            block = _line("+", "good", Piece("registered ", "good"), Piece(visible_line(event.name), "tool"), size)
+            name = Piece(visible_line(event.name), "tool")
+            sizes = Piece(f" · {registration_sizes(event)}", "muted")
+            block = _line("+", "good", name, Piece(f" {registration_words(event)}", "good"), sizes)
         case ToolUnregistered():
             name = Piece(visible_line(event.name), "tool")
             block = _line("−", "warning", Piece("unregistered ", "warning"), name)

@@ -30,8 +30,7 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
-from ecoshell.events.describe import describe, planned_share
-from ecoshell.messages import visible_line
+from ecoshell.events.describe import describe, loaded_share, planned_share
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import ToolGraph
 from ecoshell.tui.transcript import event_blocks
@@ -197,7 +196,7 @@ class EventPresenter:
                 self._close(event_blocks.footer(event, self._answer.role if self._answer else ""))
                 self._approval_names.clear()
                 self._answer = None
-            case ToolsOffered() | ToolRegistered(by="agent" | "first_call" | "upfront"):
+            case ToolsOffered() | ToolRegistered(by="upfront"):
                 self._summarize_tools(event)
             case PlanChanged():  # the first plan of a turn is shown; of later ones, what they newly forbid
                 block = event_blocks.plan(event, self._plan)
@@ -283,14 +282,12 @@ class EventPresenter:
             self._column.redraw(replace(block, judged=True, verdict=verdict))
 
     def _summarize_tools(self, event: ToolsOffered | ToolRegistered) -> None:
-        """Add offered and registered tools to the turn's folded summary."""
+        """Add the offered tools, and those loaded from the start, to the turn's folded summary."""
         block = event_blocks.block_of(event)
         if isinstance(event, ToolsOffered) and block is not None:
-            upfront = f", {len(event.upfront)} registered at start" if event.upfront else ""
-            content = (ToolsOffered, (event.names, upfront))
-            self._add_summary(block, f"{len(event.names)} tools by name{upfront}", content)
-        elif isinstance(event, ToolRegistered) and block is not None and event.by != "upfront":
-            self._add_summary(block, f"registered {visible_line(event.name)}")
+            self._add_summary(block, loaded_share(event), (ToolsOffered, (event.names, event.upfront)))
+        elif block is not None:
+            self._details.append(block.text())
 
     def _add_summary(self, block: Block, summary: str, content: tuple[type[Event], object] | None = None) -> None:
         """Add a block to the turn's folded summary.
