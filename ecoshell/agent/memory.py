@@ -551,6 +551,7 @@ def next_view(
     new_names = [name for name in (catalog.names if names is None else names) if name not in memory.shown.names]
     new_schemas = [schema for schema in schemas if schema.name not in memory.shown.schemas]
     listing = memory.presentation.opening(new_names, new_schemas, servers=catalog.servers)
+    offers_all = memory.presentation.declared or (defers and memory.presentation.deferred)
     return View(
         path=Path(question),
         opening=opening_text(listing, question, context=context),
@@ -559,7 +560,5 @@ def next_view(
         known=catalog.names,
         registered=schemas,
         presentation=memory.presentation,
-        deferrable=catalog.schemas
-        if memory.presentation.declared or (defers and memory.presentation.deferred)
-        else (),
+        deferrable=catalog.schemas if offers_all else (),
     )
