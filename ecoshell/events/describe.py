@@ -65,6 +65,8 @@ CALL_BEGINS = ("{", "```", '["', "[SoP]")
 LONGEST_RESULT = 200
 """Characters of an observation in a line."""
 _GROUP_SIZE = 3
+_RELEVANT_CHANCE = 0.2
+"""Chance of use from which a new tool has a line of its own in a plan."""
 """From this number on, tools without history share a line."""
 _NAME_LIMIT = 3
 """Tools named in a line; more are counted."""
@@ -247,8 +249,12 @@ def price_range(plan: PlanChanged, written: Written = amount_text) -> str:
 
 
 def untried(rows: Sequence[PlanRow]) -> list[str]:
-    """The tools without history, if there are enough of them to share a line."""
-    new = [row.tool for row in rows if row.why == "new" and not row.used and row.state == "planned"]
+    """The tools without history that the question hardly concerns, if there are enough of them to share a line."""
+    new = [
+        row.tool
+        for row in rows
+        if row.why == "new" and not row.used and row.state == "planned" and row.chance < _RELEVANT_CHANCE
+    ]
     return new if len(new) >= _GROUP_SIZE else []
 
 

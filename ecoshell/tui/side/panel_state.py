@@ -92,6 +92,10 @@ class ToolState:
     by: str = ""
     turn: int = 0
     step: int = 0
+    blocked: bool = False
+    """Whether the plan forbids it now."""
+    last_used: bool = False
+    """Whether it was called last."""
 
     @property
     def registered(self) -> bool:
@@ -120,6 +124,10 @@ class PanelState:
         """Input tokens saved in this session by leaving schemas unregistered."""
         self.plan: PlanChanged | None = None
         """The plan of the running turn or, before it has one, the last plan."""
+        self.changed_rows: frozenset[str] = frozenset()
+        """Rows of the plan that its last change altered; emptied when they were shown for a while."""
+        self.last_used = ""
+        """The tool that was called last."""
         self.graph: ToolGraph | None = None
         """The tool graph of the running or last turn."""
         self.planned_turn = 0
@@ -164,7 +172,7 @@ class PanelState:
                     self.thinking = thinker
                     self._holds.clear()  # a rejected call releases its hold without an event
             case CallStarted():
-                self.thinking = self._last_holder
+                self.thinking, self.last_used = self._last_holder, event.name
             case ToolRegistered():
                 self._registrations[event.name] = event, self.turn
             case ToolUnregistered() | BranchLeft():
@@ -225,12 +233,15 @@ class PanelState:
     @property
     def tools(self) -> list[ToolState]:
         states: list[ToolState] = []
+        plan = self.shown_plan
+        blocked = {row.tool for row in plan.rows if row.state == "forbidden"} if plan and plan.enforced else set[str]()
         for row in self.status.tools if self.status else ():
             by, turn, step = (row.by or "user") if row.registered else "", 0, 0
             if (registration := self._registrations.get(row.name)) is not None:
                 event, turn = registration
                 by, step = event.by, event.step
-            states.append(ToolState(row.name, row.tokens, row.description, by, turn, step))
+            marks = row.name in blocked, row.name == self.last_used
+            states.append(ToolState(row.name, row.tokens, row.description, by, turn, step, *marks))
         return states
 
     @property
@@ -252,6 +263,8 @@ class PanelState:
         is_update = self.plan is not None and event.number > 1 and event.unit == self.plan.unit
         total = max(event.cap or 0, self.plan_total if is_update else 0)
         self.plan_total = total if event.whole is None else event.whole  # absent in old sessions
+        before = {row.tool: row for row in self.plan.rows} if is_update and self.plan else {}
+        self.changed_rows = frozenset(row.tool for row in event.rows if before.get(row.tool, row) != row)
         self.plan, self.planned_turn = event, self.turn
 
     def _between(self, *, running: bool) -> None:

@@ -20,7 +20,8 @@ from ecoshell.tui.text import align_left, align_right, amount, fit, fit_middle, 
 
 _ALL_COLUMNS_MIN_WIDTH, _COLUMNS_MIN_WIDTH = 76, 55
 _MIN_NAME_CELLS = 8
-_NARROW_NUMBER_CELLS = 23
+_VALUE_CELLS = 5
+_NARROW_NUMBER_CELLS = 24
 """Cells that a row without columns keeps for its numbers."""
 _REASONS = {
     "value": "worth its price",
@@ -59,7 +60,7 @@ class Columns:
         self._unit: Unit = unit
         self._enforced = plan.enforced
         self._width = width
-        value = _Column("value", 6, lambda row: f"{row.value:.2f}")
+        value = _Column("value", 11, lambda row: f"{value_bar(row)} {row.value:.2f}")
         cost = _Column("cost", 20, lambda row: _cost(row, unit))
         state = _Column("state", 12, lambda _: "")
         counts = (
@@ -77,28 +78,39 @@ class Columns:
         self._name = max(_MIN_NAME_CELLS, room if self._columns else min(longest, room))
         heads = "".join(align_right(column.head, column.width) for column in self._columns)
         if not heads:
-            numbers = f" val cost {'$' if unit == 'usd' else 'tok'}"
+            numbers = f" value cost {'$' if unit == 'usd' else 'tok'}"
             heads = f"{align_left(numbers, width - 2 - self._name - 4)}used"
         self.head: Line = ((align_left("  tool", 2 + self._name) + heads, "muted"),)
 
-    def line(self, row: PlanRow) -> Line:
-        """One tool: the sign and word of its state, its value, its cost per use, its uses and their limit."""
+    def line(self, row: PlanRow, *, changed: bool = False) -> Line:
+        """One tool: the sign and word of its state, its value, its cost per use, its uses and their limit.
+
+        A row that has just `changed` is bold.
+        """
         sign, word, tone = state_of(row, enforced=self._enforced)
         name = align_left(fit_middle(visible_line(row.tool), self._name), self._name)
-        start: tuple[Piece, ...] = ((f"{sign} ", tone), (name, "muted" if row.state == "unplanned" else "text"))
+        name_tone: Tone = "strong" if changed else "muted" if row.state == "unplanned" else "text"
+        start: tuple[Piece, ...] = ((f"{sign} ", tone), (name, name_tone))
+        if changed:
+            tone = "strong"
         if self._columns:
             *numbers, last = self._columns
             cells = "".join(align_right(column.text(row), column.width) for column in numbers)
             return (*start, (cells, "muted"), (align_right(word, last.width), tone))
         # by priority: state, uses, value, cost
         room = self._width - 2 - self._name
-        value = _short(f"{row.value:.2f}")
+        value = value_bar(row)
         cost, spread = (_short(_expected(part, self._unit).removesuffix(" tok")) for part in (row.cost, row.spread))
         spread = f"±{spread}" if row.spread else ""
         end = f"{row.used}/{row.planned} {word}"
         choices = ((f" {value} {cost}{spread} ", end), (f" {value} {cost} ", end), (f" {value} ", end), (" ", end))
         front, end = next((pair for pair in choices if cell_len("".join(pair)) <= room), (" ", fit(word, room - 1)))
         return (*start, (align_left(front, room - cell_len(end)), "muted"), (end, tone))
+
+
+def value_bar(row: PlanRow) -> str:
+    """The value of a tool as a bar of five cells."""
+    return bar(((round(100 * row.value), "█"),), 100, _VALUE_CELLS)
 
 
 def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
@@ -237,12 +249,14 @@ class PlanPanel(ListPanel[PlanRow]):
             return []
         plan = self.state.shown_plan
         omitted, untried_count = plan.others if plan else 0, 0 if self.filter else len(self.search_only)
-        untried_line = f"√ {untried_count} untried tools: / finds them"
+        untried_line = f"√ {untried_count} more, not tried yet: / finds them"
         notes = (untried_line, untried_count), (f"  and {counted(omitted, 'more tool')}", omitted)
         return [*(((fit(line, width), "muted"),) for line, count in notes if count), *super().footer_lines(width)]
 
     def item_line(self, item: PlanRow, width: int) -> Line:
-        return self._columns(self.state.shown_plan, width).line(item) if self.state.shown_plan else ()
+        if self.state.shown_plan is None:
+            return ()
+        return self._columns(self.state.shown_plan, width).line(item, changed=item.tool in self.state.changed_rows)
 
     def _columns(self, plan: PlanChanged, width: int) -> Columns:
         """The columns of this plan, cached per plan and width; rows may be drawn before a resize arrives."""

@@ -11,7 +11,7 @@ from textual.layout import Layout, WidgetPlacement
 from textual.widget import Widget
 
 from ecoshell.budget import CapState
-from ecoshell.events import Event
+from ecoshell.events import Event, PlanChanged
 from ecoshell.events.describe import planned_share
 from ecoshell.tui.side.bars import SummaryLine
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
@@ -23,6 +23,8 @@ from ecoshell.tui.side.tools import ToolsPanel
 if TYPE_CHECKING:
     from ecoshell.agent.shell_status import ShellStatus
 
+_HIGHLIGHT_SECONDS = 1.0
+"""Time for which changed rows of the plan are highlighted."""
 _EVENTS_PER_SLICE = 500
 """Events of a replayed session handled before other tasks run."""
 
@@ -92,6 +94,12 @@ class SidePanels(Widget):
         """Apply an event; the panels are redrawn once before the next frame."""
         if self.state.handle(event):
             self._redraw_later()
+        if isinstance(event, PlanChanged) and self.state.changed_rows:
+            self.set_timer(_HIGHLIGHT_SECONDS, self._end_highlight)
+
+    def _end_highlight(self) -> None:
+        self.state.changed_rows = frozenset()
+        self._redraw_later()
 
     def show(self, status: "ShellStatus", caps: Sequence[CapState]) -> None:
         if self.state.update(status, caps):

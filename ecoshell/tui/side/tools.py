@@ -14,8 +14,8 @@ from ecoshell.tui.text import align_left, align_right, fit, fit_middle, tokens
 _SIZE = 6
 _BY = {"user": "by you", "upfront": "at start", "agent": "agent", "first_call": "first call"}
 _FULL_ORIGIN_MIN_WIDTH = 56
-_FIXED_LINES = 5
-"""Lines other than the list: the title, three above the list and one free line below."""
+_FIXED_LINES = 6
+"""Lines other than the list: the title, four above the list and one free line below."""
 
 
 def when_words(tool: ToolState, *, long: bool) -> str:
@@ -35,13 +35,13 @@ class ToolsPanel(ListPanel[ToolState]):
 
     NAME = "tools"
     HELP = (
-        "● is registered: its schema is in the context. ○ is known by name. Enter shows the schema, space "
-        "registers or unregisters, / filters, - folds the panel."
+        "● is loaded: its schema is in the context. ○ is known by name, × blocked by the plan. Enter shows the "
+        "schema, r registers or unregisters, / filters, - folds the panel."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "schema"),
-        Binding("space", "switch('either')", "register"),
-        Binding("r", "switch('in')", "register", show=False),
+        Binding("r", "switch('either')", "register"),
+        Binding("space", "switch('either')", "register", show=False),
         Binding("u", "switch('out')", "unregister", show=False),
         FILTER,
     ]
@@ -50,15 +50,15 @@ class ToolsPanel(ListPanel[ToolState]):
     NOTHING = "no tools known"
 
     def load_items(self) -> Mapping[str, ToolState]:
-        """Registered tools come first."""
-        return {tool.name: tool for tool in sorted(self.state.tools, key=lambda tool: not tool.registered)}
+        """Loaded tools come first, then those known by name, then blocked ones."""
+        return {tool.name: tool for tool in sorted(self.state.tools, key=lambda tool: (tool.blocked, not tool.by))}
 
     def header_lines(self, width: int) -> list[Line]:
         status = self.state.status
         context = status.context if status else None
         self.fixed_lines = _FIXED_LINES + len(context.parts if context else ()) + (0 if self.visible_names else 1)
         registered = sum(tool.registered for tool in self.items.values())
-        self.gist = f"{registered} of {len(self.items)}" if status else ""
+        self.gist = f"{registered} of {len(self.items)} loaded" if status else ""
         if status is None:
             return [(("available once the session is open", "muted"),)]
         now, everything = self.state.context_tokens, status.everything_tokens
@@ -66,6 +66,10 @@ class ToolsPanel(ListPanel[ToolState]):
         lines: list[Line] = [row("context", f"{approx}{tokens(now)} of {tokens(everything)} tok", width)]
         if not self.roomy:
             return lines
+        blocked = sum(tool.blocked for tool in self.items.values())
+        known = sum(not tool.registered and not tool.blocked for tool in self.items.values())
+        groups = ((f"● {registered} loaded", "good"), (f"   ○ {known} known", "muted"))
+        lines.append((*groups, (f"   × {blocked} blocked", "error")) if blocked else groups)
         used = percent(now, everything)
         drawn = bar(((now, "█"),), everything, max(0, width - len(used) - 1))
         lines.append(((drawn, "tool"), (f" {used}", "text")))
@@ -82,11 +86,15 @@ class ToolsPanel(ListPanel[ToolState]):
         """A tool in one line: sign, name, schema tokens, and when it was registered."""
         is_wide = width >= _FULL_ORIGIN_MIN_WIDTH
         when, column = when_words(item, long=is_wide), 24 if is_wide else 9
+        if item.last_used:
+            when = f"{when} · used last" if is_wide and when else "used last"
         room = width - 2 - _SIZE - 1 - column
         name = align_left(fit_middle(visible_line(item.name), room), room)
         numbers = f"{align_right(tokens(item.tokens), _SIZE)} {align_left(when, column)}"
+        if item.blocked:
+            return (("× ", "error"), (name, "muted"), (numbers, "muted"))
         if item.registered:
-            return (("● ", "good"), (name, "text"), (numbers, "muted"))
+            return (("● ", "good"), (name, "strong" if item.last_used else "text"), (numbers, "muted"))
         return ((f"○ {name}{numbers}", "muted"),)
 
     def detail_lines(self, item: ToolState, width: int) -> list[Line]:
