@@ -247,8 +247,15 @@ async def _unregister(shell: Shell, argument: str) -> Printed:
     return Printed(f"− unregistered {argument}")
 
 
-@COMMANDS.add("model", "[NAME]", "show or change the model", lambda _: _MODELS)
+@COMMANDS.add("model", "[NAME|pull REPO]", "show, change or download the model", lambda _: _MODELS)
 async def _model(shell: Shell, argument: str) -> Printed:
+    """`/model`, `/model embedded`, `/model pull unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M`."""
+    action, _, repository = argument.partition(" ")
+    if action == "pull" and repository.strip():
+        try:
+            argument = await shell.pull(repository)
+        except Stopped:
+            return Printed("The download was stopped. What has arrived is kept; pull again to resume.")
     if argument:
         with shell.conversation.occupying():
             await shell.deps.models.change(model=argument)

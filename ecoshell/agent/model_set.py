@@ -1,7 +1,7 @@
 """The models of a session, the mode they play in, and switching to others."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -11,7 +11,7 @@ from ecoshell.budget import CapState, Price
 from ecoshell.catalog import Presentation
 from ecoshell.events import ModeChosen
 from ecoshell.messages import Message, ToolSchema
-from ecoshell.models import ModelRow, Request, embedded, estimate
+from ecoshell.models import ModelRow, Request, StartingModel, embedded, estimate
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import NO_ROLE_MODELS, ROLES, RoleModels, RoleName
 from ecoshell.planning.btp.evidence import CANDIDATES
@@ -143,7 +143,15 @@ class ModelFactory(Protocol):
         """One or two sentences on which model answers and how to get a better one. May block."""
         ...
 
-    def store_key(self, provider: str, key: str) -> None:
+    def starting_models(self) -> Sequence[StartingModel]:
+        """The models that the first run offers, the best one first. May block for a few seconds."""
+        ...
+
+    async def pull(self, name: str, tell: Callable[[str], None]) -> str:
+        """Download a model from the hub, report progress, and return the name to select it by."""
+        ...
+
+    def keep_key(self, provider: str, key: str) -> None:
         """Use and store a provider's key. May block; raises UsageError and StoreError."""
         ...
 

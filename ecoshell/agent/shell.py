@@ -16,8 +16,9 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import BudgetChanged, CallMarked, CommandRan, Event, Notice
 from ecoshell.images import MAX_IMAGES
-from ecoshell.messages import Attachment, Call, Image, Observation, visible_line
-from ecoshell.models import ModelRow
+from ecoshell.messages import Attachment, Call, Effect, Image, Observation, ToolSchema, visible_line
+from ecoshell.models import ModelRow, StartingModel
+from ecoshell.paths import expanded
 from ecoshell.secrecy import mask_secrets
 from ecoshell.sessions import SessionStore
 from ecoshell.tools.running import in_thread
@@ -58,7 +59,9 @@ class Shell:
         self.past: Sequence[Event] = ()
         """The events of the session before it was opened here, and the notice about its resumption."""
         self.resumed: Notice | None = None
-        """The model, mode and workspace of a resumed session."""
+        """With what a session goes on that was there before."""
+        self.on_progress: Callable[[str], None] = lambda text: None
+        """Shows the progress of a download; an empty text ends it."""
         self.first_caps: dict[Scope, Amount] = {}
         """Initial caps of the turn and the session, for scopes without a cap."""
 
@@ -308,6 +311,20 @@ class Shell:
     async def store_key(self, provider: str, key: str) -> None:
         """Use a provider's key from now on and store it in the keyring; raises UsageError and StoreError."""
         await asyncio.to_thread(self.deps.models.factory.store_key, provider, key)
+
+    async def starting_models(self) -> Sequence[StartingModel]:
+        """The models that the first run offers, the best one first."""
+        return await asyncio.to_thread(self.deps.models.factory.starting_models)
+
+    async def pull(self, name: str) -> str:
+        """Download a model and return the name to select it by; `stop` ends it, and what has arrived is kept.
+
+        Raises UsageError while a turn runs, Stopped, ModelMissing, ModelUnavailable and ModelBroken.
+        """
+        try:
+            return await self.conversation.alone(self.deps.models.factory.pull(name, self.on_progress))
+        finally:
+            self.on_progress("")
 
     async def introduction(self) -> str:
         """Which model answers and, for the demonstration model, how to get a better one."""

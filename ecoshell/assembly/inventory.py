@@ -31,7 +31,7 @@ _FILES = 4
 """Each is looked into before it is offered, and other programs may keep many."""
 _USUAL = (4_000, 500)
 """Tokens in and out of a usual step, by which prices are compared."""
-_UNUSUAL = re.compile(r"\d{4}-?\d{2}-?\d{2}$|-\d{4}$|audio|search|realtime|preview|latest|[:@]")
+UNUSUAL = re.compile(r"\d{4}-?\d{2}-?\d{2}$|-\d{4}$|audio|search|realtime|preview|latest|[:@]")
 """Names that are a dated copy of another model, or no model for a chat with tools."""
 
 
@@ -164,7 +164,7 @@ class Inventory:
                 costs = [
                     (cost.worst(*_USUAL), facts.name)
                     for facts, cost in self._book.of_provider(provider)
-                    if cost is not None and facts.native_tools and not _UNUSUAL.search(facts.name)
+                    if cost is not None and facts.native_tools and not UNUSUAL.search(facts.name)
                 ]
                 cheaper = sorted((one for one in costs if one[0] <= most), reverse=True)
                 found += (name for _, name in cheaper[:_OF_EACH_PROVIDER])

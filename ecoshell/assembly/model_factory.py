@@ -1,6 +1,6 @@
 """From a model's name to a model ready to play; of the kinds of models and modes, only those that play are loaded."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from ecoshell.agent.model_set import ModelSet
 from ecoshell.assembly import base_url, price_book
 from ecoshell.budget import Price, Rates
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
-from ecoshell.models import Model, ModelRow
+from ecoshell.models import Model, ModelRow, StartingModel
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.retrying import RetryPolicy
 from ecoshell.options import NO_ROLE_MODELS, ROLES, Effort, Options, RoleModels, RoleName
@@ -165,7 +165,21 @@ class ConfiguredModelFactory:
         """Which model answers, and how to get a better one; may block, and leaves the keyring alone."""
         return self._inventory({}).introduction(present)
 
-    def store_key(self, provider: str, key: str) -> None:
+    def starting_models(self) -> Sequence[StartingModel]:
+        """The models that the first run offers, the best one first; may block for a few seconds."""
+        from ecoshell.assembly.first_run import starting_models
+
+        return starting_models(self._inventory({}), self._book, self._keys)
+
+    async def pull(self, name: str, tell: Callable[[str], None]) -> str:
+        """Download a model from the hub, report progress, and return the name to select it by."""
+        from ecoshell.models.gguf import hub_name
+        from ecoshell.models.hub import Hub
+        from ecoshell.models.pulling import pull_model
+
+        return str((await pull_model(Hub(self._models_folder), hub_name(name), tell)).name)
+
+    def keep_key(self, provider: str, key: str) -> None:
         """Use a provider's key from now on and store it; may block; raises UsageError and StoreError."""
         self._keys.keep(provider, key)
 

@@ -145,13 +145,18 @@ Progress = Callable[[HubFile, int], None]
 """Called with a file and its downloaded bytes."""
 
 
+def default_endpoint() -> str:
+    """The hub that `HF_ENDPOINT` names, or Hugging Face."""
+    return os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+
+
 class Hub:
     """A hub or mirror; methods block, and raise ModelMissing, ModelUnavailable and ModelBroken."""
 
     def __init__(self, folder: Path, *, endpoint: str | None = None, pause: float = 1.0) -> None:
         """`folder` is the user's models folder, `pause` the seconds before a broken download is resumed."""
         self._folder = folder
-        self._endpoint = (endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+        self._endpoint = (endpoint or default_endpoint()).rstrip("/")
         self._pause = pause
 
     def find(self, name: HubName) -> Pull:

@@ -66,3 +66,13 @@ class ModelRow:
         if self.address:
             return "own server"
         return {True: "has a key", False: "no key", None: "?"}[self.ready]
+
+
+@dataclass(frozen=True, slots=True)
+class StartingModel:
+    """A model to begin with, and where it comes from."""
+
+    name: str
+    source: Literal["server", "file", "key", "download", "demo"]
+    words: str
+    """Its source in a phrase, such as `running in Ollama`."""

@@ -65,7 +65,7 @@ class ChatApp(ThemedApp[int]):
         self.shell: Shell | None = None
         self.opened = asyncio.Event()
         """Set once the shell is open and its past is shown."""
-        self.chat = ChatScreen(self.paths, options.model or "the model")
+        self.chat = ChatScreen(self.paths, options.model)
 
     def get_driver_class(self) -> type[Driver]:
         """The driver that survives invalid input bytes and a lost terminal, except on Windows."""

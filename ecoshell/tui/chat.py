@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.agent.commands import CommandTable
     from ecoshell.agent.shell import Shell
     from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
+    from ecoshell.models import StartingModel
     from ecoshell.tui.app import ChatApp
     from ecoshell.tui.controller import ChatController, TranscriptController
     from ecoshell.tui.questions import Question
@@ -78,11 +79,12 @@ class ChatScreen(Screen[None]):
     HELP = "Type below. The conversation is shown above, plan and costs in the panels."
     app: "ChatApp"
 
-    def __init__(self, paths: Paths, model: str) -> None:
+    def __init__(self, paths: Paths, model: str | None) -> None:
         wide = get_terminal_size().columns >= _WIDE
         super().__init__(classes="-wide" if wide else "-narrow")  # avoids a second styling by Textual
         self._paths = paths
-        self._model = model
+        self._model = model or "the model"
+        self._chooses_model = model is None
         self._failed = self._first = False
         self._view: TranscriptController | None = None
         self.controller: ChatController | None = None
@@ -98,7 +100,7 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self._first = is_first_start(self._paths)
-        self.query_one(Transcript).column.add(welcome_block(__version__, first=self._first))
+        self.query_one(Transcript).column.add(welcome_block(__version__))
         prompt = self.query_one(Prompt)
         prompt.send = self._typed
         self.watch(self.query_one(Transcript), "has_news", self.query_one(PromptBar).show_news, init=False)
@@ -128,13 +130,40 @@ class ChatScreen(Screen[None]):
         prompt.completer = lambda text: [*shell.complete(text), *_screen_commands().complete(self.app, text)]
         prompt.values, prompt.mentions.files = shell.values, shell.mentionable
         self.run_worker(controller.refresh_after_events())
-        self.run_worker(controller.introduce(first=self._first))
+        self.run_worker(self._introduce(controller))
         self.controller = controller
         self.warm()
         bar = self.query_one(PromptBar)
         waiting, bar.waiting = bar.waiting, None
         if waiting is not None:
             self._send(waiting)
+
+    async def _introduce(self, controller: "ChatController") -> None:
+        """Introduce the model; at the first start, let the user choose one, and suggest requests."""
+        first = self._first and not controller.shell.past and self._chooses_model
+        offers = await controller.shell.starting_models() if first else ()
+        if len(offers) > 1 and not controller.busy:
+            from ecoshell.tui.screens.start_question import StartQuestion
+
+            chosen = await self.query_one(QuestionArea).ask(StartQuestion(offers))
+            if chosen is not None:
+                await self._use(controller, chosen)
+        await controller.introduce(first=self._first)
+
+    async def _use(self, controller: "ChatController", offer: "StartingModel") -> None:
+        """Change to a model of the first run, after its download if it needs one, and store it in the settings."""
+        name = offer.name
+        pull = f"pull {name.removeprefix('hf:')}" if offer.source == "download" else name
+        if await controller.command(f"/model {pull}") is None or controller.standing is None:
+            return
+        if offer.source == "download" and controller.standing.model != name:
+            return  # it was stopped
+        from ecoshell.settings.edit import write_settings
+
+        try:
+            await asyncio.to_thread(write_settings, self.app.paths.settings_file, {("model",): name})
+        except EcoshellError as error:
+            self.view.show_result("/model", error)
 
     def failed(self, error: Exception, kept: str = "") -> None:
         """Show why the shell could not be opened, and return waiting input to the prompt."""

@@ -95,6 +95,11 @@ class TranscriptController:
         self._working, self._estimate = working, ""
         self._bar.set_activity("working" if working else "")
 
+    def show_progress(self, text: str) -> None:
+        """Show the progress of a download; an empty text ends it."""
+        if not self._working:
+            self._bar.set_activity(visible_line(text))
+
     def show_failure(self, error: Exception, kept: str = "") -> None:
         self.title.state = "not ready"
         self.column.drop()
@@ -150,6 +155,9 @@ class ChatController:
     def stoppable(self) -> bool:
         """Whether a turn or a long command, such as `/compact`, is running."""
         return self.busy or self._sent.locked()
+
+    def __post_init__(self) -> None:
+        self.shell.on_progress = self.view.show_progress
 
     async def load(self) -> None:
         """Show the session's past and the shell's status."""

@@ -150,6 +150,8 @@ class ModelPicker(Picker[ModelRow]):
         if item.ready is False and item.kind == "remote":
             self._ask_for_key(item)
             return None
+        if item.kind == "hub":
+            return f"/model pull {item.name.removeprefix('hf:')}"
         if item.ready is False:
             self.complain(f"{item.name} cannot be used yet: {item.state}.\n{item.missing}")
             return None

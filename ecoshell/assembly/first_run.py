@@ -1,0 +1,98 @@
+"""The models that the first run offers: found keys, running servers, local files, a download, and the demo."""
+
+import os
+import socket
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from ecoshell.assembly.inventory import UNUSUAL, Inventory
+from ecoshell.budget import PriceBook
+from ecoshell.models import ModelRow, StartingModel, size_text
+from ecoshell.models.embedded import NAME as EMBEDDED
+from ecoshell.models.hub import RECOMMENDED, Recommended, default_endpoint
+from ecoshell.models.keys import Keys
+
+_MODELS_PER_SOURCE = 2
+_USUAL_STEP = (4_000, 500)
+"""Tokens in and out of a usual step, by which a provider's models are compared."""
+_STEP_NANO_LIMIT = 20_000_000
+"""The suggested model of a provider costs at most this much for a usual step: 2 cents."""
+_MEMORY_SHARE = 0.6
+"""Share of the machine's memory that a downloaded model may take."""
+_CONNECT_SECONDS = 1.5
+_PORTS = {"http": 80, "https": 443}
+
+
+def starting_models(inventory: Inventory, book: PriceBook, keys: Keys) -> tuple[StartingModel, ...]:
+    """Return the offers, the best one first; may block for a few seconds.
+
+    A capable model that is already on this machine comes first, the demo last. A download is offered only if the hub
+    can be reached.
+    """
+    rows = inventory.here()
+    ready = [row for row in rows if row.ready and not row.blocked]
+    offers = [
+        StartingModel(row.name, "server", f"running in {row.place or row.provider}")
+        for row in _largest(ready, "server")
+    ]
+    offers += [
+        StartingModel(row.name, "file", f"on this machine, {size_text(row.size_bytes)}")
+        for row in _largest(ready, "file", fits=lambda size: size <= _MEMORY_SHARE * (memory_bytes() or size))
+    ]
+    for provider in keys.at_hand():
+        if (name := suggested_model(book, provider)) is not None:
+            price = book.price(name)
+            words = f"your {provider} key, {price.summary()}" if price is not None else f"your {provider} key"
+            offers.append(StartingModel(name, "key", words))
+    download = suggested_download(memory_bytes())
+    is_present = any(row.name.lower() == str(download.name).lower() and row.kind != "hub" for row in rows)
+    if not is_present and is_reachable(default_endpoint()):
+        offers.append(StartingModel(str(download.name), "download", f"download: {download.summary}"))
+    if any(row.name == EMBEDDED and row.ready for row in rows):
+        offers.append(StartingModel(EMBEDDED, "demo", "built-in demo: 135 million parameters, often wrong"))
+    return tuple(offers)
+
+
+def suggested_model(book: PriceBook, provider: str) -> str | None:
+    """Return the provider's most capable model, going by the price, whose usual step costs at most 2 cents."""
+    costs = [
+        (price.worst(*_USUAL_STEP), facts.name)
+        for facts, price in book.of_provider(provider)
+        if price is not None and facts.native_tools and not UNUSUAL.search(facts.name)
+    ]
+    return max((cost for cost in costs if 0 < cost[0] <= _STEP_NANO_LIMIT), default=(0, None))[1]
+
+
+def suggested_download(memory: int | None) -> Recommended:
+    """Return the largest recommended model that fits the machine's memory, or the smallest one."""
+    room = RECOMMENDED[0].memory if memory is None else _MEMORY_SHARE * memory / 1e9
+    return max((model for model in RECOMMENDED if model.memory <= room), key=_quality, default=RECOMMENDED[0])
+
+
+def _quality(model: Recommended) -> tuple[int, int, float]:
+    """Order by memory, then by whether it answers without reasoning first."""
+    return model.memory, int("Instruct" in model.name.repo), model.download
+
+
+def memory_bytes() -> int | None:
+    """Return the machine's memory; None if the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def is_reachable(endpoint: str) -> bool:
+    """Return whether a connection to the endpoint's host opens within a second or two."""
+    address = urlsplit(endpoint)
+    try:
+        port = address.port or _PORTS.get(address.scheme, 443)
+        socket.create_connection((address.hostname or "", port), timeout=_CONNECT_SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _largest(rows: list[ModelRow], kind: str, *, fits: Callable[[int], bool] = lambda _: True) -> list[ModelRow]:
+    chosen = [row for row in rows if row.kind == kind and fits(row.size_bytes or 0)]
+    return sorted(chosen, key=lambda row: -(row.size_bytes or 0))[:_MODELS_PER_SOURCE]
