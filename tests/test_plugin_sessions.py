@@ -376,15 +376,16 @@ def test_invalid_settings_of_plugins_do_not_break_help(line: str, command: Comma
     assert "plugins" in command("config", "check").stderr
 
 
-def test_tools_of_a_packaged_plugin_appear_when_it_is_enabled(command: Command, tmp_path: Path) -> None:
+def test_shipped_tools_are_known_unless_the_settings_disable_their_plugin(command: Command, tmp_path: Path) -> None:
     def sources() -> dict[str, str]:
         return {row["name"]: row["source"] for row in json.loads(command("tools", "--json").stdout)["rows"]}
 
-    assert set(sources().values()) == {"built-in"}
-    assert command("config", "set", "plugins.enabled", "git").returncode == 0
+    assert set(sources().values()) == {"built-in", "plugin git", "plugin data", "plugin web"}
     assert {name for name, source in sources().items() if source == "plugin git"} == {
         f"git_{name}" for name in ("status", "diff", "log", "show", "blame", "commit")
     }
+    assert command("config", "set", "plugins.disabled", '["git", "web"]').returncode == 0
+    assert set(sources().values()) == {"built-in", "plugin data"}
 
 
 def test_reading_a_repository_needs_no_approval_and_a_commit_does(

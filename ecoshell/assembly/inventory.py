@@ -182,7 +182,7 @@ class Inventory:
                     " Its server is on this machine, so it is taken to cost nothing; `price` in the settings says else."
                 )
             return told
-        told = f"{present} answers: a demonstration of 135 million parameters, which gets much wrong."
+        told = f"{present} is a demo model of 135 million parameters and often wrong."
         ready = [row for row in self.here() if row.ready and not row.blocked]
         better = [row for row in ready if row.kind == "server" or (row.kind == "file" and _fits(row.size_bytes or 0))]
         better.sort(key=lambda row: (row.kind != "server", -(row.size_bytes or 0)))
@@ -191,8 +191,8 @@ class Inventory:
             return f"{told} Better ones are on this machine: {names}."
         keys = [name for name in self._keys.at_hand() if "-" not in name and not name.endswith("_chat")]  # each once
         if keys:
-            return f"{told} There is a key for {', '.join(keys[:_SHOWN])}: /model shows what it opens."
-        return f"{told} A better one ({SUGGESTED.summary}): ecoshell models pull {SUGGESTED.name.short}"
+            return f"{told} There is a key for {', '.join(keys[:_SHOWN])}: /model lists its models."
+        return f"{told} /model downloads a better one ({SUGGESTED.summary})."
 
 
 def _fits(size_bytes: int) -> bool:

@@ -4,9 +4,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ecoshell.errors import ModelMissing
+from ecoshell.options import EMBEDDED
 
-NAME = "embedded"
-"""The model's name in options and settings."""
+NAME = EMBEDDED
 BASE = "embedded-base"
 """The model's name without the adapters shipped with it."""
 ADAPTERS = Path(__file__).parent / "adapters"

@@ -6,7 +6,8 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.events import ToolsOffered, TurnFinished
+from ecoshell.catalog import CORE
+from ecoshell.events import ToolRegistered, ToolsOffered, TurnFinished
 
 PRICE = (Decimal(1), Decimal(4))
 QUESTIONS = [
@@ -18,31 +19,37 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.parametrize("price", [None, PRICE])
 @pytest.mark.parametrize("question", QUESTIONS)
-async def test_a_free_model_on_this_machine_is_shown_every_tool(play, question):
-    async with play([finish("ok")]) as shell:
+async def test_core_and_likely_tools_are_loaded_and_the_others_are_known_by_name(play, question, price):
+    async with play([finish("ok")], price=price) as shell:
         offered = of(await turn(shell, question), ToolsOffered)[0]
+        chances = shell.conversation.plan.inputs.chances
         (request,) = shell.requests
-    assert set(offered.upfront) == set(shell.deps.catalog.names)
-    assert offered.presentation == "plain"
-    assert {"read_file", "run_command"} <= {schema.name for schema in request.tools}
+    assert offered.presentation == "grow"
+    assert offered.core == CORE
+    assert set(CORE) < set(offered.loaded) == {tool.name for tool in request.tools} - {"tool_register"}
+    assert offered.known and {*offered.known, *offered.loaded} == set(shell.deps.catalog.names)
+    assert all(chances[name] < 0.3 for name in offered.known)
+    assert all(name in offered.listing for name in offered.known)
 
 
-async def test_so_is_a_model_of_a_server_that_has_no_price(play):
+async def test_a_model_of_a_server_without_a_price_has_the_core_set_too(play):
     async with play([finish("ok")]) as shell:
         script = shell.deps.models.current.model._model
         script.traits = replace(script.traits, local=False, price=None)
         offered = of(await turn(shell, QUESTIONS[0]), ToolsOffered)[0]
-    assert (offered.presentation, set(offered.upfront)) == ("plain", set(shell.deps.catalog.names))
+    assert (offered.presentation, offered.core) == ("grow", CORE)
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-async def test_a_model_with_a_price_never_has_read_file_as_a_bare_name_beside_an_unlikelier_document(play, question):
-    async with play([finish("ok")], price=PRICE) as shell:
-        offered = of(await turn(shell, question), ToolsOffered)[0]
-        chances = shell.conversation.plan.inputs.chances
-    hidden = [name for name in offered.names if name not in offered.upfront]
-    assert not hidden or min(chances[name] for name in offered.upfront) > max(chances[name] for name in hidden)
+async def test_a_first_call_registers_a_tool_and_counts_the_loaded_ones(play):
+    lines = [say("", "git_status"), finish("clean")]
+    async with play(lines) as shell:
+        events = await turn(shell, "hello")
+    (offered,) = of(events, ToolsOffered)
+    registered = of(events, ToolRegistered)[-1]
+    assert (registered.name, registered.by) == ("git_status", "first_call")
+    assert (registered.loaded, registered.total) == (len(offered.loaded) + 1, len(offered.names))
 
 
 async def test_all_text_shows_every_document_once_as_text_and_calls_go_through_one_tool(play):

@@ -389,7 +389,7 @@ async def test_a_turn_stopped_before_its_first_step_still_ends(play):
 
 async def test_what_was_set_aside_is_given_back_when_not_even_the_conclusion_fits(play):
     long = say("", "count_text", text="x" * 9000, usage={"input": 100, "output": 20})
-    async with play([long], registration="all", presentation="stable", price=PRICE, budget="0.012") as shell:
+    async with play([long], registration="all", presentation="stable", price=PRICE, budget="0.020") as shell:
         shell.deps.settings.plan = "off"  # a plan would not spend so much on a use
         events = await turn(shell)
         caps = await shell.deps.budget.caps()

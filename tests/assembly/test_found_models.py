@@ -131,7 +131,7 @@ async def test_the_introduction_says_which_model_answers_and_how_to_get_a_better
     shell = await assemble(Options(model="embedded"))
     try:
         told = await shell.introduction()
-        assert told.startswith("embedded answers: a demonstration of 135 million parameters")
+        assert told.startswith("embedded is a demo model of 135 million parameters")
         assert "/model ollama_chat/qwen3:4b" in told
     finally:
         await shell.aclose()
@@ -143,7 +143,7 @@ async def test_where_nothing_better_is_there_the_introduction_names_one_to_pull(
         monkeypatch.delenv(variable, raising=False)
     shell = await assemble(Options(model="embedded"))
     try:
-        assert f"ecoshell models pull {SUGGESTED.name.short}" in await shell.introduction()
+        assert f"downloads a better one ({SUGGESTED.summary})" in await shell.introduction()
         monkeypatch.setenv("OPENAI_API_KEY", "sk-something-long")
         assert "There is a key for openai" in await shell.introduction()
     finally:

@@ -34,7 +34,7 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.messages import Attachment, Usage
-from ecoshell.models import ModelRow
+from ecoshell.models import ModelRow, StartingModel
 
 CAP = CapState("session", "usd", 500_000_000, 91_200_000, 7_100_000)
 TOOLS = (
@@ -99,6 +99,8 @@ class FakeShell:
     """What can be mentioned."""
     known: Sequence[ModelRow] = ()
     """Available models."""
+    offers: Sequence[StartingModel] = ()
+    """The models that the first run offers."""
     all_details: Mapping[str, ToolDetails] = field(default_factory=dict)
     archive: Archive | None = None
     commands: list[str] = field(default_factory=list)
@@ -174,6 +176,9 @@ class FakeShell:
 
     def overview(self) -> list[tuple[str, str]]:
         return list(OVERVIEW)
+
+    async def starting_models(self) -> Sequence[StartingModel]:
+        return self.offers
 
     async def introduction(self) -> str:
         return self.introduced

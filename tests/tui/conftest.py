@@ -35,7 +35,7 @@ def make_app(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cha
             shell.person = person
             return shell
 
-        return ChatApp(Options(model="embedded", **options), build=build, paths=paths)
+        return ChatApp(Options(**({"model": "embedded"} | options)), build=build, paths=paths)
 
     return make
 

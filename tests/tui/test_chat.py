@@ -112,8 +112,8 @@ async def test_events_of_a_turn_are_shown_in_order(make_app):
         await ask(pilot, app)
         await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
         signs = [line[0] for line in seen(app).splitlines()[5:] if line and not line[0].isspace()]
-        assert signs == ["›", "·", "◊", "►", "√"]
-        assert "4 tools by name · registered count_text" in seen(app)
+        assert signs == ["›", "·", "◊", "+", "►", "√"]
+        assert "count_text registered" in seen(app)
         assert "names only is cheaper" not in seen(app)
         assert seen(app).count("I need a word counter.") == 1  # even though it was streamed
         assert seen(app).count("1,204 words:") == 1
@@ -127,17 +127,17 @@ async def test_tool_summary_is_folded_and_repeated_only_if_it_changes_or_panels_
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
         await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 1)
-        assert seen(app).count("4 tools by name") == 1
+        assert seen(app).count("4 known by name") == 1
         await pilot.press("ctrl+o")
         assert "names only is cheaper" in seen(app)
         await ask(pilot, app)
         await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 2)
-        text_shown = seen(app).count("4 tools by name")
+        text_shown = seen(app).count("4 known by name")
         await pilot.press("f9")
         await ask(pilot, app)
         await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 3)
-        assert seen(app).count("4 tools by name") == text_shown + 1
-        assert text_shown == 2  # in the line and in the open block below
+        assert seen(app).count("4 known by name") == text_shown + 1
+        assert text_shown == 2  # once in the line, once in what is open below it
 
 
 async def test_saved_tokens_are_shown_only_for_paid_turns(make_app):

@@ -181,19 +181,17 @@ def test_escape_sequences_of_tools_are_escaped():
 
 
 def test_registration_shows_the_tokens_it_costs():
-    assert (
-        event_blocks.block_of(ToolRegistered("count_text", 142, True, 1, "agent")).text()
-        == "registered count_text  +142 tok"
-    )
+    event = ToolRegistered("count_text", 142, True, 1, "agent", loaded=7, total=31)
+    assert event_blocks.block_of(event).text() == "count_text registered · 142 tokens · 7 of 31 loaded"
 
 
 def test_estimated_tokens_are_marked():
-    assert "+≈ 142 tok" in event_blocks.block_of(ToolRegistered("count_text", 142, False, 1, "agent")).text()
+    assert "about 142 tokens" in event_blocks.block_of(ToolRegistered("count_text", 142, False, 1, "agent")).text()
 
 
 def test_offer_shows_names_schemas_and_reason():
     event = ToolsOffered(("a", "b", "c"), ("a",), "grow", 1_942, 14_120, True, "cheaper")
-    assert event_blocks.block_of(event).text() == "3 tools by name, 1 registered at start · 1.9k of 14k tok · cheaper"
+    assert event_blocks.block_of(event).text() == "1 tool loaded, 2 known by name · 1.9k of 14k tok · cheaper"
 
 
 def test_instructions_have_a_line_and_facts_do_not():

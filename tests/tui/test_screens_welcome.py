@@ -1,51 +1,87 @@
-"""The welcome block."""
+"""The welcome block, and the choice of a model at the first start."""
 
 import re
 
 import pytest
+from tui_play import FakeShell, eventually
 
 from ecoshell.agent.command_list import COMMANDS
+from ecoshell.models import StartingModel
 from ecoshell.tui.commands import THEME
+from ecoshell.tui.prompt.prompt import Prompt
+from ecoshell.tui.screens.start_question import StartQuestion
 from ecoshell.tui.screens.welcome import is_first_start, requests_block, welcome_block
+from ecoshell.tui.transcript.view import Transcript
+
+OFFERS = (
+    StartingModel("ollama/qwen3:8b", "server", "running in Ollama"),
+    StartingModel("hf:unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M", "download", "download: about 2.5 GB"),
+    StartingModel("embedded", "demo", "built-in demo"),
+)
 
 
-def test_first_start_shows_local_model_caps_and_other_models() -> None:
-    text = welcome_block("1.2", first=True).text()
-    assert text.startswith("ecoshell 1.2\n")
-    for words in ("no key needed", "set a cap", "/budget 0.50", "another model", "OPENAI_API_KEY", "f1 keys"):
+def test_welcome_takes_two_lines_and_names_the_cap_and_the_models():
+    text = welcome_block("1.2").text()
+    assert text.startswith("ecoshell 1.2") and text.count("\n") == 1
+    for words in ("/budget 0.50", "f1 keys", "f7 models"):
         assert words in text
 
 
-def test_later_starts_show_a_short_welcome() -> None:
-    text = welcome_block("1.2", first=False).text()
-    assert text.count("\n") == 2
-    assert "OPENAI_API_KEY" not in text
-
-
-def test_suggested_requests_fit_the_folder() -> None:
-    text_shown = requests_block(["src/", "src/notes.txt", "My notes.md", "notes.txt"]).text()
-    assert text_shown.splitlines()[1:] == [
+def test_suggested_requests_fit_the_folder():
+    text = requests_block(["src/", "src/notes.txt", "My notes.md", "notes.txt"]).text()
+    assert text.splitlines()[1:] == [
         "  How many words are in notes.txt?",
         "  Which files are in this folder?",
-        "  What is 17 * 23?",
+        "  What is 15% of 80?",
     ]
     assert len(requests_block([]).text().splitlines()) == 4
 
 
-def test_missing_local_extra_shows_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ecoshell.tui.screens.welcome.find_spec", lambda _: None)
-    assert 'pip install "ecoshell[local]"' in welcome_block("1.2", first=True).text()
-
-
-def test_start_is_the_first_until_something_is_sent(paths) -> None:
+def test_start_is_the_first_until_something_is_sent(paths):
     assert is_first_start(paths)
     paths.data.mkdir(parents=True, exist_ok=True)
     paths.history_file.write_text("")
     assert not is_first_start(paths)
 
 
-def test_every_named_command_exists() -> None:
-    commands_value = {usage.split()[0] for usage, _ in COMMANDS.overview()} | {f"/{THEME.name}", "/settings"}
-    listed_names = set(re.findall(r"(?<![\w/])/[a-z]+\b(?!/)", welcome_block("1.2", first=True).text()))
-    assert len(listed_names) >= 4
-    assert listed_names <= commands_value
+def test_every_named_command_exists():
+    known = {usage.split()[0] for usage, _ in COMMANDS.overview()} | {f"/{THEME.name}", "/settings"}
+    named = set(re.findall(r"(?<![\w/])/[a-z]+\b(?!/)", f"{welcome_block('1.2').text()} {requests_block([]).text()}"))
+    assert named and named <= known
+
+
+@pytest.mark.parametrize(
+    ("keys", "command"),
+    [
+        (("enter",), "/model ollama/qwen3:8b"),
+        (("down", "enter"), "/model pull unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M"),
+    ],
+)
+async def test_first_start_offers_models_and_runs_the_command_of_the_chosen_one(make_app, keys, command):
+    shell = FakeShell(offers=OFFERS, introduced="embedded answers.")
+    app = make_app(shell, model=None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.screen.query(StartQuestion))
+        await pilot.press(*keys)
+        await eventually(pilot, lambda: command in shell.commands)
+        assert not app.screen.query(StartQuestion)
+
+
+async def test_a_letter_starts_a_message_instead_and_esc_keeps_the_demo(make_app):
+    shell = FakeShell(offers=OFFERS, introduced="embedded answers.")
+    app = make_app(shell, model=None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.screen.query(StartQuestion))
+        await pilot.press("h", "i")
+        assert app.screen.query_one(Prompt).text == "hi"
+        await pilot.press("shift+tab", "escape")
+        await eventually(pilot, lambda: not app.screen.query(StartQuestion))
+        assert shell.commands == []
+
+
+async def test_nothing_is_asked_if_the_demo_is_the_only_model(make_app):
+    app = make_app(FakeShell(offers=OFFERS[-1:], introduced="embedded answers."), model=None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await app.opened.wait()
+        await eventually(pilot, lambda: "Try one of these" in app.screen.query_one(Transcript).column.plain)
+        assert not app.screen.query(StartQuestion)

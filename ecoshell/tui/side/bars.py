@@ -10,6 +10,7 @@ from textual.widget import Widget
 
 from ecoshell.budget import CapState, about
 from ecoshell.messages import visible_line
+from ecoshell.options import EMBEDDED
 from ecoshell.tui.text import align_left, amount, fit, model_name, money, tokens
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 NEAR_CAP_SHARE = 0.8
+_DEMO_NOTE = ", demo model (f7 changes it)"
 _MIN_TITLE_CELLS = 24
 _MODEL_CELLS = 28
 _MODES = {"single": "one model", "umi": "three roles", "auto": "one model or three roles"}
@@ -45,7 +47,7 @@ class TitleBar(Widget):
     """A lasting state, such as `not ready` or `read-only`."""
     _title = reactive("")
     _mode_and_model = reactive(("", ""))
-    _effort = reactive("")
+    _note = reactive("")
 
     def __init__(self, state: str) -> None:
         """`state` is shown until a session is open: `opening embedded …`."""
@@ -55,10 +57,12 @@ class TitleBar(Widget):
     def show(self, status: "ShellStatus") -> None:
         if not self._title:
             self.state = ""
-        self._title = visible_line(status.title) or "new session"
-        how = f"{_MODES.get(status.mode, status.mode)}, {_STRATEGIES.get(status.strategy, status.strategy)}"
-        self._mode_and_model = (how, visible_line(status.model))
-        self._effort = "" if status.effort == "auto" else f" ({status.effort})"
+        self._title = visible_line(standing.title) or "new session"
+        how = f"{_MODES.get(standing.mode, standing.mode)}, {_STRATEGIES.get(standing.strategy, standing.strategy)}"
+        self._mode_and_model = (how, visible_line(standing.model))
+        self._note = "" if status.effort == "auto" else f" ({standing.effort})"
+        if status.model == EMBEDDED:
+            self._note = _DEMO_NOTE
 
     def render(self) -> Content:
         """The title on the left; state, mode and model on the right. The mode is dropped first if space is short."""
@@ -66,7 +70,7 @@ class TitleBar(Widget):
         start = f"ecoshell · {self._title}" if self._title else "ecoshell"
         room = width - 1 - min(cell_len(start), _MIN_TITLE_CELLS, width // 2)
         how, model = self._mode_and_model
-        short, model = model_name(model, _MODEL_CELLS) + self._effort, model and model + self._effort
+        short, model = model_name(model, _MODEL_CELLS) + self._note, model and model + self._note
         names = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ("",)
         ends = ("  ".join(word for word in (state, name) if word) for name in names)
         end = next((text for text in ends if cell_len(text) <= room), fit(state or short, max(0, room)))
