@@ -22,7 +22,8 @@ OFFERS = (
 
 def test_welcome_takes_two_lines_and_names_the_cap_and_the_models():
     text = welcome_block("1.2").text()
-    assert text.startswith("ecoshell 1.2") and text.count("\n") == 1
+    assert text.startswith("ecoshell 1.2")
+    assert text.count("\n") == 1
     for words in ("/budget 0.50", "f1 keys", "f7 models"):
         assert words in text
 
@@ -47,7 +48,8 @@ def test_start_is_the_first_until_something_is_sent(paths):
 def test_every_named_command_exists():
     known = {usage.split()[0] for usage, _ in COMMANDS.overview()} | {f"/{THEME.name}", "/settings"}
     named = set(re.findall(r"(?<![\w/])/[a-z]+\b(?!/)", f"{welcome_block('1.2').text()} {requests_block([]).text()}"))
-    assert named and named <= known
+    assert named
+    assert named <= known
 
 
 @pytest.mark.parametrize(
