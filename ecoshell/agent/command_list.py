@@ -60,14 +60,19 @@ async def _budget(shell: Shell, argument: str) -> Printed:
     first, _, rest = argument.partition(" ")
     named: Scope | None = next((known for known in SCOPES if known == first.lower()), None)
     typed = rest.strip() if named else argument
+    hint = ""
     if typed:
-        await shell.set_cap(named or "session", None if typed.lower() == "off" else parse_amount(typed))
+        cap = None if typed.lower() == "off" else parse_amount(typed)
+        await shell.set_cap(named or "session", cap)
+        traits = shell.deps.models.current.model.traits
+        if cap is not None and cap.unit == "usd" and traits.price is not None and traits.price.summary() == "free":
+            hint = f"{traits.name} is free: a cap in tokens limits it, such as /budget 20000tok.\n"
     caps = await shell.deps.budget.caps()
     if named and not typed:
         caps = tuple(cap for cap in caps if cap.scope == named)
         if not caps:
             return Printed(f"No cap is set for the {named}. /budget {named} 2.00 sets one.")
-    return Printed(caps_table(caps, shell.ledger.away))
+    return Printed(f"{hint}{caps_table(caps, shell.ledger.away)}")
 
 
 @COMMANDS.add(
