@@ -176,9 +176,7 @@ def make_offer(
     listed_schemas: tuple[ToolSchema, ...] = ()
     if presentation.deferred or presentation.declared:
         always = {*there, *presentation.declared}
-        listed_schemas = catalog.schemas_of(
-            [name for name in catalog.names if name in always or name not in hidden]
-        )
+        listed_schemas = catalog.schemas_of([name for name in catalog.names if name in always or name not in hidden])
     return ToolOffer(
         listing=presentation.opening(untold, unseen, large=large, descriptions=about, servers=catalog.servers),
         listed=listed,
