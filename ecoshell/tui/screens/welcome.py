@@ -7,8 +7,8 @@ from ecoshell.paths import Paths
 from ecoshell.tui.transcript.blocks import Block, Piece, row
 
 _TEXTS = (".txt", ".md", ".rst", ".csv", ".log")
-_PROMISE = "An agent that registers its tools by name and never exceeds your cap."
-_KEYS = "f1 keys and commands · f7 models · /budget 0.50 sets a cap · esc stops a turn"
+_PROMISE = "Registers its tools by name, and never exceeds your cap."
+_KEYS = "f1 keys · f7 models · /budget 0.50 sets a cap · esc stops a turn"
 
 
 def is_first_start(paths: Paths) -> bool:
