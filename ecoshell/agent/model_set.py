@@ -151,7 +151,7 @@ class ModelFactory(Protocol):
         """Download a model from the hub, report progress, and return the name to select it by."""
         ...
 
-    def keep_key(self, provider: str, key: str) -> None:
+    def store_key(self, provider: str, key: str) -> None:
         """Use and store a provider's key. May block; raises UsageError and StoreError."""
         ...
 

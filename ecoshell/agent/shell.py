@@ -16,9 +16,8 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import BudgetChanged, CallMarked, CommandRan, Event, Notice
 from ecoshell.images import MAX_IMAGES
-from ecoshell.messages import Attachment, Call, Effect, Image, Observation, ToolSchema, visible_line
+from ecoshell.messages import Attachment, Call, Image, Observation, visible_line
 from ecoshell.models import ModelRow, StartingModel
-from ecoshell.paths import expanded
 from ecoshell.secrecy import mask_secrets
 from ecoshell.sessions import SessionStore
 from ecoshell.tools.running import in_thread
@@ -59,7 +58,7 @@ class Shell:
         self.past: Sequence[Event] = ()
         """The events of the session before it was opened here, and the notice about its resumption."""
         self.resumed: Notice | None = None
-        """With what a session goes on that was there before."""
+        """The model, mode and workspace of a resumed session."""
         self.on_progress: Callable[[str], None] = lambda text: None
         """Shows the progress of a download; an empty text ends it."""
         self.first_caps: dict[Scope, Amount] = {}

@@ -179,7 +179,7 @@ class ConfiguredModelFactory:
 
         return str((await pull_model(Hub(self._models_folder), hub_name(name), tell)).name)
 
-    def keep_key(self, provider: str, key: str) -> None:
+    def store_key(self, provider: str, key: str) -> None:
         """Use a provider's key from now on and store it; may block; raises UsageError and StoreError."""
         self._keys.keep(provider, key)
 

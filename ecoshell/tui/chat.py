@@ -154,9 +154,9 @@ class ChatScreen(Screen[None]):
         """Change to a model of the first run, after its download if it needs one, and store it in the settings."""
         name = offer.name
         pull = f"pull {name.removeprefix('hf:')}" if offer.source == "download" else name
-        if await controller.command(f"/model {pull}") is None or controller.standing is None:
+        if await controller.command(f"/model {pull}") is None or controller.status is None:
             return
-        if offer.source == "download" and controller.standing.model != name:
+        if offer.source == "download" and controller.status.model != name:
             return  # it was stopped
         from ecoshell.settings.edit import write_settings
 

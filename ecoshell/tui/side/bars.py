@@ -57,10 +57,10 @@ class TitleBar(Widget):
     def show(self, status: "ShellStatus") -> None:
         if not self._title:
             self.state = ""
-        self._title = visible_line(standing.title) or "new session"
-        how = f"{_MODES.get(standing.mode, standing.mode)}, {_STRATEGIES.get(standing.strategy, standing.strategy)}"
-        self._mode_and_model = (how, visible_line(standing.model))
-        self._note = "" if status.effort == "auto" else f" ({standing.effort})"
+        self._title = visible_line(status.title) or "new session"
+        how = f"{_MODES.get(status.mode, status.mode)}, {_STRATEGIES.get(status.strategy, status.strategy)}"
+        self._mode_and_model = (how, visible_line(status.model))
+        self._note = "" if status.effort == "auto" else f" ({status.effort})"
         if status.model == EMBEDDED:
             self._note = _DEMO_NOTE
 

@@ -68,7 +68,7 @@ class ToolsPanel(ListPanel[ToolState]):
             return lines
         blocked = sum(tool.blocked for tool in self.items.values())
         known = sum(not tool.registered and not tool.blocked for tool in self.items.values())
-        groups = ((f"● {registered} loaded", "good"), (f"   ○ {known} known", "muted"))
+        groups: Line = ((f"● {registered} loaded", "good"), (f"   ○ {known} known", "muted"))
         lines.append((*groups, (f"   × {blocked} blocked", "error")) if blocked else groups)
         used = percent(now, everything)
         drawn = bar(((now, "█"),), everything, max(0, width - len(used) - 1))
