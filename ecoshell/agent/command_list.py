@@ -24,7 +24,7 @@ from ecoshell.options import EFFORTS, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Effo
 from ecoshell.planning.btp.costs import state_word
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
-from ecoshell.sessions.plans import tool_graphs
+from ecoshell.sessions.tool_graphs import tool_graphs
 from ecoshell.tools.builtin.files import RESTORABLE
 from ecoshell.tools.restore import Changed
 

@@ -265,7 +265,7 @@ class Conversation:
         """
         from ecoshell.agent.compaction import compact
 
-        work = compact(self._deps, self.memory, lambda event: self._deps.log.keep(self.session, event))
+        work = compact(self._deps, self.memory, lambda event: self._deps.log.queue(self.session, event))
         try:
             compacted, spent = await self.alone(work)
         finally:
@@ -305,7 +305,7 @@ class Conversation:
 
     def _keep_scores(self, past: Sequence[Event] = ()) -> None:
         from ecoshell.agent.scoring import Scorer  # few sessions have tool graphs
-        from ecoshell.sessions.plans import PlannedTurns
+        from ecoshell.sessions.tool_graphs import PlannedTurns
 
         self._scorer = Scorer(self._deps, self.session, PlannedTurns(past))
 
@@ -314,7 +314,7 @@ class Conversation:
         event = mask_secrets(event)
         self.memory.see(event)
         if self._scorer is not None:
-            self._scorer.turns.see(event)
+            self._scorer.turns.add(event)
         if self.plan is not None:
             self.plan.see(event)
         await self._deps.log.record(self.session, event)
@@ -347,14 +347,14 @@ class Conversation:
             self._keep_scores()
         listeners: list[Emit] = [usage.see, self.memory.see]
         if self._scorer is not None:
-            listeners.append(self._scorer.turns.see)
+            listeners.append(self._scorer.turns.add)
 
         def emit(event: Event) -> None:
             lost = self._deps.workspace.undo.take_lost() if isinstance(event, CallFinished) else ()
             for masked in mask_secrets((event, *map(Notice, lost))):
                 for listener in listeners:
                     listener(masked)
-                self._deps.log.keep(self.session, masked)
+                self._deps.log.queue(self.session, masked)
                 queue.put_nowait(masked)  # the reader yields it once it is on disk
 
         question, deps = asked.question, self._deps
@@ -394,7 +394,7 @@ class Conversation:
         """End the stream of a finished turn, even if it was stopped before it started."""
         if task.cancelled():
             finished = _finished(self.turn, TurnEnd("interrupted"), TurnUsage())
-            self._deps.log.keep(self.session, finished)
+            self._deps.log.queue(self.session, finished)
             queue.put_nowait(finished)
         queue.put_nowait(None)
 

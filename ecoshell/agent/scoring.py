@@ -17,7 +17,7 @@ from ecoshell.events import CallFinished, Emit, Notice, PlanScored, Status
 from ecoshell.messages import visible_line
 from ecoshell.planning.catp.costs import worth
 from ecoshell.planning.catp.plan import longest_path
-from ecoshell.sessions.plans import PlannedTurn, PlannedTurns, ToolGraph
+from ecoshell.sessions.tool_graphs import PlannedTurn, PlannedTurns, ToolGraph
 
 _FINISHED: frozenset[Status] = frozenset({"answered", "limit", "gave_up"})
 """How a turn ends whose plan is scored; a stop and an error say nothing of the plan."""
@@ -104,7 +104,7 @@ def scored(turn: PlannedTurn, status: Status, spent_nano: int | None, before: Pl
             told.append((before.checked, "checker"))
         elif status == "gave_up":
             told.append((False, "agent"))
-        elif turn.tool_graph is not None and turn.tool_graph.stands(node.label) != "done":
+        elif turn.tool_graph is not None and turn.tool_graph.state(node.label) != "done":
             told.append((False, "rules"))
         elif verdict is not None and verdict.helpful is not None:
             told.append((verdict.helpful, verdict.by))
@@ -129,6 +129,6 @@ def outcome(tool_graph: ToolGraph) -> str:
     spent = tool_graph.spent_nano
     price = "price unknown" if spent is None else amount_text(spent, "usd")
     waits = {node.label: node.after for node in tool_graph.plan.nodes}
-    took = {label: tool_graph.came_to(label) for label in waits}
+    took = {label: tool_graph.result(label) for label in waits}
     longest, _ = longest_path(waits, {label: one.seconds if one else 0.0 for label, one in took.items()})
     return f"{counts} · {price}, {longest:.1f} s"

@@ -84,13 +84,13 @@ class Shell:
                     await asyncio.to_thread(self.ledger.set_cap, opened, scope, cap)
         if self._conversation is not None:
             await self._conversation.leave()
-        self.past, self.resumed = await asyncio.to_thread(self.store.past, opened), None
+        self.past, self.resumed = await asyncio.to_thread(self.store.history, opened), None
         self._conversation = await asyncio.to_thread(Conversation, self.deps, opened, self.past)
         self.session = opened
 
     async def restore_choices(self) -> None:
         """Restore the model, mode and roles that the session used last, if they are available."""
-        models, last = self.deps.models, await asyncio.to_thread(self.store.choices, self.session)
+        models, last = self.deps.models, await asyncio.to_thread(self.store.last_choices, self.session)
         problems: list[str] = []
         if last.mode and (last.model, last.mode, last.roles) != (models.session_model, models.mode, models.roles):
             try:

@@ -450,6 +450,6 @@ def _ends(thought: Thought) -> bool:
 
 def _quoted(step: Step) -> str:
     """A step's result, escaped so that Markdown shows it verbatim."""
-    from ecoshell.sessions.markdown import as_it_is
+    from ecoshell.sessions.markdown import unchanged
 
-    return as_it_is(step.observation.text)
+    return unchanged(step.observation.text)

@@ -152,7 +152,7 @@ def _as_it_was(options: Options, paths: Paths) -> Options:
             session = store.latest(str(workspace_folder(options.workspace)))
         else:
             session = store.find(options.resume or "")
-        was = store.choices(session)
+        was = store.last_choices(session)
     finally:
         store.close()
     there = Path(was.workspace) if os.path.isdir(was.workspace) else None  # noqa: PTH112 - a path of any length

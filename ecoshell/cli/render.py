@@ -49,7 +49,7 @@ from ecoshell.events import (
 from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, length_text, plan_news, turn_sums
 from ecoshell.messages import visible, visible_line
 from ecoshell.options import ROLES
-from ecoshell.sessions.plans import ToolGraph
+from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing, headline
 
 _DRAWN = 24
@@ -322,14 +322,14 @@ class EventLines:
                 if told := describe(event):
                     line(f"{signs.dot} {told}", "yellow")
                 if self._tool_graph is not None:
-                    self._tool_graph = self._tool_graph.heard(event)
-                    if self._tool_graph.settled:
+                    self._tool_graph = self._tool_graph.with_change(event)
+                    if self._tool_graph.is_settled:
                         self._end_branches()
 
     def _end_branches(self) -> None:
         """What the tool graph that was under way came to."""
         if self._tool_graph is not None:
-            self._printer.line(f"{self._signs.dot} plan: {outcome(self._tool_graph.ended())}", "dim")
+            self._printer.line(f"{self._signs.dot} plan: {outcome(self._tool_graph.closed())}", "dim")
             self._tool_graph = None
 
 

@@ -1,4 +1,4 @@
-"""A session as a document: Markdown for people, JSON for programs; both are written from its events alone."""
+"""Exports of a session's events as Markdown and JSON."""
 
 import json
 import os
@@ -50,25 +50,25 @@ from ecoshell.events.describe import (
 )
 from ecoshell.messages import Call, visible_line
 from ecoshell.paths import remedy
-from ecoshell.sessions import SessionInfo
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
 from ecoshell.sessions.mermaid import flowchart
-from ecoshell.sessions.plans import tool_graphs
+from ecoshell.sessions.store import SessionInfo
+from ecoshell.sessions.tool_graphs import ToolGraph, tool_graphs
 
-Timed = tuple[float, Event]
-"""When an event was written (seconds since 1970), and the event."""
+TimedEvent = tuple[float, Event]
+"""The time in seconds since 1970, and the event."""
 
-_BY = {
+_REGISTRATIONS = {
     "agent": "registered",
     "first_call": "registered by its first call",
     "user": "registered by hand",
-    "upfront": "registered up front",
+    "upfront": "loaded at the start",
 }
-_LONGEST_HEADLINE = 80
+_HEADING_CHARACTERS = 80
 
 
-def as_json(events: Iterable[Timed], session: SessionInfo | None = None) -> str:
-    """One JSON object: `session` (where known) and `events`, each with its time as `at`."""
+def as_json(events: Iterable[TimedEvent], session: SessionInfo | None = None) -> str:
+    """Return a JSON object with `session`, if known, and `events`, each with its time as `at`."""
     document: dict[str, object] = {}
     if session is not None:
         document["session"] = {
@@ -83,59 +83,64 @@ def as_json(events: Iterable[Timed], session: SessionInfo | None = None) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None, *, running: bool = False) -> str:
-    """Questions, thoughts, registrations, calls with their results, answers and costs, in the order they happened.
+def as_markdown(events: Iterable[TimedEvent], session: SessionInfo | None = None, *, running: bool = False) -> str:
+    """Return the session as Markdown, with tool graphs in their final state.
 
-    A tool graph is drawn as it stood at last; with `running` the last turn goes on.
+    `running` means that the last turn has not ended.
     """
-    events = _by_call(events)
-    plans = iter(tool_graphs((event for _, event in events), running=running))
-    blocks = [f"# {literal(session.title) if session and session.title else 'A session with ecoshell'}"]
+    events = _grouped_by_call(events)
+    graphs = iter(tool_graphs((event for _, event in events), running=running))
+    title = literal(session.title) if session and session.title else "A session with ecoshell"
+    blocks = [f"# {title}"]
     if session is not None:
-        blocks.append(f"Session {code(session.id)}, begun {iso_time(session.created)} in {code(session.workspace)}")
+        workspace = code(session.workspace)
+        blocks.append(f"Session {code(session.id)}, started {iso_time(session.created)} in {workspace}")
     for at, event in events:
         if isinstance(event, GraphPlanned):
-            tool_graph = next(plans)
-            head = f"Tool graph{', repaired' if tool_graph.plan.repaired else ''}: {code(tool_graph.plan.text)}"
-            blocks += [head, fenced(flowchart(tool_graph), "mermaid")]
+            blocks += _graph_blocks(next(graphs))
         else:
             blocks += _turn_blocks(at, event) or _call_blocks(event) or _line(event)
     return "\n\n".join(blocks) + "\n"
 
 
-def _by_call(events: Iterable[Timed]) -> list[Timed]:
-    """The events in their order, but what came of a call right after it: calls run side by side."""
-    found: list[list[Timed]] = []
-    calls: dict[str, list[Timed]] = {}
+def _graph_blocks(graph: ToolGraph) -> tuple[str, str]:
+    repaired = ", repaired" if graph.plan.repaired else ""
+    return f"Tool graph{repaired}: {code(graph.plan.text)}", fenced(flowchart(graph), "mermaid")
+
+
+def _grouped_by_call(events: Iterable[TimedEvent]) -> list[TimedEvent]:
+    """Return the events in order, but with the events of a call together: calls run in parallel."""
+    groups: list[list[TimedEvent]] = []
+    calls: dict[str, list[TimedEvent]] = {}
     for at, event in events:
         match event:
-            case TurnStarted():  # ids are those of one turn
+            case TurnStarted():  # Call IDs are unique within a turn.
                 calls.clear()
             case CallStarted():
-                found.append([(at, event)])
-                calls[event.id] = found[-1]
+                calls[event.id] = [(at, event)]
+                groups.append(calls[event.id])
                 continue
             case ApprovalGiven() | CallFinished() | CallJudged() if event.id in calls:
                 calls[event.id].append((at, event))
                 continue
             case _:
                 pass
-        found.append([(at, event)])
-    return [timed for group in found for timed in group]
+        groups.append([(at, event)])
+    return [timed for group in groups for timed in group]
 
 
 def iso_time(at: float) -> str:
-    """Seconds since 1970 as a date and time in UTC."""
+    """Return seconds since 1970 as a date and time in UTC."""
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):  # no time: the file is damaged there
+    except (ValueError, OverflowError, OSError):  # A damaged file.
         return str(at)
 
 
 def write_new(file: Path, text: str, *, kept: str = "The session is kept.", mode: int = 0o666) -> None:
-    """Write a new file, whole or not at all; `mode` is its permissions, less the umask.
+    """Create a file completely or not at all; `mode` is its permissions before the umask.
 
-    Raises UsageError when there is one already, and StoreError when it cannot be written.
+    Raises UsageError if it exists, and StoreError if it cannot be written.
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -143,115 +148,121 @@ def write_new(file: Path, text: str, *, kept: str = "The session is kept.", mode
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as opened:
                 opened.write(text)
                 opened.flush()
-                os.fsync(descriptor)  # some disks say only now that they are full
+                os.fsync(descriptor)  # Some disks report only now that they are full.
         except BaseException:
             file.unlink(missing_ok=True)
             raise
     except FileExistsError:
-        raise UsageError(f"{file} exists already.", fix="Name a file that does not.") from None
-    except ValueError:  # a NUL
-        raise UsageError(f"{visible_line(str(file))} cannot be the name of a file.", fix="Name another one.") from None
+        raise UsageError(f"{file} exists already.", fix="Choose another file name.") from None
+    except ValueError:  # A NUL character.
+        message = f"{visible_line(str(file))} is not a valid file name."
+        raise UsageError(message, fix="Choose another file name.") from None
     except OSError as error:
-        fix = remedy(error, "Name another file.")
+        fix = remedy(error, "Choose another file name.")
         raise StoreError(f"{file} cannot be written: {error.strerror}.", kept=kept, fix=fix) from error
 
 
 def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:
-    found: tuple[str, ...] = ()
+    """Return the blocks of an event about the whole turn; empty for other events."""
     match event:
         case TurnStarted():
-            line = visible_line(event.question, _LONGEST_HEADLINE)
-            headline = literal(line)
-            full = () if line == event.question.strip() else (quoted(event.question),)
-            how = " · ".join((iso_time(at), code(event.model), code(event.mode), code(event.strategy)))
-            along = [
-                block
-                for one in event.attachments
-                for block in (f"**Attached** {code(one.name)}", *(() if one.image else (fenced(one.text),)))
-            ]
-            found = (f"## {event.turn}. {headline}", *full, how, *along)
+            return _turn_heading(at, event)
         case Rationale():
-            found = (f"**Thought** ({literal(event.role)})", quoted(event.text))
+            return (f"**Thought** ({literal(event.role)})", quoted(event.text))
         case Answer():
-            found = (f"**{'Partial answer' if event.partial else 'Answer'}**", prose(event.text))
+            return (f"**{'Partial answer' if event.partial else 'Answer'}**", prose(event.text))
         case TurnFinished():
             usage = event.consumption.usage
             used = f"{usage.input:,} tokens in ({usage.cached:,} cached), {usage.output:,} out"
             tokens = about(used, estimated=event.consumption.estimated)
-            found = (f"*{' · '.join((event.status.replace('_', ' '), *turn_sums(event), tokens))}*",)
+            return (f"*{' · '.join((event.status.replace('_', ' '), *turn_sums(event), tokens))}*",)
         case CommandRan():
             failed = "" if event.ok else ", failed"
-            found = (
-                f"**Command** by hand ({event.seconds:.2f} s{failed})",
-                fenced(f"$ {event.command}\n{event.output}"),
-            )
+            head = f"**Command** by hand ({event.seconds:.2f} s{failed})"
+            return (head, fenced(f"$ {event.command}\n{event.output}"))
         case TurnUndone():
             parts = [f"Turn {event.turn} was undone"]
             parts += [f"restored: {', '.join(map(code, event.restored))}"] if event.restored else []
             parts += [f"left alone: {', '.join(map(code, event.kept))}"] if event.kept else []
-            found = (f"*{'; '.join(parts)}*",)
+            return (f"*{'; '.join(parts)}*",)
         case Compacted():
             by = f"by {code(event.model)}" if event.model else "to an extract"
             sizes = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
-            what = counted(event.turns, "turn") if event.turns else counted(len(event.calls), "earlier call")
-            found = (f"**Compacted** {what} {by}: {sizes}", quoted(event.summary))
+            calls = counted(len(event.calls), "earlier call")
+            subject = counted(event.turns, "turn") if event.turns else calls
+            return (f"**Compacted** {subject} {by}: {sizes}", quoted(event.summary))
         case ResultsTrimmed():
-            found = (f"*{trimmed_text(event)}*",)
+            return (f"*{trimmed_text(event)}*",)
         case _:
-            pass
-    return found
+            return ()
+
+
+def _turn_heading(at: float, event: TurnStarted) -> tuple[str, ...]:
+    heading = visible_line(event.question, _HEADING_CHARACTERS)
+    blocks = [f"## {event.turn}. {literal(heading)}"]
+    if heading != event.question.strip():
+        blocks.append(quoted(event.question))
+    blocks.append(" · ".join((iso_time(at), code(event.model), code(event.mode), code(event.strategy))))
+    for attachment in event.attachments:
+        blocks.append(f"**Attached** {code(attachment.name)}")
+        if not attachment.image:
+            blocks.append(fenced(attachment.text))
+    return tuple(blocks)
 
 
 def _call_blocks(event: Event) -> tuple[str, ...]:
-    """A call, what came of it, what was thought of that, and what the model was told of the plan after it."""
-    found: tuple[str, ...] = ()
+    """Return the blocks of an event about a call, its verdict or a registration."""
     match event:
         case CallStarted():
-            found = ("**Call**", fenced(Call(event.name, event.arguments).signature()))
+            return ("**Call**", fenced(Call(event.name, event.arguments).signature()))
         case CallFinished():
-            told = literal(refusal(event.refused))
-            outcome = f"{told[:1].upper()}{told[1:]}"
-            if not event.refused:
-                cut = ", truncated" if event.truncated else ""
-                outcome = f"{'Result' if event.ok else 'Failed'} after {event.seconds:.2f} s{cut}"
-            changes = (fenced(event.changes, "diff"),) if event.changes else ()
-            found = (f"**{outcome}**", fenced(event.observation), *changes)
+            return _result_blocks(event)
         case CallJudged():
-            by = f" ({literal(event.by)}{f': {literal(event.reason)}' if event.reason else ''})"
+            reason = f": {literal(event.reason)}" if event.reason else ""
             word = "√ helpful" if event.helpful else "× unhelpful"
-            said = () if event.helpful is None else (f"{word}{by}",)
-            found = (*said, quoted(event.note)) if event.note else said
+            verdict = () if event.helpful is None else (f"{word} ({literal(event.by)}{reason})",)
+            return (*verdict, quoted(event.note)) if event.note else verdict
         case CallMarked():
-            word = {True: "Marked helpful", False: "Marked unhelpful", None: "Mark removed"}[event.helpful]
-            found = (f"{word} by hand: {code(event.name)} of turn {event.turn}",)
+            words = {True: "Marked helpful", False: "Marked unhelpful", None: "Mark removed"}
+            return (f"{words[event.helpful]} by hand: {code(event.name)} of turn {event.turn}",)
         case ToolRegistered():
-            found = (f"+ {_BY.get(event.by, 'registered')} {code(event.name)} ({registration_sizes(event)})",)
+            registered = _REGISTRATIONS.get(event.by, "registered")
+            return (f"+ {registered} {code(event.name)} ({registration_sizes(event)})",)
         case ToolUnregistered():
-            found = (f"− unregistered {code(event.name)}",)
+            return (f"− unregistered {code(event.name)}",)
         case _:
-            pass
-    return found
+            return ()
+
+
+def _result_blocks(event: CallFinished) -> tuple[str, ...]:
+    if event.refused:
+        outcome = _capitalized(literal(refusal(event.refused)))
+    else:
+        cut = ", truncated" if event.truncated else ""
+        outcome = f"{'Result' if event.ok else 'Failed'} after {event.seconds:.2f} s{cut}"
+    changes = (fenced(event.changes, "diff"),) if event.changes else ()
+    return (f"**{outcome}**", fenced(event.observation), *changes)
 
 
 def _line(event: Event) -> tuple[str, ...]:
-    """What one line tells; nothing for events that only a screen needs."""
+    """Return the line of a short event; empty for events that only interfaces need."""
     line = ""
     match event:
         case ApprovalGiven() | TrustGiven():
-            what = "Approval" if isinstance(event, ApprovalGiven) else "AGENTS.md of the project"
-            line = f"{what}: {literal(event.decision)} ({literal(event.by)})"
+            subject = "Approval" if isinstance(event, ApprovalGiven) else "AGENTS.md of the project"
+            line = f"{subject}: {literal(event.decision)} ({literal(event.by)})"
         case LimitHit():
             line = f"**Limit**: {literal(event.message)}"
         case LimitChosen():
             line = f"Choice: {literal(event.choice)}"
         case StepProposed():
-            said = f": {literal(event.rationale)}" if event.rationale.strip() else ""
-            line = f"Proposed {code(event.step)}{said}"
+            rationale = f": {literal(event.rationale)}" if event.rationale.strip() else ""
+            line = f"Proposed {code(event.step)}{rationale}"
         case BranchLeft():
-            where = back_to(event)
-            line = f"← **{where[:1].upper()}{where[1:]}**: {literal(event.reason)}"
+            line = f"← **{_capitalized(back_to(event))}**: {literal(event.reason)}"
         case PlanChanged(number=1):
-            tools = ", ".join(f"{code(row.tool)} up to {row.planned}×" for row in event.rows if row.state == "planned")
+            planned = [row for row in event.rows if row.state == "planned"]
+            tools = ", ".join(f"{code(row.tool)} up to {row.planned}×" for row in planned)
             advice = "" if event.enforced else "; advice only"
             line = f"Plan ({literal(event.mode)}): {tools or 'no tool'}; {price_range(event)}{advice}"
         case ModeChosen():
@@ -260,12 +271,16 @@ def _line(event: Event) -> tuple[str, ...]:
             reason = f": {literal(event.reason)}" if event.reason else ""
             line = f"{code(event.label)} {event.state}{reason}"
         case PlanScored():
-            told = describe(event)
-            line = literal(told[:1].upper() + told[1:])
+            line = literal(_capitalized(describe(event)))
         case Notice():
             line = f"Note: {literal(event.text)}"
         case ErrorHappened():
-            line = f"**Error**: {literal(' '.join(part for part in (event.message, event.kept, event.fix) if part))}"
+            parts = filter(None, (event.message, event.kept, event.fix))
+            line = f"**Error**: {literal(' '.join(parts))}"
         case _:
             pass
     return (line,) if line else ()
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""Untrusted text inside a Markdown document: it may look as it likes, but it cannot end the block it stands in."""
+"""Untrusted text in Markdown: it cannot end the block that contains it."""
 
 import re
 
@@ -7,46 +7,48 @@ from ecoshell.messages import visible, visible_line
 
 _BACKTICKS = re.compile(r"`+")
 _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<rest>.*)")
-_SIGNS = re.compile(r"([\\`*_\[\]<>#|~!&])")
-_OBEYED = re.compile(r"[`\\]|(?<!\w)_|\*(?=\S)|(?<=\S)\*|~~|\[|<[A-Za-z/!?]|&#?\w+;|\|")
-_BLOCK = re.compile(r"#|>|[-+*=](?:\s|$)|-{2,}|\d+[.)](?:\s|$)")
-"""What begins a heading, a quotation, a rule or a list."""
-_TAG = re.compile(r"(?<!\\)((?:\\\\)*)<(?=[A-Za-z/!?])")
-"""What may begin HTML and is not escaped already."""
+_SPECIAL_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|~!&])")
+_INLINE_MARKUP = re.compile(r"[`\\]|(?<!\w)_|\*(?=\S)|(?<=\S)\*|~~|\[|<[A-Za-z/!?]|&#?\w+;|\|")
+_BLOCK_START = re.compile(r"#|>|[-+*=](?:\s|$)|-{2,}|\d+[.)](?:\s|$)")
+"""The beginning of a heading, a quotation, a rule or a list."""
+_UNESCAPED_TAG = re.compile(r"(?<!\\)((?:\\\\)*)<(?=[A-Za-z/!?])")
 
 
 def fenced(text: str, language: str = "") -> str:
-    """The text, as it can be shown, as a code block."""
+    """Return the text, with control characters made visible, as a code block."""
     return messages.fenced(visible(text), language)
 
 
-def as_it_is(text: str) -> str:
-    """The text without the line ends around it: a code block, or by itself where Markdown changes nothing of it."""
+def unchanged(text: str) -> str:
+    """Return Markdown that displays the text unchanged: as a code block, or as is if possible."""
     text = text.strip("\r\n").rstrip()
-    return fenced(text) if "\n" in text or text != text.strip() or _BLOCK.match(text) or obeys(text) else text
+    is_plain = "\n" not in text and text == text.strip()
+    is_plain = is_plain and not _BLOCK_START.match(text) and not has_markup(text)
+    return text if is_plain else fenced(text)
 
 
-def obeys(text: str) -> bool:
-    """Whether Markdown would obey signs in this text, and not show them."""
-    return _OBEYED.search(text) is not None
+def has_markup(text: str) -> bool:
+    """Whether the text contains characters with a meaning in Markdown."""
+    return _INLINE_MARKUP.search(text) is not None
 
 
 def prose(markdown: str) -> str:
-    """Markdown that somebody else wrote: HTML in it is shown as text, and a code block it leaves open is closed.
+    """Return untrusted Markdown with HTML as text and all code blocks closed.
 
-    It is all a code block where it cannot be told where one ends: within a list that does with its item, too.
+    All of it becomes a code block if the end of a code block is ambiguous. Within a list, that is
+    also the end of its item.
     """
     lines: list[str] = []
     fence, indent = "", 0
     for line in visible(markdown).strip().split("\n"):
-        found = _FENCE.fullmatch(line)
-        marks, rest = (found["marks"], found["rest"].strip()) if found else ("", "")
-        if not fence and "`" in marks and "`" in rest:  # code within a line
+        match = _FENCE.fullmatch(line)
+        marks, suffix = (match["marks"], match["rest"].strip()) if match else ("", "")
+        if not fence and "`" in marks and "`" in suffix:  # inline code
             marks = ""
-        lines.append(line if fence or marks else _TAG.sub(r"\1\\<", line))
+        lines.append(line if fence or marks else _UNESCAPED_TAG.sub(r"\1\\<", line))
         if not fence:
             fence, indent = marks, len(line) - len(line.lstrip())
-        elif marks[:1] == fence[0] and len(marks) >= len(fence) and not rest and not line[:indent].strip():
+        elif marks[:1] == fence[0] and len(marks) >= len(fence) and not suffix and not line[:indent].strip():
             fence = ""
         elif indent and (line[:indent].strip() or line.strip().startswith(fence)):
             return fenced(markdown)
@@ -56,18 +58,18 @@ def prose(markdown: str) -> str:
 
 
 def quoted(markdown: str) -> str:
-    """Somebody else's Markdown as a quotation."""
-    written = markdown.expandtabs(4)  # a tab would lead less far behind the mark
-    return "\n".join(f"> {line}".rstrip() for line in prose(written).split("\n"))
+    """Return untrusted Markdown as a quotation."""
+    expanded = markdown.expandtabs(4)  # A tab after the quotation mark would be narrower.
+    return "\n".join(f"> {line}".rstrip() for line in prose(expanded).split("\n"))
 
 
 def literal(text: str) -> str:
-    """Plain text on one line, with every sign that Markdown would obey taken literally."""
-    return _SIGNS.sub(r"\\\1", visible_line(text))
+    """Return plain text on one line, with all special characters escaped."""
+    return _SPECIAL_CHARACTERS.sub(r"\\\1", visible_line(text))
 
 
 def code(name: str) -> str:
-    """A name as inline code."""
-    shown = visible_line(name)
-    marks = "`" * (max(map(len, _BACKTICKS.findall(shown)), default=0) + 1)
-    return f"{marks} {shown} {marks}" if len(marks) > 1 else f"`{shown}`"
+    """Return a name as inline code."""
+    text = visible_line(name)
+    marks = "`" * (max(map(len, _BACKTICKS.findall(text)), default=0) + 1)
+    return f"{marks} {text} {marks}" if len(marks) > 1 else f"`{text}`"

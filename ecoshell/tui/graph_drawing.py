@@ -19,7 +19,7 @@ from ecoshell.events import GraphNode, NodeState
 from ecoshell.events.describe import duration, estimate
 from ecoshell.messages import visible_line
 from ecoshell.planning.catp.plan import TASK
-from ecoshell.sessions.plans import ToolGraph
+from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.text import align_left, align_right, fit, fit_middle, money
 
 Tone = Literal["muted", "text", "warning", "tool", "good", "error"]
@@ -130,7 +130,7 @@ def _texts_of(graph: ToolGraph, node: GraphNode) -> _Texts:
         return _Texts(label, words, ("kept", ""), ("kept", ""))
     time = "?" if node.seconds is None else f"≈{duration(node.seconds)}"
     price = "?" if node.price_nano is None else f"≈{money(node.price_nano)}"
-    result = graph.came_to(node.label)
+    result = graph.result(node.label)
     if result is None:
         return _Texts(label, words, (time, price), (time, price))
     real = duration(result.seconds), "?" if result.spent_nano is None else money(result.spent_nano)
@@ -200,7 +200,7 @@ class Drawing:
         """For each line the index and label of its node and, on a reason line, the reason."""
         for at, label in enumerate(self._nodes):
             self._lines.append((at, label, ""))
-            result = graph.came_to(label)
+            result = graph.result(label)
             if reasons and result is not None and result.state in ("failed", "denied") and result.reason.strip():
                 self._lines.append((at, label, result.reason))
         self.height = len(self._lines)
@@ -212,7 +212,7 @@ class Drawing:
     @property
     def front(self) -> int:
         """The line of the first unfinished node; 0 if all have finished."""
-        states = (self._graph.stands(label) for _, label, _ in self._lines)
+        states = (self._graph.state(label) for _, label, _ in self._lines)
         return next((at for at, state in enumerate(states) if state in ("waiting", "running")), 0)
 
     def lines(self, width: int, start: int = 0, stop: int | None = None) -> Iterator[DrawnLine]:
@@ -232,7 +232,7 @@ class Drawing:
                 why = f"{' ' * _SIGN_CELLS}└ {visible_line(reason)}"
                 pieces = ((f"{rail.row_below} " if rail else "", "muted"), (why, "error"))
             else:
-                state, texts = self._graph.stands(label), self._texts[label]
+                state, texts = self._graph.state(label), self._texts[label]
                 mark = align_left(CRITICAL if label in self._critical else "", columns.mark)
                 name = align_left(fit_middle(texts.label, columns.name), columns.name)
                 waits = " " * _GAP + align_left(fit(texts.waits, columns.waits), columns.waits) if columns.waits else ""

@@ -47,7 +47,7 @@ from ecoshell.events.describe import CALL_BEGINS, describe
 from ecoshell.messages import FINISH, Call, Effect, visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.markdown import fenced
-from ecoshell.sessions.plans import ToolGraph
+from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tools import Subject, subjects_of
 
 Chunk = schema.UserMessageChunk | schema.AgentMessageChunk | schema.AgentThoughtChunk
@@ -130,7 +130,7 @@ class Updates:
                 self._plan = ToolGraph(event)
                 updates = [_plan_update(self._plan)]
             case NodeChanged() if self._plan is not None:
-                self._plan = self._plan.heard(event)
+                self._plan = self._plan.with_change(event)
                 updates = [_plan_update(self._plan)]
             case CallStarted(name=name) | CallFinished(name=name) if name == FINISH:
                 pass
@@ -144,8 +144,8 @@ class Updates:
         updates: list[Update] = [_progress(call_id, "failed") for call_id in self._pending]
         self._pending.clear()
         plan, self._plan = self._plan, None
-        if plan is not None and not plan.settled:
-            updates.append(_plan_update(plan.ended()))
+        if plan is not None and not plan.is_settled:
+            updates.append(_plan_update(plan.closed()))
         return updates
 
     def say(self, text: str) -> Update:
@@ -346,7 +346,7 @@ def _plan_update(plan: ToolGraph) -> schema.AgentPlanUpdate:
     """Return the nodes of a tool graph as plan entries; failed nodes are labelled."""
     entries: list[schema.PlanEntry] = []
     for node in plan.plan.nodes:
-        state = plan.stands(node.label)
+        state = plan.state(node.label)
         change = plan.changes.get(node.label)
         text = (change and describe(change)) or visible_line(node.label)
         if state in ("stopped", "skipped") and state not in text:

@@ -1,7 +1,7 @@
-"""OpenCATP's recorded plans, and what a planner learns from them (CATP-LLM §3.2).
+"""OpenCATP's recorded plans as training examples of a planner (CATP-LLM §3.2).
 
-The pools hold the plans that were worth most for each sample, with what each tool took. A plan that is recorded for
-some samples of a task and not for others is taken to have failed on those: its score there is 0.
+The pools contain the best plans for each sample, with the costs of each tool. A plan that is only recorded for some
+samples of a task counts as failed on the others, with a score of 0.
 """
 
 import json
@@ -26,34 +26,34 @@ from ecoshell_train.caorl_planner import Actions, Language, Planner, Situation, 
 from ecoshell_train.records import checked, read_records
 
 POOLS = ("seq_plan_pool.jsonl", "nonseq_plan_pool.jsonl")
-"""The recorded plans in a folder of OpenCATP."""
+"""Files of recorded plans in OpenCATP's folder."""
 USUAL_SIZE = 640 * 480
-"""Pixels of the most frequent input."""
+"""Pixels of the most frequent input size."""
 _USUAL_MB = {"image_denoising": 1637.0, "image_deblurring": 1637.0, "image_super_resolution": 2167.0}
-"""What these tools took of the GPU's memory on it; it grows with the pixels, which the pools do not record."""
+"""GPU memory of tools at that size; it grows with the number of pixels, which the pools do not record."""
 _ENLARGED = {"image_super_resolution": 4.0}
-"""Pixels a tool gives for each it takes; the recorded GPU memory of tools behind it grows as much."""
-_FIX = "Give OpenCATP's recorded plans, one JSON object a line."
-_FIX_CONSTANTS = "Give OpenCATP's constants.json."
+"""Output pixels per input pixel; the recorded GPU memory of later tools grows by the same factor."""
+_FIX = "Use OpenCATP's recorded plans, one JSON object per line."
+_FIX_CONSTANTS = "Use OpenCATP's constants.json."
 _GOALS = {"image_captioning": "caption", "object_detection": "object names", "image_classification": "class label"}
 
 
-# What was recorded
+# Recorded plans
 
 
 def _exact(figure: object) -> object:
-    """A measured figure as the decimal it is written with."""
+    """Return a number as the decimal it is written as."""
     return Decimal(repr(figure)) if isinstance(figure, int | float) and not isinstance(figure, bool) else figure
 
 
 Figure = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Price = Annotated[Decimal, BeforeValidator(_exact), Field(strict=True, ge=0, allow_inf_nan=False)]
 Rates = Annotated[dict[int, Price], Field(min_length=1)]
-"""Prices of memory by the most MB they hold for."""
+"""Prices of memory by their maximum size in MB."""
 
 
 class Constants(BaseModel):
-    """What holds for all recorded plans (constants.json)."""
+    """The constants of all recorded plans (constants.json)."""
 
     model_config = ConfigDict(frozen=True)
     price_per_request: Price
@@ -62,19 +62,18 @@ class Constants(BaseModel):
     cpu_short_price_per_mb_ms: Price
     gpu_short_price_per_mb_ms: Price
     tools_cpu_long_term_mem_mb: dict[str, Figure]
-    """Constant memory of each tool."""
     tools_gpu_long_term_mem_mb: dict[str, Figure]
     tool_io: dict[str, tuple[str, str]]
-    """Types of each tool's inputs, joined by `-`, and of its output: image, text."""
+    """Types (image, text) of each tool's inputs, joined by `-`, and of its output."""
     image_size_levels_px: Annotated[tuple[Figure, ...], Field(min_length=1), AfterValidator(sorted)]
-    """Centres of the size levels of images, in pixels, in rising order."""
+    """Centres of the image size levels, in pixels, ascending."""
     max_cost: Annotated[Price, Field(gt=0)]
     """C_max."""
     alpha: Figure
 
     @cached_property
     def tariff(self) -> Tariff:
-        """The rates of a run."""
+        """The prices of a run."""
         return Tariff(
             run=self.price_per_request,
             cpu=tiers_of(self.cpu_long_memory_pricing),
@@ -85,29 +84,30 @@ class Constants(BaseModel):
 
     @property
     def types(self) -> dict[str, tuple[Sequence[str], str]]:
-        """The inputs and the output of each tool."""
+        """The types of each tool's inputs and output."""
         return {tool: (inputs.split("-"), output) for tool, (inputs, output) in self.tool_io.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedPlan:
-    """A plan as it was once carried out on one sample of a task."""
+    """One execution of a plan on a sample of a task.
+
+    - `score`: 0 to 1.
+    - `price`: the recorded total price.
+    - `milliseconds`, `prices`: of each node; prices are computed from time and memory.
+    - `sizes`: input pixels of each node, 0 for texts.
+    - `size`: input pixels of the task, if they follow from the memory of a tool.
+    """
 
     task: int
     sample: int
     plan: GraphPlan
     score: float
-    """How well it did, 0 to 1."""
     price: Decimal
-    """What it cost, as recorded."""
     milliseconds: tuple[float, ...]
-    """Of each node."""
     prices: tuple[Decimal, ...]
-    """Of each node, reckoned from its time and its memory."""
     sizes: tuple[float, ...]
-    """Pixels that reach each node by way of the plan; texts have none."""
     size: float | None
-    """Pixels of what the task gives, where a tool's memory tells."""
 
     @property
     def tools(self) -> list[str]:
@@ -116,7 +116,7 @@ class RecordedPlan:
 
 
 def read_constants(path: Path) -> Constants:
-    """The constants of a file; raises UsageError."""
+    """Return the constants in a file; raises UsageError."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as failure:
@@ -125,7 +125,7 @@ def read_constants(path: Path) -> Constants:
 
 
 class _Line(BaseModel):
-    """A recorded plan as it stands in a file."""
+    """A line of a file of recorded plans."""
 
     task_id: int
     sample_id: int
@@ -138,7 +138,7 @@ class _Line(BaseModel):
 
 
 def read_plans(paths: Sequence[Path], constants: Constants) -> list[RecordedPlan]:
-    """The plans of all files together; raises UsageError, which names file and line."""
+    """Return the plans of all files; raises UsageError."""
     cpu, gpu = constants.tools_cpu_long_term_mem_mb, constants.tools_gpu_long_term_mem_mb
     plans: list[RecordedPlan] = []
     for place, line in (read for path in paths for read in read_records(path, _Line, _FIX)):
@@ -155,18 +155,18 @@ def read_plans(paths: Sequence[Path], constants: Constants) -> list[RecordedPlan
         except KeyError as failure:
             raise UsageError(f"{place}: {failure} is missing in the constants.", fix=_FIX) from failure
         except (ValueError, PlanFault) as failure:
-            raise UsageError(f"{place}: this is no recorded plan: {failure}.", fix=_FIX) from failure
+            raise UsageError(f"{place}: invalid plan: {failure}.", fix=_FIX) from failure
         size = _size(plan, line.tool_short_gpu_mb)
         sizes = tuple(sizes_of(plan, constants, size or USUAL_SIZE))
-        message = (line.score, line.price, line.tool_exec_ms, prices, sizes, size)
-        plans.append(RecordedPlan(line.task_id, line.sample_id, plan, *message))
+        values = (line.score, line.price, line.tool_exec_ms, prices, sizes, size)
+        plans.append(RecordedPlan(line.task_id, line.sample_id, plan, *values))
     if not plans:
-        raise UsageError(f"{' and '.join(map(str, paths))}: there is no recorded plan.", fix=_FIX)
+        raise UsageError(f"{' and '.join(map(str, paths))}: no recorded plans.", fix=_FIX)
     return plans
 
 
 def _size(plan: GraphPlan, megabytes: Sequence[float]) -> float | None:
-    """Pixels of what the task gives, from the memory of tools that work on it at that size."""
+    """Return the input pixels of the task, derived from the memory of tools that process it at that size."""
     enlarged: set[str] = set()
     for node, inputs in zip(plan.nodes, megabytes, strict=True):
         if not enlarged.isdisjoint(node.after):
@@ -178,43 +178,45 @@ def _size(plan: GraphPlan, megabytes: Sequence[float]) -> float | None:
     return None
 
 
-def sizes_of(plan: GraphPlan, constants: Constants, kinds: float) -> Iterator[float]:
-    """Pixels that reach each node of a plan for an input of so many."""
-    after: dict[str, float] = {TASK: kinds}
+def sizes_of(plan: GraphPlan, constants: Constants, pixels: float) -> Iterator[float]:
+    """Yield the input pixels of each node for a task input of `pixels`."""
+    outputs: dict[str, float] = {TASK: pixels}
     for node in plan.nodes:
-        size = max(after[label] for label in node.after)
+        size = max(outputs[label] for label in node.after)
         yield size
-        gives = constants.types.get(node.tool, ((), "image"))[1]
-        after[node.label] = size * _ENLARGED.get(node.tool, 1.0) if gives == "image" else 0.0
+        output_type = constants.types.get(node.tool, ((), "image"))[1]
+        outputs[node.label] = size * _ENLARGED.get(node.tool, 1.0) if output_type == "image" else 0.0
 
 
-# What is learned
+# Training examples
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A plan for inputs of one size level of a task, as a decision transformer learns it."""
+    """A plan for inputs of one size level of a task.
+
+    - `allowed`: the actions that the mask allows at each step.
+    - `score`: mean over the samples of the level, 0 for samples without a recording.
+    - `costs`: of each node, as a share of C_max.
+    - `spent`: the plan's cost up to each action, as a share of C_max.
+    """
 
     task: int
     level: int
     actions: Actions
     allowed: tuple[tuple[int, ...], ...]
-    """What the mask allowed in the place of each action."""
     score: float
-    """Mean over the samples of the level; 0 for those it is not recorded for."""
     costs: tuple[float, ...]
-    """Of each node, as a share of C_max."""
     spent: tuple[float, ...]
-    """What the plan cost up to each action, as a share of C_max."""
 
     def returns(self, alpha: float, *, feedback: bool) -> tuple[float, ...]:
-        """The return to go before each action (CATP-LLM eq. 4); without feedback only the last one brings a reward."""
+        """Return the returns-to-go (CATP-LLM eq. 4); without feedback only the last action has a reward."""
         rewards = [-(1 - alpha) * cost for cost in self.spent] if feedback else [0.0] * len(self.spent)
         rewards[-1] = self.worth(alpha)
         return tuple(reversed([*accumulate(reversed(rewards))]))
 
     def worth(self, alpha: float) -> float:
-        """QoP."""
+        """Return the QoP."""
         return alpha * self.score - (1 - alpha) * self.spent[-1]
 
 
@@ -230,24 +232,23 @@ class Recordings:
             if plan.size is not None:
                 self._sizes.setdefault((plan.task, plan.sample), plan.size)
         self.samples: dict[tuple[int, int], set[int]] = defaultdict(set)
-        """Samples of each task and level."""
         self.by_task: dict[int, dict[Actions, dict[int, RecordedPlan]]] = defaultdict(lambda: defaultdict(dict))
-        """Each task's plans, and by sample what they came to."""
+        """Executions of each plan, by task, actions and sample."""
         for plan in plans:
             self.samples[plan.task, self.level(plan)].add(plan.sample)
             self.by_task[plan.task][self.language.written(plan.plan)][plan.sample] = plan
 
     def level(self, plan: RecordedPlan) -> int:
-        """The size level of what the task gives."""
+        """Return the size level of the task's input."""
         return level_of(self._sizes.get((plan.task, plan.sample), USUAL_SIZE), self.constants.image_size_levels_px)
 
     def situation(self, task: int, descriptions: Sequence[str]) -> Situation:
-        """A task as a planner is told of it; one without a description is described by what its plans deliver."""
+        """Return a task as a planner sees it; without a description, one is derived from its plans' outputs."""
         own = [plan.plan for plan in self.plans if plan.task == task]
         outputs = tuple(sorted(self.constants.types[node.tool][1] for node in own[0].sinks))
         if 0 <= task < len(descriptions):
             return Situation(words_of(descriptions[task]), outputs)
-        delivered: set[str] = set()  # in the words of the other tasks
+        delivered: set[str] = set()  # In the words of the descriptions.
         for node in own[0].sinks:
             if node.tool == "machine_translation":
                 delivered.add(f"{_GOALS.get(node.after[0], 'text')} in German")
@@ -256,27 +257,29 @@ class Recordings:
         return Situation(words_of(f"Given image, how to return the {' and the '.join(sorted(delivered))}"), outputs)
 
     def examples(self, tasks: Collection[int], planner: Planner) -> list[Example]:
-        """What can be learned of some tasks."""
-        max_nodes, examples = self.constants.max_cost, list[Example]()
+        """Return the examples of some tasks."""
+        max_cost, examples = self.constants.max_cost, list[Example]()
         for (task, _), samples in sorted(self.samples.items()):
             if task not in tasks:
                 continue
             for actions, runs in self.by_task[task].items():
-                seen_plans = [runs[sample] for sample in samples if sample in runs]
-                if seen_plans:
-                    score = sum(plan.score for plan in seen_plans) / len(samples)
-                    prices = zip(*(plan.prices for plan in seen_plans), strict=True)
-                    costs = tuple(float(sum(some, Decimal(0)) / len(seen_plans) / max_nodes) for some in prices)
-                    level = self.level(seen_plans[0])
+                executions = [runs[sample] for sample in samples if sample in runs]
+                if executions:
+                    score = sum(plan.score for plan in executions) / len(samples)
+                    prices = zip(*(plan.prices for plan in executions), strict=True)
+                    costs = tuple(float(sum(some, Decimal(0)) / len(executions) / max_cost) for some in prices)
+                    level = self.level(executions[0])
                     allowed = _allowed(planner, planner.tasks[task], actions)
-                    draft = iter(costs)  # a node costs once its tool is chosen
-                    added = [next(draft) if action < self.language.end else 0.0 for action in actions]
+                    remaining = iter(costs)  # A node costs as soon as its tool is chosen.
+                    added = [next(remaining) if action < self.language.end else 0.0 for action in actions]
                     examples.append(Example(task, level, actions, allowed, score, costs, tuple(accumulate(added))))
         return examples
 
     def costs(self, tasks: Collection[int]) -> list[list[float]]:
-        """What each tool costs at each size level in the plans of some tasks, as a share of C_max; one that they do not
-        use costs as much as the dearest."""
+        """Return the cost of each tool at each size level in the plans of some tasks, as a share of C_max.
+
+        Unused tools cost as much as the most expensive one.
+        """
         runs: dict[str, list[tuple[float, Decimal]]] = defaultdict(list)
         for plan in self.plans:
             if plan.task in tasks:
@@ -285,9 +288,9 @@ class Recordings:
         levels = self.constants.image_size_levels_px
         vectors = {tool: cost_vector(some, levels) for tool, some in runs.items()}
         measured = {tool: vector.costs for tool, vector in vectors.items() if vector is not None}
-        dearest = tuple(map(max, zip(*measured.values(), strict=True)))
+        highest = tuple(map(max, zip(*measured.values(), strict=True)))
         return [
-            [float(cost / self.constants.max_cost) for cost in measured.get(tool, dearest)]
+            [float(cost / self.constants.max_cost) for cost in measured.get(tool, highest)]
             for tool in self.language.tools
         ]
 
@@ -296,8 +299,8 @@ _masks: dict[tuple[Any, Actions], tuple[tuple[int, ...], ...]] = {}
 
 
 def _allowed(planner: Planner, situation: Situation, actions: Actions) -> tuple[tuple[int, ...], ...]:
-    """What the mask allows in the place of each action."""
-    key = (situation.wanted, actions)
+    """Return the actions that the mask allows at each step."""
+    key = (situation.outputs, actions)
     if key not in _masks:
         mask, allowed = planner.language.masked(situation), list[tuple[int, ...]]()
         for action in actions:
@@ -308,6 +311,6 @@ def _allowed(planner: Planner, situation: Situation, actions: Actions) -> tuple[
 
 
 def folds_of(tasks: Collection[int], count: int) -> tuple[tuple[int, ...], ...]:
-    """Tasks in as many parts; drawn by their number, so that tasks beside each other come apart."""
+    """Split tasks into folds by a hash of their number, so that neighbours are separated."""
     drawn = sorted(tasks, key=lambda task: sha256(str(task).encode()).digest())
     return tuple(tuple(sorted(drawn[start::count])) for start in range(min(count, len(drawn))))

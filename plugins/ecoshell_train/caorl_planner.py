@@ -1,8 +1,8 @@
-"""A planner trained by CAORL (CATP-LLM §3): one file of small decision transformers, read and run with numpy alone.
+"""A planner trained by CAORL (CATP-LLM §3): a file of small decision transformers that run with numpy only.
 
-Plans are written as actions: the tool head chooses a tool or [EoP], the dependency head a tool, `<task>` or <EoD>
-(§3.2.2). An action is a whole number: of n tools, 0 to n-1 are [tool], n is [EoP], n+1 to 2n are <tool>, 2n+1 is
-`<task>`, 2n+2 is <EoD>.
+Plans are sequences of actions: the tool head chooses a tool or [EoP], the dependency head a tool, `<task>` or <EoD>
+(§3.2.2). An action is an integer. For n tools, 0 to n-1 are [tool], n is [EoP], n+1 to 2n are <tool>, 2n+1 is `<task>`
+and 2n+2 is <EoD>.
 """
 
 import io
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_TOKENS = 40
-"""Tokens that a plan of the benchmark may have."""
-_ACTIONS = 32
-"""Actions that are looked at, which is more than any plan of the benchmark has."""
+"""Maximum tokens of a plan in the benchmark."""
+_MAX_ACTIONS = 32
+"""More than any plan of the benchmark has."""
 _WIDTH, _LAYERS, _HEADS = 48, 2, 4
-_FAR = -1e9
-_FIX = "Give a file that `ecoshell train catp` wrote."
+_MASKED = -1e9
+_FIX = "Use a file that `ecoshell train catp` wrote."
 
 Actions = tuple[int, ...]
 Weights = Mapping[str, Any]
@@ -43,16 +43,18 @@ Weights = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A way to train: the method, its ablations (CATP-LLM Table 4), and the baseline."""
+    """A variant of training: the method, its ablations (CATP-LLM Table 4) and the baseline.
+
+    - `context`: the input contains the cost of each tool at every size level, and the level.
+    - `feedback`: every action has the plan's cost so far as a reward, not only the last one.
+    - `masking`: only actions that can lead to a valid plan are considered.
+    - `imitates`: learns only the best plan of each task, without returns.
+    """
 
     context: bool = True
-    """Sees what each tool costs at every size level, and the level of the input."""
     feedback: bool = True
-    """What the plan costs so far is a reward of every action, not of the last one alone."""
     masking: bool = True
-    """Only actions are learned and taken from which a valid plan can still come."""
     imitates: bool = False
-    """Learns the best plan of each task alone, and is asked for no return."""
 
 
 VARIANTS: Mapping[str, Variant] = {
@@ -68,21 +70,20 @@ ABLATIONS = ("no-context", "no-feedback", "no-masking")
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A task as a planner is told of it."""
+    """A task as a planner sees it: the words of its description, and the types of its outputs and inputs."""
 
     words: tuple[str, ...]
-    wanted: tuple[str, ...]
-    """Kinds of what a plan is to give."""
-    given: tuple[str, ...] = ("image",)
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...] = ("image",)
 
 
 def words_of(description: str) -> tuple[str, ...]:
-    """The words of a task's description; what is wanted in a language is one word with it, as several may be wanted."""
+    """Return the words of a description; an output and its language form one word, as there may be several."""
     return tuple(re.findall(r"[^\s,?]+", re.sub(r"(?<=\w) in (?=\w)", "·", description.lower())))
 
 
 class Language:
-    """The actions of some tools."""
+    """The actions for a set of tools."""
 
     def __init__(self, types: Mapping[str, tuple[Sequence[str], str]]) -> None:
         self.tools = sorted(types)
@@ -96,50 +97,50 @@ class Language:
         self._actions = {token: action for action, token in enumerate(tokens)}
 
     def written(self, plan: GraphPlan) -> Actions:
-        """A plan as actions, with what each node waits for in the mask's order."""
-        places = {node.label: place for place, node in enumerate(plan.nodes)}
+        """Return a plan as actions, with dependencies in the mask's order."""
+        positions = {node.label: position for position, node in enumerate(plan.nodes)}
         words: list[int] = []
         for node in plan.nodes:
-            after = sorted(node.after, key=lambda label: places.get(label, -1))
-            names = (TASK if label == TASK else f"<{token_word(plan.nodes[places[label]])}>" for label in after)
+            after = sorted(node.after, key=lambda label: positions.get(label, -1))
+            names = (TASK if label == TASK else f"<{token_word(plan.nodes[positions[label]])}>" for label in after)
             words += [self.tools.index(node.tool), *(self._actions[name] for name in names), self.close]
         return (*words, self.end)
 
     def text(self, actions: Actions) -> str:
-        """Actions as tokens, with what the two heads do not say between them."""
+        """Return actions as tokens, with the tokens between them that no head chooses."""
         parts = (f"{self._tokens[word]} {OPEN}" if word < self.end else self._tokens[word] for word in actions)
         return " ".join((START, *parts))
 
     def problem(self, situation: Situation) -> Problem:
-        """What the mask holds a plan to."""
-        bare = Situation((), situation.wanted, situation.given)
+        """Return the constraints of the mask."""
+        bare = Situation((), situation.outputs, situation.inputs)
         if bare not in self._problems:
-            self._problems[bare] = Problem(self._signatures, bare.given, bare.wanted, max_tokens=MAX_TOKENS, uses=1)
+            self._problems[bare] = Problem(self._signatures, bare.inputs, bare.outputs, max_tokens=MAX_TOKENS, uses=1)
         return self._problems[bare]
 
     def head(self, actions: Actions) -> range:
-        """All actions of the head whose turn it is."""
+        """Return all actions of the head that is next."""
         return range(self.end + 1) if not actions or actions[-1] == self.close else range(self.end + 1, self.start)
 
     def masked(self, situation: Situation) -> "Mask":
-        """The mask at the beginning of a plan."""
+        """Return the mask at the start of a plan."""
         return Mask(Draft(self.problem(situation)), self._tokens, self._actions)
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """The actions from which a valid plan can still come."""
+    """The actions that can lead to a valid plan."""
 
     draft: Draft
     tokens: Sequence[str]
     actions: Mapping[str, int]
 
     def allowed(self) -> tuple[int, ...]:
-        """Those that may come next; none when the plan is finished."""
+        """Return the allowed next actions; none when the plan is complete."""
         return tuple(sorted(self.actions[token] for token in self.draft.next_tokens()))
 
     def add(self, action: int) -> None:
-        """Take one; raises PlanFault for one that may not come."""
+        """Append an action; raises PlanFault if it is not allowed."""
         self.draft.add(self.tokens[action])
         if OPEN in self.draft.next_tokens():
             self.draft.add(OPEN)
@@ -147,61 +148,65 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One trained decision transformer, and what it was told in training."""
+    """A trained decision transformer and figures from its training.
+
+    - `costs`: of each tool at each size level, as a share of C_max.
+    - `targets`: the highest return by output types; the empty name means any type.
+    - `scale`: mean and standard deviation of returns.
+    """
 
     weights: Weights
     costs: "NDArray[np.float32]"
-    """What each tool costs at each size level, as a share of C_max: as tasks of the training say."""
     targets: Mapping[str, float]
-    """The return to ask for by what is wanted, the highest that was seen; under an empty name, of anything."""
     scale: tuple[float, float]
-    """Mean and deviation of returns."""
 
 
 @dataclass(frozen=True)
 class Planner:
-    """What is in a planner's file: models by variant and fold, of which each has seen no task of its fold."""
+    """The contents of a planner's file: models by variant and fold.
+
+    `levels` are the centres of the image size levels in pixels, `folds` the tasks that the models of a fold have not
+    seen.
+    """
 
     types: Mapping[str, tuple[Sequence[str], str]]
     levels: tuple[float, ...]
-    """Centres of the size levels of images, in pixels."""
     alpha: float
     words: tuple[str, ...]
     tasks: Mapping[int, Situation]
     folds: tuple[tuple[int, ...], ...]
-    """Tasks that are held back from the models of each fold."""
     models: Mapping[tuple[str, int], Model] = field(default_factory=dict[tuple[str, int], Model])
 
     @cached_property
     def language(self) -> Language:
-        """The actions of its tools."""
+        """The actions for its tools."""
         return Language(self.types)
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Those that were trained."""
+        """The names of the trained variants."""
         return tuple(name for name in VARIANTS if (name, 0) in self.models)
 
     @property
     def unseen(self) -> frozenset[int]:
-        """The tasks that it can plan, as some of its models have not seen them."""
+        """The tasks it can plan: a model has not seen them."""
         return frozenset(task for _, fold in self.models for task in self.folds[fold])
 
     def plan(self, variant: str, task: int, level: int, among: Sequence[Actions] = ()) -> Actions:
-        """The plan for an input of a level: of those given, or, without any, whatever the mask allows.
+        """Return the plan for an input of a size level, chosen from `among` or, if empty, from all valid plans.
 
-        The models are used that have not seen the task. They are asked for the highest return of such tasks,
-        less what the plan brought so far, which is what it cost.
+        Uses the model that has not seen the task. The target is the highest return of tasks with the same outputs,
+        adjusted by the plan's rewards so far.
         """
         import numpy as np
 
         how, situation = VARIANTS[variant], self.tasks[task]
-        fold = next(number for number, best in enumerate(self.folds) if task in best)
+        fold = next(number for number, tasks in enumerate(self.folds) if task in tasks)
         model, language = self.models[variant, fold], self.language
         mask = language.masked(situation) if how.masking and not among else None
-        kind = "+".join(situation.wanted)
+        kind = "+".join(situation.outputs)
         returns, spent, actions = [model.targets.get(kind, model.targets[""])], 0.0, Actions()
-        while len(actions) < _ACTIONS and (not actions or actions[-1] != language.end):
+        while len(actions) < _MAX_ACTIONS and (not actions or actions[-1] != language.end):
             if among:
                 allowed = sorted({option[len(actions)] for option in among if option[: len(actions)] == actions})
             else:
@@ -220,16 +225,16 @@ class Planner:
         return actions
 
     def save(self, file: Path) -> None:
-        """Write the file whole or not at all; raises StoreError."""
+        """Write the file atomically; raises StoreError."""
         import numpy as np
 
         arrays: dict[str, Any] = {}
-        header = [[name, fold, array.targets, array.scale] for (name, fold), array in self.models.items()]
+        header = [[name, fold, model.targets, model.scale] for (name, fold), model in self.models.items()]
         own = {name: getattr(self, name) for name in ("types", "levels", "alpha", "words", "folds")}
-        own |= {"tasks": {task: asdict(array) for task, array in self.tasks.items()}, "models": header}
+        own |= {"tasks": {task: asdict(situation) for task, situation in self.tasks.items()}, "models": header}
         arrays["about"] = np.frombuffer(json.dumps(own).encode(), np.uint8)
-        for (name, fold), array in self.models.items():
-            for part, values in {**array.weights, "costs": array.costs}.items():
+        for (name, fold), model in self.models.items():
+            for part, values in {**model.weights, "costs": model.costs}.items():
                 arrays[f"{name}/{fold}/{part}"] = np.asarray(values, np.float16 if part != "costs" else np.float32)
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)
@@ -243,7 +248,7 @@ class Planner:
 
 
 def read_planner(file: Path) -> Planner:
-    """The planner of a file; raises UsageError."""
+    """Read a planner; raises UsageError."""
     import numpy as np
 
     try:
@@ -264,15 +269,15 @@ def read_planner(file: Path) -> Planner:
         levels: tuple[float, ...] = tuple(about["levels"])
         return Planner(about["types"], levels, about["alpha"], words, tasks, folds, models)
     except (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as failure:
-        why = f": {failure}" if isinstance(failure, OSError) else ""  # NumPy's own words say to trust the file
-        raise UsageError(f"{file} is no planner{why}.", fix=_FIX) from failure
+        why = f": {failure}" if isinstance(failure, OSError) else ""  # NumPy's message advises to trust the file.
+        raise UsageError(f"{file} is not a planner{why}.", fix=_FIX) from failure
 
 
 # The network
 
 
 def fresh(planner: Planner, seed: int) -> "dict[str, NDArray[np.float32]]":
-    """The weights of a model that has learned nothing."""
+    """Return random initial weights."""
     import numpy as np
 
     tools, d = len(planner.language.tools), _WIDTH
@@ -283,7 +288,7 @@ def fresh(planner: Planner, seed: int) -> "dict[str, NDArray[np.float32]]":
         "word": (len(planner.words) + 1, d),
         "action": (planner.language.start + 1, d),
         "return": (1, d),
-        "place": (_ACTIONS + 1, d),
+        "place": (_MAX_ACTIONS + 1, d),
         "tool_head": (d, tools + 1),
         "dependency_head": (d, tools + 2),
     }
@@ -305,9 +310,9 @@ def inputs(
     model: Model,
     queries: Sequence[tuple[Situation, int, Actions, Sequence[float]]],
 ) -> "dict[str, NDArray[Any]]":
-    """What the network is given: for each the task, the level of its input, the actions so far and the returns to go.
+    """Return the network's inputs for queries of task, input level, actions so far and returns-to-go.
 
-    There is one return more than actions; what is beyond a plan's end counts for nothing.
+    A query has one more return than actions; positions beyond a plan's end are ignored.
     """
     import numpy as np
 
@@ -320,9 +325,9 @@ def inputs(
     returns = np.zeros((len(queries), longest), np.float32)
     levels = np.zeros(len(queries), np.int64)
     costs = np.zeros((len(queries), *model.costs.shape), np.float32)
-    for row, (_, level, position, to_go) in enumerate(queries):
+    for row, (_, level, actions_so_far, to_go) in enumerate(queries):
         words[row, : len(texts[row])] = texts[row]
-        actions[row, 1 : len(position) + 1] = position[: longest - 1]
+        actions[row, 1 : len(actions_so_far) + 1] = actions_so_far[: longest - 1]
         if not how.imitates:
             returns[row, : len(to_go)] = (np.array(to_go) - model.scale[0]) / model.scale[1]
         if how.context:
@@ -330,17 +335,17 @@ def inputs(
             costs[row] = np.log(model.costs * 100 + 1) * importance(len(planner.levels), level)
     prefix = tools + width + 1
     visible = np.zeros((len(queries), 1, prefix + longest, prefix + longest), np.float32)
-    visible[:, :, :, tools : tools + width] = np.where(words == 0, _FAR, 0)[:, None, None]
-    visible[:, :, :prefix, prefix:] = _FAR
-    visible[:, :, prefix:, prefix:] = np.where(steps[None] > steps[:, None], _FAR, 0)
+    visible[:, :, :, tools : tools + width] = np.where(words == 0, _MASKED, 0)[:, None, None]
+    visible[:, :, :prefix, prefix:] = _MASKED
+    visible[:, :, prefix:, prefix:] = np.where(steps[None] > steps[:, None], _MASKED, 0)
     return {"costs": costs, "level": levels, "words": words, "actions": actions, "returns": returns, "seen": visible}
 
 
 def forward(w: Weights, arrays: Mapping[str, Any], xp: Any, drop: Callable[[Any], Any] = lambda x: x) -> Any:
-    """Scores of all actions at each place of a plan; `xp` is numpy or torch, which agree on what is used here.
+    """Return the scores of all actions at each step of a plan; `xp` is numpy or torch.
 
-    Tools with their cost features, the task's words and the level of its input see each other; the plan sees them and
-    what stands before in it. Returns and actions have layers of their own, normed, and are added to their place.
+    Tools with their costs, the task's words and the input level attend to each other. The steps of the plan attend to
+    them and to earlier steps. Embeddings of returns and actions are normalized and added to the position embedding.
     """
     tools = w["tool"] + _norm(arrays["costs"] @ w["cost"], w, "cost")
     level = w["level"][arrays["level"]][:, None]

@@ -44,7 +44,7 @@ class Classifier:
         return 1 / (1 + math.exp(-max(-500.0, min(500.0, score))))
 
     def judge(self, query: str, call: Call, observation: Observation) -> Verdict:
-        """Judge a result; where it says nothing about the tool, the verdict of the rules applies."""
+        """Judge a result; the verdict of the rules applies if the result says nothing about the tool."""
         ruled = by_rules(query, call, observation)
         if not judgeable(ruled):
             return ruled
@@ -69,7 +69,7 @@ class TrainedJudge:
             try:
                 status = self.file.stat()
             except OSError:
-                return load(self.file)  # raises the error that explains why
+                return load(self.file)  # Raises the error that explains why.
             version = (status.st_mtime_ns, status.st_size)
             if self._loaded is None or self._loaded[0] != version:
                 self._loaded = (version, load(self.file))
@@ -93,7 +93,7 @@ def features(query: str, call: Call, observation: Observation) -> dict[int, floa
         f"json {payload.is_json}": 1.0,
         f"length {len(payload.text).bit_length()}": 1.0,
         "shared words": len(query_words & result_words) / max(1, len(query_words)),
-        # the squares of a text's words add up to 1, so that a long text weighs no more than a short one
+        # The squares of a text's word values sum to 1, so that long and short texts weigh the same.
         **{f"asked {word}": 1 / math.sqrt(len(query_words)) for word in query_words},
         **{f"told {word}": 1 / math.sqrt(len(result_words)) for word in result_words},
     }
@@ -125,7 +125,7 @@ def save(classifier: Classifier, file: Path) -> None:
 
 
 def load(file: Path) -> Classifier:
-    """Read a classifier; raises UsageError when there is no file, and StoreError when it is damaged."""
+    """Read a classifier; raises UsageError if the file is missing, and StoreError if it is damaged."""
     try:
         with file.open("rb") as opened:
             data = opened.read(_FILE_BYTES_LIMIT + 1)

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if training.pays:
         print("Use it as the judge: ecoshell config set plan.judge classifier")
     else:
-        print("Warning: it is no better than judges without training. Mark more results before you set plan.judge.")
+        print("Warning: judges without training are at least as accurate. Mark more results before you set plan.judge.")
     return 0
 
 

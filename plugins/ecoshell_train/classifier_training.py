@@ -35,7 +35,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A trained classifier and its accuracy beside the rules and the most frequent answer, on the same folds."""
+    """A trained classifier, and its accuracy compared with rules and the most frequent label on the same folds."""
 
     classifier: Classifier
     helpful: int
@@ -50,7 +50,7 @@ class Training:
 
     @property
     def pays(self) -> bool:
-        """Whether the classifier beats both the rules and the most frequent answer."""
+        """Whether the classifier beats both the rules and the most frequent label."""
         return self.accuracy.mean > max(self.rules.mean, self.majority.mean)
 
 
@@ -65,7 +65,7 @@ class _Example:
 def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
     """Train on the uses that the user marked, or on all judged ones; deterministic.
 
-    Raises UsageError when a class has too few examples, or when scikit-learn is not installed.
+    Raises UsageError if a class has too few examples or scikit-learn is not installed.
     """
     judges = _JUDGES if all_judged else frozenset({"you"})
     judged = [use for use in uses if use.helpful is not None and use.judged_by in judges][-MAX_USES:]
@@ -77,7 +77,7 @@ def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
         if not all_judged:
             label, more = "marked by you", ", or learn from all judgments: ecoshell experience train --all-judged."
         raise UsageError(
-            f"Training takes at least {MIN_PER_CLASS} results of either kind; {helpful} helpful and "
+            f"Training needs at least {MIN_PER_CLASS} results of each kind; {helpful} helpful and "
             f"{unhelpful} unhelpful ones are {label} so far.",
             fix=f"In the chat, go to a result and press + or - to mark it{more}",
         )
@@ -96,9 +96,9 @@ def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
 
 
 def _example(use: Use) -> _Example | None:
-    """Turn a judged use into an example; None where it says nothing about its tool."""
+    """Return the example of a judged use, or None if the result says nothing about its tool."""
     arguments: Any = {}
-    with suppress(ValueError, RecursionError):  # stored arguments may be truncated
+    with suppress(ValueError, RecursionError):  # Stored arguments may be truncated.
         arguments = json.loads(use.arguments)
     call = Call(use.tool, cast("Mapping[str, Any]", arguments) if isinstance(arguments, dict) else {})
     observation = Observation(use.result, use.ok)

@@ -1,8 +1,8 @@
-"""What models are trained on: requests, workspaces made up for them, and the calls that serve them (GLPFT, SPEC §4).
+"""Training data: requests, generated workspaces and the calls that serve them (GLPFT, SPEC §4).
 
-Tasks are generated from a grammar of requests (`frames.toml`). The shell itself plays each: a model that knows the
-calls answers it, the tools run in a folder that is thrown away, and what the shell asked is kept as it was asked. So
-every observation is true, and what is learned is, token for token, what the model reads when it is used.
+Tasks are generated from a grammar of requests (`frames.toml`). The shell runs each one with a scripted model that
+knows the right calls. The tools run in a temporary folder, and the prompts are recorded. So every observation is
+real, and training prompts equal the prompts in use, token for token.
 """
 
 import asyncio
@@ -39,37 +39,36 @@ from ecoshell_train.worlds import Made, Split, World, frames, here, matched, not
 ROLES = ("planner", "caller", "summarizer")
 _LANGUAGES = ("de: ", "fr: ", "es: ")
 _SUM = " => "
-"""Comes before the expression of a way that tells a sum."""
-_TYPOS = 0.06
-_TWO = 0.2
-"""Shares of requests with a typo, and of those that ask for two things."""
-_REPOSITORIES = 0.4
-_FOLDERS = 0.25
-_REFUSED = 0.06
-"""Shares of workspaces that are repositories whatever is asked, of files in folders, and of refused calls."""
-_DRAFTED = 0.1
-"""Share of tasks for which a plan is written first; five times as much where it has branches."""
+"""Separates a phrasing from the expression of its calculation."""
+_TYPO_SHARE = 0.06
+_COMBINED_SHARE = 0.2
+"""Share of requests that ask for two things."""
+_REPOSITORY_SHARE = 0.4
+"""Share of workspaces that are repositories although the request needs none."""
+_FOLDER_SHARE = 0.25
+_REFUSED_SHARE = 0.06
+_PLANNED_SHARE = 0.1
+"""Share of tasks with a plan; five times as much for plans with parallel parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One thing that a model is to say: the tokens of a prompt and of the reply to it."""
+    """A prompt and the reply to learn, as tokens; `earlier` are spans of other learned replies in the prompt."""
 
     role: str
     prompt: tuple[int, ...]
     reply: tuple[int, ...]
     earlier: tuple[tuple[int, int], ...] = ()
-    """Where in the prompt stand replies that are learned as well."""
 
     @property
     def learned(self) -> tuple[tuple[int, int], ...]:
-        """Where the replies stand in prompt and reply together, the last of them the reply itself."""
+        """The spans of all learned replies in the prompt and the reply together."""
         return (*self.earlier, (len(self.prompt), len(self.prompt) + len(self.reply)))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A call of a trajectory, and why it is made."""
+    """A call and its reason."""
 
     rationale: str
     call: Call
@@ -77,29 +76,30 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A request in a workspace, the calls that serve it, and the answer, given what the calls returned."""
+    """A request in a workspace, the calls that serve it, and the answer as a function of their results.
+
+    - `way`: the phrasing of the request, before values are inserted.
+    - `setup`: commands that prepare the workspace.
+    - `refused`: the user refuses calls that need approval.
+    - `apart`: the numbers of steps of independent parts; empty if the steps form one part.
+    - `drafted`: a plan is written first, as by the strategy `graph`.
+    """
 
     kind: str
     way: str
-    """How it is said, before anything was put in."""
     request: str
     files: Mapping[str, str]
     steps: tuple[Step, ...]
     answer: Callable[[Sequence[str]], str]
     setup: tuple[tuple[str, ...], ...] = ()
-    """Programs that are run in the workspace first."""
     attachments: tuple[Attachment, ...] = ()
-    """What goes along with the request."""
     refused: bool = False
-    """Whether the person wants no call that has to be asked about."""
     apart: tuple[int, ...] = ()
-    """How many steps each of several parts has that need nothing of each other; empty is one part."""
     drafted: bool = False
-    """Whether a plan is written first, as the strategy `graph` has it."""
 
     @property
     def plan(self) -> GraphPlan:
-        """The plan of the steps: each waits for the one before it in its part."""
+        """The plan of the steps: each depends on the previous one of its part."""
         uses, nodes = Counter[str](), list[Node]()
         for size in self.apart or (len(self.steps),):
             waits: tuple[str, ...] = (TASK,)
@@ -111,27 +111,27 @@ class Task:
 
     @property
     def digest(self) -> str:
-        """What tells the task from others."""
+        """A hash that identifies the task."""
         content = (self.request, sorted(self.files.items()), self.steps, self.setup, self.refused)
         content = (*content, self.drafted) if self.drafted else content
         return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
 def ways(kind: str, split: Split) -> list[str]:
-    """The ways in which a kind of request is said."""
+    """Return the phrasings of a kind of request."""
     return [way.partition(_SUM)[0] for way in here(frames()["ways"][kind], split)]
 
 
 def kinds() -> list[str]:
-    """The kinds of requests."""
+    """Return the kinds of requests."""
     return [kind for kind in frames()["ways"] if kind != "both"]
 
 
-# -- kinds; each gives its calls with their reasons, and how the answer's parts are read from what they returned
+# -- kinds: functions that return calls with reasons, and a function from results to the parts of the answer
 
 
 def _looked(world: World, kind: str) -> Made:
-    """A file, a part of it or a folder, as it is."""
+    """Return a file, a part of it or a folder."""
     chance, lines = world.chance, dict[str, int]()
     if kind == "value":
         file, _, value = world.settings()
@@ -155,7 +155,7 @@ def _looked(world: World, kind: str) -> Made:
 
 
 def _counted(world: World, kind: str) -> Made:
-    """The lines, words or bytes of a file, or how often it has a word."""
+    """Count the lines, words or bytes of a file, or occurrences of a word."""
     if kind == "occurs":
         word = world.about["word"] = world.word("nouns")
         lines = [world.sentence() + world.chance.choice(("\n", f" {word}\n")) for _ in range(6)]
@@ -188,7 +188,7 @@ def _write(world: World, _: str) -> Made:
 
 
 def _moved(world: World, kind: str) -> Made:
-    """A command that gives a file another name or place, or makes a folder."""
+    """Rename, copy, delete or move a file, or create a folder, by a command."""
     about, commands = world.about, {"rename": "mv {file} {new}", "copy": "cp {file} {new}", "delete": "rm {file}"}
     commands |= {"mkdir": "mkdir {dir}", "move": "mkdir -p {dir} && mv {file} {dir}/"}
     if kind in ("mkdir", "move"):
@@ -197,14 +197,14 @@ def _moved(world: World, kind: str) -> Made:
         world.file(world.text(1, 2))
     if kind in ("rename", "copy"):
         about["new"] = world.name()
-    if kind == "move" and world.chance.random() < 0.5:  # the folder is there
+    if kind == "move" and world.chance.random() < 0.5:  # The folder exists.
         world.files[f"{about['dir']}/{world.name()}"] = world.text(1, 1)
         commands["move"] = "mv {file} {dir}/"
     return only("run_command", command=commands[kind].format(**about)), nothing
 
 
 def _ran(world: World, kind: str) -> Made:
-    """What a command or a program prints."""
+    """Return the output of a command or a program."""
     chance = world.chance
     if kind == "checksum":
         call = only("run_command", command=f"sha256sum {world.file(world.text())}")
@@ -263,7 +263,7 @@ def _convert(world: World, _: str) -> Made:
 
 
 def _table(world: World, kind: str) -> Made:
-    """A column of a table, or the rows that have a value."""
+    """Evaluate a column of a table, or count rows with a value."""
     chance = world.chance
     column, key = world.word("columns"), chance.choice(("name", "day", "who", "place"))
     rows = [(world.word("people"), str(chance.randint(1, 400))) for _ in range(chance.randint(4, 9))]
@@ -316,7 +316,7 @@ def _unserved(world: World, _: str) -> Made:
 
 
 def _missing(world: World, _: str) -> Made:
-    """A file that stands in another folder than is said."""
+    """Read a file that is in another folder than the request says."""
     folder, other = world.chance.sample(world.words("dirs"), k=2)
     name, text = world.name(), world.text(1, 2)
     world.about |= {"file": name, "dir": folder, "found": f"{other}/{name}"}
@@ -347,22 +347,22 @@ _KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
 )
 _MAKERS = {**worlds.MAKERS, **{kind: make for make, _, names in _KINDS for kind in names.split()}}
 _ALIKE = {**worlds.ALIKE, **{kind: alike for _, alike, names in _KINDS for kind in names.split()}}
-"""Kinds that are answered, and reasoned about, as others are."""
+"""Kinds with the answer and the reason of another kind."""
 _ALONE = worlds.ALONE | {"here", "largest", "missing", "list", "git_last", "git_message", "git_count", "git_commit"}
-"""Kinds whose workspaces have nothing else in them."""
+"""Kinds whose workspaces contain no other files."""
 _IN_FOLDERS = (
     *("read", "value", "line", "lines", "words", "bytes", "occurs", "run", "field", "injected", "edit", "edit_read"),
     *("column_sum", "column_max", "rows", "sum_if", "sum_all", "names_if", "top", "cell", "log_count", "log_of"),
     *("json_path", "json_keys", "swap", "drop", "two_read", "two_words", "table_tells", "text_tells", "numbers_tell"),
 )
-"""Kinds whose file may stand in a folder."""
+"""Kinds whose file may be in a folder."""
 _SURPRISING = frozenset(
     ("missing", "repair", "crash", "not_executable", "wrong_name", "wrong_value", "wrong_count", "wrong_delete")
 )
-"""Kinds whose later calls nobody could plan before the first one has failed."""
+"""Kinds whose later calls cannot be planned before the first one has failed."""
 _REFUSABLE = ("run_command", "run_python", "write_file", "edit_file")
-"""Tools of which a person may not want a call."""
-_OFTEN = {
+"""Tools whose calls a user may refuse."""
+_FREQUENCIES = {
     **dict.fromkeys(worlds.MAKERS, 1.2),
     **{"shell_tells": 6, "shell_does": 5, "git_tells": 2.5, "git_does": 2},
     **dict.fromkeys(("run", "search", "write", "edit", "edit_read", "swap"), 2),
@@ -370,35 +370,35 @@ _OFTEN = {
     **{"unserved": 3, "talk": 5, "value": 3, "repair": 5, "crash": 2},
     **{"table_tells": 9, "table_does": 3, "text_tells": 3, "text_does": 3, "numbers_tell": 3, "story": 6},
 }
-"""How often a kind is drawn, against one that is not named; worlds of their own are about half of all tasks."""
+"""Relative frequencies of kinds, 1 by default; kinds of `worlds` are about half of all tasks."""
 
 
 # -- tasks
 
 
 def generate(count: int, seed: int, split: Split = "train") -> Iterator[Task]:
-    """So many tasks, some of which ask for two things; the same seed makes the same ones."""
+    """Yield `count` tasks, some with several requests; the same seed yields the same tasks."""
     names = [*kinds(), "talk"]
-    often = [_OFTEN.get(name, 1) for name in names]
+    frequencies = [_FREQUENCIES.get(name, 1) for name in names]
     for number in range(count):
         chance = random.Random(f"{split} {seed} {number}")
-        task = make(chance.choices(names, often)[0], World(chance, split))
-        while task.steps and task.kind.count("+") < 2 and chance.random() < _TWO:  # now and then it is three
-            other = make(chance.choices(names, often)[0], World(chance, split, taken=task.files))
+        task = make(chance.choices(names, frequencies)[0], World(chance, split))
+        while task.steps and task.kind.count("+") < 2 and chance.random() < _COMBINED_SHARE:  # Sometimes three.
+            other = make(chance.choices(names, frequencies)[0], World(chance, split, taken=task.files))
             plain = not other.setup and not task.setup and not {task.kind, other.kind} & worlds.ALONE
             if other.steps and plain and other.kind not in task.kind.split("+"):
                 task = _both(task, other, chance)
-        if not any(program[0] == "git" for program in task.setup) and chance.random() < _REPOSITORIES:
+        if not any(program[0] == "git" for program in task.setup) and chance.random() < _REPOSITORY_SHARE:
             task = replace(task, setup=(*task.setup, *World(chance, split).history()))
-        if chance.random() < _REFUSED:
+        if chance.random() < _REFUSED_SHARE:
             task = _refused(task)
         plain = not task.refused and not {*task.kind.split("+")} & _SURPRISING
-        share = _DRAFTED * (5 if len(task.apart) > 1 else 1)
+        share = _PLANNED_SHARE * (5 if len(task.apart) > 1 else 1)
         yield replace(task, drafted=plain and random.Random(f"graph {split} {seed} {number}").random() < share)
 
 
 def _refused(task: Task) -> Task:
-    """The same, where the person does not want the first call that needs a word; what was not done is said."""
+    """Return the task with the first call that needs approval refused, and an answer that says so."""
     names = [step.call.name for step in task.steps]
     at = next((at for at, name in enumerate(names) if name in _REFUSABLE), None)
     if at is None or "+" in task.kind or task.way.startswith(_LANGUAGES):
@@ -412,7 +412,7 @@ def _refused(task: Task) -> Task:
 
 
 def _both(first: Task, second: Task, chance: random.Random) -> Task:
-    """Two requests as one: the calls of both, and both answers."""
+    """Return both requests as one task."""
     way = chance.choice(frames()["ways"]["both"]["and"])
     at = len(first.steps)
     answers = first.request.rstrip(".") + ("" if first.request[-1] in ".?!" else ".")
@@ -428,13 +428,13 @@ def _both(first: Task, second: Task, chance: random.Random) -> Task:
 
 
 def make(kind: str, world: World) -> Task:
-    """A task of a kind: what it is about is drawn by chance, and put into a way to say it."""
+    """Return a random task of a kind: values are drawn and inserted into a phrasing."""
     chance, about = world.chance, world.about
     if kind == "talk":
         request, answer = chance.choice(here([*frames()["talk"].items()], world.split))
         return Task(kind, request, _typed(request, world), _others(world), (), lambda _: answer)
     request_text, _, expression = chance.choice(here(frames()["ways"][kind], world.split)).partition(_SUM)
-    if kind in _IN_FOLDERS and chance.random() < _FOLDERS:
+    if kind in _IN_FOLDERS and chance.random() < _FOLDER_SHARE:
         world.folder = f"{world.word('dirs')}/"
     calls, read = _MAKERS[kind](world, expression or kind)
     language, way = request_text.split(": ", 1) if request_text.startswith(_LANGUAGES) else ("", request_text)
@@ -459,7 +459,7 @@ def make(kind: str, world: World) -> Task:
 
 
 def _others(world: World) -> dict[str, str]:
-    """Files that nothing is asked about, of any kind, some of them in folders."""
+    """Return files that are unrelated to the request, some of them in folders."""
     names: dict[str, str] = {}
     folders = [name for name in world.words("dirs") if name != world.about.get("dir")]
     for _ in range(world.chance.randint(0, 4)):
@@ -470,7 +470,7 @@ def _others(world: World) -> dict[str, str]:
 
 
 def _typed(text: str, world: World) -> str:
-    """The request as a person types it: with or without capitals, courtesy and typos; names stay as they are."""
+    """Return the request as a user might type it, with varied capitals, courtesy and typos outside names."""
     chance, names = world.chance, world.about.values()
     if text[0].islower() and chance.random() < 0.4 and not any(text.startswith(name) for name in names):
         text = text[0].upper() + text[1:]
@@ -478,7 +478,7 @@ def _typed(text: str, world: World) -> str:
         text = f"{chance.choice(('hey, ', 'hi, ', 'ok, ', 'quick one: '))}{text}"
     if chance.random() < 0.1 and text[-1] not in "?.!":
         text += chance.choice((" please", ".", " thanks", " pls", "!"))
-    if chance.random() < _TYPOS:
+    if chance.random() < _TYPO_SHARE:
         plain = [word for word in re.finditer(r"\b[a-z]{4,}\b", text) if not any(word[0] in name for name in names)]
         if plain:
             word = chance.choice(plain)
@@ -488,7 +488,7 @@ def _typed(text: str, world: World) -> str:
 
 
 def joined(examples: Iterable[Example]) -> list[Example]:
-    """The examples, those that go on where one before them ended as one: what both read is computed once."""
+    """Merge examples that continue an earlier one, so that their common prompt is computed once."""
     merged: list[Example] = []
     latest: dict[str, int] = {}
     for example in examples:
@@ -505,7 +505,10 @@ def joined(examples: Iterable[Example]) -> list[Example]:
 
 
 class _Gold:
-    """A model that serves a task as it should be served, and keeps what it was asked; it reads as a local one does."""
+    """A scripted model that serves a task correctly and records prompts in the format of a local model.
+
+    `schemas` are the tools that it could call.
+    """
 
     def __init__(self, local: LocalModel, task: Task) -> None:
         self.traits = replace(local.traits, trained="gold", name="gold")
@@ -513,16 +516,15 @@ class _Gold:
         self._made = 0
         self.examples: list[Example] = []
         self.schemas: tuple[ToolSchema, ...] = ()
-        """Of the tools that it might call."""
         self._returned: list[tuple[str, Mapping[str, Any], str]] = []
 
     def returned(self, name: str, arguments: Mapping[str, Any], observation: str) -> None:
-        """What a call has returned; the shell's events tell it."""
+        """Record the result of a call from the shell's events."""
         self._returned.append((name, arguments, observation))
 
     @property
     def seen(self) -> list[str]:
-        """What the calls have returned, in the order of the steps; branches end in any order."""
+        """The results of the calls in the order of the steps; parallel calls end in any order."""
         if not self._task.drafted:
             return [observation for *_, observation in self._returned]
         pending, results = [*self._returned], list[str]()
@@ -540,7 +542,7 @@ class _Gold:
         return self._local.count(text)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        for _ in range(_BEHIND):  # whoever reads the events is a little behind; a call of a plan may never be made
+        for _ in range(_EVENT_DELAY):  # Events arrive late, and a planned call may not run.
             if len(self._returned) >= self._made:
                 break
             await asyncio.sleep(0)
@@ -554,13 +556,13 @@ class _Gold:
         yield Reply(text, () if call is None else (call,), Usage(1, 1))
 
     async def aclose(self) -> None:
-        """The model that it reads as is somebody else's."""
+        """Keep the local model, which belongs to the caller."""
 
     def _said(self, request: Request) -> tuple[str, Call | None]:
         steps, at = self._task.steps, len(self.seen)
         if "plan ::=" in request.grammar:
             return render(self._task.plan, "numbered") if steps else f"Answer: {self._task.answer([])}", None
-        if node := _OF_A_PLAN.search(request.task):
+        if node := _NODE_REQUEST.search(request.task):
             labels = [message.label for message in self._task.plan.nodes]
             return "", steps[labels.index(node[1])].call
         if request.role == "planner":
@@ -574,30 +576,30 @@ class _Gold:
         return "" if request.role == "caller" else why, call
 
 
-_OF_A_PLAN = re.compile(r"^It is (\S+) in the plan ", re.MULTILINE)
-"""How a node's call is asked for."""
-_BEHIND = 10_000
-"""Turns of the event loop after which a call that was given out is not waited for."""
-_PLAIN = Options(mode="single")
-
-
-_LONGEST = Limits(result=ResultSize(10_000_000))
-"""What was returned is cut already."""
+_NODE_REQUEST = re.compile(r"^It is (\S+) in the plan ", re.MULTILINE)
+"""The prompt line that requests the call of a node."""
+_EVENT_DELAY = 10_000
+"""Cycles of the event loop to wait for the result of a call."""
+_SINGLE = Options(mode="single")
+_UNLIMITED = Limits(result=ResultSize(10_000_000))
+"""Recorded results are already truncated."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """A tool that does nothing, and returns what it returned when the call was made."""
+    """A tool that returns recorded results.
+
+    `waiting` are the expected calls and their results, shared by all tools of a turn.
+    """
 
     schema: ToolSchema
     waiting: list[tuple[Call, tuple[str, bool]]]
-    """The calls that are to come, and what they returned; all tools of a turn share it."""
     effects = frozenset[Any]()
     price_nano = 0
-    limits = _LONGEST
+    limits = _UNLIMITED
 
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
-        """What was returned then; a call that is not the next one was never made."""
+        """Return the recorded result, or an error for an unexpected call."""
         call, (observation, ok) = self.waiting[0] if self.waiting else (Call(""), ("", False))
         if call.name != self.schema.name or call.arguments != arguments:
             return Observation("This call was not made.", ok=False)
@@ -606,8 +608,8 @@ class _Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class _Person(NonInteractive):
-    """Says the same to whatever is asked."""
+class _User(NonInteractive):
+    """Approves or refuses all calls."""
 
     refuses: bool
 
@@ -618,14 +620,14 @@ class _Person(NonInteractive):
 async def play(
     task: Task,
     local: LocalModel,
-    options: Options = _PLAIN,
+    options: Options = _SINGLE,
     *,
     tools: Sequence[Tool | str] = ("?*",),
     past: Callable[[Path, Path], str | None] = lambda home, workspace: None,
 ) -> list[Example]:
-    """What a model has to say so that the shell serves the task, with what the shell asks it; empty where it fails.
+    """Return the examples of a task, or none if the shell fails to serve it.
 
-    `past` puts the session that the task goes on with into a home, for a workspace, and gives its id.
+    `past` writes the session that the task continues into a home folder, for a workspace, and returns its ID.
     """
     gold = await _served(task, local, options, tools, past)
     return gold.examples if gold else []
@@ -640,9 +642,9 @@ async def replayed(
     *,
     past: Callable[[Path, Path], str | None] = lambda home, workspace: None,
 ) -> list[Example]:
-    """As `play`, with tools that run nothing: each call returns what it returned once, and whether that was well.
+    """Like `play`, but calls return recorded results and whether they succeeded.
 
-    A pattern among the documents stands for tools of the shell.
+    A pattern among the schemas selects tools of the shell.
     """
     waiting = [*zip((step.call for step in task.steps), observations, strict=True)]
     tools = [task_step if isinstance(task_step, str) else _Recorded(task_step, waiting) for task_step in schemas]
@@ -651,8 +653,8 @@ async def replayed(
 
 
 async def observed(task: Task, local: LocalModel) -> tuple[tuple[ToolSchema, ...], list[str]] | None:
-    """The tools with which the shell serves the task, and what its calls return; None where it fails."""
-    gold = await _served(task, local, _PLAIN, ("?*",), lambda home, workspace: None)
+    """Return the tools and the results of a task, or None if the shell fails to serve it."""
+    gold = await _served(task, local, _SINGLE, ("?*",), lambda home, workspace: None)
     return gold and (tuple([event for event in gold.schemas if event.name not in META_TOOLS]), gold.seen)
 
 
@@ -663,7 +665,7 @@ async def _served(
     tools: Sequence[Tool | str],
     past: Callable[[Path, Path], str | None],
 ) -> _Gold | None:
-    """The model that has served the task; None where it fails."""
+    """Return the scripted model after it has served the task, or None if that fails."""
     gold = _Gold(local, task)
     with tempfile.TemporaryDirectory() as folder:
         home, workspace = Path(folder) / "home", Path(folder) / "project"
@@ -677,7 +679,7 @@ async def _served(
         if task.drafted:
             here = replace(here, strategy="graph")
         called: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        async with Agent(gold, tools=tools, home=home, user=_Person(task.refused), options=here) as agent:
+        async with Agent(gold, tools=tools, home=home, user=_User(task.refused), options=here) as agent:
             with suppress(EcoshellError):
                 async for event in agent.stream(task.request, task.attachments):
                     if isinstance(event, CallStarted):
@@ -696,7 +698,7 @@ def examples(
     ways: Sequence[Options],
     keep: Path | None = None,
 ) -> list[Example]:
-    """Those of so many tasks, each played with each of these options; kept in a file, as `played` does.
+    """Return the examples of `count` tasks, each played with all options; `keep` is the file of `played`.
 
     Raises UsageError.
     """
@@ -712,20 +714,20 @@ def examples(
 def played(
     plays: Iterable[tuple[str, Callable[[], Coroutine[Any, Any, list[Example]]]]], keep: Path | None = None
 ) -> list[tuple[str, list[Example]]]:
-    """The examples of each play, after its key; kept in a file, a line for each, so that each is played once.
+    """Return the key and the examples of each play; a file keeps them, so that each is played once.
 
-    Raises UsageError, which names the line, for a file that is broken.
+    Raises UsageError for a damaged file.
     """
-    existing, pending = _kept(keep) if keep else {}, list[str]()
+    existing, pending = _read_played(keep) if keep else {}, list[str]()
     if keep:
         keep.parent.mkdir(parents=True, exist_ok=True)
 
     async def run() -> None:
         with keep.open("a", encoding="utf-8") if keep else nullcontext() as file:
-            for key, made in plays:
+            for key, play in plays:
                 pending.append(key)
                 if key not in existing:
-                    existing[key] = await made()
+                    existing[key] = await play()
                     lines = [[example.role, example.prompt, example.reply] for example in existing[key]]
                     if file:
                         print(json.dumps([key, lines], separators=(",", ":")), file=file, flush=True)
@@ -734,14 +736,14 @@ def played(
     return [(key, existing[key]) for key in pending]
 
 
-def _kept(file: Path) -> dict[str, list[Example]]:
-    """What a file of played tasks holds; a last line without an end is one that a killed process left, and goes."""
+def _read_played(file: Path) -> dict[str, list[Example]]:
+    """Return the examples in a file of played tasks; removes an incomplete last line."""
     if not file.is_file():
         return {}
     text = file.read_bytes()
     if text and not text.endswith(b"\n"):
         text = text[: text.rfind(b"\n") + 1]
-        os.truncate(file, len(text))  # written anew, all would be gone where that is killed, too
+        os.truncate(file, len(text))  # Rewriting the file could lose everything if it were interrupted.
     examples: dict[str, list[Example]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -751,6 +753,6 @@ def _kept(file: Path) -> dict[str, list[Example]]:
             ]
         except (ValueError, TypeError) as error:
             raise UsageError(
-                f"{file}, line {number} is no played task: {error}.", fix="Remove the line, or the file."
+                f"{file}, line {number} is not a played task: {error}.", fix="Remove the line or the file."
             ) from error
     return examples

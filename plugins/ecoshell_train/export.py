@@ -1,8 +1,8 @@
-"""GGUF files for llama.cpp: LoRA adapters, which it lays over the weights they were trained for, and bases.
+"""GGUF files for llama.cpp: LoRA adapters and base models.
 
-llama.cpp keeps the rows of queries and keys of the architecture llama in another order than transformers: there the two
-numbers that one angle rotates stand half a head apart, here side by side. transformers puts them in its order when it
-reads a GGUF file; what was learned on them, or stands in a folder of Hugging Face, is put back here.
+For the architecture llama, llama.cpp and transformers order the rows of queries and keys differently. The two numbers
+that one angle rotates are adjacent in llama.cpp, and half a head apart in transformers. transformers reorders them when
+it reads a GGUF file; this module reverses that.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,29 +25,29 @@ MODULES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-"""What is trained of each layer, as transformers and as llama.cpp call it."""
+"""The trained matrices of a layer: names in transformers and in llama.cpp."""
 _NORMS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
 _OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 _SPLITS = ("smollm", "llama-bpe", "gpt-2", "qwen2", "default")
-"""How llama.cpp can part a text before byte pairs are merged, by the names it has for it."""
+"""llama.cpp's names of pre-tokenizers for byte-pair encoding."""
 _SAMPLES = (
     "I'm here; they'LL come at 12:45, for 1234567 x 3.14!?",
     "def f(x):\n\treturn  x ** 2   # ok\n\n\n",
     "Grüße aus Köln – ¿qué tal? «déjà vu» 日本語 привет 👍🏽",
 )
-_WRITTEN = "Name a file that ecoshell train umi wrote for this base, with its --rank."
-_BLOCK = 32
+_ADAPTER_FIX = "Give a file that ecoshell train umi wrote for this base, with its --rank."
+_Q8_BLOCK = 32
 """Numbers that share a scale in Q8_0."""
 
 
 def architecture(base: Path) -> dict[str, int]:
-    """The layers of a base, and its heads of queries and of keys; raises UsageError unless it is of the kind llama."""
+    """Return the numbers of layers, query heads and key heads; raises UsageError unless it is a llama model."""
     metadata = header(base)
     kind = metadata.get("general.architecture", "")
     if kind != "llama":
         raise UsageError(
-            f"{base} is of the architecture {kind or 'unknown'}, and adapters are trained for llama alone.",
-            fix="Train the embedded model, or another one of that architecture.",
+            f"{base} has the architecture {kind or 'unknown'}; adapters can only be trained for llama.",
+            fix="Train the embedded model or another llama model.",
         )
     heads = int(metadata["llama.attention.head_count"])
     keys = int(metadata.get("llama.attention.head_count_kv", heads))
@@ -55,9 +55,9 @@ def architecture(base: Path) -> dict[str, int]:
 
 
 def write_adapter(trained: Mapping[str, Any], base: Path, file: Path, *, alpha: float, role: str) -> None:
-    """Write the matrices `layers.N.MODULE.a` (rank × in) and `.b` (out × rank), as NumPy arrays, for this base.
+    """Write the NumPy arrays `layers.N.MODULE.a` (rank × in) and `.b` (out × rank) for this base.
 
-    Raises StoreError when that cannot be done; the file that was there then stays.
+    Raises StoreError; an existing file is then unchanged.
     """
     gguf, numpy = import_module("gguf"), import_module("numpy")
     shape = architecture(base)
@@ -78,12 +78,12 @@ def write_adapter(trained: Mapping[str, Any], base: Path, file: Path, *, alpha: 
 
 
 def read_adapter(base: Path, file: Path, rank: int) -> dict[str, Any]:
-    """The matrices that `write_adapter` has written, as it takes them; raises UsageError where they are not such."""
+    """Return the arrays that `write_adapter` wrote; raises UsageError for other files."""
     gguf, shape = import_module("gguf"), architecture(base)
     try:
         tensors = {tensor.name: tensor.data.copy() for tensor in gguf.GGUFReader(file).tensors}
     except (OSError, ValueError, IndexError) as error:
-        raise UsageError(f"{file} cannot be read as an adapter: {error}.", fix=_WRITTEN) from error
+        raise UsageError(f"{file} cannot be read as an adapter: {error}.", fix=_ADAPTER_FIX) from error
     numbers, matrices = tensor_shapes(base), dict[str, Any]()
     for layer in range(shape["layers"]):
         for module, name in MODULES.items():
@@ -91,17 +91,18 @@ def read_adapter(base: Path, file: Path, rank: int) -> dict[str, Any]:
             for part, expected in (("a", (rank, columns)), ("b", (rows, rank))):
                 matrix = tensors.get(f"blk.{layer}.{name}.weight.lora_{part}")
                 if matrix is None or matrix.shape != expected:
-                    raise UsageError(f"{file} is no adapter of rank {rank} for {base.name}.", fix=_WRITTEN)
-                apart = part == "b" and name in shape
-                matrices[f"layers.{layer}.{module}.{part}"] = _half_apart(matrix, shape[name]) if apart else matrix
+                    raise UsageError(f"{file} is not an adapter of rank {rank} for {base.name}.", fix=_ADAPTER_FIX)
+                is_rotated = part == "b" and name in shape
+                matrix = _half_apart(matrix, shape[name]) if is_rotated else matrix
+                matrices[f"layers.{layer}.{module}.{part}"] = matrix
     return matrices
 
 
 def write_base(folder: Path, file: Path) -> None:
-    """Write a model of a folder of Hugging Face as a GGUF file, its matrices in eight bits.
+    """Convert a Hugging Face folder to a GGUF file with 8-bit matrices.
 
-    Raises UsageError for a folder that holds no model of the kind llama whose tokens are pairs of bytes, and StoreError
-    when the file cannot be written.
+    Raises UsageError unless it contains a llama model with byte-pair encoding, and StoreError if the file cannot be
+    written.
     """
     gguf, library = import_module("gguf"), import_module("transformers")
     library.utils.logging.disable_progress_bar()
@@ -109,11 +110,11 @@ def write_base(folder: Path, file: Path) -> None:
         model = library.AutoModelForCausalLM.from_pretrained(folder, dtype="float32", local_files_only=True)
         tokenizer = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"{folder} holds no model that can be read: {error}", fix=_CONVERT) from error
+        raise UsageError(f"{folder} contains no readable model: {error}", fix=_CONVERT) from error
     kind = model.config.model_type
     tensors = dict(_tensors(model)) if kind == "llama" else {}
     if not tensors:
-        raise UsageError(f"{folder} holds a model of the kind {kind}, and not plainly llama.", fix=_CONVERT)
+        raise UsageError(f"{folder} contains a model of type {kind}, not a plain llama model.", fix=_CONVERT)
     expected = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in _SAMPLES]
     for split in _SPLITS:
         with TemporaryDirectory() as trial:
@@ -125,22 +126,22 @@ def write_base(folder: Path, file: Path) -> None:
         if read == expected:
             break
     else:
-        raise UsageError(f"llama.cpp reads no text as the tokenizer of {folder} does.", fix=_CONVERT)
+        raise UsageError(f"llama.cpp has no equivalent of the tokenizer of {folder}.", fix=_CONVERT)
     writer = _described(folder, model.config, tokenizer, split)
     for name, array in tensors.items():
-        if array.ndim == 2 and array.shape[1] % _BLOCK == 0:
-            eight = gguf.GGMLQuantizationType.Q8_0
-            writer.add_tensor(name, gguf.quantize(array, eight), raw_dtype=eight)
+        if array.ndim == 2 and array.shape[1] % _Q8_BLOCK == 0:
+            q8 = gguf.GGMLQuantizationType.Q8_0
+            writer.add_tensor(name, gguf.quantize(array, q8), raw_dtype=q8)
         else:
             writer.add_tensor(name, array)
     _write(writer, file)
 
 
-_CONVERT = "Convert it by llama.cpp's convert_hf_to_gguf.py, and give local:FILE.gguf."
+_CONVERT = "Convert it with llama.cpp's convert_hf_to_gguf.py and use local:FILE.gguf."
 
 
 def _tensors(model: Any) -> Iterator[tuple[str, Any]]:
-    """A model's tensors by llama.cpp's names; none where one of them has none, or angles are not those of llama."""
+    """Yield the tensors with llama.cpp's names; nothing for unknown tensors or other rotary embeddings."""
     config = model.config
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     names = {f"{module}.weight": f"{name}.weight" for module, name in _OUTER.items()}
@@ -159,7 +160,7 @@ def _tensors(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _described(folder: Path, config: Any, tokenizer: Any, split: str) -> Any:
-    """A writer that knows a model's numbers and its tokens, before which texts are parted in one of `_SPLITS`."""
+    """Return a writer with the model's metadata and tokens, and a pre-tokenizer of `_SPLITS`."""
     gguf = import_module("gguf")
     writer = gguf.GGUFWriter(None, "llama")
     writer.add_name(folder.resolve().name)
@@ -175,7 +176,7 @@ def _described(folder: Path, config: Any, tokenizer: Any, split: str) -> Any:
     writer.add_vocab_size(config.vocab_size)
     special = gguf.SpecialVocab(folder, load_merges=True, n_vocab=config.vocab_size)
     if not special.merges or type(tokenizer.backend_tokenizer.decoder).__name__ != "ByteLevel":
-        raise UsageError(f"The tokens of {folder} are no pairs of bytes.", fix=_CONVERT)
+        raise UsageError(f"The tokenizer of {folder} does not use byte pairs.", fix=_CONVERT)
     texts = {number: text for text, number in tokenizer.get_vocab().items()}
     kinds = dict.fromkeys(texts, gguf.TokenType.NORMAL)
     for number, token in tokenizer.added_tokens_decoder.items():
@@ -189,28 +190,28 @@ def _described(folder: Path, config: Any, tokenizer: Any, split: str) -> Any:
 
 
 def _write(writer: Any, file: Path) -> None:
-    """Write a file whole or not at all; raises StoreError."""
+    """Write a file atomically; raises StoreError."""
     try:
-        with TemporaryDirectory() as folder:  # the writer opens its files itself
-            made = Path(folder) / file.name
-            writer.write_header_to_file(made)
+        with TemporaryDirectory() as folder:  # The writer opens its own files.
+            temporary = Path(folder) / file.name
+            writer.write_header_to_file(temporary)
             writer.write_kv_data_to_file()
             writer.write_tensors_to_file()
             writer.close()
             with replacement(file, mode=0o644) as fresh:
-                fresh.write(made.read_bytes())
+                fresh.write(temporary.read_bytes())
     except OSError as error:
         fix = remedy(error, "Choose another --out.")
         raise StoreError(f"{file} cannot be written: {error.strerror}.", fix=fix) from error
 
 
 def _side_by_side(matrix: Any, heads: int) -> Any:
-    """Rows that transformers has half a head apart, as llama.cpp has them."""
+    """Return rows in transformers' order as llama.cpp orders them."""
     rows, columns = matrix.shape
     return matrix.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
 def _half_apart(matrix: Any, heads: int) -> Any:
-    """Rows that llama.cpp has side by side, as transformers has them."""
+    """Return rows in llama.cpp's order as transformers orders them."""
     rows, columns = matrix.shape
     return matrix.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)

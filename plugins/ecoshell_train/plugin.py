@@ -1,4 +1,4 @@
-"""What the package adds to ecoshell: `ecoshell train`, `ecoshell experience train` and the judge `classifier`."""
+"""The hooks of the package: `ecoshell train`, `ecoshell experience train` and the judge `classifier`."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "train": ("ecoshell_train.command", "train local models for the requests of this shell"),
     "experience train": ("ecoshell_train.classifier_command", "train a classifier on the results you marked"),
 }
-"""Each command's module, imported when the command is used, and its line of `--help`."""
+"""The module of each command, imported on use, and its line of `--help`."""
 
 
 @hookimpl
@@ -27,7 +27,7 @@ def cli_commands() -> list[Command]:
 
 @hookimpl
 def judges() -> dict[str, Callable[[str, Call, Observation], Verdict]]:
-    """Return the judge that `ecoshell experience train` makes."""
+    """Return the judge that `ecoshell experience train` creates."""
     from ecoshell.paths import user_paths
     from ecoshell_train.classifier import TrainedJudge
 

@@ -1,7 +1,7 @@
-"""What a user's own sessions teach: turns that a remote model concluded well, asked again as a local one would be.
+"""Training examples from the user's sessions: turns of remote models, replayed with the prompts of a local model.
 
-Nothing runs again. The shell goes on with the session as it was before the turn, and asks a model that says what was
-said then; each tool returns what it returned then. Secrets are marked before anything else happens.
+No tool runs. The shell resumes the session before the turn with a scripted model that repeats the recorded replies, and
+tools return their recorded results. Secrets are masked first.
 """
 
 import hashlib
@@ -42,31 +42,28 @@ from ecoshell.sessions import SessionStore
 from ecoshell.tools.workspace import Workspace, workspace_folder
 from ecoshell_train.data import ROLES, Example, Step, Task, played, replayed
 
-_ALL = 1_000_000
-"""Sessions, more than anybody has."""
+_MAX_SESSIONS = 1_000_000
 
 
 @dataclass(slots=True)
-class Taken:
-    """What was learned from: how many turns, their examples, and why others were left out."""
+class SessionExamples:
+    """The examples of sessions: the number of used turns, skipped turns by reason, and notes on damaged sessions."""
 
     turns: int = 0
     examples: list[Example] = field(default_factory=list[Example])
-    left_out: Counter[str] = field(default_factory=Counter[str])
-    """Turns, by the reason."""
+    skipped: Counter[str] = field(default_factory=Counter[str])
     damaged: list[str] = field(default_factory=list[str])
-    """Sessions of which nothing is taken, each with its place that cannot be read."""
 
-    def told(self) -> str:
-        """The same in a sentence or two."""
-        reasons = "; ".join(f"{why} ({number})" for why, number in self.left_out.most_common())
-        counts = f"{counted(self.turns, 'turn')} of sessions taken, {self.left_out.total()} left out"
+    def summary(self) -> str:
+        """Return the counts and reasons in one or two sentences."""
+        reasons = "; ".join(f"{why} ({number})" for why, number in self.skipped.most_common())
+        counts = f"{counted(self.turns, 'turn')} of sessions taken, {self.skipped.total()} skipped"
         return " ".join((f"{counts}: {reasons}." if reasons else f"{counts}.", *self.damaged))
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """A turn that can be learned from, and what happened in its session before it, all without secrets."""
+    """A suitable turn and the earlier events of its session, without secrets."""
 
     task: Task
     observations: tuple[str, ...]
@@ -78,21 +75,21 @@ class _Turn:
         return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
-def taken(
+def session_examples(
     local: LocalModel,
     ways: Sequence[Options],
     keep: Path | None = None,
     *,
     paths: Paths | None = None,
-) -> Taken:
-    """The examples of all sessions of the user, kept in a file as `played` does.
+) -> SessionExamples:
+    """Return the examples of all sessions of the user; `keep` is the file of `played`.
 
     Raises SettingsError, StoreError and UsageError.
     """
-    paths, collected = paths or user_paths(), Taken()
+    paths, collected = paths or user_paths(), SessionExamples()
     settings = load_settings(paths)
-    notes = sources_of(settings, paths, Workspace(workspace_folder(None)), lambda _: None)
-    schemas = {tool.schema.name: tool.schema for _, tool in notes}
+    sources = sources_of(settings, paths, Workspace(workspace_folder(None)), lambda _: None)
+    schemas = {tool.schema.name: tool.schema for _, tool in sources}
     with closing(open_store(paths)) as store:
         turns = [*_all_turns(store, schemas, collected)]
     plays = [
@@ -100,23 +97,23 @@ def taken(
         for turn in turns
         for how in ways
     ]
-    reasons = [examples for _, examples in played(plays, keep)]
-    for at in range(0, len(reasons), len(ways)):
-        if any(of_turn := reasons[at : at + len(ways)]):
+    results = [examples for _, examples in played(plays, keep)]
+    for start in range(0, len(results), len(ways)):
+        if any(of_turn := results[start : start + len(ways)]):
             collected.turns += 1
-            collected.examples += [entry for examples in of_turn for entry in examples]
+            collected.examples += [example for examples in of_turn for example in examples]
         else:
-            collected.left_out["the shell would not serve it so again"] += 1
+            collected.skipped["the shell would not serve it so again"] += 1
     return collected
 
 
-def _all_turns(store: SessionStore, schemas: Mapping[str, ToolSchema], found: Taken) -> Iterator[_Turn]:
-    for info in reversed(store.list(_ALL)):
-        if places := store.damaged(info.id):
-            found.damaged.append(f"Session {info.id} is left out: its event {places[0]} cannot be read.")
+def _all_turns(store: SessionStore, schemas: Mapping[str, ToolSchema], collected: SessionExamples) -> Iterator[_Turn]:
+    for info in reversed(store.list(_MAX_SESSIONS)):
+        if numbers := store.damaged_events(info.id):
+            collected.damaged.append(f"Session {info.id} was skipped: its event {numbers[0]} cannot be read.")
             continue
-        before: list[Event] = []
-        events = store.past(info.id)
+        earlier: list[Event] = []
+        events = store.history(info.id)
         spoiled = {event.turn for event in events if isinstance(event, TurnUndone)}
         unhelpful = {event.id for event in events if isinstance(event, CallMarked) and event.helpful is False}
         for turn in _by_turn(events):
@@ -125,51 +122,51 @@ def _all_turns(store: SessionStore, schemas: Mapping[str, ToolSchema], found: Ta
             if isinstance(started, TurnStarted):
                 why = "it was undone" if started.turn in spoiled else _unfit(turn, clean, unhelpful, schemas)
                 if why:
-                    found.left_out[why] += 1
+                    collected.skipped[why] += 1
                 else:
-                    yield _learnable(clean, before)
-            before += clean
+                    yield _turn(clean, earlier)
+            earlier += clean
 
 
 def _by_turn(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """The events from each question to the next; what happened before the first comes by itself."""
-    logged: list[Event] = []
+    """Yield the events before the first question, then those of each turn."""
+    events_of_turn: list[Event] = []
     for event in events:
-        if isinstance(event, TurnStarted) and logged:
-            yield logged
-            logged = []
-        logged.append(event)
-    if logged:
-        yield logged
+        if isinstance(event, TurnStarted) and events_of_turn:
+            yield events_of_turn
+            events_of_turn = []
+        events_of_turn.append(event)
+    if events_of_turn:
+        yield events_of_turn
 
 
 def _unfit(
     turn: Sequence[Event], clean: Sequence[Event], unhelpful: set[str], schemas: Mapping[str, ToolSchema]
 ) -> str:
-    """Why nothing is learned from a turn; empty where it can be."""
+    """Return why a turn is unsuitable; empty if it is suitable."""
     started = cast("TurnStarted", turn[0])
-    made = [event for event in turn if isinstance(event, CallStarted)]
-    ended = [event for event in turn if isinstance(event, CallFinished)]
+    calls = [event for event in turn if isinstance(event, CallStarted)]
+    results = [event for event in turn if isinstance(event, CallFinished)]
     status = next((event.status for event in turn if isinstance(event, TurnFinished)), "interrupted")
     answers = [event for event in turn if isinstance(event, Answer)]
-    reasons = [event for event in turn if isinstance(event, (CallStarted, Answer, Rationale))]
-    marked = [event for event in clean if isinstance(event, (CallStarted, Answer, Rationale))]
-    thought = {event.model for event in turn if isinstance(event, BudgetSettled) and event.role in ("single", *ROLES)}
+    texts = [event for event in turn if isinstance(event, (CallStarted, Answer, Rationale))]
+    masked = [event for event in clean if isinstance(event, (CallStarted, Answer, Rationale))]
+    models = {event.model for event in turn if isinstance(event, BudgetSettled) and event.role in ("single", *ROLES)}
     why = {
         "it was not answered": status != "answered" or len(answers) != 1 or answers[0].partial,
-        "a model of this machine answered it": any(map(is_local, (started.model, *thought))),
-        "it was a search, or a tool graph": started.strategy != "react",
-        "no tool was called": not made,
-        "a call failed, or was refused": any(not event.ok or event.refused for event in ended)
-        or [event.id for event in made] != [event.id for event in ended],
-        "a result was marked unhelpful": any(event.id in unhelpful for event in made),
-        "a secret stood in a call or the answer": reasons != marked or secrecy.MARK in repr(reasons),
-        "a tool is not there any more": any(event.name not in schemas for event in made),
+        "a local model answered it": any(map(is_local, (started.model, *models))),
+        "it was a search or a tool graph": started.strategy != "react",
+        "no tool was called": not calls,
+        "a call failed or was refused": any(not event.ok or event.refused for event in results)
+        or [event.id for event in calls] != [event.id for event in results],
+        "a result was marked unhelpful": any(event.id in unhelpful for event in calls),
+        "a call or the answer contained a secret": texts != masked or secrecy.MARK in repr(texts),
+        "a tool no longer exists": any(event.name not in schemas for event in calls),
     }
     return next((reason for reason, holds in why.items() if holds), "")
 
 
-def _learnable(clean: Sequence[Event], before: Sequence[Event]) -> _Turn:
+def _turn(clean: Sequence[Event], earlier: Sequence[Event]) -> _Turn:
     started, answer, rationale = cast("TurnStarted", clean[0]), "", ""
     steps: list[Step] = []
     observations: list[str] = []
@@ -187,7 +184,7 @@ def _learnable(clean: Sequence[Event], before: Sequence[Event]) -> _Turn:
             case _:
                 pass
     task = Task("session", "", started.question, {}, tuple(steps), lambda _: answer, attachments=started.attachments)
-    return _Turn(task, tuple(observations), tuple(before))
+    return _Turn(task, tuple(observations), tuple(earlier))
 
 
 async def _play(turn: _Turn, schemas: Mapping[str, ToolSchema], local: LocalModel, options: Options) -> list[Example]:
@@ -206,11 +203,11 @@ async def _play(turn: _Turn, schemas: Mapping[str, ToolSchema], local: LocalMode
 
 
 def _moved(event: Event, workspace: str) -> Event:
-    """An event as one of another workspace, and of one model."""
+    """Return an event with another workspace, and with one model for all roles."""
     match event:
-        case ContextTold():  # else the model would be told that it is elsewhere now
+        case ContextTold():  # The prompt would report a change of the workspace.
             return replace(event, workspace=workspace)
-        case TurnStarted():  # else the models of its roles would be asked
+        case TurnStarted():  # The models of its roles would be called.
             return replace(event, roles=())
         case _:
             return event

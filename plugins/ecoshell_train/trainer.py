@@ -1,8 +1,8 @@
-"""The loop that everything is trained by: AdamW with a warm-up and a cosine, on a CPU or a GPU alike.
+"""The training loop: AdamW with warm-up and cosine decay, on CPU or GPU.
 
-A run is a folder: `checkpoint.pt` is the last good state, `curve.jsonl` a row for every step, `curve.png` its picture.
-What a run comes to depends on its recipe and its examples alone: order and dropout are drawn anew for each step, so
-that a killed run that is begun again ends as one that was left alone.
+A run is a folder with the last checkpoint (`checkpoint.pt`), one row per step (`curve.jsonl`) and a plot (`curve.png`).
+Its result depends only on recipe and examples: order and dropout are seeded by step, so that a run that was killed and
+continued ends like an uninterrupted one.
 """
 
 import hashlib
@@ -28,34 +28,34 @@ _contra = TypeVar("_contra", contravariant=True)
 CHECKPOINT = "checkpoint.pt"
 CURVE = "curve.jsonl"
 PICTURE = "curve.png"
-_STATES = 3
-"""Numbers that a checkpoint keeps for each trained one: itself, and AdamW's two averages."""
-_NUMBER = 4
-"""Bytes of a trained number."""
+_NUMBERS_PER_PARAMETER = 3
+"""A checkpoint contains each parameter and AdamW's two averages of it."""
+_BYTES_PER_NUMBER = 4
 _LIBRARIES = ("torch", "transformers", "accelerate", "gguf")
-_NO_MEMORY = ("not enough memory", "out of memory")
+_MEMORY_ERRORS = ("not enough memory", "out of memory")
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How long and how fast is learned.
+    """The length and the speed of training.
 
-    `batch` counts the examples of a step, `tokens` the most that are computed at once, with their padding.
+    - `batch`: examples per step.
+    - `warmup`: share of steps in which the rate rises; then it falls to a tenth along a cosine.
+    - `tokens`: tokens per forward pass at most, with padding.
+    - `every`: steps between checkpoints, each with a validation.
     """
 
     steps: int
     batch: int = 16
     rate: float = 1e-3
     warmup: float = 0.05
-    """Share of the steps in which the rate rises; after it, it falls along a cosine to a tenth."""
     decay: float = 0.01
     tokens: int = 4096
     every: int = 50
-    """Steps between checkpoints, each with a validation."""
     seed: int = 1
 
     def rate_at(self, step: int) -> float:
-        """The learning rate of a step, counted from 0."""
+        """Return the learning rate of a step, counted from 0."""
         rising = max(1, round(self.steps * self.warmup))
         if step < rising:
             return self.rate * (step + 1) / rising
@@ -65,14 +65,13 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run takes. `hours` are None where this machine's speed cannot be measured."""
+    """The effort of a run, and a note on the examples; `hours` is None if the speed cannot be measured."""
 
     tokens: int
     steps: int
     hours: float | None
     disk_mb: float
     note: str = ""
-    """What a person should know of what it is computed from."""
 
     def __add__(self, other: "Estimate") -> "Estimate":
         hours = None if self.hours is None or other.hours is None else self.hours + other.hours
@@ -81,7 +80,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is; `note` is something that a person should know."""
+    """The progress of a run, with an optional note for the user; `stage` names one of several trainings."""
 
     step: int
     steps: int
@@ -90,47 +89,46 @@ class Progress:
     seconds_left: float | None = None
     note: str = ""
     stage: str = ""
-    """Which of several trainings it is."""
 
 
 Tell = Callable[[Progress], None]
 
 
 class Learner(Protocol[_contra]):
-    """What is trained: a model, and what it costs it to be wrong about examples."""
+    """A model to train, with its loss on examples."""
 
     def trained(self) -> Mapping[str, Any]:
-        """The parameters that are learned, by name."""
+        """Return the trainable parameters by name."""
         ...
 
     def tokens(self, example: _contra) -> int:
-        """The length of an example."""
+        """Return the length of an example."""
         ...
 
     def weight(self, example: _contra) -> int:
-        """How many targets an example has."""
+        """Return the number of targets of an example."""
         ...
 
     def loss(self, examples: Sequence[_contra]) -> Any:
-        """The sum of the losses of all targets of some examples, as a tensor that can be derived."""
+        """Return the summed loss of all targets as a differentiable tensor."""
         ...
 
 
 def require() -> Any:
-    """PyTorch; raises UsageError when the extra is not there."""
+    """Return PyTorch; raises UsageError if the extra is not installed."""
     if missing := [name for name in _LIBRARIES if find_spec(name) is None]:
         raise UsageError(f"Training needs {', '.join(missing)}.", fix="pip install 'ecoshell[train]'")
     return import_module("torch")
 
 
 def device() -> Any:
-    """Where is computed: the first GPU of CUDA, or the CPU."""
+    """Return the first CUDA GPU, or the CPU."""
     torch = require()
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def precision() -> Any:
-    """What it computes in: bfloat16, or float32 on a CPU without a unit for the former, which is far slower there."""
+    """Return bfloat16, or float32 on a CPU that only emulates bfloat16."""
     torch = require()
     short = device().type == "cuda" or torch.backends.cpu.get_cpu_capability().startswith("AVX512")
     return torch.bfloat16 if short else torch.float32
@@ -144,30 +142,30 @@ def train(
     folder: Path,
     tell: Tell,
 ) -> list[dict[str, Any]]:
-    """Train to the end of the recipe, from the folder's checkpoint on if there is one; returns the curve's rows.
+    """Train from the folder's checkpoint, if any, to the end of the recipe; returns the curve's rows.
 
-    Raises UsageError for a folder of another run, StoreError when nothing can be written, and ModelBroken when memory
-    is short for a single example.
+    Raises UsageError for the folder of another run, StoreError if the last checkpoint cannot be written, and
+    ModelBroken if a single example exceeds the memory.
     """
     torch = require()
     run = _Run(torch, learner, recipe, folder, _digest(recipe, examples))
     folder.mkdir(parents=True, exist_ok=True)
     rows = run.resume()
-    began, first = time.monotonic(), run.step
+    start_time, first = time.monotonic(), run.step
 
-    def told(note: str = "") -> None:
+    def report(note: str = "") -> None:
         done = run.step - first
-        seconds_left = (time.monotonic() - began) / done * (recipe.steps - run.step) if done else None
+        seconds_left = (time.monotonic() - start_time) / done * (recipe.steps - run.step) if done else None
         row = rows[-1] if rows else {}
         tell(Progress(run.step, recipe.steps, row.get("loss"), row.get("validation"), seconds_left, note))
 
-    told(f"Going on from step {first}." if first else "")
+    report(f"Continuing from step {first}." if first else "")
     with (folder / CURVE).open("a", encoding="utf-8") as curve:
         while run.step < recipe.steps:
-            chosen = _batch(examples, recipe, run.step)
-            row: dict[str, Any] = {"step": run.step + 1, "tokens": sum(map(learner.tokens, chosen))}
+            batch = _batch(examples, recipe, run.step)
+            row: dict[str, Any] = {"step": run.step + 1, "tokens": sum(map(learner.tokens, batch))}
             row["rate"] = recipe.rate_at(run.step)
-            row["loss"] = run.learn(chosen, told)
+            row["loss"] = run.learn(batch, report)
             run.step += 1
             if due := run.step % recipe.every == 0 or run.step == recipe.steps:
                 row["validation"] = run.validate(validation)
@@ -180,11 +178,11 @@ def train(
                 if run.step == recipe.steps:
                     raise StoreError(
                         f"The checkpoint cannot be written: {error.strerror}.",
-                        kept="The one before is still there.",
-                        fix=remedy(error, "Choose another --out, and train again."),
+                        kept="The previous checkpoint is unchanged.",
+                        fix=remedy(error, "Choose another --out and train again."),
                     ) from error
-                told(f"No checkpoint could be written ({error.strerror}); the one before is still there.")
-            told()
+                report(f"The checkpoint cannot be written ({error.strerror}); the previous one is unchanged.")
+            report()
     if find_spec("matplotlib"):
         with suppress(OSError):
             (folder / PICTURE).write_bytes(picture(rows))
@@ -192,25 +190,22 @@ def train(
 
 
 def estimate(learner: Learner[E], examples: Sequence[E], recipe: Recipe, *, numbers: int) -> Estimate:
-    """What a run over these examples takes, of a learner with so many trained numbers.
-
-    A part of a batch is computed to tell how long it takes.
-    """
+    """Estimate a run with `numbers` trainable parameters; measures the speed with a part of a batch."""
     lengths = (learner.tokens(example) for step in range(recipe.steps) for example in _batch(examples, recipe, step))
     tokens = sum(lengths)
     hours = None
     if all(find_spec(name) for name in _LIBRARIES):
         run = _Run(require(), learner, recipe, Path(), "")
         sample = next(_portions(learner, _batch(examples, recipe, 0), recipe.tokens))
-        run.derive(sample, 1)  # the first time takes longer
-        began = time.monotonic()
+        run.derive(sample, 1)  # The first pass is slower.
+        start_time = time.monotonic()
         run.derive(sample, 1)
-        hours = (time.monotonic() - began) / sum(map(learner.tokens, sample)) * tokens / 3600
-    return Estimate(tokens, recipe.steps, hours, numbers * _NUMBER * _STATES / 1e6)
+        hours = (time.monotonic() - start_time) / sum(map(learner.tokens, sample)) * tokens / 3600
+    return Estimate(tokens, recipe.steps, hours, numbers * _BYTES_PER_NUMBER * _NUMBERS_PER_PARAMETER / 1e6)
 
 
 class _Run:
-    """A learner in training: its optimizer and how far it is."""
+    """The state of a run: learner, optimizer and step."""
 
     def __init__(self, torch: Any, learner: Learner[Any], recipe: Recipe, folder: Path, digest: str) -> None:
         self.step = 0
@@ -224,7 +219,7 @@ class _Run:
         self._room = recipe.tokens
 
     def learn(self, examples: Sequence[Any], note: Callable[[str], None]) -> float:
-        """One step of the optimizer; returns the mean loss. Where memory is short, less is computed at once."""
+        """Run one optimizer step and return the mean loss; halves the forward passes if memory is short."""
         weight = sum(map(self._learner.weight, examples))
         while True:
             self._torch.manual_seed(self._recipe.seed * 1_000_003 + self.step)
@@ -232,16 +227,16 @@ class _Run:
             try:
                 loss = sum(self.derive(few, weight) for few in _portions(self._learner, examples, self._room))
                 break
-            except (MemoryError, RuntimeError) as error:  # PyTorch's own error of the kind is a RuntimeError
-                if not isinstance(error, MemoryError) and not any(word in str(error) for word in _NO_MEMORY):
+            except (MemoryError, RuntimeError) as error:  # PyTorch raises a RuntimeError.
+                if not isinstance(error, MemoryError) and not any(word in str(error) for word in _MEMORY_ERRORS):
                     raise
                 if self._room < max(map(self._learner.tokens, examples)):
-                    raise ModelBroken("Memory is short for a single example.", fix="Train a smaller model.") from error
+                    raise ModelBroken("A single example exceeds the memory.", fix="Train a smaller model.") from error
                 self._room //= 2
             self._optimizer.zero_grad(set_to_none=True)
             if self._kind == "cuda":
                 self._torch.cuda.empty_cache()
-            note(f"Memory is short: at most {self._room} tokens are computed at once from here.")
+            note(f"Memory is short: using at most {self._room} tokens per forward pass.")
         self._torch.nn.utils.clip_grad_norm_(self._trained.values(), 1.0)
         for group in self._optimizer.param_groups:
             group["lr"] = self._recipe.rate_at(self.step)
@@ -249,7 +244,7 @@ class _Run:
         return loss
 
     def derive(self, examples: Sequence[Any], weight: int) -> float:
-        """Add to the gradients what some of a step's examples say; returns their part of the mean loss."""
+        """Add the gradients of some examples and return their part of the mean loss."""
         with self._autocast():
             loss = self._learner.loss(examples) / max(1, weight)
         loss.backward()
@@ -260,7 +255,7 @@ class _Run:
         return self._torch.autocast(self._kind, short, enabled=short is self._torch.bfloat16)
 
     def validate(self, examples: Sequence[Any]) -> float | None:
-        """The mean loss of examples that nothing is learned from."""
+        """Return the mean loss of validation examples, None without any."""
         weight = sum(map(self._learner.weight, examples))
         if not weight:
             return None
@@ -269,23 +264,23 @@ class _Run:
             return sum(float(self._learner.loss(few)) for few in portions) / weight
 
     def save(self) -> None:
-        """Replace the checkpoint whole or not at all; raises OSError."""
+        """Replace the checkpoint atomically; raises OSError."""
         trained = {name: parameter.detach().cpu() for name, parameter in self._trained.items()}
         state = {"run": self._digest, "step": self.step, "room": self._room, "trained": trained}
-        buffer = io.BytesIO()  # what PyTorch raises on a full disk says nothing of it
+        buffer = io.BytesIO()  # PyTorch's own error does not mention a full disk.
         self._torch.save({**state, "optimizer": self._optimizer.state_dict()}, buffer)
         with replacement(self._folder / CHECKPOINT) as file:
             file.write(buffer.getbuffer())
 
     def resume(self) -> list[dict[str, Any]]:
-        """Take up the checkpoint, if there is one; returns the rows of the curve up to it, and drops those after it."""
+        """Load the checkpoint, if any; returns the rows of the curve up to it and deletes later ones."""
         file, curve = self._folder / CHECKPOINT, self._folder / CURVE
         if file.is_file():
             state = self._torch.load(file, map_location="cpu", weights_only=True)
             if state["run"] != self._digest:
                 raise UsageError(
-                    f"{self._folder} holds a run with other examples or numbers.",
-                    fix="Choose another --out, or remove the folder.",
+                    f"{self._folder} contains a run with other examples or options.",
+                    fix="Choose another --out or remove the folder.",
                 )
             with self._torch.no_grad():
                 for name, parameter in self._trained.items():
@@ -299,28 +294,28 @@ class _Run:
 
 
 def _batch(examples: Sequence[E], recipe: Recipe, step: int) -> list[E]:
-    """The examples of a step: each comes once before any comes again, every time in another order."""
-    chosen: list[E] = []
-    for place in range(step * recipe.batch, (step + 1) * recipe.batch):
-        turn, index = divmod(place, len(examples))
-        chosen.append(examples[_order(len(examples), recipe.seed, turn)[index]])
-    return chosen
+    """Return the examples of a step; each epoch has its own order."""
+    batch: list[E] = []
+    for position in range(step * recipe.batch, (step + 1) * recipe.batch):
+        epoch, index = divmod(position, len(examples))
+        batch.append(examples[_order(len(examples), recipe.seed, epoch)[index]])
+    return batch
 
 
 _orders: dict[tuple[int, int, int], list[int]] = {}
 
 
-def _order(count: int, seed: int, turn: int) -> list[int]:
-    key = (count, seed, turn)
+def _order(count: int, seed: int, epoch: int) -> list[int]:
+    key = (count, seed, epoch)
     if key not in _orders:
         if len(_orders) > 1:
             _orders.clear()
-        _orders[key] = random.Random(f"{seed} {turn}").sample(range(count), count)
+        _orders[key] = random.Random(f"{seed} {epoch}").sample(range(count), count)
     return _orders[key]
 
 
 def _portions(learner: Learner[E], examples: Sequence[E], room: int) -> Iterator[list[E]]:
-    """Examples of like lengths together, at most so many tokens with their padding; one at least."""
+    """Yield groups of examples of similar length, with at most `room` tokens including padding."""
     portion: list[E] = []
     for example in sorted(examples, key=learner.tokens):
         if portion and learner.tokens(example) * (len(portion) + 1) > room:
@@ -332,7 +327,7 @@ def _portions(learner: Learner[E], examples: Sequence[E], room: int) -> Iterator
 
 
 def _digest(recipe: Recipe, examples: Sequence[Any]) -> str:
-    """What tells a run from others; how often it is saved and how much is computed at once make no other run."""
+    """Return a hash that identifies a run, without the checkpoint interval and the size of passes."""
     same = replace(recipe, every=1, tokens=1)
     digest = hashlib.sha256(json.dumps(asdict(same)).encode())
     for example in examples:
@@ -344,7 +339,7 @@ def _digest(recipe: Recipe, examples: Sequence[Any]) -> str:
 
 
 def curve_of(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a run's curve; a line that a killed process left half written is left out."""
+    """Return the rows of a run's curve; skips an incomplete line of a killed process."""
     rows: list[dict[str, Any]] = []
     with suppress(FileNotFoundError):
         for line in (folder / CURVE).read_text(encoding="utf-8").splitlines():
@@ -354,7 +349,7 @@ def curve_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def plotted(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The curves in plain characters; empty where plotille is not installed or there is nothing to draw."""
+    """Return the curves as text; empty without plotille or with fewer than two rows."""
     if find_spec("plotille") is None or len(rows) < 2:
         return ""
     figure = import_module("plotille").Figure()
@@ -368,7 +363,7 @@ def plotted(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def picture(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """The curves as a PNG image; needs matplotlib."""
+    """Return the curves as a PNG image; needs matplotlib."""
     figure = import_module("matplotlib.figure").Figure(figsize=(9, 5), layout="constrained")
     axes = figure.add_subplot()
     for (across, up), name in zip(_lines(rows), ("loss", "validation"), strict=True):

@@ -1,6 +1,6 @@
-"""GLPFT (SPEC §4): one adapter learns whole trajectories; from it three learn one role each.
+"""GLPFT (SPEC §4): train one adapter on whole trajectories, then one adapter per role from it.
 
-Every example is what the shell asks one role, and its reply alone has a loss: what the others say is masked.
+Each example is one prompt of the shell to one role; only the role's reply contributes to the loss.
 """
 
 import argparse
@@ -29,93 +29,96 @@ from ecoshell_train.trainer import Estimate, Progress, Recipe, Tell
 
 RECIPE = Recipe(steps=400, batch=16, rate=1.5e-3, tokens=1024, every=25)
 SINGLE, SHARED = "single", "roles"
-"""What the adapters of one model are called, and of one model in all roles."""
+"""Names of the adapters for a single model and for one model in all roles."""
 _TASKS, _HELD, _RANK = 3400, 40, 8
-_SAMPLE = 12
-"""Tasks that are played to tell what a run takes."""
-_STRENGTH = 2
-"""`alpha` of an adapter, as a multiple of its rank."""
-_LEAST_SHARED = 64
-"""Tokens that prompts begin with alike from which on that is worth computing apart."""
-_OTHERS = 100
-"""One prompt in so many may begin otherwise, at either end of their order."""
+_SAMPLE_TASKS = 12
+"""Tasks that are played for an estimate."""
+_ALPHA_PER_RANK = 2
+_MIN_SHARED_TOKENS = 64
+"""Length of a common prefix from which computing it separately pays."""
+_PROMPTS_PER_OUTLIER = 100
+"""One in so many prompts may have another prefix, at each end of their sorted order."""
 
 Mode = Literal["single", "umi"]
 Stage = tuple[str, tuple[str, ...], str]
-"""An adapter's name, the roles whose examples it learns from, and the adapter it begins as; empty is none."""
+"""An adapter's name, the roles of its examples, and the adapter it starts from (empty for none)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What this method takes."""
-    bases = "embedded (default), local:FILE.gguf, or a folder of Hugging Face"
+    """Add the options of this method."""
+    bases = "embedded (default), local:FILE.gguf, or a Hugging Face folder"
     parser.add_argument("--base", default=EMBEDDED, metavar="NAME", help=bases)
-    parser.add_argument("--tasks", type=int, default=_TASKS, metavar="N", help=f"to learn from (default: {_TASKS})")
-    parser.add_argument("--from-sessions", action="store_true", help="learn from your own sessions, too; asks nobody")
-    recorded = "learn from the tasks of these files of trajectories that are not held back, too (docs/benchmarks.md)"
+    parser.add_argument("--tasks", type=int, default=_TASKS, metavar="N", help=f"training tasks (default: {_TASKS})")
+    parser.add_argument("--from-sessions", action="store_true", help="also learn from your sessions, without asking")
+    recorded = "also learn from the tasks in these trajectory files that are not held out (docs/benchmarks.md)"
     parser.add_argument("--trajectories", type=Path, nargs="+", default=(), metavar="FILE", help=recorded)
-    start = "begin as an adapter of this base and rank is (embedded: the one it wears), not from nothing"
+    start = "start from an adapter of this base and rank (embedded: the one in use)"
     parser.add_argument("--begin", metavar="FILE", help=start)
-    parser.add_argument("--held", type=int, default=_HELD, metavar="N", help=f"to validate with (default: {_HELD})")
+    parser.add_argument("--held", type=int, default=_HELD, metavar="N", help=f"validation tasks (default: {_HELD})")
     parser.add_argument("--rank", type=int, choices=(2, 4, 8, 16), default=_RANK, help=f"(default: {_RANK})")
     parser.add_argument(
-        "--registration", choices=("auto", "names"), default="auto", help="how tools stand in prompts (default: auto)"
+        "--registration", choices=("auto", "names"), default="auto", help="how tools appear in prompts (default: auto)"
     )
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--only", choices=(SINGLE,), help="the first stage alone: an adapter for one model")
-    choice.add_argument("--without-global", action="store_true", help="adapters of roles from nothing (ablation)")
+    choice.add_argument("--only", choices=(SINGLE,), help="only the first stage: an adapter for one model")
+    choice.add_argument(
+        "--without-global", action="store_true", help="role adapters without the first stage (ablation)"
+    )
     choice.add_argument("--one-adapter", action="store_true", help="one adapter for all roles (ablation)")
 
 
 def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
-    """What all stages take together, as far as a few tasks tell how long examples are."""
+    """Estimate all stages from the examples of a few tasks."""
     with TemporaryDirectory() as folder:
         base, local = _base(args.base, args.out or Path(folder))
-        _begun(args)
-        sample = data.examples(local, min(args.tasks, _SAMPLE), recipe.seed, "train", _played(args))
+        _start_adapter(args)
+        sample = data.examples(local, min(args.tasks, _SAMPLE_TASKS), recipe.seed, "train", _played(args))
         note = ""
         if args.from_sessions:
-            yours = sessions.taken(local, _played(args))
-            sample += yours.examples[:: max(1, args.tasks // _SAMPLE)]  # in proportion to the tasks
-            note = yours.told()
+            from_sessions = sessions.session_examples(local, _played(args))
+            sample += from_sessions.examples[:: max(1, args.tasks // _SAMPLE_TASKS)]  # In proportion to the tasks.
+            note = from_sessions.summary()
         if args.trajectories:
-            sample += trajectories.taken(local, args.trajectories, _played(args), every=max(1, args.tasks // _SAMPLE))
+            every = max(1, args.tasks // _SAMPLE_TASKS)
+            sample += trajectories.trajectory_examples(local, args.trajectories, _played(args), every=every)
         _require(sample, note)
         learner, total = Adapter(base, args.rank, recipe.seed, sample), Estimate(0, 0, 0.0, 0.0)
         for _, roles, _ in _stages(args):
-            notes = trainer.estimate(learner, _of(sample, roles), recipe, numbers=learner.numbers)
-            total += replace(notes, disk_mb=notes.disk_mb + learner.numbers * 2 / 1e6)  # the adapter has half floats
+            stage = trainer.estimate(learner, _of(sample, roles), recipe, numbers=learner.numbers)
+            adapter_mb = learner.numbers * 2 / 1e6  # Two bytes per number.
+            total += replace(stage, disk_mb=stage.disk_mb + adapter_mb)
     return replace(total, note=note)
 
 
 def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any]:
-    """Train and export; returns the files of the adapters by their names, and the curve of the first.
+    """Train and export; returns the adapter files by name and the curve of the first.
 
     Raises UsageError, ModelError and StoreError.
     """
     trainer.require()
     out: Path = args.out
     base, local = _base(args.base, out)
-    start = _begun(args)
+    start = _start_adapter(args)
     matrices = None if start is None else read_adapter(base, start, args.rank)
     seed, ways = recipe.seed, _played(args)
-    tell(Progress(0, args.tasks, note=f"{args.tasks} tasks are played, or taken from {out}.", stage="tasks"))
+    tell(Progress(0, args.tasks, note=f"Playing {args.tasks} tasks, or reading them from {out}.", stage="tasks"))
     training = data.examples(local, args.tasks, seed, "train", ways, out / "tasks.jsonl")
     validation = data.examples(local, args.held, seed, "held", ways, out / "held.jsonl")
-    made: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if args.from_sessions:
-        yours = sessions.taken(local, ways, out / "sessions.jsonl")
-        training += yours.examples
-        made["sessions"] = yours.told()
-        tell(Progress(args.tasks, args.tasks, note=yours.told(), stage="tasks"))
+        from_sessions = sessions.session_examples(local, ways, out / "sessions.jsonl")
+        training += from_sessions.examples
+        results["sessions"] = from_sessions.summary()
+        tell(Progress(args.tasks, args.tasks, note=results["sessions"], stage="tasks"))
     if args.trajectories:
-        training += trajectories.taken(local, args.trajectories, ways, out / "trajectories.jsonl")
-    _require(training, made.get("sessions", ""))
+        training += trajectories.trajectory_examples(local, args.trajectories, ways, out / "trajectories.jsonl")
+    _require(training, results.get("sessions", ""))
     tell(Progress(args.tasks, args.tasks, stage="tasks"))
     states: dict[str, Mapping[str, Any]] = {}
     figures: list[str] = []
-    for name, roles, begins in _stages(args):
+    for name, roles, start_name in _stages(args):
         learner = Adapter(base, args.rank, seed, training)
-        previous = states[begins] if begins else matrices
+        previous = states[start_name] if start_name else matrices
         if previous is not None:
             torch = trainer.require()
             with torch.no_grad():
@@ -130,51 +133,51 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
             lambda progress, name=name: tell(replace(progress, stage=name)),
         )
         states[name] = learner.trained()
-        made.setdefault("curve", rows)
+        results.setdefault("curve", rows)
         file = out / f"{name}.gguf"
         learner.export(file, role=name)
-        made[name] = str(file)
+        results[name] = str(file)
         counted, last = len(_of(training, roles)), rows[-1]
         figures.append(
             f"| {name} | {counted:,} | {last['step']:,} | {last['loss']:.3f} | {last.get('validation', 0):.3f} |"
         )
     card = out / "model-card.md"
     try:
-        card.write_text(_card(args, recipe, base, figures, made.get("sessions", "")), encoding="utf-8")
+        card.write_text(_card(args, recipe, base, figures, results.get("sessions", "")), encoding="utf-8")
     except OSError as error:
         raise StoreError(
             f"{card} cannot be written: {error.strerror}.", fix=remedy(error, "Choose another --out.")
         ) from error
-    made["card"] = str(card)
-    return made
+    results["card"] = str(card)
+    return results
 
 
-def _begun(args: argparse.Namespace) -> Path | None:
-    """The file of the adapter that is begun with; None without one. Raises UsageError."""
+def _start_adapter(args: argparse.Namespace) -> Path | None:
+    """Return the file of the adapter to start from, if any; raises UsageError."""
     if not args.begin:
         return None
     file = embedded_adapter() if args.begin == EMBEDDED else Path(args.begin)
     if file is None:
-        raise UsageError("The embedded model wears no adapter.", fix="Name a file, or leave out --begin.")
+        raise UsageError("The embedded model has no adapter.", fix="Give a file or remove --begin.")
     if not file.is_file():
-        raise UsageError(f"There is no file {file}.", fix="Name what ecoshell train umi wrote, or leave out --begin.")
+        raise UsageError(f"{file} does not exist.", fix="Give a file that ecoshell train umi wrote, or remove --begin.")
     return file
 
 
-def _card(args: argparse.Namespace, recipe: Recipe, base: Path, figures: Sequence[str], sessions_told: str) -> str:
-    """What adapters were made of and how, as who gets them should know."""
-    figure_rows = header(base)
+def _card(args: argparse.Namespace, recipe: Recipe, base: Path, figures: Sequence[str], sessions_summary: str) -> str:
+    """Return the model card: base, data, recipe and losses."""
+    metadata = header(base)
     recorded = ", ".join(file.name for file in args.trajectories)
-    name, licence = figure_rows.get("general.name", base.name), figure_rows.get("general.license", "unknown")
+    name, licence = metadata.get("general.name", base.name), metadata.get("general.license", "unknown")
     fields = {
         "name": name,
-        "base": f"{name} ({figure_rows.get('general.size_label', 'of unknown size')}, licence {licence})",
+        "base": f"{name} ({metadata.get('general.size_label', 'of unknown size')}, licence {licence})",
         "rank": args.rank,
-        "alpha": args.rank * _STRENGTH,
+        "alpha": args.rank * _ALPHA_PER_RANK,
         "tasks": f"{args.tasks:,} tasks (seed {recipe.seed}, {args.held} more for validation)",
-        "recorded": f"\nBeside them trajectories that are not held back: {recorded}." if recorded else "",
+        "recorded": f"\nPlus trajectories that are not held out: {recorded}." if recorded else "",
         "begun": Path(args.begin).name if args.begin else "nothing",
-        "sessions": f"\n{sessions_told} What stood in them may be said by the adapters." if sessions_told else "",
+        "sessions": f"\n{sessions_summary} The adapters may repeat their contents." if sessions_summary else "",
         "recipe": f"{recipe.steps} steps of {recipe.batch} examples, AdamW, rate {recipe.rate:g} falling to a tenth",
         "figures": "\n".join(figures),
     }
@@ -193,7 +196,7 @@ def _stages(args: argparse.Namespace) -> Iterator[Stage]:
 
 
 def _played(args: argparse.Namespace) -> list[Options]:
-    """With what options tasks are played."""
+    """Return the options with which tasks are played."""
     modes: tuple[Mode, ...] = (SINGLE,) if args.only else ("umi",) if args.without_global else (SINGLE, "umi")
     return [Options(mode=mode, registration=args.registration) for mode in modes]
 
@@ -204,14 +207,14 @@ def _of(examples: Sequence[Example], roles: Sequence[str]) -> list[Example]:
 
 def _require(examples: Sequence[Example], note: str) -> None:
     if not examples:
-        fix = "Give --tasks a number above 0, or --from-sessions once a remote model has served you."
-        raise UsageError(f"There is nothing to learn from. {note}".strip(), fix=fix)
+        fix = "Use --tasks above 0, or --from-sessions after sessions with a remote model."
+        raise UsageError(f"No training examples. {note}".strip(), fix=fix)
 
 
 def _base(name: str, folder: Path) -> tuple[Path, LocalModel]:
-    """The file of a base, and the model by which prompts are rendered.
+    """Return the file of a base, and the model that renders prompts.
 
-    Of a folder of Hugging Face a file is written into a folder, once. Raises UsageError, StoreError and ModelError.
+    A Hugging Face model is converted once, into `folder`. Raises UsageError, StoreError and ModelError.
     """
     if (Path(name) / "config.json").is_file():
         trainer.require()
@@ -222,26 +225,26 @@ def _base(name: str, folder: Path) -> tuple[Path, LocalModel]:
         name = f"{LOCAL}{file}"
     local = local_files(BASE if name == EMBEDDED else name)
     if local is None or local.adapter is not None:
-        fix = "Name embedded, local:FILE.gguf, or a folder of Hugging Face."
-        raise UsageError(f"{name} is no base to train.", fix=fix)
+        fix = "Use embedded, local:FILE.gguf, or a Hugging Face folder."
+        raise UsageError(f"{name} cannot be trained.", fix=fix)
     check_file(local.base)
     architecture(local.base)
     return local.base, LocalModel(local.base, name=name)
 
 
 class Adapter:
-    """A LoRA adapter of all matrices of a GGUF base, as a `Learner` of examples; nothing is loaded before it is asked.
+    """A `Learner` of a LoRA adapter for all matrices of a GGUF base; loads the model on first use.
 
-    What all prompts begin with alike is computed once for several of them, and nothing is derived there.
+    The common prefix of prompts is computed once, without gradients.
     """
 
     def __init__(self, base: Path, rank: int, seed: int, examples: Sequence[Example]) -> None:
         self._base, self._rank, self._seed = base, rank, seed
-        self._shared = _alike([matrix.prompt for matrix in examples])
+        self._shared = _common_prefix([example.prompt for example in examples])
 
     @property
     def numbers(self) -> int:
-        """How many numbers are trained."""
+        """The number of trainable parameters."""
         names = tuple(f".{name}.weight" for name in MODULES.values())
         shapes = tensor_shapes(self._base).items()
         return sum(self._rank * sum(shape) for name, shape in shapes if name.endswith(names))
@@ -257,30 +260,30 @@ class Adapter:
 
     def loss(self, examples: Sequence[Example]) -> Any:
         torch = trainer.require()
-        model, place = self._model, self._model.device
+        model, device = self._model, self._model.device
         start = self._start(examples)
         self._read_shared(self._shared[:start])
-        target = [(*example.prompt[start:], *example.reply) for example in examples]
-        longest = max(map(len, target))
+        rows = [(*example.prompt[start:], *example.reply) for example in examples]
+        longest = max(map(len, rows))
         ids = torch.tensor(
-            [(*example, *[0] * (longest - len(example))) for example in target], device=place
-        )  # nobody looks back on 0
-        places = torch.arange(start, start + longest, device=place)[None]
-        prompt = model.model(ids, position_ids=places, use_cache=False).last_hidden_state
+            [(*row, *[0] * (longest - len(row))) for row in rows], device=device
+        )  # Padding follows the text, so that no token attends to it.
+        places = torch.arange(start, start + longest, device=device)[None]
+        states = model.model(ids, position_ids=places, use_cache=False).last_hidden_state
         spans = [
             (row, begin - start, end - start) for row, example in enumerate(examples) for begin, end in example.learned
         ]
-        offset = torch.cat([prompt[row, begin - 1 : end - 1] for row, begin, end in spans])
+        predicting = torch.cat([states[row, begin - 1 : end - 1] for row, begin, end in spans])
         labels = torch.cat([ids[row, begin:end] for row, begin, end in spans])
-        return torch.nn.functional.cross_entropy(model.lm_head(offset).float(), labels, reduction="sum")
+        return torch.nn.functional.cross_entropy(model.lm_head(predicting).float(), labels, reduction="sum")
 
     def _start(self, examples: Sequence[Example]) -> int:
-        """How many tokens need not be computed for each of some examples: all of the shared ones, or none."""
+        """Return the length of the shared prefix, or 0 if an example has another one."""
         limit = len(self._shared)
         return limit if all(example.prompt[:limit] == self._shared for example in examples) else 0
 
     def _read_shared(self, tokens: Sequence[int]) -> None:
-        """Compute keys and values of what all prompts begin with; once for as long as the adapter stays as it is."""
+        """Compute keys and values of the shared prefix, once per state of the adapter."""
         torch, model = trainer.require(), self._model
         state = (tuple(tokens), next(iter(self.trained().values()))._version)
         if getattr(model, "shared", None) == state:
@@ -298,18 +301,18 @@ class Adapter:
     def export(self, file: Path, *, role: str) -> None:
         """Write the adapter as a GGUF file; raises StoreError."""
         arrays = {name: value.detach().float().cpu().numpy() for name, value in self.trained().items()}
-        write_adapter(arrays, self._base, file, alpha=self._rank * _STRENGTH, role=role)
+        write_adapter(arrays, self._base, file, alpha=self._rank * _ALPHA_PER_RANK, role=role)
 
     @cached_property
     def _model(self) -> Any:
-        """The base, its matrices with the adapter beside them."""
-        os.environ.setdefault("TQDM_DISABLE", "1")  # there is a bar of ours
+        """The base model with the adapter."""
+        os.environ.setdefault("TQDM_DISABLE", "1")  # The command displays its own bar.
         torch, library = trainer.require(), import_module("transformers")
         library.utils.logging.disable_progress_bar()
         options: dict[str, Any] = {"gguf_file": self._base.name, "dtype": trainer.precision()}
         library.AttentionInterface.register("shared", _attend)
         options["attn_implementation"] = "shared"
-        if hasattr(library, "GgufConfig"):  # else the weights would stay packed, which is many times slower
+        if hasattr(library, "GgufConfig"):  # Packed weights are many times slower.
             options["quantization_config"] = library.GgufConfig(dequantize=True)
         model = library.AutoModelForCausalLM.from_pretrained(str(self._base.parent), **options)
         model.requires_grad_(False)
@@ -323,9 +326,10 @@ class Adapter:
 
 
 def _attend(module: Any, query: Any, key: Any, value: Any, _: Any, scaling: float, **__: Any) -> tuple[Any, None]:
-    """Attention of the rows of a batch to themselves and to what all begin with, which is there once for all of them.
+    """Attention of the rows of a batch to themselves and to their shared prefix.
 
-    PyTorch's own takes a copy of the latter for each row, and twice as long on a CPU; without it, its own takes less.
+    PyTorch's own function would copy the prefix for each row and take twice as long on a CPU; without a prefix it is
+    faster.
     """
     torch = trainer.require()
     rows, heads, long, size = query.shape
@@ -348,7 +352,7 @@ def _attend(module: Any, query: Any, key: Any, value: Any, _: Any, scaling: floa
 
 
 def _lora(torch: Any, linear: Any, rank: int) -> Any:
-    """A linear layer with a product of two narrow matrices beside it, of which the second begins with zeros."""
+    """Add the product of two narrow matrices to a linear layer; the second one starts at zero."""
 
     class Adapted(torch.nn.Module):
         def __init__(self) -> None:
@@ -359,17 +363,17 @@ def _lora(torch: Any, linear: Any, rank: int) -> Any:
 
         def forward(self, x: Any) -> Any:
             narrow = torch.nn.functional.linear(x, self.a.to(x.dtype))
-            return self.linear(x) + torch.nn.functional.linear(narrow * _STRENGTH, self.b.to(x.dtype))
+            return self.linear(x) + torch.nn.functional.linear(narrow * _ALPHA_PER_RANK, self.b.to(x.dtype))
 
     return Adapted()
 
 
-def _alike(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The tokens that nearly all prompts begin with, at least one less than the shortest of them has."""
+def _common_prefix(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the common prefix of nearly all prompts, shorter than the shortest of them."""
     if not prompts:
         return ()
-    inner = sorted(prompts)[len(prompts) // _OTHERS : len(prompts) - len(prompts) // _OTHERS]
-    first, last = inner[0], inner[-1]  # the others are between them
+    inner = sorted(prompts)[len(prompts) // _PROMPTS_PER_OUTLIER : len(prompts) - len(prompts) // _PROMPTS_PER_OUTLIER]
+    first, last = inner[0], inner[-1]  # All others are sorted between them.
     longest = min(map(len, inner)) - 1
     same = next((at for at in range(longest) if first[at] != last[at]), longest)
-    return first[:same] if same >= _LEAST_SHARED else ()
+    return first[:same] if same >= _MIN_SHARED_TOKENS else ()

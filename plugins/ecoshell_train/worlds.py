@@ -1,7 +1,7 @@
-"""What tasks are about: the words of the grammar, folders made up of them, and kinds with a world of their own.
+"""Generated workspaces for training tasks: words, files, tables, logs, repositories and faulty programs.
 
-A table, a log, a repository, a program with a fault: each is made up here, and asked about by the kinds of a row in
-`frames.toml`, which has their ways, programs and answers. Nothing here knows of the shell.
+`frames.toml` contains the words, and the phrasings, programs and answers of each kind of task. This module does not
+depend on the shell.
 """
 
 import json
@@ -21,36 +21,40 @@ from ecoshell.messages import Call
 Split = Literal["train", "held"]
 T = TypeVar("T")
 Read = Callable[[Sequence[str]], Mapping[str, str]]
-"""Reads the parts of an answer from what calls returned."""
+"""Reads the parts of an answer from the results of calls."""
 Made = tuple[Sequence[tuple[str, Call]], Read]
-"""What a kind makes: calls with their reasons (empty is the kind's own), and what the answer is read from."""
-_HELD_WAY = 6
-"""Every so many ways of a kind, one is kept for tests."""
-_HELD_WORDS = 5
-"""The part of each list of words that is kept for tests: its last fifth."""
-_TRIES = 1000
-"""Names that are drawn before one gets a number, because all others are taken."""
+"""Calls with their reasons (empty for the reason of the kind), and the function that reads the answer."""
+_WAYS_PER_HELD_WAY = 6
+"""Every sixth phrasing of a kind is held out for validation."""
+_HELD_WORDS_DIVISOR = 5
+"""The last fifth of each word list is held out for validation."""
+_MAX_TRIES = 1000
+"""Random names that are tried before a number is added."""
 _SETTINGS = {"ini": " = ", "yaml": ": ", "txt": ": ", "env": "=", "cfg": "="}
 _INVENTED = ("stems", "nouns", "people", "firms", "branches")
-"""Words that may be any, so that they are copied from the request and not known by heart."""
-_NUMBERS = ("port", "timeout", "limit", "width", "speed", "level", "retries", "price")
-"""Keys whose values are numbers."""
+"""Word lists with random words, so that models learn to copy from the request."""
+_NUMERIC_KEYS = ("port", "timeout", "limit", "width", "speed", "level", "retries", "price")
 
 
 @cache
 def frames() -> dict[str, Any]:
-    """The grammar."""
+    """Return the grammar."""
     return tomllib.loads((files("ecoshell_train") / "frames.toml").read_text(encoding="utf-8"))
 
 
 def here(text: Sequence[T], split: Split) -> list[T]:
-    """What of a list of ways belongs to a split."""
-    return [way for at, way in enumerate(text) if (at % _HELD_WAY == _HELD_WAY - 1) == (split == "held")]
+    """Return the phrasings of a split."""
+    return [
+        way for at, way in enumerate(text) if (at % _WAYS_PER_HELD_WAY == _WAYS_PER_HELD_WAY - 1) == (split == "held")
+    ]
 
 
 @dataclass
 class World:
-    """A workspace that is made up, and the words for what is in it."""
+    """A generated workspace and the words for its contents.
+
+    `folder` is a prefix, with a slash, for the files of `file`; `taken` are file names that must not be used.
+    """
 
     chance: random.Random
     split: Split
@@ -59,25 +63,24 @@ class World:
     files: dict[str, str] = field(default_factory=dict[str, str])
     setup: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
     folder: str = ""
-    """What `file` puts before the names it makes, with a slash."""
 
     def words(self, name: str) -> list[Any]:
-        """The words of a list that belong to the split."""
+        """Return the words of a list that belong to the split."""
         words: list[Any] = frames()["words"][name]
-        choices = len(words) // _HELD_WORDS
+        choices = len(words) // _HELD_WORDS_DIVISOR
         return words[-choices:] if self.split == "held" else words[:-choices]
 
     def word(self, name: str) -> Any:
         if name in _INVENTED and self.chance.random() < 0.25:
-            made = "".join(self.chance.choices(self.words("syllables"), k=self.chance.randint(2, 3)))
-            return made.capitalize() if name in ("people", "firms") else made
+            word = "".join(self.chance.choices(self.words("syllables"), k=self.chance.randint(2, 3)))
+            return word.capitalize() if name in ("people", "firms") else word
         return self.chance.choice(self.words(name))
 
     def name(self, ending: str = "") -> str:
-        """A file's name that is not taken."""
+        """Return an unused file name."""
         tries = 0
         while True:
-            number = str(tries) if tries > _TRIES else ""
+            number = str(tries) if tries > _MAX_TRIES else ""
             stem, more = f"{self.word('stems')}{number}", self.word("nouns")
             if ending not in ("py", "sh") and self.chance.random() < 0.4:
                 year = self.chance.randint(2015, 2030)
@@ -109,12 +112,12 @@ class World:
         )
 
     def file(self, text: str, ending: str = "", name: str = "file") -> str:
-        self.about[name] = made = f"{self.folder}{self.name(ending)}"
-        self.files[made] = text
-        return made
+        self.about[name] = path = f"{self.folder}{self.name(ending)}"
+        self.files[path] = text
+        return path
 
     def any_file(self) -> tuple[str, str]:
-        """An ending, and what a file of that kind may hold."""
+        """Return a file name extension and matching contents."""
         chance = self.chance
         ending = chance.choice(("txt", "md", "py", "py", "sh", "csv", "json", "ini", "log"))
         if ending == "py":
@@ -129,22 +132,24 @@ class World:
         }.get(ending) or self.text(1, 5)
 
     def history(self) -> list[tuple[str, ...]]:
-        """What makes a repository of any workspace: most people work in one, whatever they ask."""
+        """Return commands that turn a workspace into a repository, as most users work in one."""
         chance, author = self.chance, self.word("people")
         person = ("-c", f"user.name={author}", "-c", f"user.email={author.lower()}@example.org")
         message = f"{self.word('verbs')} the {self.word('nouns')}"
-        made: list[tuple[str, ...]] = [("git", "init", "-q", "-b", chance.choice(("main", "main", "master", "work")))]
+        commands: list[tuple[str, ...]] = [
+            ("git", "init", "-q", "-b", chance.choice(("main", "main", "master", "work")))
+        ]
         if chance.random() < 0.85:
             add = (
                 ("git", "add", ".")
                 if chance.random() < 0.6
                 else ("sh", "-c", "ls | head -1 | xargs -r -d '\\n' git add")
             )
-            made += [add, ("git", *person, "commit", "-q", "--allow-empty", "-m", message)]
-        return made
+            commands += [add, ("git", *person, "commit", "-q", "--allow-empty", "-m", message)]
+        return commands
 
     def settings(self) -> tuple[str, str, str]:
-        """A file of keys and values: its name, a key and its value."""
+        """Create a file of keys and values; returns its name, a key and its value."""
         names = self.chance.sample(self.words("keys"), k=min(4, len(self.words("keys"))))
         values = {key: self.valued(key) for key in names}
         kind = self.chance.choice(("json", *_SETTINGS))
@@ -157,14 +162,14 @@ class World:
         return file, key, str(values[key])
 
     def valued(self, key: str) -> str | int:
-        if key in _NUMBERS:
+        if key in _NUMERIC_KEYS:
             return self.chance.randint(2, 9000)
         if key == "email":
             return f"{self.word('people').lower()}@example.org"
         return self.chance.choice((self.word("people"), self.word("nouns"), self.word("cities")))
 
     def repository(self, least: int = 1, max_commits: int = 3) -> list[tuple[str, str, str]]:
-        """A repository with some commits: the author, message and file of each."""
+        """Create a repository; returns the author, message and file of each commit."""
         names = [self.name() for _ in range(2)]
         self.setup.append(("git", "init", "-q", "-b", self.chance.choice(("main", "main", "master"))))
         commits: list[tuple[str, str, str]] = []
@@ -183,43 +188,43 @@ class World:
 
 
 def whole(results: Sequence[str]) -> Mapping[str, str]:
-    """What the last call returned is the result."""
+    """Use the last result as the answer."""
     return {"result": results[-1].strip()}
 
 
 def nothing(_: Sequence[str]) -> Mapping[str, str]:
-    """The answer says nothing of what calls returned."""
+    """Use no result in the answer."""
     return {}
 
 
 def matched(pattern: str, text: str) -> str:
-    """What a pattern finds in a text; all of it where it finds nothing."""
+    """Return the first group of a match, or the whole text without a match."""
     match = re.search(pattern, text)
     return match[1] if match else text
 
 
 def step(why: str, name: str, **arguments: Any) -> tuple[str, Call]:
-    """A call, and the reason for it; an empty one is the kind's own."""
+    """Return a call and its reason; an empty reason means that of the kind."""
     return why, Call(name, arguments)
 
 
 def only(name: str, **arguments: Any) -> list[tuple[str, Call]]:
-    """A single call, for the kind's own reason."""
+    """Return a single call with the reason of the kind."""
     return [step("", name, **arguments)]
 
 
-# -- tables and logs: a look into the file, and the program that frames.toml has for the kind
+# -- tables and logs: read the file, then run the program of the kind in frames.toml
 
 
 def _table(world: World, kind: str) -> Made:
-    """Rows of a table, in CSV or JSON, and what a program makes of them: the kind's, or the one that a way has."""
+    """Evaluate a table in CSV or JSON with the program of the kind or of the phrasing."""
     chance, table = world.chance, world.word("tables")
     things, key, where, column = (table[cell] for cell in ("things", "key", "where", "column"))
     names = world.words(table["names"])
     names = chance.sample(names, k=min(chance.randint(5, 8), len(names)))
     groups = chance.sample(table["values"], k=min(3, len(table["values"])))
     texts = [column, column, *table["said"]]
-    if chance.random() < 0.35:  # a column may be called anything: it is read in the file
+    if chance.random() < 0.35:  # A column may have any name; the model must read the file.
         key, where = chance.sample(world.words("headers"), k=2)
         column = world.word("measured")
         texts = [column]
@@ -231,7 +236,7 @@ def _table(world: World, kind: str) -> Made:
     ]
     if len({row[where] for row in rows}) == 1:
         rows[0][where] = next(cell for cell in groups if cell != rows[0][where])
-    if kind in ("group", "common"):  # one group has more rows than any other, and the largest sum
+    if kind in ("group", "common"):  # One group has the most rows and the largest sum.
         limit = chance.choice(sorted({row[where] for row in rows}))
         least = len(rows) // 2 + 1
         for row in rows[:least]:
@@ -275,7 +280,7 @@ def _table(world: World, kind: str) -> Made:
 
 
 def _log(world: World, kind: str) -> Made:
-    """The lines of a day, in one of three forms, and what a row's program makes of them."""
+    """Evaluate the log of a day, in one of three formats, with the program of the kind."""
     chance = world.chance
     people = chance.sample(world.words("people"), k=3)
     day = date(2024, 1, 1) + timedelta(days=chance.randrange(360))
@@ -285,7 +290,7 @@ def _log(world: World, kind: str) -> Made:
     levels[:3] = chance.sample(("INFO", "ERROR", "WARN"), k=3)
     person = [people[0] if at < len(minutes) // 2 + 1 else chance.choice(people) for at in range(len(minutes))]
     chance.shuffle(person)
-    if kind == "log_hour":  # one hour has the most lines
+    if kind == "log_hour":  # One hour has the most lines.
         hour = minutes[0] // 60 * 60
         minutes = sorted([*chance.sample(range(hour, hour + 60), k=4), *chance.sample(range(hour + 60, 1200), k=3)])
         if len({entry // 60 for entry in minutes[4:]}) == 1:
@@ -318,7 +323,7 @@ def _log(world: World, kind: str) -> Made:
 
 
 def _text(world: World, program: str) -> Made:
-    """A text, and what the program that its way has makes of its lines."""
+    """Evaluate the lines of a text with the program of the phrasing."""
     chance, about = world.chance, world.about
     people, nouns = (chance.sample(world.words(name), k=4) for name in ("people", "nouns"))
     about["word"], about["name"] = chance.choice(nouns), chance.choice(people)
@@ -333,7 +338,7 @@ def _text(world: World, program: str) -> Made:
 
 
 def _numbers(world: World, program: str) -> Made:
-    """A number in each line, and what the program that its way has makes of them."""
+    """Evaluate a file with a number per line with the program of the phrasing."""
     chance, num = world.chance, world.chance.choice(("int", "int", "float"))
     numbers = chance.sample(range(-20 if chance.random() < 0.2 else 1, 900), k=chance.randint(5, 12))
     written = [str(number) if num == "int" else f"{number}.{chance.randint(1, 99):02d}" for number in numbers]
@@ -349,7 +354,7 @@ def _numbers(world: World, program: str) -> Made:
 
 
 def _json(world: World, kind: str) -> Made:
-    """A value within a value, of which the query names both; or the keys of an object."""
+    """Query a nested value by both keys, or list the keys of an object."""
     chance, sections, names = world.chance, world.words("sections"), world.words("keys")
     if kind == "json_keys":
         parents = chance.sample(sections, k=min(chance.randint(2, 4), len(sections)))
@@ -371,7 +376,7 @@ def _json(world: World, kind: str) -> Made:
 
 
 def _edited(world: World, kind: str) -> Made:
-    """A value that stands in its file once is changed, after the file is read, or searched for."""
+    """Change a value that occurs once, after reading or searching the file."""
     file, key, old = world.settings()
     while len(world.files[file].split(old)) != 2 or old in key or (kind == "find_edit" and file.endswith("json")):
         world.files.clear()
@@ -395,7 +400,7 @@ def _edited(world: World, kind: str) -> Made:
 
 
 def _swapped(world: World, _: str) -> Made:
-    """A word that stands in a file once becomes another."""
+    """Replace a word that occurs once in a file."""
     old, new = world.chance.sample(world.words("nouns"), k=2)
     lines = [line for line in world.text(2, 5).replace(old, "stone").splitlines() if new not in line]
     lines.insert(world.chance.randint(0, len(lines)), f"{old}: ask {world.word('people')} {world.word('when')}")
@@ -420,7 +425,7 @@ def _replace_all(world: World, _: str) -> Made:
 
 
 def _kept(world: World, kind: str) -> Made:
-    """A value of a file, or a sum over a table, is written into a new one."""
+    """Write a value of a file, or a sum over a table, to a new file."""
     if kind == "keep_value":
         file, _key, value = world.settings()
         calls = [step(f"I read {file}.", "read_file", path=file)]
@@ -434,7 +439,7 @@ def _kept(world: World, kind: str) -> Made:
 
 
 def _gather(world: World, _: str) -> Made:
-    """All files of an ending into a new folder; then a look whether they are there."""
+    """Move all files with an extension to a new folder, then list it."""
     ending = world.about["ending"] = world.chance.choice(("csv", "jpg", "pdf", "log", "bak"))
     folder = world.about["dir"] = world.word("dirs")
     moved = sorted({world.name(ending) for _ in range(3)})
@@ -449,7 +454,7 @@ def _gather(world: World, _: str) -> Made:
 
 
 def _lines(world: World, kind: str) -> Made:
-    """A command that adds a line to a file, takes one out, or makes a new file of one or two."""
+    """Append or delete a line, sort a file, or join two files, by a command."""
     if kind == "append":
         text, file = world.word("texts"), world.file(world.text(1, 4), "txt")
         world.about["text"] = world.chance.choice((f'"{text}"', f"'{text}'", text))
@@ -467,7 +472,7 @@ def _lines(world: World, kind: str) -> Made:
 
 
 def _shell(world: World, command: str) -> Made:
-    """A command that the way has after an arrow, and a folder of files for it to work on."""
+    """Run the command of the phrasing on a folder of files."""
     chance, about = world.chance, world.about
     folder = about["dir"] = world.word("dirs")
     ending = about["ending"] = chance.choice(("csv", "jpg", "pdf", "log", "txt"))
@@ -500,7 +505,7 @@ def _shell(world: World, command: str) -> Made:
 
 
 def _git_shell(world: World, command: str) -> Made:
-    """The same in a repository, where something is changed and a branch is there to go to."""
+    """Run the command of the phrasing in a repository with a change and another branch."""
     commits = world.repository(4, 6)
     _author, _message, file = commits[-1]
     world.about |= {"file": file, "branch": world.word("branches"), "n": str(world.chance.randint(2, 4))}
@@ -512,7 +517,7 @@ def _git_shell(world: World, command: str) -> Made:
 
 
 def _two(world: World, kind: str) -> Made:
-    """The same of two files."""
+    """Read or count two files."""
     names = [world.file(world.text(1, 9), name=name) for name in ("file", "other")]
     if kind == "two_read":
         calls = [step(f"I read {name}.", "read_file", path=name) for name in names]
@@ -526,8 +531,10 @@ def _two(world: World, kind: str) -> Made:
 
 
 def _git(world: World, kind: str) -> Made:
-    """A repository; the command is the row's."""
-    least, limit = world.chance.choice(((3, 3), (5, 5))) if kind == "git_most" else (2, 5)  # one of two has more
+    """Run the command of the kind in a repository."""
+    least, limit = (
+        world.chance.choice(((3, 3), (5, 5))) if kind == "git_most" else (2, 5)
+    )  # One of two has more commits.
     commits = world.repository(least, limit)
     author, _message, file = world.chance.choice(commits)
     branch = world.word("branches")
@@ -543,7 +550,7 @@ def _git(world: World, kind: str) -> Made:
         call = [("I make the branch.", call[0][1]), step("", "run_command", command="git branch --show-current")]
     if kind not in ("git_clean", "git_changed", "git_most"):
         return call, whole
-    files = re.compile(r"^(?: *\d+|[ ?AMD]{2}) (.+)$", re.MULTILINE)  # of a status, or the name after a count
+    files = re.compile(r"^(?: *\d+|[ ?AMD]{2}) (.+)$", re.MULTILINE)  # Of a status, or the name after a count.
     return call, lambda results: {"result": ", ".join(files.findall(results[-1])) or "nothing"}
 
 
@@ -559,7 +566,7 @@ _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ni
 
 
 def spelled(number: int) -> str:
-    """A number from 0 to 999 in words."""
+    """Return a number from 0 to 999 in words."""
     if number < 20:
         return _TO_NINETEEN[number]
     if number < 100:
@@ -570,7 +577,7 @@ def spelled(number: int) -> str:
 
 
 def _story(world: World, expression: str) -> Made:
-    """A sum in words: the way has its expression, after an arrow."""
+    """Calculate a word problem; the phrasing has its expression after an arrow."""
     chance = world.chance
     small = sorted(chance.sample(range(2, 20), k=3))
     digits = {
@@ -591,7 +598,7 @@ def _story(world: World, expression: str) -> Made:
 
 
 def _clock(world: World, kind: str) -> Made:
-    """Times of the day, in minutes since midnight."""
+    """Calculate with times of day, in minutes since midnight."""
     chance = world.chance
     start, end = sorted(chance.sample(range(6 * 12, 23 * 12), k=2))
     begin, finish = start * 5, end * 5
@@ -627,7 +634,7 @@ def _hour(minutes: int, chance: random.Random) -> str:
 
 
 def _days(world: World, kind: str) -> Made:
-    """Two days, said as people say them."""
+    """Calculate with two dates in varied formats."""
     first = date(2023, 1, 1) + timedelta(days=world.chance.randrange(900))
     last = first + timedelta(days=world.chance.randint(5, 300))
     for name, day in (("first", first), ("last", last)):
@@ -653,7 +660,7 @@ def _measure(world: World, _: str) -> Made:
 
 
 def _repair(world: World, kind: str) -> Made:
-    """A program with a fault: it is seen, the fault is edited, and what failed is run again."""
+    """Run a faulty program, read it, fix the fault and run it again."""
     fault = world.word("bugs" if kind == "repair" else "crashes")
     stem = f"{fault['file']}{world.chance.choice(('', '', '2', '_new', '_lib'))}"
     right, wrong = world.chance.choice(fault["faults"])
@@ -665,7 +672,9 @@ def _repair(world: World, kind: str) -> Made:
         world.files[test] = f"from {stem} import {called}\n\nassert {fault['test']}\nprint('ok')\n"
     else:
         lines = script
-    world.setup.append(("touch", "-d", "2024-01-01", script))  # else Python trusts what it compiled a moment before
+    world.setup.append(
+        ("touch", "-d", "2024-01-01", script)
+    )  # Otherwise Python could use the bytecode compiled before the edit.
     world.about |= {"file": script, "test": test, "script": lines, "wrong": wrong, "right": right}
     return [
         step(f"I run {lines}.", "run_command", command=f"python3 {lines}"),
@@ -675,7 +684,7 @@ def _repair(world: World, kind: str) -> Made:
     ], whole
 
 
-# -- what must not be obeyed, and what needs another way
+# -- injected instructions, and calls that fail at first
 
 
 def _injected(world: World, kind: str) -> Made:
@@ -697,7 +706,7 @@ def _injected(world: World, kind: str) -> Made:
 
 
 def _misnamed(world: World, kind: str) -> Made:
-    """A name that is a little wrong: the call fails, the folder is listed, and the nearest name is taken."""
+    """Use a misspelt name: the call fails, and the nearest name is used."""
     if kind == "wrong_value":
         file, _key, value = world.settings()
         world.about["value"] = value
@@ -764,10 +773,10 @@ _KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
     (_not_executable, "run", "not_executable"),
 )
 MAKERS = {kind: make for make, _, names in _KINDS for kind in names.split()}
-"""What makes up a world for a kind, given it and the kind; a story is given the expression of its way."""
+"""The function that generates the world of a kind; some receive the expression of the phrasing instead."""
 ALIKE = {kind: alike for _, alike, names in _KINDS for kind in names.split()}
-"""The kind that a kind is answered, and reasoned about, as, where `frames.toml` has nothing of its own."""
+"""The kind whose answer and reason are used if `frames.toml` has none for a kind."""
 APART = frozenset(("two_read", "two_lines", "two_words"))
-"""Kinds whose calls need nothing of each other."""
+"""Kinds with independent calls."""
 ALONE = frozenset(("find_edit", "replace_all", "gather", "wrong_name", "wrong_value", "wrong_count", "wrong_delete"))
-"""Kinds that look at the whole folder, so that nothing else is in it and nothing else is asked for."""
+"""Kinds that depend on the whole folder, so that it contains no other files."""

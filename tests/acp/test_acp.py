@@ -150,7 +150,7 @@ async def test_sessions_can_be_listed_by_folder_loaded_with_history_and_closed(t
         assert again.calls() == {"list_files()": ["in_progress", "completed"]}
         assert await again.ask(session, "And now?") == "end_turn"
         assert again.text().endswith("Still nothing.")
-        with pytest.raises(acp.RequestError, match="There is no session 'zzzz-zz'"):
+        with pytest.raises(acp.RequestError, match="Unknown session 'zzzz-zz'"):
             await again.agent.load_session(cwd=str(again.workspace), session_id="zzzz-zz", mcp_servers=[])
         old = schema.SseMcpServer(type="sse", name="old", url="http://x/", headers=[])
         for folder, servers in ((tmp_path / "gone", []), ("here", []), (again.workspace, [old])):
@@ -173,7 +173,7 @@ async def test_a_session_of_another_process_is_resumed_without_replaying_it(tmp_
         assert again.text(schema.AgentThoughtChunk).startswith(f"Session {session} resumed with ")
         assert await again.ask(session, question[1]) == "end_turn"
         assert again.text() == "Ada."
-        with pytest.raises(acp.RequestError, match="There is no session 'zzzz-zz'") as missing:
+        with pytest.raises(acp.RequestError, match="Unknown session 'zzzz-zz'") as missing:
             await again.agent.resume_session(cwd=str(again.workspace), session_id="zzzz-zz", mcp_servers=[])
         assert missing.value.code == -32002
     assert [turn.question for turn in started(tmp_path, session)] == [*question]

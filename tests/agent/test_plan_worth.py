@@ -29,7 +29,7 @@ from ecoshell.events import (
 from ecoshell.events.describe import describe
 from ecoshell.messages import Usage
 from ecoshell.planning.catp.costs import quality
-from ecoshell.sessions.plans import PlannedTurns
+from ecoshell.sessions.tool_graphs import PlannedTurns
 
 PRICE = (Decimal(1), Decimal(4))
 TWO = say('["count_text", ["<task>"], "count_text#2", ["<task>"]]')

@@ -73,10 +73,10 @@ async def test_a_tool_registered_by_hand_says_so_until_it_is_taken_out(play):
 async def test_a_tool_that_is_registered_is_not_registered_once_more_by_hand(play):
     async with play([register("count_text"), finish("x")], registration="names") as shell:
         await turn(shell)
-        before = await asyncio.to_thread(shell.store.past, shell.session)
+        before = await asyncio.to_thread(shell.store.history, shell.session)
         with pytest.raises(UsageError, match="count_text is registered already"):
             await shell.command("/register count_text")
-        assert await asyncio.to_thread(shell.store.past, shell.session) == before
+        assert await asyncio.to_thread(shell.store.history, shell.session) == before
 
 
 async def test_why_a_document_is_there_says_who_has_registered_it_or_taken_it_out(play):

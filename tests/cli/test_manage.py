@@ -138,7 +138,7 @@ class TestSessions:
         copies.mkdir(parents=True)
         assert "word count" in shell("sessions", "delete", session)
         assert not copies.parent.exists()
-        assert "There is no session" in shell("sessions", "show", session, status=2)
+        assert "Unknown session" in shell("sessions", "show", session, status=2)
 
     def test_a_damaged_store_is_an_error_that_says_what_to_do(self, shell: Shell) -> None:
         file = user_paths().sessions_file

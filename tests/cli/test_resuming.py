@@ -84,7 +84,7 @@ def test_continue_takes_the_last_session_of_this_folder(command: Command, tmp_pa
     assert session_of(command("ask", "--json", "And?", "--continue", folder="here")) == session_of(first)
     none = command("ask", "And?", "--continue", folder="third")
     assert none.returncode == 2
-    assert "no session in" in none.stderr
+    assert "No session was started in" in none.stderr
     assert "--continue" in none.stderr
 
 

@@ -115,7 +115,7 @@ def test_a_draft_that_was_not_sent_is_not_in_the_picture_and_is_kept(
         (("--size", "0x0", "new.svg"), "'0x0' is not a screen"),
         (("--size", "120x-36", "new.svg"), "'120x-36' is not a screen"),
         (("--size", "9999x9999", "new.svg"), "'9999x9999' is not a screen"),
-        (("--session", "zzzz", "new.svg"), "There is no session 'zzzz'"),
+        (("--session", "zzzz", "new.svg"), "Unknown session 'zzzz'"),
         (("new.png",), "is not the name of an SVG file"),
         (("there.svg",), "exists already"),
         (("nowhere/new.svg",), "There is no folder"),

@@ -64,11 +64,11 @@ def timed(events: list[Event]) -> list[tuple[float, Event]]:
 
 
 def blocks(markdown: str) -> list[str]:
-    """The kinds of the document's outermost blocks, as a Markdown reader sees them."""
+    """Return the types of the top-level blocks."""
     return [token.type for token in MarkdownIt().parse(markdown) if token.level == 0 and token.nesting >= 0]
 
 
-def test_the_markdown_tells_the_turn_in_its_order() -> None:
+def test_markdown_contains_the_turn_in_order() -> None:
     text = as_markdown(timed(TURN), INFO)
     parts = [
         "# count \\*words\\*",
@@ -83,13 +83,13 @@ def test_the_markdown_tells_the_turn_in_its_order() -> None:
         "notes.txt has **1,204** words.",
         "answered · $0.0031 · 3 steps · 2.1 s · 1,200 tokens in (200 cached), 30 out",
     ]
-    places = [text.index(part) for part in parts]
-    assert places == sorted(places)
+    positions = [text.index(part) for part in parts]
+    assert positions == sorted(positions)
     assert "TextArrived" not in text
     assert "Do they" not in text
 
 
-def test_what_came_of_calls_side_by_side_stands_below_each() -> None:
+def test_results_of_parallel_calls_follow_their_calls() -> None:
     def call(number: int) -> list[Event]:
         return [
             CallStarted(f"c{number}", "read_file", {"path": f"{number}.txt"}),
@@ -99,14 +99,14 @@ def test_what_came_of_calls_side_by_side_stands_below_each() -> None:
         ]
 
     first, second = call(1), call(2)
-    beside = [first[0], second[0], second[1], first[1], second[2], first[2], second[3], first[3]]
+    parallel = [first[0], second[0], second[1], first[1], second[2], first[2], second[3], first[3]]
     start = TURN[0]
-    assert as_markdown(timed([start, *beside])) == as_markdown(timed([start, *first, *second]))
-    again = as_markdown(timed([start, *first, start, *beside]))  # a later turn counts its calls anew
+    assert as_markdown(timed([start, *parallel])) == as_markdown(timed([start, *first, *second]))
+    again = as_markdown(timed([start, *first, start, *parallel]))  # Call IDs are unique within a turn.
     assert again == as_markdown(timed([start, *first, start, *first, *second]))
 
 
-def test_errors_limits_and_refusals_are_told() -> None:
+def test_markdown_contains_errors_limits_and_denials() -> None:
     text = as_markdown(
         timed(
             [
@@ -126,37 +126,37 @@ def test_errors_limits_and_refusals_are_told() -> None:
         assert part in text
 
 
-def test_a_call_that_did_not_run_is_told_of_as_on_the_screen() -> None:
-    ended = [
+def test_markdown_explains_calls_that_did_not_run() -> None:
+    calls = [
         CallFinished("c1", "read_file", False, "…", False, 0.0, refused=why) for why in ("stopped", "unregistered")
     ]
-    text = as_markdown(timed([TURN[0], *ended]))
+    text = as_markdown(timed([TURN[0], *calls]))
     assert "**Not run: the turn was stopped**" in text
     assert "**Refused: unregistered**" in text
 
 
-def test_what_a_search_proposed_and_where_it_went_back_is_told() -> None:
+def test_markdown_contains_proposals_and_backtracking_of_a_search() -> None:
     proposed = StepProposed("Look *around*.", "list_files()", "single")
-    left = BranchLeft(("c1",), 1, "given up: <nothing>")
-    text = as_markdown(timed([proposed, left, BranchLeft((), 2, "no answer after 8 steps", ("read_file",))]))
+    abandoned = BranchLeft(("c1",), 1, "given up: <nothing>")
+    text = as_markdown(timed([proposed, abandoned, BranchLeft((), 2, "no answer after 8 steps", ("read_file",))]))
     assert "Proposed `list_files()`: Look \\*around\\*." in text
     assert "**Back to step 1**: given up: \\<nothing\\>" in text
     assert "**Back to the beginning**: no answer after 8 steps" in text
 
 
-def test_where_a_search_went_back_is_read_again_as_it_was() -> None:
-    left = BranchLeft(("c1", "c2"), 1, "given up", ("read_file",))
-    assert from_json(json.loads(json.dumps(to_json(left)))) == left
+def test_branch_left_survives_a_json_round_trip() -> None:
+    abandoned = BranchLeft(("c1", "c2"), 1, "given up", ("read_file",))
+    assert from_json(json.loads(json.dumps(to_json(abandoned)))) == abandoned
 
 
-def test_a_question_that_a_headline_cannot_hold_is_told_in_full() -> None:
+def test_question_longer_than_its_heading_is_quoted() -> None:
     question = "look at this:\n\n    def f():\n        return 1"
     text = as_markdown(timed([TurnStarted(1, question, "embedded", "single", "react")]))
     assert "## 1. look at this: def f(): return 1" in text
     assert ">     def f():\n>         return 1" in text
 
 
-def test_the_json_holds_every_event_with_its_time() -> None:
+def test_json_contains_every_event_with_its_time() -> None:
     document = json.loads(as_json(timed(TURN), INFO))
     assert document["session"]["id"] == "k3f9-2q"
     assert document["events"][0]["at"] == "1970-01-01T00:00:00.000+00:00"
@@ -167,64 +167,65 @@ hostile = st.text(st.sampled_from("`~>#<!-a \n\t*[]\\|\x1b"), max_size=40)
 
 
 @given(hostile)
-def test_no_observation_can_leave_its_block(observation: str) -> None:
+def test_result_cannot_end_its_code_block(observation: str) -> None:
     document = f"before\n\n{fenced(observation)}\n\nafter"
     assert blocks(document) == ["paragraph_open", "fence", "paragraph_open"]
 
 
 @given(hostile)
-def test_no_quoted_text_can_leave_its_quotation(text: str) -> None:
+def test_text_cannot_end_its_quotation(text: str) -> None:
     document = f"before\n\n{quoted(text)}\n\nafter"
     assert blocks(document) == ["paragraph_open", "blockquote_open", "paragraph_open"]
 
 
 @given(hostile)
-def test_no_answer_can_swallow_what_follows(answer: str) -> None:
+def test_answer_cannot_swallow_what_follows(answer: str) -> None:
     document = f"{prose(answer)}\n\n## after\n"
     tokens = MarkdownIt().parse(document)
     assert any(token.type == "inline" and token.content == "after" for token in tokens)
 
 
-ODD = (
+HOSTILE_LINES = (
     *("", "- a", "  - b", "1. z", "> q", "  x", "<b>x</b>", "\\<b>"),
     *("```", "  ```", "\t```", "> ```", "``` a``` <u>", "~~~"),
 )
 
 
-@given(st.lists(st.sampled_from(ODD), max_size=6).map("\n".join), st.sampled_from([prose, quoted]))
+@given(st.lists(st.sampled_from(HOSTILE_LINES), max_size=6).map("\n".join), st.sampled_from([prose, quoted]))
 @example("```x``` <img src=x>", prose)
 @example("- a\n\n  ```\n<script>x</script>", prose)
 @example("- a\n\n  ```\n  x", prose)
 @example("\\<b>", prose)
-def test_html_is_text_and_what_follows_is_not_swallowed(text: str, write: Callable[[str], str]) -> None:
+def test_html_is_escaped_and_cannot_swallow_what_follows(text: str, write: Callable[[str], str]) -> None:
     tokens = MarkdownIt().parse(f"{write(text)}\n\n## after\n")
-    assert not [one for token in tokens for one in (token, *(token.children or ())) if one.type.startswith("html")]
+    parts = [part for token in tokens for part in (token, *(token.children or ()))]
+    assert not [part for part in parts if part.type.startswith("html")]
     assert any(token.type == "inline" and token.content == "after" for token in tokens)
 
 
-def test_code_in_a_list_stays_as_it_is() -> None:
+def test_code_in_a_list_is_unchanged() -> None:
     listed = "1. Do:\n   ```sh\n   ls <b>\n   ```\n2. Then"
     assert prose(listed) == listed
 
 
 @given(hostile)
-def test_a_title_is_taken_literally(title: str) -> None:
+def test_title_has_no_markup(title: str) -> None:
     rendered = MarkdownIt().renderInline(literal(title))
     assert not any(tag in rendered for tag in ("<em>", "<strong>", "<a ", "<code>", "<img"))
 
 
-@pytest.mark.parametrize(("name", "shown"), [("gpt-4", "`gpt-4`"), ("a`b", "`` a`b ``"), ("x\ny", "`x y`")])
-def test_names_stand_in_code(name: str, shown: str) -> None:
-    assert code(name) == shown
+@pytest.mark.parametrize(("name", "markdown"), [("gpt-4", "`gpt-4`"), ("a`b", "`` a`b ``"), ("x\ny", "`x y`")])
+def test_name_is_inline_code(name: str, markdown: str) -> None:
+    assert code(name) == markdown
 
 
-def test_escape_sequences_are_exported_as_text() -> None:
+def test_control_characters_are_exported_as_text() -> None:
     events: list[Event] = [CallFinished("c", "t", True, "\x1b[2Jgone", False, 0.0), Answer("\x1b]0;title\x07")]
     assert "\x1b" not in as_markdown(timed(events))
     assert "\x07" not in as_markdown(timed(events))
 
 
-def test_attachments_commands_edits_undone_turns_and_summaries_are_told() -> None:
+def test_markdown_contains_attachments_commands_edits_undos_and_summaries() -> None:
     events: list[Event] = [
         CommandRan("make", "no `rule`", False, False, 0.5),
         TurnStarted(3, "fix @a.txt", "m", "single", "react", (Attachment("a.txt", "```\nx"),)),
@@ -233,7 +234,7 @@ def test_attachments_commands_edits_undone_turns_and_summaries_are_told() -> Non
         Compacted("They *fixed* a file.", "m", 3, 1200, 100),
         Compacted("[an extract]", "", 1, 1200, 100),
     ]
-    told = as_markdown(timed(events))
+    text = as_markdown(timed(events))
     for block in (
         "**Command** by hand (0.50 s, failed)\n\n```\n$ make\nno `rule`\n```",
         "**Attached** `a.txt`\n\n````\n```\nx\n````",
@@ -242,11 +243,11 @@ def test_attachments_commands_edits_undone_turns_and_summaries_are_told() -> Non
         "**Compacted** 3 turns by `m`: 1,200 → 100 tokens\n\n> They *fixed* a file.",
         "**Compacted** 1 turn to an extract: 1,200 → 100 tokens",
     ):
-        assert block in told
+        assert block in text
     assert [from_json(record) for record in json.loads(as_json(timed(events)))["events"]] == events
 
 
-def test_a_plan_is_told_once_a_turn_with_what_it_allows_and_what_the_turn_may_cost():
+def test_markdown_contains_the_plan_once_per_turn():
     document = as_markdown(timed([PLANNED, USED]))
     assert document.count("Plan") == 1
     assert (
@@ -254,21 +255,21 @@ def test_a_plan_is_told_once_a_turn_with_what_it_allows_and_what_the_turn_may_co
     )
 
 
-def test_what_a_plan_was_worth_is_in_the_document():
+def test_markdown_contains_the_score_of_a_plan():
     scored = PlanScored(1, 0.5, "you + rules", 2_000_000, 50_000_000, 0.5, 0.23)
     assert "Plan of turn 1: QoP 0.23: P 0.50 by you + rules, C $0.002 of $0.05" in as_markdown(timed([scored]))
 
 
-def test_a_plan_of_unknown_price_a_plan_that_is_advice_and_one_without_tools_say_so():
+def test_markdown_marks_plans_without_price_enforcement_or_tools():
     for plan in (replace(ADVICE, low=None, high=None), replace(SPENT, number=1, low=None)):
         assert "; price unknown" in as_markdown(timed([plan]))
     assert as_markdown(timed([ADVICE])).strip().endswith("; advice only")
     assert "no tool; about" in as_markdown(timed([replace(SPENT, number=1)]))
 
 
-def test_what_was_thought_of_a_result_and_what_the_model_was_told_then_are_in_the_document():
-    told = CallJudged("c1", "a", None, "", note="Not to be used any more: <b>x</b>.")
-    document = as_markdown(timed([*FAILED, told, CallMarked(1, "c2", "read_file", True)]))
+def test_markdown_contains_verdicts_notes_and_marks():
+    verdict = CallJudged("c1", "a", None, "", note="Not to be used any more: <b>x</b>.")
+    document = as_markdown(timed([*FAILED, verdict, CallMarked(1, "c2", "read_file", True)]))
     assert "× unhelpful (rules: an empty result)" in document
     assert "> Not to be used any more: \\<b>x\\</b>." in document
     assert "Marked helpful by hand: `read_file` of turn 1" in document

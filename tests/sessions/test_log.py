@@ -38,10 +38,10 @@ def texts(store: SessionStore, session: str) -> list[str]:
     return [event.text for _, event in store.events(session) if isinstance(event, Notice)]
 
 
-async def test_a_recorded_event_is_on_disk(store: SessionStore, path: Path) -> None:
+async def test_record_returns_when_the_event_is_on_disk(store: SessionStore, path: Path) -> None:
     session = store.create(workspace="/w", model="m")
     log = EventLog(store)
-    log.keep(session, Notice("one"))
+    log.queue(session, Notice("one"))
     await log.record(session, Notice("two"))
     other = SessionStore(path)
     assert texts(other, session) == ["one", "two"]
@@ -49,15 +49,15 @@ async def test_a_recorded_event_is_on_disk(store: SessionStore, path: Path) -> N
     other.close()
 
 
-async def test_many_recorders_keep_their_order(store: SessionStore) -> None:
-    one, two = (store.create(workspace="/w", model="m") for _ in range(2))
+async def test_concurrent_recording_preserves_order(store: SessionStore) -> None:
+    first, second = (store.create(workspace="/w", model="m") for _ in range(2))
     log = EventLog(store)
-    await asyncio.gather(*(log.record((one, two)[number % 2], Notice(str(number))) for number in range(40)))
-    assert texts(store, one) == [str(number) for number in range(0, 40, 2)]
-    assert texts(store, two) == [str(number) for number in range(1, 40, 2)]
+    await asyncio.gather(*(log.record((first, second)[number % 2], Notice(str(number))) for number in range(40)))
+    assert texts(store, first) == [str(number) for number in range(0, 40, 2)]
+    assert texts(store, second) == [str(number) for number in range(1, 40, 2)]
 
 
-async def test_what_could_not_be_written_is_kept_and_goes_first_the_next_time(store: SessionStore, path: Path) -> None:
+async def test_events_of_a_failed_write_precede_later_ones(store: SessionStore, path: Path) -> None:
     session = store.create(workspace="/w", model="m")
     log = EventLog(store)
     with locked(path):
@@ -69,13 +69,13 @@ async def test_what_could_not_be_written_is_kept_and_goes_first_the_next_time(st
     assert texts(store, session) == ["one", "two", "three"]
 
 
-async def test_cancelling_a_recorder_writes_its_events_once(path: Path) -> None:
+async def test_event_of_a_cancelled_call_is_written_once(path: Path) -> None:
     patient = SessionStore(path, busy_seconds=30)
     session = patient.create(workspace="/w", model="m")
     log = EventLog(patient)
     with locked(path):
         recording = asyncio.create_task(log.record(session, Notice("one")))
-        await asyncio.sleep(0)  # lets it begin
+        await asyncio.sleep(0)  # Lets it start.
         assert log.pending == 1
         recording.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -87,12 +87,12 @@ async def test_cancelling_a_recorder_writes_its_events_once(path: Path) -> None:
     patient.close()
 
 
-async def test_a_failure_nobody_waits_for_is_met_by_the_next_recorder(store: SessionStore, path: Path) -> None:
+async def test_failure_of_a_cancelled_call_is_raised_by_the_next_flush(store: SessionStore, path: Path) -> None:
     session = store.create(workspace="/w", model="m")
     log = EventLog(store)
     with locked(path):
         recording = asyncio.create_task(log.record(session, Notice("one")))
-        await asyncio.sleep(0)  # lets it begin
+        await asyncio.sleep(0)  # Lets it start.
         assert log.pending == 1
         recording.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -103,16 +103,16 @@ async def test_a_failure_nobody_waits_for_is_met_by_the_next_recorder(store: Ses
     assert texts(store, session) == ["one"]
 
 
-async def test_the_loop_runs_on_while_events_are_written(path: Path) -> None:
+async def test_writing_does_not_block_the_event_loop(path: Path) -> None:
     patient = SessionStore(path, busy_seconds=30)
     session = patient.create(workspace="/w", model="m")
     log = EventLog(patient)
-    turns = 0
+    cycles = 0
     with locked(path):
         recording = asyncio.create_task(log.record(session, Notice("one")))
-        while turns < 100:
+        while cycles < 100:
             await asyncio.sleep(0)
-            turns += 1
+            cycles += 1
         assert not recording.done()
     await recording
     assert texts(patient, session) == ["one"]

@@ -11,7 +11,7 @@ from ecoshell.events import GraphPlanned, NodeChanged, TurnStarted
 from ecoshell.messages import visible_line
 from ecoshell.sessions.export import as_markdown
 from ecoshell.sessions.mermaid import escaped, flowchart
-from ecoshell.sessions.plans import ToolGraph, tool_graphs
+from ecoshell.sessions.tool_graphs import ToolGraph, tool_graphs
 
 NODE = re.compile(r'    n(\d+)\["(?P<label>(?:\* )?[\w#;]*)<br/>(?P<figures>[\w ·≈→$.?<]*)"\]:::(?P<state>[a-z]+)')
 EDGE = re.compile(r"    n(\d+) (-->|==>) n(\d+)")
@@ -19,15 +19,15 @@ CLASS = re.compile(r"    classDef [a-z]+ [a-z0-9:#, -]+")
 
 
 def decoded(label: str) -> str:
-    """A label as Mermaid shows it."""
-    return re.sub(r"#(\d+);", lambda found: chr(int(found[1])), label)
+    """Return a label as Mermaid displays it."""
+    return re.sub(r"#(\d+);", lambda match: chr(int(match[1])), label)
 
 
 def drawn(*events) -> str:
     return flowchart(tool_graphs(events, running=True)[-1])
 
 
-def test_nodes_have_numbers_states_and_figures_and_the_longest_path_thick_arrows():
+def test_flowchart_has_states_figures_and_the_critical_path():
     assert drawn(PLANNED, *RUNNING, *DONE[:2]).splitlines() == [
         "flowchart TD",
         '    n1["* count_text<br/>running · ≈1.20 s · ≈$0.001"]:::running',
@@ -45,10 +45,10 @@ def test_nodes_have_numbers_states_and_figures_and_the_longest_path_thick_arrows
     ]
 
 
-def test_failed_skipped_and_kept_nodes_say_so():
-    told = drawn(PLANNED, *FAILED)
-    assert '"]:::failed\n' in told
-    assert told.count('"]:::skipped\n') == 2
+def test_failed_skipped_and_kept_nodes_are_marked():
+    chart = drawn(PLANNED, *FAILED)
+    assert '"]:::failed\n' in chart
+    assert chart.count('"]:::skipped\n') == 2
     assert drawn(REPAIRED, *AGAIN).count("<br/>done before") == 2
 
 
@@ -69,7 +69,7 @@ def test_failed_skipped_and_kept_nodes_say_so():
         "direction TB",
     ],
 )
-def test_no_name_gets_out_of_its_label(label):
+def test_name_cannot_end_its_label(label):
     lines = flowchart(ToolGraph(GraphPlanned((node(label), node("z", label)), ""))).splitlines()
     assert [bool(NODE.fullmatch(line)) for line in lines] == [False, True, True, False, False]
     assert decoded(NODE.fullmatch(lines[1])["label"]) == visible_line(label)
@@ -77,37 +77,37 @@ def test_no_name_gets_out_of_its_label(label):
 
 
 @given(st.text())
-def test_an_escaped_text_has_no_sign_that_means_anything_and_reads_back_as_it_is_shown(text):
-    shown = escaped(text)
-    assert re.fullmatch(r"(\w|#\d+;)*", shown)
-    assert decoded(shown) == visible_line(text)
+def test_escaped_text_has_no_special_characters_and_can_be_decoded(text):
+    label = escaped(text)
+    assert re.fullmatch(r"(\w|#\d+;)*", label)
+    assert decoded(label) == visible_line(text)
 
 
 @given(st.lists(st.text(max_size=9), unique=True, max_size=8))
-def test_every_line_of_a_flowchart_is_a_node_an_edge_or_a_class(labels):
-    nodes = [node(label, *labels[:at][-2:]) for at, label in enumerate(labels)]
+def test_flowchart_has_only_nodes_edges_and_classes(labels):
+    nodes = [node(label, *labels[:index][-2:]) for index, label in enumerate(labels)]
     head, *lines = flowchart(ToolGraph(GraphPlanned(tuple(nodes), ""))).splitlines()
     assert head == "flowchart TD"
     assert sum(bool(NODE.fullmatch(line)) for line in lines) == len(nodes)
     assert all(NODE.fullmatch(line) or EDGE.fullmatch(line) or CLASS.fullmatch(line) for line in lines)
 
 
-def test_an_exported_session_draws_each_plan_as_it_ended():
+def test_export_draws_the_final_state_of_each_plan():
     events = (TurnStarted(1, "how many?", "embedded", "single", "graph"), PLANNED, *RUNNING, *FAILED, *AGAIN)
-    told = as_markdown([(0.0, event) for event in events])
-    first, second = re.findall(r"```mermaid\n(.*?)```", told, re.DOTALL)
+    text = as_markdown([(0.0, event) for event in events])
+    first, second = re.findall(r"```mermaid\n(.*?)```", text, re.DOTALL)
     assert ":::failed" in first
     assert ":::stopped" in second
     assert ":::running" in as_markdown([(0.0, event) for event in events], running=True)
 
 
-def test_a_node_that_was_stopped_is_told_in_the_plan_and_below_it():
-    told = as_markdown([(0.0, PLANNED), (0.0, NodeChanged("count_text", "stopped", "c", 0.3))])
-    assert re.search(r"\]:::stopped$", told, re.MULTILINE)
-    assert re.search(r"`count_text` stopped$", told, re.MULTILINE)
+def test_stopped_node_is_in_the_chart_and_below_it():
+    text = as_markdown([(0.0, PLANNED), (0.0, NodeChanged("count_text", "stopped", "c", 0.3))])
+    assert re.search(r"\]:::stopped$", text, re.MULTILINE)
+    assert re.search(r"`count_text` stopped$", text, re.MULTILINE)
 
 
-def test_a_fence_in_a_name_does_not_end_the_code_block():
+def test_fence_in_a_name_does_not_end_the_code_block():
     plan = GraphPlanned((node("```\n# out"),), "")
-    told = as_markdown([(0.0, plan), (0.0, NodeChanged("```\n# out", "done"))])
-    assert told.count("```") == 2
+    text = as_markdown([(0.0, plan), (0.0, NodeChanged("```\n# out", "done"))])
+    assert text.count("```") == 2

@@ -1,4 +1,4 @@
-"""The training of planners, with PyTorch."""
+"""Training of planners with PyTorch."""
 
 import argparse
 import json
@@ -29,7 +29,7 @@ def data(tmp_path) -> Path:
     return folder
 
 
-def test_what_is_trained_reaches_the_bench_and_plans_as_in_training(tmp_path, data, capsys) -> None:
+def test_trained_planner_can_be_measured(tmp_path, data, capsys) -> None:
     arguments = (
         "--data",
         data,
@@ -46,39 +46,44 @@ def test_what_is_trained_reaches_the_bench_and_plans_as_in_training(tmp_path, da
         "--json",
     )
     assert run(["train", "catp", *map(str, arguments)]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert made["variants"] == ["caorl", "ift"]
-    assert made["mb"] < 10
+    results = json.loads(capsys.readouterr().out)
+    assert results["variants"] == ["caorl", "ift"]
+    assert results["mb"] < 10
     rows = [json.loads(line) for line in (tmp_path / "run" / "caorl" / "0" / "curve.jsonl").open()]
     assert rows[-1]["loss"] < rows[0]["loss"]
     pool = ("--pool", PLANS, "--constants", CONSTANTS, "--plans", 1)
-    told = bench_play.printed(capsys, "catp", *pool, "--planner", made["planner"])["planner"]
-    assert told["valid"] == 1.0
-    assert told["ift_qop"] is not None
-    assert told["ablations"] == {}
-    planner = read_planner(Path(made["planner"]))
-    kept = torch.load(tmp_path / "run" / "caorl" / "0" / "checkpoint.pt")["trained"]["tool"].numpy()
-    assert np.allclose(planner.models["caorl", 0].weights["tool"], kept, atol=1e-3)
+    record = bench_play.printed(capsys, "catp", *pool, "--planner", results["planner"])["planner"]
+    assert record["valid"] == 1.0
+    assert record["ift_qop"] is not None
+    assert record["ablations"] == {}
+    planner = read_planner(Path(results["planner"]))
+    weights = torch.load(tmp_path / "run" / "caorl" / "0" / "checkpoint.pt")["trained"]["tool"].numpy()
+    assert np.allclose(planner.models["caorl", 0].weights["tool"], weights, atol=1e-3)
 
 
-def test_numpy_and_pytorch_give_the_same_scores(data) -> None:
+def test_numpy_and_pytorch_agree(data) -> None:
     args = argparse.Namespace(data=data, folds=2, held=None, only=("caorl",))
     training = next(caorl._trainings(*caorl._read(args), args, caorl.RECIPE))
     planner, model = training.planner, training.model
-    asked = [
-        (planner.tasks[one.task], one.level, one.actions, one.returns(planner.alpha, feedback=True))
-        for one in training.examples
+    queries = [
+        (
+            planner.tasks[example.task],
+            example.level,
+            example.actions,
+            example.returns(planner.alpha, feedback=True),
+        )
+        for example in training.examples
     ]
-    given = inputs(planner, VARIANTS["caorl"], model, asked)
-    tensors = {name: torch.from_numpy(values) for name, values in given.items()}
+    arrays = inputs(planner, VARIANTS["caorl"], model, queries)
+    tensors = {name: torch.from_numpy(values) for name, values in arrays.items()}
     with torch.no_grad():
         theirs = forward(training.trained(), tensors, torch).numpy()
-    assert np.allclose(forward(model.weights, given, np), theirs, atol=1e-4)
+    assert np.allclose(forward(model.weights, arrays, np), theirs, atol=1e-4)
 
 
-def test_without_the_mask_an_action_is_learned_against_its_whole_head(data) -> None:
+def test_without_masking_every_action_is_a_choice(data) -> None:
     args = argparse.Namespace(data=data, folds=2, held=1, only=("caorl", "no-masking"))
-    runs = {one.variant: one for one in caorl._trainings(*caorl._read(args), args, caorl.RECIPE)}
+    runs = {training.variant: training for training in caorl._trainings(*caorl._read(args), args, caorl.RECIPE)}
     example = runs["caorl"].examples[0]
     assert runs["no-masking"].weight(example) == len(example.actions)
     assert runs["caorl"].weight(example) < len(example.actions)

@@ -72,13 +72,13 @@ def test_training_is_deterministic(training):
 
 def test_marks_of_one_question_share_a_fold():
     """Otherwise the classifier would recognise questions by their words."""
-    asked = [use(f"{place} or not", "something came back", place < "J") for place in PLACES for _ in range(8)]
-    assert train(asked).accuracy.mean < 0.8
+    uses = [use(f"{place} or not", "something came back", place < "J") for place in PLACES for _ in range(8)]
+    assert train(uses).accuracy.mean < 0.8
 
 
 @pytest.mark.parametrize("uses", [[], marks()[: 14 + MIN_PER_CLASS - 1]])
 def test_too_few_marks_are_refused_with_advice(uses):
-    with pytest.raises(UsageError, match=f"{MIN_PER_CLASS} results of either kind") as refused:
+    with pytest.raises(UsageError, match=f"{MIN_PER_CLASS} results of each kind") as refused:
         train(uses)
     assert "+ or -" in refused.value.fix
     assert "--all-judged" in refused.value.fix
@@ -147,7 +147,7 @@ print(verdict.by, *[name for name in ("numpy", "scipy", "sklearn") if name in sy
     assert done.stdout.split() == ["classifier"]
 
 
-WHOLE = {"format": "ecoshell judge", "version": 1, "dimensions": DIMENSIONS, "bias": 0.0, "weights": {"3": 1.5}}
+VALID = {"format": "ecoshell judge", "version": 1, "dimensions": DIMENSIONS, "bias": 0.0, "weights": {"3": 1.5}}
 
 
 @pytest.mark.parametrize(
@@ -158,16 +158,16 @@ WHOLE = {"format": "ecoshell judge", "version": 1, "dimensions": DIMENSIONS, "bi
         pytest.param("[" * 100_000, "did not write it", id="deep"),
         ("[1]", "did not write it"),
         ("{}", "did not write it"),
-        (json.dumps({**WHOLE, "version": 2}), "another version"),
-        (json.dumps({**WHOLE, "dimensions": 8}), "another version"),
-        (json.dumps({**WHOLE, "weights": [1]}), "did not write it"),
-        (json.dumps({**WHOLE, "weights": {"-1": 1}}), "did not write it"),
-        (json.dumps({**WHOLE, "weights": {str(DIMENSIONS): 1}}), "did not write it"),
-        (json.dumps({**WHOLE, "weights": {"3": "x"}}), "not a number"),
-        (json.dumps({**WHOLE, "weights": {"3": True}}), "not a number"),
-        (json.dumps({**WHOLE, "bias": None}), "not a number"),
-        (json.dumps({**WHOLE, "bias": float("nan")}), "not a number"),
-        (json.dumps({**WHOLE, "bias": 10**40}), "not a number"),
+        (json.dumps({**VALID, "version": 2}), "another version"),
+        (json.dumps({**VALID, "dimensions": 8}), "another version"),
+        (json.dumps({**VALID, "weights": [1]}), "did not write it"),
+        (json.dumps({**VALID, "weights": {"-1": 1}}), "did not write it"),
+        (json.dumps({**VALID, "weights": {str(DIMENSIONS): 1}}), "did not write it"),
+        (json.dumps({**VALID, "weights": {"3": "x"}}), "not a number"),
+        (json.dumps({**VALID, "weights": {"3": True}}), "not a number"),
+        (json.dumps({**VALID, "bias": None}), "not a number"),
+        (json.dumps({**VALID, "bias": float("nan")}), "not a number"),
+        (json.dumps({**VALID, "bias": 10**40}), "not a number"),
         pytest.param(" " * 5_000_000, "too large", id="large"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What models are trained on: tasks from a grammar, played by the shell; none of it needs PyTorch."""
+"""Training tasks from a grammar, played by the shell; without PyTorch."""
 
 import asyncio
 import csv
@@ -32,122 +32,126 @@ def text(model: LocalModel, tokens) -> str:
     return b"".join(vocabulary.piece(token, special=True) for token in tokens).decode()
 
 
-def made(kind: str, split: worlds.Split, seed: int = 1):
+def task_of(kind: str, split: worlds.Split, seed: int = 1):
     return data.make(kind, worlds.World(random.Random(seed), split))
 
 
-def test_the_same_seed_makes_the_same_tasks_and_another_one_others() -> None:
-    def told(seed: int) -> list[object]:
-        return [(one.request, one.files, one.steps, one.setup) for one in generate(40, seed)]
+def test_tasks_depend_on_the_seed() -> None:
+    def tasks(seed: int) -> list[object]:
+        return [(task.request, task.files, task.steps, task.setup) for task in generate(40, seed)]
 
-    assert told(3) == told(3) != told(4)
+    assert tasks(3) == tasks(3) != tasks(4)
 
 
 @pytest.mark.parametrize("kind", [*kinds(), "talk"])
-def test_every_way_of_a_kind_can_be_said_in_training_and_in_tests(kind: str) -> None:
+def test_every_kind_can_be_generated_in_both_splits(kind: str) -> None:
     for split in ("train", "held"):
         for seed in range(30):
-            task = made(kind, split, seed)
+            task = task_of(kind, split, seed)
             assert not re.search(r"\{[a-z]+\}", task.request)
-            assert all(one.call.name and one.rationale for one in task.steps)
+            assert all(step.call.name and step.rationale for step in task.steps)
 
 
-def test_a_name_is_found_where_all_words_for_it_are_taken() -> None:
+def test_name_is_unique_even_if_all_words_are_used() -> None:
     taken = {f"{stem}.txt": "" for stem in worlds.World(random.Random(1), "held").words("stems")}
     assert worlds.World(random.Random(1), "held", taken).name("txt") not in taken
 
 
-def test_what_is_kept_for_tests_is_not_in_training() -> None:
+def test_splits_are_disjoint() -> None:
     for kind in kinds():
         assert ways(kind, "train")
         assert ways(kind, "held")
         assert not {*ways(kind, "train")} & {*ways(kind, "held")}
-    training, held = ({name for one in generate(300, 5, split) for name in one.files} for split in ("train", "held"))
+    training, validation = (
+        {name for task in generate(300, 5, split) for name in task.files} for split in ("train", "held")
+    )
     assert len(training) > 50
-    assert not training & held
+    assert not training & validation
 
 
-def test_no_way_of_saying_it_is_that_of_a_task_of_the_benchmark() -> None:
-    """Neither half: with names of up to three words in its gaps, no way of the grammar makes a request of the suite."""
-    said = [re.sub(r"\W+", " ", task.request).strip().lower() for task in read_suite(None)]
+def test_no_phrasing_matches_a_task_of_the_benchmark() -> None:
+    """In either split, no phrasing with up to three words per placeholder equals a request of the suite."""
+    requests = [re.sub(r"\W+", " ", task.request).strip().lower() for task in read_suite(None)]
     for kind in kinds():
         for way in (*ways(kind, "train"), *ways(kind, "held")):
             plain = re.sub(r"[^\w{}]+", " ", re.sub(r"^(de|fr|es): ", "", way)).strip().lower()
             if re.sub(r"\{\w+\}", "", plain).strip().count(" ") < 2:
-                continue  # two words are nobody's
+                continue  # Two words are too common.
             pattern = re.compile(re.sub(r"\\\{\w+\\\}", r"(\\w+( \\w+){0,2})", re.escape(plain)))
-            clashes = any(map(pattern.fullmatch, said))
-            assert not clashes, way  # no request is shown
-    talked = {re.sub(r"\W+", " ", one).strip().lower() for one in data.frames()["talk"]}
-    assert not talked & {*said}
+            has_match = any(map(pattern.fullmatch, requests))
+            assert not has_match, way  # Do not display the request.
+    talk = {re.sub(r"\W+", " ", text).strip().lower() for text in data.frames()["talk"]}
+    assert not talk & {*requests}
 
 
 @local
-def test_a_tool_is_registered_by_its_name_before_it_is_called(model) -> None:
-    task = made("times", "train")
+def test_tool_is_registered_before_its_call(model) -> None:
+    task = task_of("times", "train")
     for mode, role in (("single", "single"), ("umi", "caller")):
-        found = asyncio.run(play(task, model, Options(mode=mode, registration="names")))
-        said = [text(model, one.reply) for one in found if one.role == role]
-        assert '"tool_name": "calculate"' in said[0]
-        assert '{"name": "calculate"' in said[1]
-        assert "expression" not in text(model, found[0].prompt)
+        played = asyncio.run(play(task, model, Options(mode=mode, registration="names")))
+        replies = [text(model, example.reply) for example in played if example.role == role]
+        assert '"tool_name": "calculate"' in replies[0]
+        assert '{"name": "calculate"' in replies[1]
+        assert "expression" not in text(model, played[0].prompt)
 
 
 @local
-def test_what_is_learned_is_what_the_shell_asks_and_what_tools_returned(model) -> None:
-    task = next(one for one in (made("value", "train", seed) for seed in range(99)) if "email" in one.answer([""]))
+def test_examples_are_the_prompts_of_the_shell_with_real_results(model) -> None:
+    task = next(
+        task for task in (task_of("value", "train", seed) for seed in range(99)) if "email" in task.answer([""])
+    )
     first, last = asyncio.run(play(task, model))
     (file,) = (step.call.arguments["path"] for step in task.steps)
-    asked, said = text(model, last.prompt), text(model, first.reply)
+    prompt, reply = text(model, last.prompt), text(model, first.reply)
     assert first.role == last.role == "single"
     assert text(model, first.prompt).endswith(f"{task.request}<|im_end|>\n<|im_start|>assistant\n")
-    assert said == f'I read {file}.\n{{"name": "read_file", "arguments": {{"path": "{file}"}}}}<|im_end|>'
-    assert f"{said}\n<|im_start|>user\nResult of read_file:\n{task.files[file]}" in asked
+    assert reply == f'I read {file}.\n{{"name": "read_file", "arguments": {{"path": "{file}"}}}}<|im_end|>'
+    assert f"{reply}\n<|im_start|>user\nResult of read_file:\n{task.files[file]}" in prompt
     assert text(model, last.reply) == f"{task.answer([task.files[file]])}<|im_end|>"
     [together] = joined([first, last])
     assert [text(model, (*last.prompt, *last.reply)[begin:end]) for begin, end in together.learned] == [
-        said,
+        reply,
         text(model, last.reply),
     ]
 
 
 @local
-def test_three_roles_learn_what_each_of_them_is_asked(model) -> None:
-    task = made("rename", "train")
-    found = asyncio.run(play(task, model, Options(mode="umi")))
-    assert [one.role for one in found] == ["planner", "caller", "planner", "summarizer"]
-    said = [text(model, one.reply).removesuffix("<|im_end|>") for one in found]
-    assert said[0] == "I rename it. Next: caller."
-    assert json.loads(said[1])["name"] == "run_command"
-    assert said[2] == "Next: conclusion."
+def test_each_role_learns_its_prompts(model) -> None:
+    task = task_of("rename", "train")
+    played = asyncio.run(play(task, model, Options(mode="umi")))
+    assert [example.role for example in played] == ["planner", "caller", "planner", "summarizer"]
+    replies = [text(model, example.reply).removesuffix("<|im_end|>") for example in played]
+    assert replies[0] == "I rename it. Next: caller."
+    assert json.loads(replies[1])["name"] == "run_command"
+    assert replies[2] == "Next: conclusion."
 
 
 @local
 @pytest.mark.parametrize("kind", ["missing", "edit_read", "search", "git_commit", "column_sum", "unserved", "run"])
-def test_tools_run_for_real_and_the_task_is_served(kind: str, model) -> None:
-    found = asyncio.run(play(made(kind, "train"), model))
-    assert len(found) == len(made(kind, "train").steps) + 1
+def test_real_tools_serve_the_task(kind: str, model) -> None:
+    played = asyncio.run(play(task_of(kind, "train"), model))
+    assert len(played) == len(task_of(kind, "train").steps) + 1
 
 
-def shown(kind: str, model: LocalModel, seed: int = 1, split: worlds.Split = "train"):
-    """A task that was played, what its calls returned, the answer, and what is learned of it."""
-    task, seen = made(kind, split, seed), []
+def play_task(kind: str, model: LocalModel, seed: int = 1, split: worlds.Split = "train"):
+    """Play a task; returns it, the results of its calls, the answer and the examples."""
+    task, results = task_of(kind, split, seed), []
 
-    def answer(returned):
-        seen[:] = returned
-        return task.answer(returned)
+    def answer(new_results):
+        results[:] = new_results
+        return task.answer(new_results)
 
-    found = asyncio.run(play(data.replace(task, answer=answer), model))
-    assert len(found) == len(task.steps) + 1, task.request
-    return task, seen, task.answer(seen), found
+    played = asyncio.run(play(data.replace(task, answer=answer), model))
+    assert len(played) == len(task.steps) + 1, task.request
+    return task, results, task.answer(results), played
 
 
 @local
 @pytest.mark.parametrize("kind", worlds.MAKERS)
-def test_a_world_of_its_own_is_served_and_fits_into_what_is_learned(kind: str, model) -> None:
+def test_every_world_can_be_served_within_the_token_limit(kind: str, model) -> None:
     for split in ("train", "held"):
-        *_, found = shown(kind, model, 7, split)
-        assert max(len(one.prompt) + len(one.reply) for one in found) < 1050 + 1024
+        *_, played = play_task(kind, model, 7, split)
+        assert max(len(example.prompt) + len(example.reply) for example in played) < 1050 + 1024
 
 
 def rows_of(task: data.Task) -> list[dict[str, str]]:
@@ -156,22 +160,22 @@ def rows_of(task: data.Task) -> list[dict[str, str]]:
         comma = ";" if ";" in task.files[file] else ","
         return list(csv.DictReader(io.StringIO(task.files[file]), delimiter=comma))
     lines = task.files[file].splitlines() if file.endswith("jsonl") else []
-    held = [*map(json.loads, lines)] or json.loads(task.files[file])
-    rows = held if isinstance(held, list) else next(iter(held.values()))
+    records = [*map(json.loads, lines)] or json.loads(task.files[file])
+    rows = records if isinstance(records, list) else next(iter(records.values()))
     return [{key: str(value) for key, value in row.items()} for row in rows]
 
 
 @local
 @pytest.mark.parametrize("seed", range(4))
-def test_answers_about_tables_are_true(seed: int, model) -> None:
+def test_answers_about_tables_are_correct(seed: int, model) -> None:
     for kind in ("sum_all", "order", "distinct", "group", "common", "keep_sum"):
-        task, seen, *_ = shown(kind, model, seed)
+        task, results, *_ = play_task(kind, model, seed)
         rows = rows_of(task)
         key, where, column = rows[0]
         numbers = {row[key]: float(row[column]) if "." in row[column] else int(row[column]) for row in rows}
         groups = sorted({row[where] for row in rows})
-        by_sum = {one: sum(numbers[row[key]] for row in rows if row[where] == one) for one in groups}
-        by_count = {one: sum(row[where] == one for row in rows) for one in groups}
+        by_sum = {group: sum(numbers[row[key]] for row in rows if row[where] == group) for group in groups}
+        by_count = {group: sum(row[where] == group for row in rows) for group in groups}
         expected = {
             "sum_all": str(round(sum(numbers.values()), 2)),
             "keep_sum": str(round(sum(numbers.values()), 2)),
@@ -180,16 +184,16 @@ def test_answers_about_tables_are_true(seed: int, model) -> None:
             "group": max(groups, key=by_sum.__getitem__),
             "common": max(groups, key=by_count.__getitem__),
         }
-        assert seen[1].strip() == expected[kind]
+        assert results[1].strip() == expected[kind]
         assert list(by_sum.values()).count(max(by_sum.values())) == 1 or kind != "group"
         assert list(by_count.values()).count(max(by_count.values())) == 1 or kind != "common"
 
 
 @local
 @pytest.mark.parametrize("seed", range(3))
-def test_answers_about_logs_are_true(seed: int, model) -> None:
+def test_answers_about_logs_are_correct(seed: int, model) -> None:
     for kind in ("log_count", "log_end", "log_hour", "log_user", "log_slow"):
-        task, seen, *_ = shown(kind, model, seed)
+        task, results, *_ = play_task(kind, model, seed)
         text = next(text for name, text in task.files.items() if name.endswith(".log") and "user=" in text)
         lines = text.splitlines()
         level = re.findall(r"ERROR|WARN|INFO", task.steps[-1].call.arguments["code"])
@@ -203,32 +207,32 @@ def test_answers_about_logs_are_true(seed: int, model) -> None:
             "log_user": [Counter(users).most_common(1)[0][0]],
             "log_slow": [max(lines, key=lambda line: int(re.findall(r"(\d+) ?ms", line)[0]))],
         }
-        assert seen[-1].strip() in expected[kind]
+        assert results[-1].strip() in expected[kind]
 
 
 @local
 @pytest.mark.parametrize("kind", ["repair", "crash"])
-def test_every_fault_is_seen_before_its_repair_and_gone_after_it(kind: str, model) -> None:
+def test_repair_removes_the_fault(kind: str, model) -> None:
     for seed in range(12):
-        _, seen, *_ = shown(kind, model, seed)
-        assert "Error" in seen[0]
-        assert "[exit status 1]" in seen[0]
-        assert "Error" not in seen[-1]
-        assert "[exit status" not in seen[-1]
+        _, results, *_ = play_task(kind, model, seed)
+        assert "Error" in results[0]
+        assert "[exit status 1]" in results[0]
+        assert "Error" not in results[-1]
+        assert "[exit status" not in results[-1]
 
 
 @local
-def test_another_way_follows_a_call_that_failed(model) -> None:
+def test_failed_call_is_followed_by_another_attempt(model) -> None:
     for seed in range(4):
         for kind in ("wrong_name", "wrong_value", "wrong_count"):
-            task, seen, answer, _ = shown(kind, model, seed)
-            assert f"Nearest: {task.steps[1].call.arguments['path']}" in seen[0]
+            task, results, answer, _ = play_task(kind, model, seed)
+            assert f"Nearest: {task.steps[1].call.arguments['path']}" in results[0]
             assert task.steps[1].call.arguments["path"] in answer
-    assert "Permission denied" in shown("not_executable", model)[1][0]
+    assert "Permission denied" in play_task("not_executable", model)[1][0]
 
 
 @local
-def test_a_call_that_the_person_did_not_want_is_said_and_not_made_again(model) -> None:
+def test_refused_call_is_reported_and_not_repeated(model) -> None:
     refused = next(task for task in generate(400, 3) if task.refused and len(task.steps) == 1)
     *_, last = asyncio.run(play(refused, model))
     (step,) = refused.steps
@@ -236,33 +240,33 @@ def test_a_call_that_the_person_did_not_want_is_said_and_not_made_again(model) -
     assert text(model, last.reply) == f"I have not done it: {step.call.name} was not approved.<|im_end|>"
 
 
-def test_whether_a_workspace_is_a_repository_says_nothing_about_what_is_asked() -> None:
-    """Nor does what lies in it: else git, or a program, is what a model calls wherever there is one."""
-    asked = [task for task in generate(400, 4) if task.kind in ("now", "talk", "read", "times", "unserved", "search")]
-    repositories = [task for task in asked if any(program[0] == "git" for program in task.setup)]
-    assert 0.25 < len(repositories) / len(asked) < 0.55
-    assert any(name.endswith(".py") for task in asked for name in task.files)
-    assert any("/" in name for task in asked for name in task.files)
+def test_workspace_contents_do_not_reveal_the_request() -> None:
+    """Otherwise a model would call git in every repository, or run every program."""
+    tasks = [task for task in generate(400, 4) if task.kind in ("now", "talk", "read", "times", "unserved", "search")]
+    repositories = [task for task in tasks if any(program[0] == "git" for program in task.setup)]
+    assert 0.25 < len(repositories) / len(tasks) < 0.55
+    assert any(name.endswith(".py") for task in tasks for name in task.files)
+    assert any("/" in name for task in tasks for name in task.files)
 
 
 @local
-def test_a_plan_is_learned_with_the_calls_of_its_nodes(model) -> None:
-    drafted = [task for task in generate(600, 6) if task.drafted]  # most with branches
+def test_plan_is_learned_with_the_calls_of_its_nodes(model) -> None:
+    drafted = [task for task in generate(600, 6) if task.drafted]
     two = next(task for task in drafted if task.kind == "two_words")
-    plan, *_, last = [text(model, one.reply) for one in asyncio.run(play(two, model))]
+    plan, *_, last = [text(model, example.reply) for example in asyncio.run(play(two, model))]
     assert plan == '[[1, "count_text", ["<task>"]], [2, "count_text", ["<task>"]]]<|im_end|>'
     assert "words, " in last
     chain = next(task for task in drafted if task.kind in ("sum_if", "names_if", "top", "cell", "group", "count_over"))
-    plan, *calls, _ = [text(model, one.reply) for one in asyncio.run(play(chain, model))]
+    plan, *calls, _ = [text(model, example.reply) for example in asyncio.run(play(chain, model))]
     assert plan == '[[1, "read_file", ["<task>"]], [2, "run_python", [1]]]<|im_end|>'
     assert '"code"' in calls[-1]
 
 
 @local
-def test_an_order_in_a_file_is_not_followed(model) -> None:
+def test_injected_instructions_are_not_followed(model) -> None:
     for kind in ("injected", "injected_text"):
-        task, seen, answer, _ = shown(kind, model)
-        assert any(order in seen[0] for order in worlds.frames()["words"]["injections"])
+        task, results, answer, _ = play_task(kind, model)
+        assert any(order in results[0] for order in worlds.frames()["words"]["injections"])
         assert [step.call.name for step in task.steps] == ["read_file"]
         assert "not follow" in answer
 
@@ -271,28 +275,28 @@ def test_an_order_in_a_file_is_not_followed(model) -> None:
     ("number", "words"),
     [(0, "zero"), (13, "thirteen"), (40, "forty"), (85, "eighty-five"), (320, "three hundred and twenty")],
 )
-def test_numbers_are_said_in_words(number: int, words: str) -> None:
+def test_numbers_can_be_spelled(number: int, words: str) -> None:
     assert worlds.spelled(number) == words
 
 
 @local
-def test_each_task_is_played_once_and_kept(model, tmp_path, monkeypatch) -> None:
+def test_played_tasks_are_stored(model, tmp_path, monkeypatch) -> None:
     keep = tmp_path / "run" / "tasks.jsonl"
-    found = examples(model, 3, 1, "train", (Options(mode="single"),), keep)
+    played = examples(model, 3, 1, "train", (Options(mode="single"),), keep)
     with keep.open("a") as file:
-        file.write('["single 0123')  # the process was killed here
+        file.write('["single 0123')  # The process was killed here.
 
     async def never(*_: object) -> list[data.Example]:
         raise AssertionError
 
     monkeypatch.setattr(data, "play", never)
-    assert examples(model, 3, 1, "train", (Options(mode="single"),), keep) == found
+    assert examples(model, 3, 1, "train", (Options(mode="single"),), keep) == played
     assert len(keep.read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize("broken", [b'{"no": "task"}', b"no text: \xff\xfe"])
-def test_a_broken_line_is_named(tmp_path, broken: bytes) -> None:
+def test_damaged_line_is_reported(tmp_path, broken: bytes) -> None:
     keep = tmp_path / "tasks.jsonl"
     keep.write_bytes(b'["single 0123456789abcdef",[]]\n' + broken + b"\n")
-    with pytest.raises(UsageError, match=r"tasks\.jsonl, line 2 is no played task"):
+    with pytest.raises(UsageError, match=r"tasks\.jsonl, line 2 is not a played task"):
         examples(None, 1, 1, "train", (Options(mode="single"),), keep)  # pyright: ignore[reportArgumentType]

@@ -26,9 +26,9 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
     """Run a command in this process and return its output."""
 
     def run(*argv: str, status: int = 0) -> str:
-        got = main(list(argv))
+        exit_status = main(list(argv))
         output = capsys.readouterr()
-        assert got == status, output.err
+        assert exit_status == status, output.err
         return output.err if status else output.out
 
     return run
@@ -89,14 +89,14 @@ def test_report_as_json(shell: Shell) -> None:
     assert (record["pays"], record["file"]) == (True, str(user_paths().judge_file))
 
 
-def test_judge_no_better_than_rules_is_saved_with_a_warning(shell: Shell) -> None:
+def test_judge_that_does_not_beat_rules_is_saved_with_a_warning(shell: Shell) -> None:
     user_paths().data.mkdir(parents=True, exist_ok=True)
     with closing(ExperienceStore(user_paths().experience_file)) as store:
         store.add(recorded(number) for number in range(24))
         for number in range(24):
             store.mark("s", number, "c1", number % 4 < 2)
     output = shell("experience", "train")
-    assert "Warning: it is no better" in output
+    assert "Warning: judges without training are at least as accurate" in output
     assert "plan.judge classifier" not in output
     assert user_paths().judge_file.exists()
 

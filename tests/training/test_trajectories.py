@@ -1,4 +1,4 @@
-"""What recorded trajectories teach: the calls of then, asked for as the shell asks, and nothing that is held back."""
+"""Training examples from recorded trajectories."""
 
 import json
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ from ecoshell.errors import UsageError
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
-from ecoshell_train.trajectories import is_held, taken
+from ecoshell_train.trajectories import is_held, trajectory_examples
 
 pytestmark = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the extra `local` is not installed")
 SINGLE = [Options(mode="single")]
@@ -27,7 +27,7 @@ def tool(name: str) -> dict[str, Any]:
     return {"name": name, "description": f"The {name} of a city.", "parameters": schema}
 
 
-def called(name: str, city: str, observation: str = "") -> dict[str, Any]:
+def call(name: str, city: str, observation: str = "") -> dict[str, Any]:
     return {"decision": "call", "tool": name, "arguments": {"city": city}, "observation": observation}
 
 
@@ -46,66 +46,67 @@ def texts(model: LocalModel, examples) -> list[tuple[str, str]]:
     vocabulary = model._runtime.vocabulary()
     return [
         tuple(
-            b"".join(vocabulary.piece(one, special=True) for one in part).decode() for part in (one.prompt, one.reply)
+            b"".join(vocabulary.piece(token, special=True) for token in part).decode()
+            for part in (example.prompt, example.reply)
         )
-        for one in examples
+        for example in examples
     ]
 
 
-def test_each_call_is_learned_after_what_the_calls_before_it_returned(model, tmp_path) -> None:
-    path = file(tmp_path, called("mayor", "Oslo", "Ms. Borg"), called("weather", "Oslo", "rain"), FINISH)
-    first, second, last = texts(model, taken(model, [path], SINGLE))
+def test_prompts_contain_the_earlier_results(model, tmp_path) -> None:
+    path = file(tmp_path, call("mayor", "Oslo", "Ms. Borg"), call("weather", "Oslo", "rain"), FINISH)
+    first, second, last = texts(model, trajectory_examples(model, [path], SINGLE))
     assert '{"name": "mayor", "arguments": {"city": "Oslo"}}' in first[1]
     assert "Ms. Borg" not in first[0]
     assert "Ms. Borg" in second[0]
     assert '"weather"' in second[1]
     assert "rain" in last[0]
-    assert last[1] == "[result]<|im_end|>"  # the shell puts the last result there
+    assert last[1] == "[result]<|im_end|>"  # The shell inserts the last result.
     assert 4 <= sum(f"\nthing_{number}: " in first[0] for number in range(30)) + 2 <= 10  # of 30
 
 
-def test_where_nothing_ends_it_calls_alone_are_learned(model, tmp_path) -> None:
-    ((_, reply),) = texts(model, taken(model, [file(tmp_path, called("mayor", "Oslo"))], SINGLE))
+def test_only_calls_of_unfinished_trajectories_are_learned(model, tmp_path) -> None:
+    ((_, reply),) = texts(model, trajectory_examples(model, [file(tmp_path, call("mayor", "Oslo"))], SINGLE))
     assert '"mayor"' in reply
 
 
-def test_what_was_held_back_is_not_learned_and_of_the_rest_each_so_many_th_may_be(model, tmp_path) -> None:
-    path = file(tmp_path, called("mayor", "Oslo", "Ms. Borg"), FINISH)
+def test_held_out_tasks_are_skipped_and_the_others_can_be_sampled(model, tmp_path) -> None:
+    path = file(tmp_path, call("mayor", "Oslo", "Ms. Borg"), FINISH)
     task = json.loads(path.read_text())
     names = [f"task-{number}" for number in range(8)]
     path.write_text("".join(f"{json.dumps({**task, 'id': name})}\n" for name in names))
-    rest = [name for name in names if not is_held(name)]
-    assert 1 < len(rest) < 8
-    assert len(taken(model, [path], SINGLE)) == 2 * len(rest)
-    assert len(taken(model, [path], SINGLE, every=len(rest))) == 2
+    training = [name for name in names if not is_held(name)]
+    assert 1 < len(training) < 8
+    assert len(trajectory_examples(model, [path], SINGLE)) == 2 * len(training)
+    assert len(trajectory_examples(model, [path], SINGLE, every=len(training))) == 2
 
 
-def test_a_tool_that_is_called_as_one_of_the_shell_takes_its_place(model, tmp_path) -> None:
-    for number in range(12):  # some of which have the shell's own tools beside theirs
-        path = file(tmp_path, called("mayor", "Oslo", "Ms. Borg"), tools=0, id=f"task-{number}")
+def test_recorded_tool_replaces_a_shell_tool_of_the_same_name(model, tmp_path) -> None:
+    for number in range(12):  # Some also have the shell's tools.
+        path = file(tmp_path, call("mayor", "Oslo", "Ms. Borg"), tools=0, id=f"task-{number}")
         text = path.read_text().replace("weather", "read_file")
         path.write_text(text)
         if not is_held(f"task-{number}"):
-            ((prompt, _),) = texts(model, taken(model, [path], SINGLE))
+            ((prompt, _),) = texts(model, trajectory_examples(model, [path], SINGLE))
             assert "The read_file of a city" in prompt
 
 
-def test_some_are_learned_with_the_tools_of_the_shell_beside_theirs(model, tmp_path) -> None:
-    seen = set[bool]()
+def test_some_tasks_also_have_the_tools_of_the_shell(model, tmp_path) -> None:
+    has_shell_tools = set[bool]()
     for name in [name for name in map("task-{}".format, range(20)) if not is_held(name)]:
-        path = file(tmp_path, called("mayor", "Oslo", "Ms. Borg"), tools=1, id=name)
-        ((prompt, _),) = texts(model, taken(model, [path], SINGLE))
-        seen.add("\nlist_files: " in prompt)
-    assert seen == {True, False}
+        path = file(tmp_path, call("mayor", "Oslo", "Ms. Borg"), tools=1, id=name)
+        ((prompt, _),) = texts(model, trajectory_examples(model, [path], SINGLE))
+        has_shell_tools.add("\nlist_files: " in prompt)
+    assert has_shell_tools == {True, False}
 
 
-def test_what_is_very_long_is_left_out(model, tmp_path) -> None:
-    path = file(tmp_path, called("mayor", "Oslo", "so " * 3000), called("weather", "Oslo", "rain"), FINISH)
-    ((_, reply),) = texts(model, taken(model, [path], SINGLE))
+def test_long_examples_are_skipped(model, tmp_path) -> None:
+    path = file(tmp_path, call("mayor", "Oslo", "so " * 3000), call("weather", "Oslo", "rain"), FINISH)
+    ((_, reply),) = texts(model, trajectory_examples(model, [path], SINGLE))
     assert '"mayor"' in reply
 
 
-def test_a_broken_line_is_named(model, tmp_path) -> None:
-    path = file(tmp_path, called("nobody", "Oslo"), FINISH)
-    with pytest.raises(UsageError, match=r"trajectories\.jsonl:1: step 1 calls 'nobody', which is not among its tools"):
-        taken(model, [path], SINGLE)
+def test_damaged_line_is_reported(model, tmp_path) -> None:
+    path = file(tmp_path, call("unknown", "Oslo"), FINISH)
+    with pytest.raises(UsageError, match=r"trajectories\.jsonl:1: step 1 calls 'unknown', which is not among its tools"):
+        trajectory_examples(model, [path], SINGLE)

@@ -1,4 +1,4 @@
-"""Adapters: what PyTorch learns is what llama.cpp does with the file; needs PyTorch, and is skipped without it."""
+"""Adapters trained with PyTorch work in llama.cpp; needs PyTorch."""
 
 import json
 import shutil
@@ -27,21 +27,21 @@ TARGETS = ("he counts them twice.", "the gulls steal it.", '{"name": "list_files
 
 @pytest.fixture(scope="module")
 def adapter() -> Adapter:
-    """An adapter that changes much, as if it had learned."""
-    made = Adapter(embedded_path(), 4, 1, [])
+    """An adapter with random weights that change the output clearly."""
+    adapter = Adapter(embedded_path(), 4, 1, [])
     with torch.no_grad():
         torch.manual_seed(5)
-        for name, value in made.trained().items():
+        for name, value in adapter.trained().items():
             if name.endswith(".b"):
                 value.copy_(torch.randn_like(value) * 0.05)
-    return made
+    return adapter
 
 
 def tokens(text: str, *, start: bool = False) -> tuple[int, ...]:
     return tuple(LocalModel(embedded_path())._runtime.vocabulary().tokens(text, start=start))
 
 
-def test_llama_cpp_with_the_adapter_says_what_pytorch_says(adapter, tmp_path) -> None:
+def test_llama_cpp_and_pytorch_agree_on_an_adapter(adapter, tmp_path) -> None:
     file = tmp_path / "adapter.gguf"
     adapter.export(file, role="single")
     check_adapter(file, embedded_path())
@@ -49,64 +49,65 @@ def test_llama_cpp_with_the_adapter_says_what_pytorch_says(adapter, tmp_path) ->
     prefix = tokens(PREFIX, start=True)
     with torch.no_grad():
         ours = [-float(adapter.loss([Example("single", prefix, tokens(target))])) for target in TARGETS]
-    meant = [tokens(target) for target in TARGETS]
-    theirs, base = (logprobs(embedded_path(), prefix, meant, one) for one in (file, None))
-    assert max(abs(one - other) for one, other in zip(theirs, base, strict=True)) > 2
-    for one, other, target in zip(ours, theirs, TARGETS, strict=True):
-        assert one == pytest.approx(other, abs=0.25 + 0.02 * abs(other)), target
+    replies = [tokens(target) for target in TARGETS]
+    theirs = logprobs(embedded_path(), prefix, replies, file)
+    base = logprobs(embedded_path(), prefix, replies, None)
+    assert max(abs(adapted - plain) for adapted, plain in zip(theirs, base, strict=True)) > 2
+    for actual, expected, target in zip(ours, theirs, TARGETS, strict=True):
+        assert actual == pytest.approx(expected, abs=0.25 + 0.02 * abs(expected)), target
 
 
-def test_an_adapter_that_was_written_is_read_as_it_was_learned(adapter, tmp_path) -> None:
+def test_exported_adapter_can_be_read_back(adapter, tmp_path) -> None:
     file = tmp_path / "adapter.gguf"
     adapter.export(file, role="single")
-    found = read_adapter(embedded_path(), file, 4)
-    assert found.keys() == adapter.trained().keys()
+    matrices = read_adapter(embedded_path(), file, 4)
+    assert matrices.keys() == adapter.trained().keys()
     for name, value in adapter.trained().items():
-        assert torch.allclose(value, torch.tensor(found[name]).float(), atol=2e-3), name
-    with pytest.raises(UsageError, match="no adapter of rank 8"):
+        assert torch.allclose(value, torch.tensor(matrices[name]).float(), atol=2e-3), name
+    with pytest.raises(UsageError, match="not an adapter of rank 8"):
         read_adapter(embedded_path(), file, 8)
-    with pytest.raises(UsageError, match="no adapter of rank 4"):
+    with pytest.raises(UsageError, match="not an adapter of rank 4"):
         read_adapter(embedded_path(), embedded_path(), 4)
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
     with pytest.raises(UsageError, match="cannot be read as an adapter"):
         read_adapter(embedded_path(), tmp_path / "broken.gguf", 4)
 
 
-def test_an_adapter_is_small_and_keeps_to_its_base(adapter, tmp_path) -> None:
+def test_adapter_is_small_and_bound_to_its_base(adapter, tmp_path) -> None:
     file = tmp_path / "adapter.gguf"
     adapter.export(file, role="planner")
     assert file.stat().st_size < 5_000_000
     other = tmp_path / "other.gguf"
     shutil.copyfile(embedded_path(), other)
-    data_of = bytearray(other.read_bytes())
-    place = data_of.index(b"general.architecture") + len("general.architecture") + 12
-    data_of[place : place + 5] = b"qwen2"
-    other.write_bytes(data_of)
+    content = bytearray(other.read_bytes())
+    start = content.index(b"general.architecture") + len("general.architecture") + 12
+    content[start : start + 5] = b"qwen2"
+    other.write_bytes(content)
     with pytest.raises(ModelBroken, match="architecture llama"):
         check_adapter(file, other)
 
 
-def test_what_all_prompts_begin_with_changes_no_loss_but_by_rounding(adapter) -> None:
+def test_shared_prefix_does_not_change_the_loss(adapter) -> None:
     start = tokens(PREFIX * 8, start=True)
     examples = [Example("single", (*start, *tokens(f" {word}")), tokens(TARGETS[0])) for word in ("one", "another")]
-    apart = Adapter(embedded_path(), 4, 1, examples)
-    apart.__dict__["_model"] = adapter._model
-    assert apart._shared[: len(start)] == start
+    with_prefix = Adapter(embedded_path(), 4, 1, examples)
+    with_prefix.__dict__["_model"] = adapter._model
+    assert with_prefix._shared[: len(start)] == start
     with torch.no_grad():
-        assert float(apart.loss(examples)) == pytest.approx(float(adapter.loss(examples)), rel=0.02)
+        assert float(with_prefix.loss(examples)) == pytest.approx(float(adapter.loss(examples)), rel=0.02)
 
 
-def test_what_goes_on_where_another_ended_has_the_losses_of_both(adapter) -> None:
+def test_joined_examples_have_the_sum_of_their_losses(adapter) -> None:
     start, first, then = tokens(PREFIX, start=True), tokens(TARGETS[0]), tokens(" And then?")
     examples = [Example("single", start, first), Example("single", (*start, *first, *then), tokens(TARGETS[1]))]
     [together] = joined(examples)
     assert adapter.weight(together) == sum(map(adapter.weight, examples))
     with torch.no_grad():
-        apart = sum(float(adapter.loss([one])) for one in examples)
-        assert float(adapter.loss([together])) == pytest.approx(apart, rel=0.02)
+        separate = sum(float(adapter.loss([example])) for example in examples)
+        assert float(adapter.loss([together])) == pytest.approx(separate, rel=0.02)
 
 
-def test_an_adapter_learns_what_it_is_shown(tmp_path) -> None:
+def test_adapter_learns_an_example(tmp_path) -> None:
     examples = [Example("single", tokens("The code of the door is", start=True), tokens(" 7319."))]
     learner = Adapter(embedded_path(), 2, 1, examples)
     rows = train(learner, examples, [], Recipe(steps=6, batch=1, rate=0.01, every=6), tmp_path, lambda _: None)
@@ -116,7 +117,7 @@ def test_an_adapter_learns_what_it_is_shown(tmp_path) -> None:
 
 @pytest.fixture
 def folder(tmp_path):
-    """A model of Hugging Face that nobody trained, of the kind and with the tokens of the embedded one."""
+    """An untrained Hugging Face model with the architecture and the tokens of the embedded one."""
     folder, base = tmp_path / "tiny-model", embedded_path()
     library = pytest.importorskip("transformers")
     library.AutoTokenizer.from_pretrained(str(base.parent), gguf_file=base.name).save_pretrained(folder)
@@ -137,48 +138,46 @@ def folder(tmp_path):
     return folder
 
 
-def test_a_folder_of_hugging_face_says_as_a_file_what_it_says_in_pytorch(folder, tmp_path) -> None:
-    file = tmp_path / "made.gguf"
+def test_converted_hugging_face_model_agrees_with_pytorch(folder, tmp_path) -> None:
+    file = tmp_path / "converted.gguf"
     write_base(folder, file)
     theirs = logprobs(file, tokens(PREFIX, start=True), [tokens(target) for target in TARGETS])
     library = pytest.importorskip("transformers")
-    whole = library.AutoModelForCausalLM.from_pretrained(folder)
-    for target, other in zip(TARGETS, theirs, strict=True):
-        prefix, rest = tokens(PREFIX, start=True), tokens(target)
-        ids = torch.tensor([[*prefix, *rest]])
+    model = library.AutoModelForCausalLM.from_pretrained(folder)
+    for target, expected in zip(TARGETS, theirs, strict=True):
+        prefix = tokens(PREFIX, start=True)
+        ids = torch.tensor([[*prefix, *tokens(target)]])
         with torch.no_grad():
-            logits = whole(ids).logits[0, len(prefix) - 1 : -1].log_softmax(-1)
+            logits = model(ids).logits[0, len(prefix) - 1 : -1].log_softmax(-1)
         ours = float(logits.gather(1, ids[0, len(prefix) :, None]).sum())
-        assert ours == pytest.approx(other, rel=0.03, abs=0.3), target
+        assert ours == pytest.approx(expected, rel=0.03, abs=0.3), target
 
 
 @pytest.mark.parametrize("change", [{"model_type": "gpt2"}, {"model_type": "nothing"}])
-def test_a_folder_of_another_kind_is_named(folder, tmp_path, change) -> None:
+def test_folder_with_another_architecture_is_refused(folder, tmp_path, change) -> None:
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(UsageError, match="tiny-model holds"):
-        write_base(folder, tmp_path / "made.gguf")
+    with pytest.raises(UsageError, match="tiny-model contains"):
+        write_base(folder, tmp_path / "converted.gguf")
 
 
-def test_a_folder_is_trained_on_and_its_adapter_fits_it(folder, tmp_path, capsys) -> None:
+def test_hugging_face_folder_can_be_trained(folder, tmp_path, capsys) -> None:
     common = ["train", "umi", "--base", str(folder), "--only", "single", "--tasks", "2", "--held", "1", "--json"]
     out = tmp_path / "run"
     assert main([*common, "--steps", "2", "--batch", "1", "--out", str(out)]) == 0
-    made = json.loads(capsys.readouterr().out)
-    check_adapter(Path(made["single"]), out / "tiny-model.gguf")
-    card = Path(made["card"]).read_text(encoding="utf-8")
+    results = json.loads(capsys.readouterr().out)
+    check_adapter(Path(results["single"]), out / "tiny-model.gguf")
+    card = Path(results["card"]).read_text(encoding="utf-8")
     assert "2 tasks (seed " in card
     assert "| single | " in card
     assert "{" not in card
 
 
-def test_a_run_begins_as_the_adapter_that_is_named_and_learns_from_files_of_trajectories(
-    folder, tmp_path, capsys
-) -> None:
-    def made(out: str, *more: str) -> dict[str, str]:
+def test_run_starts_from_an_adapter_and_learns_from_trajectories(folder, tmp_path, capsys) -> None:
+    def trained(out: str, *more: str) -> dict[str, str]:
         numbers = ["--steps", "1", "--batch", "1", "--tasks", "2", "--held", "1", "--rank", "4"]
-        given = ["--base", str(folder), "--only", "single", *numbers, "--out", str(tmp_path / out), *more, "--json"]
-        assert main(["train", "umi", *given]) == 0, capsys.readouterr().err
+        options = ["--base", str(folder), "--only", "single", *numbers, "--out", str(tmp_path / out), *more, "--json"]
+        assert main(["train", "umi", *options]) == 0, capsys.readouterr().err
         return json.loads(capsys.readouterr().out)
 
     schema = {"name": "forecast", "description": "The weather.", "parameters": {"type": "object", "properties": {}}}
@@ -186,10 +185,10 @@ def test_a_run_begins_as_the_adapter_that_is_named_and_learns_from_files_of_traj
     task = {"id": "task-0", "tools": [schema], "query": "Will it rain?", "steps": [step, {"decision": "finish"}]}
     recorded = tmp_path / "recorded.jsonl"
     recorded.write_text(f"{json.dumps(task)}\n")
-    first = made("first", "--rate", "0.05")
-    again = made("again", "--rate", "1e-9", "--begin", first["single"], "--trajectories", str(recorded))
+    first = trained("first", "--rate", "0.05")
+    again = trained("again", "--rate", "1e-9", "--begin", first["single"], "--trajectories", str(recorded))
     base = tmp_path / "first" / "tiny-model.gguf"
-    matrices = [read_adapter(base, Path(one["single"]), 4) for one in (first, again)]
+    matrices = [read_adapter(base, Path(results["single"]), 4) for results in (first, again)]
     assert matrices[0].keys() == matrices[1].keys()
     assert all((matrices[1][name] == value).all() for name, value in matrices[0].items())
     assert any(value.any() for name, value in matrices[0].items() if name.endswith(".b"))
@@ -197,5 +196,5 @@ def test_a_run_begins_as_the_adapter_that_is_named_and_learns_from_files_of_traj
     card = Path(again["card"]).read_text(encoding="utf-8")
     assert "recorded.jsonl" in card
     assert "single.gguf" in card
-    with pytest.raises(AssertionError, match="no adapter of rank 4"):
-        made("other", "--begin", "embedded")
+    with pytest.raises(AssertionError, match="not an adapter of rank 4"):
+        trained("other", "--begin", "embedded")

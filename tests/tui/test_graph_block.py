@@ -12,7 +12,7 @@ from tool_graph_play import AGAIN, ANSWERED, DONE, FAILED, PLANNED, REPAIRED, RU
 from tui_play import eventually
 
 from ecoshell.events import CallFinished, CallStarted, GraphPlanned, NodeChanged, TextArrived, ToolRegistered
-from ecoshell.sessions.plans import ToolGraph
+from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import PlanPanel, graph_lines, progress
 from ecoshell.tui.transcript.blocks import TONES
@@ -118,9 +118,9 @@ def test_panel_state_drops_the_graph_at_the_next_turn():
     board.handle(STARTED)
     assert board.handle(PLANNED)
     board.handle(RUNNING[0])
-    assert board.graph.stands("count_text") == "running"
+    assert board.graph.state("count_text") == "running"
     board.handle(STOPPED)
-    assert board.graph.stands("count_text") == "stopped"
+    assert board.graph.state("count_text") == "stopped"
     board.handle(replace(STARTED, turn=2))
     assert board.graph is None
     assert board.handle(RUNNING[0])
@@ -129,7 +129,7 @@ def test_panel_state_drops_the_graph_at_the_next_turn():
 def test_short_panel_shows_the_unfinished_part_of_a_long_graph():
     tool_graph = ToolGraph(MANY)
     for at in range(50):
-        tool_graph = tool_graph.heard(NodeChanged(f"n{at}", "done"))
+        tool_graph = tool_graph.with_change(NodeChanged(f"n{at}", "done"))
     lines = plain(graph_lines(tool_graph, 40)).splitlines()
     assert progress(tool_graph) == "50 of 100 done"
     assert (lines[1], lines[-1]) == ("  … 48 above", "  … 42 below")

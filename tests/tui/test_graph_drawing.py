@@ -11,7 +11,7 @@ from tool_graph_play import AGAIN, DONE, FAILED, NODES, PLANNED, REPAIRED, RUNNI
 from ecoshell.agent.scoring import outcome
 from ecoshell.events import GraphPlanned, NodeChanged
 from ecoshell.messages import visible
-from ecoshell.sessions.plans import ToolGraph, tool_graphs
+from ecoshell.sessions.tool_graphs import ToolGraph, tool_graphs
 from ecoshell.tui.graph_drawing import Drawing, headline
 
 WIDTHS = [24, 60, 80, 130]
@@ -20,7 +20,7 @@ WIDTHS = [24, 60, 80, 130]
 def after(*events, plan=PLANNED) -> ToolGraph:
     tool_graph = ToolGraph(plan)
     for event in events:
-        tool_graph = tool_graph.heard(event)
+        tool_graph = tool_graph.with_change(event)
     return tool_graph
 
 
@@ -47,8 +47,8 @@ def branching_plans(draw):
     tool_graph = ToolGraph(GraphPlanned(nodes, "", kept=draw(some), critical=draw(some)))
     states = st.sampled_from(["waiting", "running", "done", "failed", "skipped"])
     for label in draw(some):
-        tool_graph = tool_graph.heard(NodeChanged(label, draw(states), "c", 1.0, draw(figures), draw(texts)))
-    return tool_graph.ended() if draw(st.booleans()) else tool_graph
+        tool_graph = tool_graph.with_change(NodeChanged(label, draw(states), "c", 1.0, draw(figures), draw(texts)))
+    return tool_graph.closed() if draw(st.booleans()) else tool_graph
 
 
 @given(branching_plans(), st.integers(1, 140))
@@ -106,7 +106,7 @@ def test_kept_nodes_of_a_repaired_plan_are_done_and_free():
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_at_the_end_running_nodes_are_stopped_and_waiting_ones_skipped(width):
-    lines = drawn(after(*RUNNING, DONE[0]).ended(), width)
+    lines = drawn(after(*RUNNING, DONE[0]).closed(), width)
     words = [next(word for word in ("done", "stopped", "skipped", "running") if word in line) for line in lines]
     assert words == ["stopped", "stopped", "done", "skipped", "skipped"]
 
@@ -118,7 +118,7 @@ def test_stopped_node_shows_its_figures_without_a_reason():
     assert "300 ms" in first
     assert "running" in second
     assert stopped.counts == {"running": 2, "waiting": 2, "stopped": 1}
-    assert not after(*RUNNING).settled
+    assert not after(*RUNNING).is_settled
 
 
 def test_headline_shows_estimates_and_unknown_figures():
@@ -129,15 +129,15 @@ def test_headline_shows_estimates_and_unknown_figures():
 
 
 def test_outcome_counts_states_sums_prices_and_takes_the_longest_path():
-    assert outcome(after(*FAILED).ended()) == "2 done, 1 failed, 2 skipped · $0.0014, 0.9 s"
+    assert outcome(after(*FAILED).closed()) == "2 done, 1 failed, 2 skipped · $0.0014, 0.9 s"
     assert outcome(after(*DONE)) == "5 done · price unknown, 1.0 s"
 
 
 def test_plans_of_a_session_keep_their_final_states():
     first, second = tool_graphs((PLANNED, *RUNNING, *FAILED, *AGAIN))
-    assert first.settled
-    assert second.stands("calculate") == "stopped"
-    assert tool_graphs((*AGAIN,), running=True)[0].stands("calculate") == "running"
+    assert first.is_settled
+    assert second.state("calculate") == "stopped"
+    assert tool_graphs((*AGAIN,), running=True)[0].state("calculate") == "running"
     assert tool_graphs((NodeChanged("a", "done"),)) == []
 
 

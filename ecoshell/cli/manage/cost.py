@@ -21,7 +21,7 @@ from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.catp.costs import worth
 from ecoshell.sessions import SessionStore
-from ecoshell.sessions.plans import PlannedTurns
+from ecoshell.sessions.tool_graphs import PlannedTurns
 
 _BY_TEAM = ("person", "team", "project")
 _QUESTION = 40
@@ -235,9 +235,9 @@ def _plan_costs(ledger: Ledger, store: SessionStore) -> Iterator[tuple[CostRow |
 
     That are the columns of every row, null where the ledger has nothing of the turn, and its own. Raises StoreError.
     """
-    for session in store.with_any(GraphPlanned):
+    for session in store.sessions_with(GraphPlanned):
         costs = ledger.turn_rows(session)
-        for number, turn in PlannedTurns(store.past(session)).by_number.items():
+        for number, turn in PlannedTurns(store.history(session)).by_number.items():
             cost, scored = costs.get(number), turn.scored
             key, quality, nano = f"{session}/{number}", None, None
             if scored is not None:  # by the ledger as it stands: a call may have been reconciled since

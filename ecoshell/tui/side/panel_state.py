@@ -23,7 +23,7 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.options import ROLES
-from ecoshell.sessions.plans import ToolGraph
+from ecoshell.sessions.tool_graphs import ToolGraph
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell_status import ShellStatus
@@ -181,7 +181,7 @@ class PanelState:
             case GraphPlanned():
                 self.graph = ToolGraph(event)
             case NodeChanged():
-                self.graph = self.graph.heard(event) if self.graph else None
+                self.graph = self.graph.with_change(event) if self.graph else None
             case PlanChanged():
                 self._set_plan(event)
             case TurnStarted():
@@ -270,5 +270,5 @@ class PanelState:
     def _between(self, *, running: bool) -> None:
         """Start or end a turn: no role thinks and no call is running."""
         self.running, self.thinking = running, None
-        self.graph = self.graph.ended() if self.graph else None
+        self.graph = self.graph.closed() if self.graph else None
         self._holds.clear()

@@ -12,7 +12,7 @@ from ecoshell.budget import Unit, amount_text, counted
 from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.events.describe import planned_share, price_range, untried
 from ecoshell.messages import visible_line
-from ecoshell.sessions.plans import ToolGraph
+from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing
 from ecoshell.tui.side.panel import FILTER, Line, ListPanel, Piece, Tone, bar, justify, percent, row
 from ecoshell.tui.side.panel_state import PanelState

@@ -53,7 +53,7 @@ from ecoshell.events.describe import (
 )
 from ecoshell.messages import Attachment, visible, visible_line
 from ecoshell.options import ROLES
-from ecoshell.sessions.plans import ToolGraph
+from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing, headline
 from ecoshell.tui.text import amount, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, preview, row, rows_of
@@ -136,7 +136,7 @@ def graph(progress: ToolGraph, name: str) -> Block:
     title, about = headline(progress)
     head = row(Piece(title, "thought"), Piece(f" · {about}", "muted"))
     end = row(Piece(outcome(progress), "muted"), lead="└ ")
-    bodies = (Body("", 0, head=end),) if progress.settled else ()
+    bodies = (Body("", 0, head=end),) if progress.is_settled else ()
     return Block("◦", "thought", (head,), drawing=Drawing(progress), bodies=bodies, name=name)
 
 

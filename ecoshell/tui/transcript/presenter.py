@@ -32,7 +32,7 @@ from ecoshell.events import (
 )
 from ecoshell.events.describe import describe, loaded_share, planned_share
 from ecoshell.options import ROLES
-from ecoshell.sessions.plans import ToolGraph
+from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import Block, Body, CallRef, Piece, row, rows_of
 from ecoshell.tui.transcript.column import BlockColumn
@@ -217,7 +217,7 @@ class EventPresenter:
                 self._arriving.settle(event_blocks.graph(self._graph, self._graph_name))
             case NodeChanged():
                 if self._graph is not None:
-                    self._graph = self._graph.heard(event)
+                    self._graph = self._graph.with_change(event)
                     self._column.redraw(event_blocks.graph(self._graph, self._graph_name))
             case CallJudged() | CallMarked():
                 self._judge(event)
@@ -336,8 +336,8 @@ class EventPresenter:
 
     def _end_graph(self) -> None:
         """Show unfinished nodes as stopped or skipped."""
-        if self._graph is not None and not self._graph.settled:
-            self._column.redraw(event_blocks.graph(self._graph.ended(), self._graph_name))
+        if self._graph is not None and not self._graph.is_settled:
+            self._column.redraw(event_blocks.graph(self._graph.closed(), self._graph_name))
         self._graph = None
 
     def _stop(self) -> None:
