@@ -108,5 +108,7 @@ def test_long_examples_are_skipped(model, tmp_path) -> None:
 
 def test_damaged_line_is_reported(model, tmp_path) -> None:
     path = file(tmp_path, call("unknown", "Oslo"), FINISH)
-    with pytest.raises(UsageError, match=r"trajectories\.jsonl:1: step 1 calls 'unknown', which is not among its tools"):
+    with pytest.raises(
+        UsageError, match=r"trajectories\.jsonl:1: step 1 calls 'unknown', which is not among its tools"
+    ):
         trajectory_examples(model, [path], SINGLE)
